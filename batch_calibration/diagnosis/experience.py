@@ -1,5 +1,6 @@
 """What a recommendation gained on scores of real models that looked alike."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,9 +37,9 @@ class Expected(NamedTuple):
         """The expected gain and the risk in a sentence, "" where there is none to say."""
         if self.gain is None or self.gain == Estimate(0.0, 0.0, 0.0):
             return ""
-        value, low, high = (100 * number for number in self.gain)
+        mean, low, high = (100 * number for number in self.gain)
         return (
-            f"Expected: {value:+.1f} points of accuracy [{low:+.1f}, {high:+.1f}], with a risk of "
+            f"Expected: {mean:+.1f} points of accuracy [{low:+.1f}, {high:+.1f}], with a risk of "
             f"{100 * self.risk:.0f} % that it falls ({self.source})."
         )
 
@@ -111,11 +112,14 @@ def expect(before: np.ndarray, after: np.ndarray, method: str) -> Expected:
         method: one of `RANGES`.
     """
     promised = promised_gain(np.asarray(before, np.float64), np.asarray(after, np.float64))
-    ranges = RANGES[method]
-    alike = next((part for part in ranges if promised <= part.most), ranges[-1])
-    gain = Estimate(alike.gain / 100, alike.low / 100, alike.high / 100)
-    source = f"{alike.contexts:,} contexts of real models whose scores look alike"
-    return Expected(gain, alike.fell, source)
+    _, contexts, mean, low, high, fell = find_range(RANGES[method], promised)
+    source = f"{contexts:,} contexts of real models whose scores look alike"
+    return Expected(Estimate(mean / 100, low / 100, high / 100), fell, source)
+
+
+def find_range(ranges: Sequence[Range], promised: float) -> Range:
+    """The range that a promised gain falls into, in points; the last of those that are larger."""
+    return next((range_ for range_ in ranges if promised <= range_.most), ranges[-1])
 
 
 def expect_from_rows(gain: Estimate, before: np.ndarray, after: np.ndarray) -> Expected:

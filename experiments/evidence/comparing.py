@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cell
 from batch_calibration.artifacts.grouping import REFERENCES
 from experiments.evidence import statistics
 from experiments.evidence.judging import KNOWN
@@ -66,7 +65,7 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         mark = " *" if self.verdict in ("gain", "loss") else ""
-        return Cell(f"{self.value:+.1f} [{self.low:+.1f}, {self.high:+.1f}]{mark}")
+        return statistics.interval_cell(self.value, self.low, self.high, mark)
 
 
 class Compared(NamedTuple):
@@ -152,44 +151,32 @@ def compare(
     (13 models and 10,000 draws), so that p is exact; seven models allow no p below 2 / 128, which
     no correction over four or more methods leaves below 0.05. What knows the true shares is no
     method, and is corrected for by itself.
-
-    Args:
-        answers: method -> predicted labels of each context, the baseline among them.
-        gold: right labels of each context.
-        models: contexts are models x tasks.
-        seed: of bootstrap and test.
-        draws: of each.
     """
-    counts = {
-        name: count(answer, answers[BASELINE], gold, models) for name, answer in answers.items()
-    }
-    plain = counts[BASELINE]
-    compared_names = [name for name in counts if name != BASELINE]
+    baseline = answers[BASELINE]
+    counts = {name: count(answer, baseline, gold, models) for name, answer in answers.items()}
+    plain = counts.pop(BASELINE)
     metrics: dict[str, dict[str, Difference]] = {}
     for metric in ("accuracy", "balanced"):
         differences: dict[str, Difference] = {}
-        for name in compared_names:
+        for name, counts_of_method in counts.items():
             # A stream for each method, the same for both metrics.
             random = np.random.default_rng([seed, len(differences)])
-            method_accuracy = getattr(counts[name], metric)
-            # [models, tasks]
-            gains = method_accuracy - getattr(plain, metric)[:, counts[name].tasks]
+            before = getattr(plain, metric)[:, counts_of_method.tasks]
+            gains = getattr(counts_of_method, metric) - before  # [models, tasks]
             # Models are the units; the tasks of one model, where there is no other.
             unit = gains.mean(axis=1) if models > 1 else gains[0]
             ends = statistics.crossed_interval(gains, seed, draws=draws)  # low, high
             p = statistics.sign_flip(unit, random, draws=draws)
             differences[name] = Difference(float(gains.mean()), *ends, p)
         # What knows the true shares is a family of tests of its own.
-        for group in (
-            [n for n in compared_names if KNOWN not in n],
-            [n for n in compared_names if KNOWN in n],
-        ):
-            adjusted = statistics.holm([differences[name].p for name in group])
-            differences |= {
-                n: differences[n]._replace(p=p) for n, p in zip(group, adjusted, strict=True)
-            }
+        for is_informed in (False, True):
+            family = [name for name in counts if (KNOWN in name) == is_informed]
+            adjusted = statistics.holm([differences[name].p for name in family])
+            for name, p in zip(family, adjusted, strict=True):
+                differences[name] = differences[name]._replace(p=p)
         metrics[metric] = differences
-    return {
-        name: Compared(counts[name], metrics["accuracy"][name], metrics["balanced"][name])
-        for name in compared_names
-    }
+    compared = {}
+    for name in counts:
+        differences_of_method = metrics["accuracy"][name], metrics["balanced"][name]
+        compared[name] = Compared(counts[name], *differences_of_method)
+    return compared

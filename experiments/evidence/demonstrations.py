@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cell, Cells, markdown
+from batch_calibration.artifacts.cells import Cells, markdown
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.figures.intervals import forest
 from batch_calibration.metrics import Estimate
@@ -82,26 +82,18 @@ class Change(NamedTuple):
 
     def __str__(self) -> str:
         mark = " *" if self.sign else ""
-        return Cell(f"{self.value:+.2f} [{self.low:+.2f}, {self.high:+.2f}]{mark}")
+        return statistics.interval_cell(self.value, self.low, self.high, mark, digits=2)
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Judge every method on every prompt.
-
-    Args:
-        folder: the folder of label scores.
-        options: what is judged.
-    """
+    """Judge every method on every prompt."""
     names = batches.chosen(options.methods)
     (score_set,) = read_sets(folder, ["demonstrations"])
     judged = judge(score_set, names, options.seed)
     gains, spreads = changes(judged, options)
-    table = cells(judged, gains, spreads)
-    return Written(
-        findings(judged, gains, spreads), section(score_set, table),
-        {"evidence_demonstrations": table},
-        {"evidence_demonstrations": partial(draw, gains, spreads)},
-    )  # fmt: skip
+    table, figure = cells(judged, gains, spreads), partial(draw, gains, spreads)
+    tables, figures = {"evidence_demonstrations": table}, {"evidence_demonstrations": figure}
+    return Written(findings(judged, gains, spreads), section(score_set, table), tables, figures)
 
 
 def judge(score_set: ScoreSet, names: Sequence[str], seed: int) -> dict[str, Judged]:
@@ -115,9 +107,8 @@ def judge(score_set: ScoreSet, names: Sequence[str], seed: int) -> dict[str, Jud
             hits.append(100 * np.mean(predicted == table.blocks["test"].labels))
         accuracy = np.array(hits).reshape(-1, PROMPTS)
         plain = judged[BASELINE].accuracy if judged else accuracy
-        judged[name] = Judged(
-            accuracy, int((accuracy > plain).sum()), int((accuracy < plain).sum())
-        )
+        won, lost = int((accuracy > plain).sum()), int((accuracy < plain).sum())
+        judged[name] = Judged(accuracy, won, lost)
     return judged
 
 
@@ -126,28 +117,25 @@ def changes(
 ) -> tuple[dict[str, Change], dict[str, Change]]:
     """Of each method but the baseline, what it changes in accuracy and in its deviation."""
     plain = judged[BASELINE]
-    pairs: list[dict[str, np.ndarray]] = [{}, {}]  # method -> one number a subject
+    gains, spreads = dict[str, np.ndarray](), dict[str, np.ndarray]()  # one number a subject
     for name, method in judged.items():
         if name != BASELINE:
-            pairs[0][name] = (method.accuracy - plain.accuracy).mean(axis=1)
-            pairs[1][name] = method.deviation - plain.deviation
-    gains, spreads = (_tested(by_subject, options) for by_subject in pairs)
-    return gains, spreads
+            gains[name] = (method.accuracy - plain.accuracy).mean(axis=1)
+            spreads[name] = method.deviation - plain.deviation
+    return _tested(gains, options), _tested(spreads, options)
 
 
 def _tested(by_subject: Mapping[str, np.ndarray], options: Options) -> dict[str, Change]:
     """Means over subjects with intervals and p-values, which Holm adjusts over the methods."""
     p_values = []
-    for values in by_subject.values():
+    for numbers in by_subject.values():
         random = np.random.default_rng(options.seed)
-        p_values.append(statistics.sign_flip(values, random, draws=LARGEST_EXACT))
-    adjusted = dict(zip(by_subject, statistics.holm(p_values), strict=True))
-    return {
-        name: Change(
-            *statistics.mean_interval(values, options.seed, draws=options.draws), adjusted[name]
-        )
-        for name, values in by_subject.items()
-    }
+        p_values.append(statistics.sign_flip(numbers, random, draws=LARGEST_EXACT))
+    changed = {}
+    for (name, numbers), p in zip(by_subject.items(), statistics.holm(p_values), strict=True):
+        interval = statistics.mean_interval(numbers, options.seed, draws=options.draws)
+        changed[name] = Change(*interval, p)
+    return changed
 
 
 def findings(
@@ -199,12 +187,9 @@ def draw(gains: Mapping[str, Change], spreads: Mapping[str, Change]) -> Chart:
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
     # Less deviation is better: its sign is turned, so that the color of a gain is one.
     for title, by_method, sign in (("accuracy", gains, 1), ("deviation over prompts", spreads, -1)):
-        panels[title] = {
-            name: (Estimate(change.value / 100, change.low / 100, change.high / 100),
-                   sign * change.sign)
-            for name, change in by_method.items()
-        }  # fmt: skip
-    heading = "Ten demonstrations: what each method changes"
-    return forest(
-        panels, list(gains), f"change from {BASELINE} (points)", heading, ("what", "method")
-    )
+        panels[title] = {}
+        for name, change in by_method.items():
+            shares = Estimate(change.value / 100, change.low / 100, change.high / 100)
+            panels[title][name] = shares, sign * change.sign
+    heading, label = "Ten demonstrations: what each method changes", f"change from {BASELINE}"
+    return forest(panels, list(gains), f"{label} (points)", heading, ("what", "method"))

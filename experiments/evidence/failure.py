@@ -1,7 +1,6 @@
 """The study "failure": at which shares of labels, batch sizes and biases a correction costs."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,12 +50,7 @@ class Options(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Measure every cell, and say where a correction costs.
-
-    Args:
-        folder: the folder of label scores.
-        options: what is varied.
-    """
+    """Measure every cell, and say where a correction costs."""
     batches.chosen(options.methods)  # a wrong name is refused before anything is measured
     # The nearest size that is measured.
     shown_size = min(options.sizes, key=lambda size: abs(size - options.told))
@@ -72,11 +66,11 @@ def run(folder: Path, options: Options) -> Written:
     )
     simulated = []
     for accuracy in options.accuracies:
-        # A name for each: pools of one name are one unit, and intervals are over draws.
-        drawn = [
-            pools.gaussian_pool(accuracy, 40_000, options.seed + i)._replace(name=str(i))
-            for i in range(options.simulated_draws)
-        ]
+        drawn = []
+        for i in range(options.simulated_draws):
+            pool = pools.gaussian_pool(accuracy, 40_000, options.seed + i)
+            # A name for each: pools of one name are one unit, and intervals are over draws.
+            drawn.append(pool._replace(name=str(i)))
         title = f"simulated, {100 * accuracy:.0f} % right without bias"
         simulated.append(grid(title, drawn, simulated_options))
     return failure_tables.write_up(real, simulated, shown_size)
@@ -92,40 +86,26 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
     # 1/k, as of balanced labels, may be rounded in a config.
     shares = np.array([share for share in options.shares if share > 1 / k - 1e-6])
     names = batches.chosen(options.methods)
-    shape = (
-        len(shares),
-        len(options.sizes),
-        len(options.strengths),
-        len({pool.name for pool in pool_group}),  # units: models, or draws
-    )
-    gains = {name: np.zeros((2, *shape)) for name in names}  # accuracy, balanced accuracy
+    units = len({pool.name for pool in pool_group})  # models, or draws
+    shape = 2, len(shares), len(options.sizes), len(options.strengths), units
+    gains = {name: np.zeros(shape) for name in names}  # accuracy, balanced accuracy
     key = jax.random.key(options.seed)
-    for a, b in np.ndindex(shape[:2]):
+    for a, b in np.ndindex(shape[1:3]):
         # Seeded by the cell alone: every method and strength sees the same rows.
         random = np.random.default_rng([options.seed, k, a, b])
-        rows, gold = pools.several(
-            pool_group, float(shares[a]), options.sizes[b], options.rows, random
-        )
-        occurs = by_label(gold, k)  # [u, k]
+        share, size = float(shares[a]), options.sizes[b]
+        rows, gold = pools.several(pool_group, share, size, options.rows, random)
+        counts = (gold[..., None] == np.arange(k)).sum(axis=(1, 2))  # [u, k]
         for c, strength in enumerate(options.strengths):
             bias = np.zeros(k, np.float32)
             bias[0] = strength
-            answers_right = partial(batches.right_by_label, rows, rows, gold, bias, key)
             for name in names:
-                right = np.asarray(answers_right(name=name))
-                for metric, accuracy_by_pool in enumerate(batches.in_percent(right, occurs)):
+                right = np.asarray(batches.right_by_label(rows, rows, gold, bias, key, name=name))
+                for metric, by_batch in enumerate(batches.in_percent(right, counts)):
                     # `several` runs over the most frequent label innermost.
-                    mean_by_pool = accuracy_by_pool.reshape(len(pool_group), k).mean(axis=1)
-                    gains[name][metric, a, b, c] = pools.units(mean_by_pool, pool_group)
+                    by_pool = by_batch.reshape(len(pool_group), k).mean(axis=1)
+                    gains[name][metric, a, b, c] = pools.units(by_pool, pool_group)
     plain = gains.pop(BASELINE)
-    gains_over_baseline = {name: gain - plain for name, gain in gains.items()}
-    # The first axis of a gain is the metric: accuracy, balanced accuracy.
-    two_metrics = (
-        {name: gain[metric] for name, gain in gains_over_baseline.items()} for metric in range(2)
-    )
-    return Grid(title, shares, options.sizes, options.strengths, *two_metrics)
-
-
-def by_label(gold: np.ndarray, k: int) -> np.ndarray:
-    """How many of the rows [u c m] have each label, [u k]."""
-    return np.stack([(gold == label).sum(axis=(1, 2)) for label in range(k)], axis=-1)
+    accuracy = {name: gain[0] - plain[0] for name, gain in gains.items()}
+    balanced = {name: gain[1] - plain[1] for name, gain in gains.items()}
+    return Grid(title, shares, options.sizes, options.strengths, accuracy, balanced)

@@ -2,16 +2,23 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cell, Cells, markdown
+from batch_calibration.artifacts.cells import Cells, markdown
 from batch_calibration.artifacts.figures import heat_maps
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import REFERENCES
-from experiments.evidence import batches, statistics
+from experiments.evidence import batches
 from experiments.evidence.page import Written, csv_link
+from experiments.evidence.statistics import (
+    break_even_interval,
+    interval_cell,
+    mean_interval,
+    number_cells,
+)
 
 BASELINE, SHOWN = REFERENCES
 
@@ -39,7 +46,7 @@ class Grid(NamedTuple):
         """The share beyond which a method costs, and its interval, at a size and a strength."""
         gains = (self.balanced if balanced else self.accuracy)[method]
         at = self.shares, gains[:, self._nearest(size), strength]  # [s], [s, u]
-        share, low, high = statistics.break_even_interval(*at)
+        share, low, high = break_even_interval(*at)
         return f"{self._share(share)} [{self._share(low)}, {self._share(high)}]"
 
     def _nearest(self, size: int) -> int:
@@ -54,22 +61,20 @@ class Grid(NamedTuple):
     def gain(self, method: str, share: int, size: int, strength: int) -> str:
         """A cell with its interval over models or draws."""
         accuracy_by_unit = self.accuracy[method][share, self._nearest(size), strength]  # [u]
-        mean, low, high = statistics.mean_interval(accuracy_by_unit)
-        return Cell(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]")
+        return interval_cell(*mean_interval(accuracy_by_unit))
 
 
 def write_up(real: Sequence[Grid], simulated: Sequence[Grid], batch_rows: int) -> Written:
     """What the grids say."""
     grids = [*real, *simulated]
-    return Written(
-        findings(real, batch_rows), section(real, simulated, batch_rows),
-        {"evidence_failure": cells(grids), "evidence_failure_break_even": break_evens(grids)},
-        {
-            "evidence_failure_real": partial(draw_real, real),
-            "evidence_failure_methods": partial(draw_methods, real[0]),
-            "evidence_failure_simulated": partial(draw_simulated, simulated),
-        },
-    )  # fmt: skip
+    tables = {"evidence_failure": cells(grids), "evidence_failure_break_even": break_evens(grids)}
+    figures = {
+        "evidence_failure_real": partial(draw_real, real),
+        "evidence_failure_methods": partial(draw_methods, real[0]),
+        "evidence_failure_simulated": partial(draw_simulated, simulated),
+    }
+    text = section(real, simulated, batch_rows)
+    return Written(findings(real, batch_rows), text, tables, figures)
 
 
 def findings(real: Sequence[Grid], batch_rows: int) -> list[str]:
@@ -122,18 +127,19 @@ def left_out() -> str:
 def by_method(grids: Sequence[Grid], batch_rows: int) -> Cells:
     """A line a method: its break-even share on each grid."""
     head = ["method", *(grid.title for grid in grids)]
-    return [head] + [
-        [name, *(grid.even(name, batch_rows, 0) for grid in grids)] for name in grids[0].accuracy
-    ]
+
+    def line(name: str) -> list[str]:
+        return [name, *(grid.even(name, batch_rows, 0) for grid in grids)]
+
+    return [head, *map(line, grids[0].accuracy)]
 
 
 def by_strength(grids: Sequence[Grid], batch_rows: int) -> Cells:
     """A line a strength: the break-even share of the paper's method on each grid."""
-    head = [f"bias, nats (batches of {batch_rows} rows)", *(grid.title for grid in grids)]
-    return [head] + [
-        [f"{strength:g}", *(grid.even(SHOWN, batch_rows, strength_index) for grid in grids)]
-        for strength_index, strength in enumerate(grids[0].strengths)
-    ]
+    lines = [[f"bias, nats (batches of {batch_rows} rows)", *(grid.title for grid in grids)]]
+    for index, strength in enumerate(grids[0].strengths):
+        lines.append([f"{strength:g}", *(grid.even(SHOWN, batch_rows, index) for grid in grids)])
+    return lines
 
 
 def cells(grids: Sequence[Grid]) -> Cells:
@@ -144,14 +150,10 @@ def cells(grids: Sequence[Grid]) -> Cells:
         for name, gains in grid.accuracy.items():
             for a, b, c in np.ndindex(gains.shape[:3]):  # shares, sizes, strengths
                 at = f"{grid.shares[a]:g}", str(grid.sizes[b]), f"{grid.strengths[c]:g}"
-                gains_and_bounds = [
-                    # Fewer draws than in words: there are thousands of cells.
-                    *statistics.mean_interval(gains[a, b, c], draws=1000),
-                    *statistics.mean_interval(grid.balanced[name][a, b, c], draws=1000),
-                ]
-                lines.append(
-                    [grid.title, name, *at, *(f"{number:.4g}" for number in gains_and_bounds)]
-                )
+                # Fewer draws than in words: there are thousands of cells.
+                gain = mean_interval(gains[a, b, c], draws=1000)
+                balanced = mean_interval(grid.balanced[name][a, b, c], draws=1000)
+                lines.append([grid.title, name, *at, *number_cells((*gain, *balanced))])
     return lines
 
 
@@ -159,13 +161,12 @@ def break_evens(grids: Sequence[Grid]) -> Cells:
     """Every break-even share, for a spreadsheet."""
     lines = [["rows", "method", "batch", "strength", "accuracy", "balanced_accuracy"]]
     for grid in grids:
-        for name in grid.accuracy:
-            for size in grid.sizes:
-                for strength_index, strength in enumerate(grid.strengths):
-                    shares = [
-                        grid.even(name, size, strength_index, balanced=b) for b in (False, True)
-                    ]
-                    lines.append([grid.title, name, str(size), f"{strength:g}", *shares])
+        cases = product(grid.accuracy, grid.sizes, enumerate(grid.strengths))
+        for name, size, (index, strength) in cases:
+            share = grid.even(name, size, index)
+            balanced_share = grid.even(name, size, index, balanced=True)
+            at = str(size), f"{strength:g}"
+            lines.append([grid.title, name, *at, share, balanced_share])
     return lines
 
 
@@ -198,12 +199,10 @@ def draw_methods(grid: Grid) -> Chart:
 
 def draw_simulated(grids: Sequence[Grid]) -> Chart:
     """The paper's method on simulated rows: a line of panels an accuracy, a column a bias."""
-    panels = {
-        f"{grid.title.removeprefix('simulated, ')}, bias {strength:g} nats":
-            grid.accuracy[SHOWN][:, :, strength_index].mean(axis=-1)
-        for grid in grids
-        for strength_index, strength in enumerate(grid.strengths)
-    }  # fmt: skip
+    panels = {}
+    for grid, (index, strength) in product(grids, enumerate(grids[0].strengths)):
+        title = f"{grid.title.removeprefix('simulated, ')}, bias {strength:g} nats"
+        panels[title] = grid.accuracy[SHOWN][:, :, index].mean(axis=-1)
     ticks = _ticks(grids[0], list(grids[0].shares))
     heading = f"{HEADING}, simulated rows"
     return heat_maps.gain_maps(panels, *ticks, LABELS, heading, len(grids[0].strengths))

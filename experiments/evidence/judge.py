@@ -6,6 +6,7 @@ are no right labels: what is judged is whether a candidate's win rate depends on
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.special import expit, logit
 from scipy.stats import spearmanr
 
-from batch_calibration.artifacts.cells import Cell, Cells, markdown
+from batch_calibration.artifacts.cells import Cells, markdown
 from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Mark, Panel
 from batch_calibration.methods import METHODS
 from experiments.evidence import sets, statistics
@@ -53,23 +54,18 @@ class Judgments(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Measure win rates by place before and after the correction.
-
-    Args:
-        folder: the folder of label scores.
-        options: what is varied.
-    """
+    """Measure win rates by place before and after the correction."""
     judgments = read_judgments(folder)
     margins = {name: correct(judgments.margins, name) for name in COMPARED}
     margins[OTHER_HALF] = correct_from_other_half(judgments.margins, options.seed)
     rates = {name: win_rates(corrected, judgments.is_first) for name, corrected in margins.items()}
     biases = np.nanmean(judgments.margins, axis=1)
     table = cells(rates, options)
-    by_model: Cells = [["model", "bias_nats", *(f"{name}_{place}" for name in rates for place in
-                                                ("first", "second"))]]  # fmt: skip
-    for index, model in enumerate(judgments.models):
-        numbers = [f"{rate:.4f}" for pair in rates.values() for rate in pair[index]]
-        by_model.append([model, f"{biases[index]:.4f}", *numbers])
+    heads = map("_".join, product(rates, ("first", "second")))
+    by_model: Cells = [["model", "bias_nats", *heads]]
+    numbers = np.column_stack([biases, *rates.values()])  # [models, 1 + 2 x methods]
+    for model, row in zip(judgments.models, numbers, strict=True):
+        by_model.append([model, *statistics.number_cells(row, ".4f")])
     return Written(
         findings(biases, rates, options), section(judgments, table),
         {"evidence_judge": table, "evidence_judge_models": by_model},
@@ -85,8 +81,8 @@ def read_judgments(folder: Path) -> Judgments:
     """
     archive = sets.arrays(folder, "judge")
     preferred = archive["p_candidate"].astype(np.float64)
-    least = preferred[preferred > 0].min()
-    candidate = logit(np.clip(preferred, least, 1 - least))
+    smallest = preferred[preferred > 0].min()
+    candidate = logit(np.clip(preferred, smallest, 1 - smallest))
     is_first = archive["candidate_first"].astype(bool)
     models = tuple(map(str, archive["models"]))
     return Judgments(np.where(is_first, candidate, -candidate), is_first, models)
@@ -96,14 +92,14 @@ def correct(margins: np.ndarray, name: str) -> np.ndarray:
     """The margins [models, instructions] after a method, learned from each model's own rows."""
     fit, apply = METHODS[name].make()
     # Log-probabilities of both answers; an unknown one weighs nothing and stays unknown.
-    known = ~np.isnan(margins)
-    filled = np.where(known, margins, 0.0)
+    is_known = ~np.isnan(margins)
+    filled = np.where(is_known, margins, 0.0)
     rows = np.stack([-np.logaddexp(0.0, -filled), -np.logaddexp(0.0, filled)], axis=-1)
-    corrected = np.empty(margins.shape)
-    for index, (model_rows, is_known) in enumerate(zip(rows, known, strict=True)):
-        state = fit(model_rows, None, is_known.astype(np.float32), key=jax.random.key(0))
+    corrected = np.full(margins.shape, np.nan)
+    for model, (model_rows, weight) in enumerate(zip(rows, is_known, strict=True)):
+        state = fit(model_rows, None, weight.astype(np.float32), key=jax.random.key(0))
         scores = np.asarray(apply(state, model_rows), np.float64)
-        corrected[index] = np.where(is_known, scores[:, 0] - scores[:, 1], np.nan)
+        corrected[model, weight] = (scores[:, 0] - scores[:, 1])[weight]
     return corrected
 
 
@@ -120,7 +116,9 @@ def correct_from_other_half(margins: np.ndarray, seed: int) -> np.ndarray:
 def win_rates(margins: np.ndarray, is_first: np.ndarray) -> np.ndarray:
     """Mean preference for the candidate shown first, and shown second, [models, 2] in percent."""
     preferred = expit(np.where(is_first, margins, -margins))
-    by_place = [np.nanmean(preferred[:, place], axis=1) for place in (is_first, ~is_first)]
+    by_place = [
+        np.nanmean(preferred[:, is_shown_so], axis=1) for is_shown_so in (is_first, ~is_first)
+    ]
     return 100 * np.stack(by_place, axis=1)
 
 
@@ -164,11 +162,10 @@ def cells(rates: Mapping[str, np.ndarray], options: Options) -> Cells:
               "same order"]]  # fmt: skip
     for name, by_place in rates.items():
         gaps = by_place[:, 1] - by_place[:, 0]
-        mean, low, high = statistics.mean_interval(gaps, options.seed, draws=options.draws)
+        gap = statistics.mean_interval(gaps, options.seed, draws=options.draws)
         first, second = by_place.mean(axis=0)
         lines.append([
-            name, f"{first:.1f} %", f"{second:.1f} %",
-            Cell(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"),
+            name, f"{first:.1f} %", f"{second:.1f} %", statistics.interval_cell(*gap),
             f"{np.abs(gaps).mean():.1f}", f"{spearmanr(*by_place.T).statistic:.3f}",
         ])  # fmt: skip
     return lines

@@ -57,29 +57,23 @@ def answers(
     """
     skipped = [find_skipped(table, methods) for table in tables]  # for each table, name -> why
     key = jax.random.key(seed)
-    informed_methods = [name for name in knowing if name in methods and takes_shares(name)]
-    work = [
-        (group, name)
-        for group in make_groups(tables, skipped, methods, None)
-        for name in [
-            *group.methods,
-            *(name + KNOWN for name in group.methods if name in informed_methods),
-        ]
-    ]
-    # Those that take one context after the other.
-    slow = [pair for pair in work if _method(pair[1]).looped]
-    work = slow + [pair for pair in work if not _method(pair[1]).looped]
+    informed = [name for name in knowing if name in methods and takes_shares(name)]
+    work = []
+    for group in make_groups(tables, skipped, methods, None):
+        work += [(group, name) for name in group.methods]
+        work += [(group, name + KNOWN) for name in group.methods if name in informed]
+    # Those that take one context after the other are first.
+    work.sort(key=lambda pair: not _method(pair[1]).looped)
+    slow_count = sum(_method(name).looped for _, name in work)
     answers_by_method: dict[str, list[np.ndarray | None]] = {}
     seconds: dict[str, float] = {}
 
-    def blocks_read(group: Group, name: str) -> dict[str, Evidence]:
-        return {b: group.blocks[b] for b in dict.fromkeys(("test", *_method(name).probe.blocks))}
-
     def answer_timed(pair: tuple[Group, str]) -> tuple[np.ndarray, float]:
         group, name = pair
+        blocks = {block: group.blocks[block] for block in ("test", *_method(name).probe.blocks)}
         start = time.perf_counter()
         # `np.asarray` waits for the result.
-        predictions = np.asarray(_answers(blocks_read(group, name), key, name=name))
+        predictions = np.asarray(_answers(blocks, key, name=name))
         return predictions, time.perf_counter() - start
 
     # Programs with linear algebra over many contexts, run at once on the CPU, have waited for each
@@ -87,7 +81,8 @@ def answers(
     # More labels than all permutations are tried for.
     alone = any(len(table.label_names) > MOST_PERMUTED for table in tables)
     with ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
-        done = [*pool.map(answer_timed, slow), *map(answer_timed, work[len(slow) :])]
+        done = [*pool.map(answer_timed, work[:slow_count])]
+        done += map(answer_timed, work[slow_count:])
     for (group, name), (group_answers, spent) in zip(work, done, strict=True):
         method_answers = answers_by_method.setdefault(name, [None] * len(tables))
         for (table_index, table), guess in zip(group.tables, group_answers, strict=True):
@@ -95,15 +90,14 @@ def answers(
                 # The rows after these are padding.
                 method_answers[table_index] = guess[: len(table.blocks["test"].labels)]
         seconds[name] = seconds.get(name, 0.0) + spent
-    reasons = {
-        name: skipped[0][name]
-        for name in methods
-        if all(name in reasons_of_table for reasons_of_table in skipped)
-    }
-    order = [
-        name for method in methods for name in (method, method + KNOWN) if name in answers_by_method
-    ]
-    return Answers({name: answers_by_method[name] for name in order}, reasons, seconds)
+    reasons, ordered = dict[str, str](), dict[str, list[np.ndarray | None]]()
+    for method in methods:
+        if all(method in reasons_of_table for reasons_of_table in skipped):
+            reasons[method] = skipped[0][method]
+        for name in (method, method + KNOWN):
+            if name in answers_by_method:
+                ordered[name] = answers_by_method[name]
+    return Answers(ordered, reasons, seconds)
 
 
 def _method(name: str) -> Method:

@@ -58,12 +58,7 @@ class Options(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Measure every cell, and say how well the law foretells it.
-
-    Args:
-        folder: the folder of label scores.
-        options: what is varied.
-    """
+    """Measure every cell, and say how well the law foretells it."""
     pair_cells: list[PairCells] = []
     label_cells: list[GainCells] = []
     for number, name in enumerate((*options.sets, *options.never_right)):
@@ -77,24 +72,23 @@ def run(folder: Path, options: Options) -> Written:
                     pair_cells += [cells] if cells else []
             label_cells.append(measure_labels(title, fitted, judged, options, random))
     context_cells = measure_contexts(folder, options)
+    shares, sizes, labeled = options.shares, options.sizes, options.labeled
     return Written(
-        law_tables.findings(pair_cells, options.shares, options.labeled),
-        law_tables.section(
-            pair_cells, label_cells, context_cells, options.shares, options.labeled
-        ),
-        {"evidence_law": law_tables.all_cells(pair_cells, options.shares, options.sizes)},
-        {"evidence_law": partial(law_tables.draw, pair_cells, options.shares, options.sizes)},
-    )  # fmt: skip
+        law_tables.findings(pair_cells, shares, labeled),
+        law_tables.section(pair_cells, label_cells, context_cells, shares, labeled),
+        {"evidence_law": law_tables.all_cells(pair_cells, shares, sizes)},
+        {"evidence_law": partial(law_tables.draw, pair_cells, shares, sizes)},
+    )
 
 
 def split_in_halves(pool: Pool, random: np.random.Generator) -> tuple[Pool, Pool]:
     """The rows that the numbers are fitted to, and those on which the gain is measured."""
     is_first = random.random(len(pool.gold)) < 0.5
-    return _part(pool, is_first), _part(pool, ~is_first)
 
+    def take(rows: np.ndarray) -> Pool:
+        return pool._replace(log_probs=pool.log_probs[rows], gold=pool.gold[rows])
 
-def _part(pool: Pool, rows: np.ndarray) -> Pool:
-    return pool._replace(log_probs=pool.log_probs[rows], gold=pool.gold[rows])
+    return take(is_first), take(~is_first)
 
 
 def measure_pair(
@@ -160,12 +154,10 @@ def measure_contexts(folder: Path, options: Options) -> list[GainCells]:
                 cells.append(GainCells(score_set.title, fitted.name, measured, by_own))
                 if score_set.models == 1:
                     continue
-                elsewhere = [
-                    _rows_of_pair(half, pair)
-                    for place, (half, _) in enumerate(halves)
-                    if half.name == fitted.name and place != index
-                ]
-                rows, gold = (np.concatenate(part) for part in zip(*elsewhere, strict=True))
+                halves_elsewhere = [half for half, _ in halves[:index] + halves[index + 1 :]]
+                of_model = [half for half in halves_elsewhere if half.name == fitted.name]
+                elsewhere = [_rows_of_pair(half, pair) for half in of_model]
+                rows, gold = map(np.concatenate, zip(*elsewhere, strict=True))
                 by_others = np.asarray(expected_gain(fit_margins(rows, gold), shares, sizes))
                 title = f"{score_set.title}, numbers of the other subjects"
                 cells.append(GainCells(title, fitted.name, measured, by_others))
@@ -183,13 +175,7 @@ def _draw_labeled(gold: np.ndarray, most: int, random: np.random.Generator) -> n
 def _measure_gains(
     by_label: Sequence[np.ndarray], options: Options, random: np.random.Generator
 ) -> np.ndarray:
-    """Mean gain of BC [shares, sizes] over drawn batches; the rows of a label are judged equally.
-
-    Args:
-        by_label: the margins of the rows of each of two labels, [n] each.
-        options: what is varied.
-        random: of the draws.
-    """
+    """Mean gain of BC [shares, sizes] over drawn batches; a label's rows are judged equally."""
     first, second = map(np.sort, by_label)
     gains = np.zeros((len(options.shares), len(options.sizes)))
     for column, size in enumerate(options.sizes):

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cell, Cells, markdown
+from batch_calibration.artifacts.cells import Cells, markdown
 from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Mark, Panel, Rule
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.diagnosis import Margins, break_even_shares, expected_gain
@@ -98,9 +98,8 @@ def judge_fit(cells: Sequence[AnyCells], draws: int = 2000) -> Fit:
     for cell in cells:
         sums[cell.unit] = sums.get(cell.unit, 0.0) + _sums(cell.measured, cell.expected)
     by_unit = np.stack([*sums.values()])  # [units, 9]
-    drawn = _fit_of_sums(
-        statistics.times_drawn(len(by_unit), (0, 3), draws) @ by_unit
-    )  # [4, draws]
+    times = statistics.times_drawn(len(by_unit), (0, 3), draws)
+    drawn = _fit_of_sums(times @ by_unit)  # [4, draws]
     low, high = np.quantile(drawn, (0.025, 0.975), axis=1)
     return Fit(*map(Estimate, _fit_of_sums(by_unit.sum(axis=0)), low, high))
 
@@ -110,8 +109,8 @@ def _sums(measured: np.ndarray, expected: np.ndarray) -> np.ndarray:
     y, x = measured.ravel(), expected.ravel()
     is_large = np.abs(y) > ONE_POINT
     is_right = is_large & ((y > 0) == (x > 0))
-    parts = (np.ones_like(y), y, y**2, x, x**2, x * y, np.abs(y - x), is_large, is_right)
-    return np.array([part.sum() for part in parts])
+    terms = np.ones_like(y), y, y**2, x, x**2, x * y, np.abs(y - x), is_large, is_right
+    return np.array([*map(np.sum, terms)])
 
 
 def _fit_of_sums(sums: np.ndarray) -> np.ndarray:
@@ -157,10 +156,7 @@ def findings(cells: Sequence[PairCells], shares: Sequence[float], few: int) -> l
     count = sum(cell.measured.size for cell in cells)
     models = len({cell.unit for cell in cells})
     rules = decisions(shares, few)
-    law, always, best = (
-        by_model(cells, rules[name])
-        for name in (f"the law, {few} labeled rows", "always BC", "the better of both, known")
-    )
+    always, _, law, _, best = (by_model(cells, gain_of) for gain_of in rules.values())
     r2, signs, *_ = judge_fit(cells)
     return [
         f"**The gain follows a law of three numbers**: over {count:,} pairs of labels, shares and "
@@ -183,11 +179,8 @@ def section(
     rules = decisions(shares, few)
     worth: Cells = [["how it is decided", *names]]
     for rule, gain_of in rules.items():
-        line = [rule]
-        for name in names:
-            mean, low, high = by_model(of_set(cells, name), gain_of)
-            line.append(Cell(f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]"))
-        worth.append(line)
+        gains = [by_model(of_set(cells, name), gain_of) for name in names]
+        worth.append([rule, *(statistics.interval_cell(*gain, digits=2) for gain in gains)])
     answered = np.mean([np.isfinite(cell.by_none).mean() for cell in cells])
     unlabeled = by_model(cells, lambda cell: np.where(cell.by_none > 0, cell.measured, 0))[0]
     return "\n\n".join([
@@ -232,14 +225,13 @@ def fit_lines(cells: Sequence[AnyCells], labels: str, *, over_all: bool = True) 
 
 def all_cells(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[int]) -> Cells:
     """Every cell of two labels, for a spreadsheet."""
-    lines = [
-        ["set", "unit", "bias", "separation", "spread", "share", "rows", "measured", "expected"]
-    ]
+    head = "set", "unit", "bias", "separation", "spread", "share", "rows", "measured", "expected"
+    lines = [list(head)]
     for cell in cells:
-        numbers = [f"{number:.4g}" for number in cell.margins]
+        facts = [cell.set_name, cell.unit, *(f"{number:.4g}" for number in cell.margins)]
         for (i, share), (j, size) in product(enumerate(shares), enumerate(sizes)):
             gains = f"{cell.measured[i, j]:.5f}", f"{cell.expected[i, j]:.5f}"
-            lines.append([cell.set_name, cell.unit, *numbers, f"{share:g}", str(size), *gains])
+            lines.append([*facts, f"{share:g}", str(size), *gains])
     return lines
 
 

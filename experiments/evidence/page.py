@@ -1,7 +1,7 @@
 """Writes what a study found: figures and tables in a folder, its part of the page between marks."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,24 +28,15 @@ class Written(NamedTuple):
 
     findings: list[str]
     section: str
-    tables: dict[str, Cells]
-    figures: dict[str, Callable[[], Chart]]
+    tables: Mapping[str, Cells]
+    figures: Mapping[str, Callable[[], Chart]]
 
 
 def write(written: Written, study: str, workdir: Path, page: Path | None) -> list[Path]:
     """Write a study's tables and figures, and its parts of the page where there is one.
 
-    Args:
-        written: what the study found.
-        study: its name, as in the marks of the page.
-        workdir: the folder for tables and figures.
-        page: the page; its figures go into the folder `figures` beside it.
-
     Raises:
         InputError: a page without the marks of this study.
-
-    Returns:
-        The files.
     """
     from batch_calibration.artifacts.figures import render, style
 
@@ -110,10 +101,8 @@ def fill(page: Path, study: str, texts: dict[str, str]) -> str:
         _, closed, after = after_begin.partition(end)
         if not marker or not closed:
             raise InputError(
-                where=f"--page={page}",
-                expected=f"the lines {begin} and {end}",
-                got="none",
+                where=f"--page={page}", expected=f"the lines {begin} and {end}", got="none",
                 remedy="add them",
-            )
+            )  # fmt: skip
         text = f"{before}{begin}\n{texts[part_name]}\n{end}{after}"
     return text

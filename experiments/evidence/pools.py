@@ -1,6 +1,7 @@
 """Pools of rows, real and simulated, and batches drawn from them with wanted shares of labels."""
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,11 +58,9 @@ def real_pools(folder: Path, sets: Sequence[str], labels: int) -> list[Pool]:
         # A pool is one batch: labels of several tasks would not mean the same.
         if score_set.shape[1] > 1 or len(score_set.tables[0].label_names) < labels:
             raise InputError(
-                where="pools",
-                expected=f"sets of one batch with {labels} labels or more",
-                got=score_set.name,
-                remedy="name such as mmlu_batch, mmbench, oodcv",
-            )
+                where="pools", expected=f"sets of one batch with {labels} labels or more",
+                got=score_set.name, remedy="name such as mmlu_batch, mmbench, oodcv",
+            )  # fmt: skip
         for table in score_set.tables:
             test = table.blocks["test"]
             is_kept = test.labels < labels
@@ -91,11 +90,6 @@ def gaussian_pool(accuracy: float, rows: int, seed: int) -> Pool:
     x_j ~ N(d [j = y], 1) and s_j = d x_j, so that s_0 - s_1 is the true log-likelihood ratio, of
     mean +-d^2 and variance 2 d^2 nats. Without a bias and with balanced labels Phi(d / sqrt 2) of
     the rows are right.
-
-    Args:
-        accuracy: that share.
-        rows: how many.
-        seed: of the draw.
 
     >>> pool = gaussian_pool(0.8, 100_000, 0)
     >>> round(float((pool.log_probs.argmax(axis=1) == pool.gold).mean()), 2)
@@ -143,19 +137,15 @@ def several(
     k = pools[0].log_probs.shape[1]
     shape = (max(1, rows // size), size)  # [c, m]
     # The label that is most frequent is innermost: callers reshape [u] to [pools, k].
-    batches = [
-        draw(pool, uneven(k, most, share), shape, random) for pool in pools for most in range(k)
-    ]
-    return np.stack([batch_rows for batch_rows, _ in batches]), np.stack(
-        [gold for _, gold in batches]
-    )
+    batches = []
+    for pool, most in product(pools, range(k)):
+        batches.append(draw(pool, uneven(k, most, share), shape, random))
+    scores, gold = zip(*batches, strict=True)
+    return np.stack(scores), np.stack(gold)
 
 
 def units(pool_values: np.ndarray, pools: Sequence[Pool]) -> np.ndarray:
     """The mean of values [..., pools] over the pools of one name, [..., units]."""
-    names = [pool.name for pool in pools]
-    unit_indices = [
-        [pool_index for pool_index, pool_name in enumerate(names) if pool_name == name]
-        for name in dict.fromkeys(names)
-    ]
-    return np.stack([pool_values[..., places].mean(axis=-1) for places in unit_indices], axis=-1)
+    names = np.array([pool.name for pool in pools])
+    groups = [names == name for name in dict.fromkeys(names.tolist())]  # [pools] each
+    return np.stack([pool_values[..., group].mean(axis=-1) for group in groups], axis=-1)

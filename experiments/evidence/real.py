@@ -13,11 +13,12 @@ from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.methods import METHODS, get_method
 from batch_calibration.metrics import Estimate
 from experiments.evidence import real_tables as tables
-from experiments.evidence.comparing import BASELINE, Difference, compare, count
+from experiments.evidence.comparing import BASELINE, compare, count
 from experiments.evidence.judging import KNOWN, answers
 from experiments.evidence.page import Written, csv_link
 from experiments.evidence.real_tables import Judged
 from experiments.evidence.sets import ScoreSet, read_sets, set_apart
+from experiments.evidence.statistics import interval_cell
 
 SHOWN = REFERENCES[1]
 """The method whose results are told in words: the paper's."""
@@ -46,12 +47,7 @@ class Options(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Judge every set, and say what was found.
-
-    Args:
-        folder: the folder of label scores.
-        options: what is judged.
-    """
+    """Judge every set, and say what was found."""
     for name in options.methods:  # a wrong name is refused before anything is read
         get_method(name)
     judged = []
@@ -60,42 +56,37 @@ def run(folder: Path, options: Options) -> Written:
         counted = f"{len(judged[-1].methods)} more on {len(score_set.tables)} contexts"
         took = f"{judged[-1].wall:.1f} s, compilation included"
         print(f"{score_set.name}: {BASELINE} and {counted} in {took}", flush=True)
-    drawn = [score_set for score_set in judged if score_set.set.name in options.drawn]
-    return Written(
-        findings(drawn or judged), section(judged, drawn, options),
-        {
-            "evidence_real": tables.summary(judged),
-            "evidence_methods": tables.tally(drawn or judged),
-            "evidence_real_models": tables.each_model(judged),
-            "evidence_real_contexts": tables.each_context(judged),
-        },
-        {"evidence_real": partial(draw, drawn or judged)},
-    )  # fmt: skip
+    drawn = [score_set for score_set in judged if score_set.set.name in options.drawn] or judged
+    cells = {
+        "evidence_real": tables.summary(judged),
+        "evidence_methods": tables.tally(drawn),
+        "evidence_real_models": tables.each_model(judged),
+        "evidence_real_contexts": tables.each_context(judged),
+    }
+    figures = {"evidence_real": partial(draw, drawn)}
+    return Written(findings(drawn), section(judged, drawn, options), cells, figures)
 
 
 def judge(score_set: ScoreSet, options: Options) -> Judged:
     """All methods on all contexts of a set, each on the same test rows."""
     start = time.perf_counter()
-    chosen = [name for name in METHODS if not options.methods or name in options.methods]
-    names = [BASELINE, *(name for name in chosen if name != BASELINE)]
-    # The number of a task is the seed: the same rows are set apart for every model.
-    numbers = range(len(score_set.tables))
-    split_tables = [
-        # Models x tasks: the remainder is the task.
-        set_apart(score_set.tables[i], options.labeled, (options.seed, i % score_set.shape[1]))
-        for i in numbers
-    ]
-    answers_by_method = answers(split_tables, names, knowing=options.knowing, seed=options.seed)
+    chosen = options.methods or METHODS
+    names = [BASELINE, *(name for name in METHODS if name in chosen and name != BASELINE)]
+    split_tables = []
+    for i, table in enumerate(score_set.tables):
+        # Models x tasks: the number of a task is the seed, so that the same rows are set apart for
+        # every model.
+        seed = options.seed, i % score_set.shape[1]
+        split_tables.append(set_apart(table, options.labeled, seed))
     gold = [table.blocks["test"].labels for table in split_tables]
-    plain = answers_by_method.by_method[BASELINE]
-    methods = compare(
-        answers_by_method.by_method, gold, score_set.models, seed=options.seed, draws=options.draws
+    by_method, skipped, seconds = answers(
+        split_tables, names, knowing=options.knowing, seed=options.seed
     )
+    methods = compare(by_method, gold, score_set.models, seed=options.seed, draws=options.draws)
+    plain = by_method[BASELINE]
     counts = count(plain, plain, gold, score_set.models)  # beside itself: accuracies without gains
     wall = time.perf_counter() - start
-    return Judged(
-        score_set, counts, methods, answers_by_method.skipped, answers_by_method.seconds, wall
-    )
+    return Judged(score_set, counts, methods, skipped, seconds, wall)
 
 
 # The sign of a verdict; of the others it is 0.
@@ -104,41 +95,25 @@ SIGNS = {"gain": 1, "loss": -1}
 
 def draw(judged: Sequence[Judged]) -> Chart:
     """A panel a set, a row a method."""
-    names = list(dict.fromkeys(name for judged_set in judged for name in judged_set.methods))
-    panels = {
-        judged_set.set.title: {
-            name: (_to_shares(difference), SIGNS.get(difference.verdict, 0))
-            for name, compared in judged_set.methods.items()
-            if (difference := compared.accuracy)  # binds a name; it is always true
-        }
-        for judged_set in judged
-    }
-    label = f"accuracy - {BASELINE} (points)"
-    return forest(
-        panels, names, label, "Each method against the scores as they are", ("set", "method")
-    )
-
-
-def _to_shares(difference: Difference) -> Estimate:
-    """The difference as a share, 0 to 1."""
-    return Estimate(*(end / 100 for end in (difference.value, difference.low, difference.high)))
+    panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
+    for judged_set in judged:
+        panel = panels[judged_set.set.title] = {}
+        for name, compared in judged_set.methods.items():
+            value, low, high, _ = compared.accuracy
+            sign = SIGNS.get(compared.accuracy.verdict, 0)
+            panel[name] = Estimate(value / 100, low / 100, high / 100), sign
+    label, heading = f"accuracy - {BASELINE} (points)", "Each method against the scores as they are"
+    return forest(panels, tables.method_names(judged), label, heading, ("set", "method"))
 
 
 def findings(judged: Sequence[Judged]) -> list[str]:
     """Where the paper's method gains and loses, and what the others do where they do worst."""
-
-    def where(verdict: str) -> str:
-        gains = [
-            (judged_set.set.title, judged_set.methods[SHOWN].accuracy)
-            for judged_set in judged
-            if SHOWN in judged_set.methods
-        ]
-        return "; ".join(
-            f"{title} {gain.value:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
-            for title, gain in gains
-            if gain.verdict == verdict
-        )
-
+    sets_by_verdict: dict[str, list[str]] = {}
+    for judged_set in judged:
+        if SHOWN in judged_set.methods:
+            gain = judged_set.methods[SHOWN].accuracy
+            text = f"{judged_set.set.title} {interval_cell(gain.value, gain.low, gain.high)}"
+            sets_by_verdict.setdefault(gain.verdict, []).append(text)
     sentence_starts = {
         "gain": f"**{SHOWN} gains** (points of accuracy over {BASELINE}, 95 % interval)",
         "loss": f"**Do not use {SHOWN} on rows like these, where it loses**",
@@ -147,34 +122,33 @@ def findings(judged: Sequence[Judged]) -> list[str]:
         "loss, not certain": f"**{SHOWN} loses, not certainly**, by the same measure",
         "inside the noise": f"**The interval of {SHOWN} holds 0**",
     }
-    sentences = [
-        f"{text}: {where(verdict)}." for verdict, text in sentence_starts.items() if where(verdict)
-    ]
-    lines = tables.tallies(judged)
-    shown_tally = next((line for line in lines if line.method == SHOWN), None)
-    for labels, kind in ((False, "without labels"), (True, "with labeled rows")):
-        same_kind = [line for line in lines if tables.reads_labels(line.method) == labels]
-        # One that changes no prediction has nothing to lose.
-        same_kind = [
-            tally
-            for tally in same_kind
-            if not tally.method.endswith(KNOWN) and (tally.mean, tally.worst) != (0, 0)
-        ]
-        if same_kind and shown_tally:
-            best = max(same_kind, key=lambda line: line.worst)  # whose worst set is the least bad
+    sentences = []
+    for verdict, text in sentence_starts.items():
+        if verdict in sets_by_verdict:
+            sentences.append(f"{text}: {'; '.join(sets_by_verdict[verdict])}.")
+    tallies = {tally.method: tally for tally in tables.tallies(judged)}
+    for has_labels, kind in ((False, "without labels"), (True, "with labeled rows")):
+        same_kind = []
+        for name, tally in tallies.items():
+            # One that changes no prediction has nothing to lose.
+            is_compared = not name.endswith(KNOWN) and (tally.mean, tally.worst) != (0, 0)
+            if is_compared and tables.reads_labels(name) == has_labels:
+                same_kind.append(tally)
+        if same_kind and SHOWN in tallies:
+            best = max(same_kind, key=lambda tally: tally.worst)  # whose worst set is the least bad
             sentences.append(
-                f"**Least to lose {kind}**: `{best.method}`, {best.told}; "
-                f"`{SHOWN}`, {shown_tally.told}."
+                f"**Least to lose {kind}**: `{best.method}`, {best.sentence}; "
+                f"`{SHOWN}`, {tallies[SHOWN].sentence}."
             )
     return sentences
 
 
 def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options) -> str:
     """The section in Markdown."""
-    wide = drawn or judged
-    skipped = dict.fromkeys(name for judged_set in judged for name in judged_set.skipped)
     # A method that at least one set can have is in the tables; the others are named here.
-    never = [name for name in skipped if all(name in each.skipped for each in judged)]
+    never = list(judged[0].skipped)
+    for judged_set in judged:
+        never = [name for name in never if name in judged_set.skipped]
     paragraphs = [
         f"Of each context {options.labeled} rows, a quarter of its rows at most, are drawn and set "
         "apart with their labels, for methods that read labels; all methods are judged on the "
@@ -187,7 +161,7 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
         else "",
         "![Difference to ICL](figures/evidence_real.png)",
         "### Every method over these sets",
-        markdown(tables.on_the_page(tables.tally(wide))),
+        markdown(tables.on_the_page(tables.tally(drawn))),
         f"[All methods]({csv_link('evidence_methods')}).",
         f"### {SHOWN} on each set",
         markdown(tables.by_set(judged, SHOWN)),

@@ -1,6 +1,7 @@
 """Tables of the study "real": by set, by method, by model, by context."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from experiments.evidence import statistics
 from experiments.evidence.comparing import BASELINE, Compared, Counts
 from experiments.evidence.judging import KNOWN
 from experiments.evidence.sets import ScoreSet
+from experiments.evidence.statistics import number_cells
 
 GROUPS = {
     "paper": "the paper",
@@ -57,9 +59,9 @@ def reads_labels(name: str) -> bool:
     return name.endswith(KNOWN) or METHODS[name].probe.labels
 
 
-def ratio(flags: np.ndarray, other_flags: np.ndarray) -> str:
-    """How many contexts are won and lost."""
-    return f"{int(flags.sum())} / {int(other_flags.sum())}"
+def method_names(judged: Sequence[Judged]) -> list[str]:
+    """The methods that any set can have, each once, in order."""
+    return list(dict.fromkeys(chain.from_iterable(judged_set.methods for judged_set in judged)))
 
 
 class Tally(NamedTuple):
@@ -84,7 +86,7 @@ class Tally(NamedTuple):
     where: str
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """The worst set and the mean in words."""
         return (
             f"{self.worst:+.1f} points where it does worst ({self.where}), {self.mean:+.1f} in the "
@@ -94,24 +96,19 @@ class Tally(NamedTuple):
 
 def tallies(judged: Sequence[Judged]) -> list[Tally]:
     """Each method that most sets can have, over these."""
-    names = dict.fromkeys(name for judged_set in judged for name in judged_set.methods)
-    lines = []
-    for name in names:
-        sets_with_method = [judged_set for judged_set in judged if name in judged_set.methods]
-        differences = [judged_set.methods[name].accuracy for judged_set in sets_with_method]
+    tallied = []
+    for name in method_names(judged):
+        with_method = [judged_set for judged_set in judged if name in judged_set.methods]
         # A method that few sets can have would be ranked on other rows than the others.
-        if 2 * len(sets_with_method) > len(judged):
-            worst_index = min(
-                range(len(sets_with_method)), key=lambda set_index: differences[set_index].value
-            )
-            verdicts = [difference.verdict for difference in differences]
-            gains = [difference.value for difference in differences]
-            lines.append(Tally(
-                name, len(sets_with_method), verdicts.count("gain"), verdicts.count("loss"),
-                float(np.mean(gains)),
-                gains[worst_index], sets_with_method[worst_index].set.title,
-            ))  # fmt: skip
-    return lines
+        if 2 * len(with_method) <= len(judged):
+            continue
+        differences = [judged_set.methods[name].accuracy for judged_set in with_method]
+        verdicts = [difference.verdict for difference in differences]
+        gains = [difference.value for difference in differences]
+        worst, mean = int(np.argmin(gains)), float(np.mean(gains))
+        counts = len(gains), verdicts.count("gain"), verdicts.count("loss")
+        tallied.append(Tally(name, *counts, mean, gains[worst], with_method[worst].set.title))
+    return tallied
 
 
 def tally(judged: Sequence[Judged]) -> Cells:
@@ -137,14 +134,10 @@ def by_set(judged: Sequence[Judged], method: str) -> Cells:
         plain = f"{judged_set.plain.accuracy.mean():.1f}"
         row = [judged_set.set.title, str(judged_set.plain.accuracy.size), plain]
         if compared := judged_set.methods.get(method):  # a set without it keeps empty cells
-            row += [str(compared.accuracy), ratio(compared.won, compared.lost)]
+            won_and_lost = f"{compared.won.sum()} / {compared.lost.sum()}"
+            row += [str(compared.accuracy), won_and_lost]
         cells.append(row + [""] * (len(cells[0]) - len(row)))
     return cells
-
-
-def models(score_set: ScoreSet) -> list[str]:
-    """The names of a set's models."""
-    return list(dict.fromkeys(str(table.context["model"]) for table in score_set.tables))
 
 
 def of_model(compared: Compared, model_index: int) -> tuple[float, float, float]:
@@ -157,11 +150,15 @@ def of_model(compared: Compared, model_index: int) -> tuple[float, float, float]
         low, high = statistics.crossed_interval(gain_by_task[None])
         return float(gain_by_task.mean()), low, high
     # With a single task the chance left is in its rows.
-    gained, lost, rows = (
-        int(tally[model_index, 0]) for tally in (counts.gained, counts.lost, counts.rows)
-    )
-    ends = gain_interval(gained, lost, rows)
+    rows = np.stack([counts.gained, counts.lost, counts.rows])[:, model_index, 0].astype(int)
+    ends = gain_interval(*rows.tolist())
     return float(gain_by_task.mean()), 100 * float(ends[0]), 100 * float(ends[1])
+
+
+def _tallies(compared: Compared) -> list[np.ndarray]:
+    """Which contexts [models, tasks] are won and lost, and which of both beyond noise."""
+    won, lost, sure = compared.won, compared.lost, compared.sure
+    return [won, lost, won & sure, lost & sure]
 
 
 def summary(judged: Sequence[Judged]) -> Cells:
@@ -174,23 +171,15 @@ def summary(judged: Sequence[Judged]) -> Cells:
     ]]  # fmt: skip
     for judged_set in judged:
         for name, compared in judged_set.methods.items():
+            counts, accuracy, balanced = compared
             # [models], rows gained less lost over all tasks
-            means = compared.counts.gained.sum(axis=1) - compared.counts.lost.sum(axis=1)
-            numbers = [compared.counts.accuracy.mean(), *compared.accuracy]
-            balanced = [compared.counts.balanced.mean(), *compared.balanced]
-            tallies = [
-                compared.won,
-                compared.lost,
-                compared.won & compared.sure,
-                compared.lost & compared.sure,
-            ]
+            gained = counts.gained.sum(axis=1) - counts.lost.sum(axis=1)
+            tallies = [*_tallies(compared), gained > 0, gained < 0]  # contexts, then models
             cells.append([
                 judged_set.set.name, name, kind(name), str(compared.won.size),
-                *(f"{number:.6g}" for number in numbers), compared.accuracy.verdict,
-                *(f"{number:.6g}" for number in balanced), compared.balanced.verdict,
-                # Contexts, then models.
-                *(str(int(number.sum())) for number in [*tallies, means > 0, means < 0]),
-                f"{judged_set.seconds[name]:.2f}",
+                *number_cells([counts.accuracy.mean(), *accuracy], ".6g"), accuracy.verdict,
+                *number_cells([counts.balanced.mean(), *balanced], ".6g"), balanced.verdict,
+                *(str(tally.sum()) for tally in tallies), f"{judged_set.seconds[name]:.2f}",
             ])  # fmt: skip
     return cells
 
@@ -200,28 +189,13 @@ def each_model(judged: Sequence[Judged]) -> Cells:
     head = ["set", "method", "model", "accuracy", "difference", "low", "high", "won", "lost"]
     cells = [[*head, "won_beyond_noise", "lost_beyond_noise"]]
     for judged_set in judged:
+        models = dict.fromkeys(str(table.context["model"]) for table in judged_set.set.tables)
         for name, compared in judged_set.methods.items():
-            for model_index, model in enumerate(models(judged_set.set)):
-                numbers = [
-                    compared.counts.accuracy[model_index].mean(),
-                    *of_model(compared, model_index),
-                ]
-                flags = [
-                    compared.won,
-                    compared.lost,
-                    compared.won & compared.sure,
-                    compared.lost & compared.sure,
-                ]
-                tallies = [str(int(number[model_index].sum())) for number in flags]
-                cells.append(
-                    [
-                        judged_set.set.name,
-                        name,
-                        model,
-                        *(f"{number:.6g}" for number in numbers),
-                        *tallies,
-                    ]
-                )
+            for index, model in enumerate(models):
+                accuracy = compared.counts.accuracy[index].mean()
+                numbers = number_cells([accuracy, *of_model(compared, index)], ".6g")
+                tallies = [str(tally[index].sum()) for tally in _tallies(compared)]
+                cells.append([judged_set.set.name, name, model, *numbers, *tallies])
     return cells
 
 
@@ -231,17 +205,13 @@ def each_context(judged: Sequence[Judged]) -> Cells:
               "rows_gained", "rows_lost", "p_mcnemar"]]  # fmt: skip
     for judged_set in judged:
         tasks, tables = judged_set.set.shape[1], judged_set.set.tables
-        for name, counts in [(BASELINE, judged_set.plain)] + [
-            (n, f.counts) for n, f in judged_set.methods.items()
-        ]:
+        by_method = {name: compared.counts for name, compared in judged_set.methods.items()}
+        for name, counts in {BASELINE: judged_set.plain, **by_method}.items():
             p = statistics.mcnemar(counts.gained, counts.lost)  # 1 for the baseline itself
+            numbers = np.stack([*counts[:4], p])  # [5, models, tasks]
             for (a, b), rows in np.ndenumerate(counts.rows):
                 # A method may lack some of the set's tasks.
                 context = tables[a * tasks + int(counts.tasks[b])].context
-                measured = counts.accuracy[a, b], counts.balanced[a, b], counts.gained[a, b]
-                cells.append([
-                    judged_set.set.name, name, str(context["model"]), str(context["task"]),
-                    f"{rows:.0f}",
-                    *(f"{number:.6g}" for number in (*measured, counts.lost[a, b], p[a, b])),
-                ])  # fmt: skip
+                facts = judged_set.set.name, name, str(context["model"]), str(context["task"])
+                cells.append([*facts, f"{rows:.0f}", *number_cells(numbers[:, a, b], ".6g")])
     return cells

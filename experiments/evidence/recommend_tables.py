@@ -1,6 +1,7 @@
 """What the study "recommend" says of its rules: tables, sentences, the page, the figure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from experiments.evidence import statistics, trials
 from experiments.evidence.experience import Judged, held
 from experiments.evidence.page import csv_link
 from experiments.evidence.sets import task_of
+from experiments.evidence.statistics import number_cells
 from experiments.evidence.trials import BASELINE, GRID, LAW, OLD, RULES, WEAKER
 
 ELSEWHERE = "chosen elsewhere"
@@ -52,19 +54,19 @@ def outcomes_of(rule: str) -> Outcomes:
     return lambda judged: [trial.outcomes[rule] for trial in judged.trials]
 
 
-def mean_gain(outcomes: Sequence[trials.Outcome]) -> float:
-    """The mean gain over contexts, in points."""
-    return float(np.mean([outcome.gain for outcome in outcomes]))
+def mean_gain(outcomes: Outcomes, judgment: Judged) -> float:
+    """The mean gain over a source's contexts, in points."""
+    return float(np.mean(trials.gains(outcomes(judgment))))
 
 
-def harmed(outcomes: Sequence[trials.Outcome]) -> float:
-    """The share of contexts that are harmed, in percent."""
-    return 100 * float(np.mean([outcome.is_harmed for outcome in outcomes]))
+def mean_harmed(outcomes: Outcomes, judgment: Judged) -> float:
+    """The share of a source's contexts that are harmed, in percent."""
+    return 100 * float(np.mean([outcome.is_harmed for outcome in outcomes(judgment)]))
 
 
 def gain_over_models(judged: Judged, rule: str, options: Options) -> Estimate:
     """A rule's mean gain on a source in points, its interval over models and tasks, or tasks."""
-    gains = np.array([outcome.gain for outcome in outcomes_of(rule)(judged)])
+    gains = np.array(trials.gains(outcomes_of(rule)(judged)))
     grid = gains.reshape(judged.source.set.shape)
     if len(grid) == 1:
         # Prompts and draws of demonstrations of one task are asked of the same rows.
@@ -79,25 +81,34 @@ def cells(judged: Sequence[Judged], options: Options) -> Cells:
     """A line a source: accuracy as it is, and what each rule gains; then mean, worst, harmed."""
     rules = (*(rule for rule in RULES[:-1] if rule != WEAKER), ELSEWHERE, RULES[-1])
     table = [["source", "contexts", BASELINE, *rules, f"{LIKELY}, interval"]]
-    for each in judged:
-        accuracy = np.mean([trial.accuracy for trial in each.trials])
-        interval = gain_over_models(each, LIKELY, options)
-        gains = [mean_gain(outcomes_of(rule)(each)) for rule in rules]
+    for judgment in judged:
+        accuracy = np.mean([trial.accuracy for trial in judgment.trials])
+        interval = gain_over_models(judgment, LIKELY, options)
+        gains = number_cells([mean_gain(outcomes_of(rule), judgment) for rule in rules], "+.1f")
         table.append([
-            each.source.set.title, f"{len(each.trials)}", f"{accuracy:.1f}",
-            *(f"{gain:+.1f}" for gain in gains), f"[{interval.low:+.1f}, {interval.high:+.1f}]",
+            judgment.source.set.title, f"{len(judgment.trials)}", f"{accuracy:.1f}", *gains,
+            f"[{interval.low:+.1f}, {interval.high:+.1f}]",
         ])  # fmt: skip
-    summaries = [summary(judged, outcomes_of(rule)) for rule in rules]
-    table.append(["mean gain", "", "", *(f"{mean:+.1f}" for mean, _, _ in summaries), ""])
-    table.append(["worst source", "", "", *(f"{worst:+.1f}" for _, worst, _ in summaries), ""])
-    table.append(["contexts harmed", "", "", *(f"{part:.1f} %" for _, _, part in summaries), ""])
+    means, worst, harmed = summary_cells(judged, map(outcomes_of, rules))
+    table.append(["mean gain", "", "", *means, ""])
+    table.append(["worst source", "", "", *worst, ""])
+    table.append(["contexts harmed", "", "", *harmed, ""])
     return table
 
 
 def summary(judged: Sequence[Judged], outcomes: Outcomes) -> tuple[float, float, float]:
     """Mean gain and worst gain over sources, and the mean share of contexts harmed."""
-    gains = [mean_gain(outcomes(each)) for each in judged]
-    return float(np.mean(gains)), min(gains), float(np.mean([harmed(outcomes(j)) for j in judged]))
+    gains = [mean_gain(outcomes, judgment) for judgment in judged]
+    harmed = [mean_harmed(outcomes, judgment) for judgment in judged]
+    return float(np.mean(gains)), min(gains), float(np.mean(harmed))
+
+
+def summary_cells(judged: Sequence[Judged], rules: Iterable[Outcomes]) -> Cells:
+    """The three numbers of `summary`, a line each, a cell a rule."""
+    summaries = [summary(judged, outcomes) for outcomes in rules]
+    means, worst, harmed = zip(*summaries, strict=True)
+    return [number_cells(means, "+.1f"), number_cells(worst, "+.1f"),
+            [f"{share:.1f} %" for share in harmed]]  # fmt: skip
 
 
 def _labeled_outcomes(method: str) -> Outcomes:
@@ -106,48 +117,50 @@ def _labeled_outcomes(method: str) -> Outcomes:
 
 def labeled_cells(judged: Sequence[Judged]) -> Cells:
     """A line a source whose contexts are large enough: what is gained with labels, and stated."""
-    having = [each for each in judged if each.labeled]
+    having = [judgment for judgment in judged if judgment.labeled]
     table = [["source", "contexts", *WITH, "another method", "stated - true", "interval holds"]]
-    for each in having:
-        others = np.mean([trial.method != WITH_LABELS for trial in each.labeled])
+    rules = [*map(_labeled_outcomes, WITH)]
+
+    def stated(labeled: Sequence[trials.LabeledTrial]) -> list[str]:
+        error = np.mean([trial.stated for trial in labeled])
+        return [f"{error:+.1f}", f"{100 * np.mean([trial.holds for trial in labeled]):.0f} %"]
+
+    for judgment in having:
+        other_share = np.mean([trial.method != WITH_LABELS for trial in judgment.labeled])
+        gains = number_cells([mean_gain(outcomes, judgment) for outcomes in rules], "+.1f")
         table.append([
-            each.source.set.title, f"{len(each.labeled)}",
-            *(f"{mean_gain(_labeled_outcomes(method)(each)):+.1f}" for method in WITH),
-            f"{100 * others:.0f} %", f"{np.mean([trial.stated for trial in each.labeled]):+.1f}",
-            f"{100 * np.mean([trial.holds for trial in each.labeled]):.0f} %",
+            judgment.source.set.title, f"{len(judgment.labeled)}", *gains,
+            f"{100 * other_share:.0f} %", *stated(judgment.labeled),
         ])  # fmt: skip
-    summaries = [summary(having, _labeled_outcomes(method)) for method in WITH]
-    every = [trial for each in having for trial in each.labeled]
-    table.append([
-        "mean gain", f"{len(every)}", *(f"{mean:+.1f}" for mean, _, _ in summaries), "",
-        f"{np.mean([trial.stated for trial in every]):+.1f}",
-        f"{100 * np.mean([trial.holds for trial in every]):.0f} %",
-    ])  # fmt: skip
-    table.append(["worst source", "", *(f"{worst:+.1f}" for _, worst, _ in summaries), "", "", ""])
-    table.append(["contexts harmed", "", *(f"{part:.1f} %" for *_, part in summaries), "", "", ""])
+    labeled_trials = list(chain.from_iterable(judgment.labeled for judgment in having))
+    means, worst, harmed = summary_cells(having, rules)
+    table.append(["mean gain", f"{len(labeled_trials)}", *means, "", *stated(labeled_trials)])
+    table.append(["worst source", "", *worst, "", "", ""])
+    table.append(["contexts harmed", "", *harmed, "", "", ""])
     return table
 
 
 def findings(judged: Sequence[Judged], options: Options) -> list[str]:
     """The whole rows of both tables, and never half of one."""
 
-    def told(outcomes: Outcomes, having: Sequence[Judged]) -> str:
-        mean, worst, part = summary(having, outcomes)
-        return f"{mean:+.1f} points on average, {worst:+.1f} on the worst source, {part:.1f} %"
+    def sentence(outcomes: Outcomes, having: Sequence[Judged]) -> str:
+        mean, worst, harmed = summary(having, outcomes)
+        return f"{mean:+.1f} points on average, {worst:+.1f} on the worst source, {harmed:.1f} %"
 
-    by_rule = {rule: told(outcomes_of(rule), judged) for rule in (LIKELY, ELSEWHERE, OLD, "bc")}
-    contexts = sum(len(each.trials) for each in judged)
+    by_rule = {rule: sentence(outcomes_of(rule), judged) for rule in (LIKELY, ELSEWHERE, OLD, "bc")}
+    contexts = sum(len(judgment.trials) for judgment in judged)
     text = (
         f"**What is recommended without labels** ({LIKELY}) gains, over {len(judged)} sources and "
         f"{contexts:,} contexts, {by_rule[LIKELY]} of contexts harmed; with constants chosen on "
         f"other rows {by_rule[ELSEWHERE]}; the rule before it {by_rule[OLD]}; bc always "
         f"{by_rule['bc']}."
     )
-    having = [each for each in judged if each.labeled]
+    having = [judgment for judgment in judged if judgment.labeled]
     if not having:
         return [text]
-    recommended = told(_labeled_outcomes("recommended"), having)
-    errors = [trial.stated for each in having for trial in each.labeled]
+    recommended = sentence(_labeled_outcomes("recommended"), having)
+    labeled_trials = chain.from_iterable(judgment.labeled for judgment in having)
+    errors = [trial.stated for trial in labeled_trials]
     return [
         text,
         f"**With {options.labeled} labeled rows** what is recommended gains {recommended} of "
@@ -158,9 +171,9 @@ def findings(judged: Sequence[Judged], options: Options) -> list[str]:
 def section(judged: Sequence[Judged], tables: Mapping[str, Cells], options: Options) -> str:
     """The section in Markdown."""
     constants = {}
-    for each in judged:
-        numbers = ", ".join(f"{number:g}" for number in GRID[number_of(each)])
-        constants[each.source.rows] = f"({numbers}) without {each.source.rows}"
+    for judgment in judged:
+        numbers = ", ".join(number_cells(GRID[number_of(judgment)], "g"))
+        constants[judgment.source.rows] = f"({numbers}) without {judgment.source.rows}"
     return "\n\n".join([
         "What `recommend` does, on every source: means over contexts of the gain in accuracy, in "
         f"points. `{LIKELY}` is the rule without labels; `{ELSEWHERE}` the same with constants "
@@ -193,25 +206,21 @@ def against_goals(judged: Sequence[Judged]) -> str:
     """Whether the rule reaches its goals, by its own constants and by those chosen elsewhere."""
     verdicts = []
     for rule in (LIKELY, ELSEWHERE):
-        mean, worst, part = summary(judged, outcomes_of(rule))
+        mean, worst, harmed = summary(judged, outcomes_of(rule))
         reached = {
             f"mean {mean:+.1f}": round(mean, 1) >= GOAL_MEAN,
             f"worst {worst:+.1f}": round(worst, 1) >= GOAL_WORST,
-            f"harmed {part:.1f} %": round(part, 1) <= GOAL_HARMED,
+            f"harmed {harmed:.1f} %": round(harmed, 1) <= GOAL_HARMED,
         }
-        parts = [f"{text} ({'reached' if is_met else 'missed'})" for text, is_met in
+        texts = [f"{goal} ({'reached' if is_met else 'missed'})" for goal, is_met in
                  reached.items()]  # fmt: skip
-        verdicts.append(f"`{rule}`: {', '.join(parts)}")
-    by_drop = sorted(
-        judged,
-        key=lambda each: (
-            mean_gain(outcomes_of(ELSEWHERE)(each)) - mean_gain(outcomes_of(LIKELY)(each))
-        ),
-    )
-    drops = []
-    for each in by_drop[:3]:
-        own, other = (mean_gain(outcomes_of(rule)(each)) for rule in (LIKELY, ELSEWHERE))
-        drops.append(f"{each.source.set.title} {own:+.1f} to {other:+.1f}")
+        verdicts.append(f"`{rule}`: {', '.join(texts)}")
+    gains = []  # a source's title, the gain by the own constants and by those chosen elsewhere
+    for judgment in judged:
+        own, elsewhere = (mean_gain(outcomes_of(rule), judgment) for rule in (LIKELY, ELSEWHERE))
+        gains.append((judgment.source.set.title, own, elsewhere))
+    gains.sort(key=lambda gain: gain[2] - gain[1])  # the largest drop first
+    drops = [f"{title} {own:+.1f} to {elsewhere:+.1f}" for title, own, elsewhere in gains[:3]]
     return (
         f"The goals set beforehand were a mean of {GOAL_MEAN:+.1f} or more, no source below "
         f"{GOAL_WORST:+.1f}, and at most {GOAL_HARMED:.0f} % of contexts harmed. "
@@ -231,9 +240,9 @@ def last_lines(labeled: Cells) -> Cells:
 
 def number_of(judged: Judged) -> int:
     """The line of `GRID` that other rows chose for a source."""
-    first = [outcome.gain for outcome in judged.elsewhere]
-    gains = np.array([[outcome.gain for outcome in trial.grid] for trial in judged.trials])
-    return int(np.flatnonzero((gains == np.array(first)[:, None]).all(axis=0))[0])
+    chosen = np.array(trials.gains(judged.elsewhere))[:, None]
+    gains = np.array([trials.gains(trial.grid) for trial in judged.trials])  # [contexts, 27]
+    return int(np.flatnonzero((gains == chosen).all(axis=0))[0])
 
 
 def draw(judged: Sequence[Judged], options: Options) -> Chart:
@@ -241,11 +250,10 @@ def draw(judged: Sequence[Judged], options: Options) -> Chart:
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
     for title, rule in (("always bc", "bc"), ("the old rule", OLD), (LIKELY, LIKELY)):
         panels[title] = {}
-        for each in judged:
-            gain = gain_over_models(each, rule, options)
-            sign = int(np.sign(gain.low)) if gain.low * gain.high > 0 else 0
-            fractions = Estimate(*(number / 100 for number in gain))
-            panels[title][each.source.set.title] = (fractions, sign)
-    names = [each.source.set.title for each in judged]
+        for judgment in judged:
+            gain = gain_over_models(judgment, rule, options)
+            fractions = Estimate(gain.value / 100, gain.low / 100, gain.high / 100)
+            panels[title][judgment.source.set.title] = (fractions, gain.beyond_noise)
+    names = [judgment.source.set.title for judgment in judged]
     heading = "Recommendations without labels: the gain on each source"
     return forest(panels, names, f"change from {BASELINE} (points)", heading, ("rule", "source"))

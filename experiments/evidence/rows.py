@@ -1,7 +1,6 @@
 """The study "rows": bias error and accuracy against how many rows a bias is learned from."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -46,33 +45,26 @@ class Options(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Learn from ever more rows, and say how many are needed.
-
-    Args:
-        folder: the folder of label scores.
-        options: what is varied.
-    """
+    """Learn from ever more rows, and say how many are needed."""
     for name in options.methods:
         get_method(name)
-    curves = [
-        measure(pools.titled(names), pools.real_pools(folder, names, options.labels), options)
-        for names in options.sets
-    ]
+    curves = []
+    for names in options.sets:
+        pool_group = pools.real_pools(folder, names, options.labels)
+        curves.append(measure(pools.titled(names), pool_group, options))
     return rows_tables.write_up(curves)
 
 
 def learning(pool: Pool) -> list[str]:
     """Methods that learn from rows of a pool, its content-free rows among them."""
     blocks = {"test", "labeled"} | ({BLOCK} if pool.content_free is not None else set())
-    return [
-        name
-        for name, method in METHODS.items()
-        if method.probe.blocks
-        and set(method.probe.blocks) <= blocks
+    names = []
+    for name, method in METHODS.items():
+        is_learned = method.probe.blocks and blocks.issuperset(method.probe.blocks)
         # `looped` ones are too slow for so many draws; `own_rows` ones correct no other rows.
-        and not method.looped
-        and not method.own_rows
-    ]
+        if is_learned and not method.looped and not method.own_rows:
+            names.append(name)
+    return names
 
 
 def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
@@ -96,51 +88,41 @@ def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
     # [u, f, k], or None where a model lacks them
     free = np.stack(content_free) if len(content_free) == len(pool_group) else None
     reference: dict[str, np.ndarray] = {}
-    # One thread: programs with linear algebra, run at once on the CPU, have waited for each other.
-    with ThreadPoolExecutor(1) as threads:
-        # The most rows first: what is learned from them is what fewer rows are compared with.
-        for size_index in reversed(range(len(sizes))):
-            # Every draw of all rows is the same.
-            draws = options.draws if sizes[size_index] < most_rows else 1
-            drawn = [
-                np.stack(
-                    [
-                        random.choice(row_order, sizes[size_index], replace=False)
-                        for _ in range(draws)
-                    ]
-                )
-                for row_order in learning_orders
-            ]
-            seen, labels = _stack(pool_group, drawn)  # [u, c, m, k], [u, c, m]
-            answers_right = partial(
-                _learned, seen, labels, test, gold, free, jax.random.key(options.seed)
-            )
-            done = threads.map(
-                lambda name, answers=answers_right: jax.device_get(answers(name=name)), names
-            )
-            for name, (right, bias) in zip(names, done, strict=True):
-                gain = 100 * right.mean(axis=1) - plain  # right: [u, c]
-                accuracy[name][size_index] = pools.units(gain, pool_group)
-                if name in error:
-                    # A bias is known up to a constant for all labels: [u, c, k].
-                    centered = bias - bias.mean(axis=-1, keepdims=True)
-                    bias_error = centered - reference.setdefault(name, centered)
-                    nats = np.sqrt((bias_error**2).mean(axis=(1, 2)))  # [u], over draws and labels
-                    error[name][size_index] = pools.units(nats, pool_group)
-    return Curves(
-        title, sizes, tested, float(pools.units(plain, pool_group).mean()), accuracy, error
-    )
+    key = jax.random.key(options.seed)
+    # The most rows first: what is learned from them is what fewer rows are compared with.
+    for index, size in reversed([*enumerate(sizes)]):
+        # Every draw of all rows is the same.
+        draws = options.draws if size < most_rows else 1
+        drawn = [_draw_rows(order, size, draws, random) for order in learning_orders]
+        seen, labels = _stack(pool_group, drawn)  # [u, c, m, k], [u, c, m]
+        for name in names:
+            learned = _learned(seen, labels, test, gold, free, key, name=name)
+            right, bias = jax.device_get(learned)  # [u, c], [u, c, k]
+            accuracy[name][index] = pools.units(100 * right.mean(axis=1) - plain, pool_group)
+            if name in error:
+                # A bias is known up to a constant for all labels.
+                centered = bias - bias.mean(axis=-1, keepdims=True)
+                bias_error = centered - reference.setdefault(name, centered)
+                nats = np.sqrt((bias_error**2).mean(axis=(1, 2)))  # [u], over draws and labels
+                error[name][index] = pools.units(nats, pool_group)
+    mean_plain = float(pools.units(plain, pool_group).mean())
+    return Curves(title, sizes, tested, mean_plain, accuracy, error)
+
+
+def _draw_rows(rows: np.ndarray, size: int, draws: int, random: np.random.Generator) -> np.ndarray:
+    """So many of some rows, none twice, as often as draws say: [draws, size]."""
+    return np.stack([random.choice(rows, size, replace=False) for _ in range(draws)])
 
 
 def _stack(
     pool_group: Sequence[Pool], row_indices: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows [u ... k] and labels [u ...] of each pool at some places."""
-    pools_and_rows = list(zip(pool_group, row_indices, strict=True))
-    return (
-        np.stack([pool.log_probs[rows] for pool, rows in pools_and_rows]),
-        np.stack([pool.gold[rows] for pool, rows in pools_and_rows]),
-    )
+    scores, gold = [], []
+    for pool, rows in zip(pool_group, row_indices, strict=True):
+        scores.append(pool.log_probs[rows])
+        gold.append(pool.gold[rows])
+    return np.stack(scores), np.stack(gold)
 
 
 @partial(jax.jit, static_argnames="name")
@@ -178,7 +160,6 @@ def _learned(
 
     # Rows and labels differ by draw, the test rows do not.
     over_draws = jax.vmap(learn, (0, 0, None, None, None))
-    right_and_bias: tuple[jax.Array, jax.Array] = jax.vmap(  # over pools
-        over_draws, (0, 0, 0, 0, None if free is None else 0)
-    )(seen, labels, test, gold, free)
-    return right_and_bias
+    over_pools = jax.vmap(over_draws, (0, 0, 0, 0, None if free is None else 0))
+    right, bias = over_pools(seen, labels, test, gold, free)
+    return right, bias

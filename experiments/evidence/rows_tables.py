@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cell, Cells, markdown
+from batch_calibration.artifacts.cells import Cells, markdown
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.figures.curves import learning_chart
 from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.methods import METHODS
-from experiments.evidence import statistics
 from experiments.evidence.page import Written, csv_link
+from experiments.evidence.statistics import interval_cell, mean_interval, number_cells
 
 BASELINE, SHOWN = REFERENCES
 BLOCK = "cc"
@@ -43,7 +43,7 @@ class Curves(NamedTuple):
     accuracy: dict[str, np.ndarray]
     error: dict[str, np.ndarray]
 
-    def least(self, method: str, gain: float) -> str:
+    def rows_needed(self, method: str, gain: float) -> str:
         """The fewest rows from which on the mean gain is never below `gain` again."""
         below = np.flatnonzero(self.accuracy[method].mean(axis=1) < gain)
         # The size after the last that is below; none is left where that is the largest.
@@ -52,13 +52,7 @@ class Curves(NamedTuple):
 
     def gain(self, method: str, size_index: int) -> str:
         """The gain at a size, with its interval over models."""
-        mean, low, high = statistics.mean_interval(self.accuracy[method][size_index])
-        return Cell(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]")
-
-
-def flat(name: str) -> bool:
-    """Whether a method learns from content-free rows, so that the test rows are nothing to it."""
-    return BLOCK in METHODS[name].probe.blocks
+        return interval_cell(*mean_interval(self.accuracy[method][size_index]))
 
 
 def write_up(curves: Sequence[Curves]) -> Written:
@@ -82,8 +76,8 @@ def findings(curves_by_group: Sequence[Curves]) -> list[str]:
             f"{curves.gain(SHOWN, ten)} "
             f"(its bias is {curves.error[SHOWN][ten].mean():.2f} nats off), with all "
             f"{curves.sizes[-1]:,} by {curves.gain(SHOWN, -1)}; it is not below {BASELINE} from "
-            f"{curves.least(SHOWN, 0.0)} rows on, and within {NEAR} points of what all rows give "
-            f"from {curves.least(SHOWN, last - NEAR)} on."
+            f"{curves.rows_needed(SHOWN, 0.0)} rows on, and within {NEAR} points of what all rows "
+            f"give from {curves.rows_needed(SHOWN, last - NEAR)} on."
         )
     return sentences
 
@@ -112,24 +106,13 @@ def section(curves_by_group: Sequence[Curves]) -> str:
 
 def gains(curves: Curves, methods: Sequence[str]) -> Cells:
     """A line a method: its gain at each size, and the fewest rows that do not cost."""
-    shown_indices = [
-        size_index for size_index, size in enumerate(curves.sizes) if size in (1, 10, 100)
-    ]
-    shown_indices = [*shown_indices, len(curves.sizes) - 1]  # all rows, whatever their number
-    head = [
-        "method",
-        *(f"{curves.sizes[size_index]:,}" for size_index in shown_indices),
-        f"rows to reach {BASELINE}",
-    ]
-    return [head] + [
-        [
-            name,
-            *(curves.gain(name, size_index) for size_index in shown_indices),
-            curves.least(name, 0.0),
-        ]
-        for name in curves.accuracy
-        if name in methods
-    ]
+    shown = [index for index, size in enumerate(curves.sizes) if size in (1, 10, 100)]
+    shown.append(len(curves.sizes) - 1)  # all rows, whatever their number
+    lines = [["method", *(f"{curves.sizes[i]:,}" for i in shown), f"rows to reach {BASELINE}"]]
+    for name in filter(methods.__contains__, curves.accuracy):
+        row = [curves.gain(name, index) for index in shown]
+        lines.append([name, *row, curves.rows_needed(name, 0.0)])
+    return lines
 
 
 def cells(curves_by_group: Sequence[Curves]) -> Cells:
@@ -137,15 +120,11 @@ def cells(curves_by_group: Sequence[Curves]) -> Cells:
     lines = [["rows", "method", "learned_from", "gain", "low", "high", "bias_error_nats"]]
     for curves in curves_by_group:
         for name, gains_ in curves.accuracy.items():
-            for size_index, size in enumerate(curves.sizes):
-                numbers = [
-                    f"{number:.4g}"
-                    # Fewer draws: a cell for each number.
-                    for number in statistics.mean_interval(gains_[size_index], draws=1000)
-                ]
-                error = (
-                    f"{curves.error[name][size_index].mean():.4g}" if name in curves.error else ""
-                )
+            for index, size in enumerate(curves.sizes):
+                # Fewer draws: a cell for each number.
+                numbers = number_cells(mean_interval(gains_[index], draws=1000))
+                errors = curves.error.get(name)
+                error = "" if errors is None else f"{errors[index].mean():.4g}"
                 lines.append([curves.title, name, str(size), *numbers, error])
     return lines
 
@@ -154,29 +133,19 @@ def draw(curves_by_group: Sequence[Curves]) -> Chart:
     """Bias error, gain without labels and gain with labels, a line of panels each kind of rows."""
     lines = []
     for curves in curves_by_group:
-        free = {
-            n: accuracy_by_size
-            for n, accuracy_by_size in curves.accuracy.items()
-            if not METHODS[n].probe.labels
-        }
-        read = {
-            n: accuracy_by_size
-            for n, accuracy_by_size in curves.accuracy.items()
-            if METHODS[n].probe.labels
-        }
-        mean = {
-            n: accuracy_by_size.mean(axis=1)
-            for n, accuracy_by_size in curves.error.items()
-            if n in free and not flat(n)
-        }
-        lines.append(
-            {
-                f"{curves.title}: error of the bias (nats)": (mean, True),
-                f"{curves.title}: without labels, points above {BASELINE}": (
-                    {n: gain.mean(axis=1) for n, gain in free.items()}, False),
-                f"{curves.title}: m labeled rows, points above {BASELINE}": (
-                    {n: gain.mean(axis=1) for n, gain in read.items()}, False),
-            }
-        )  # fmt: skip
+        errors: dict[str, np.ndarray] = {}
+        without_labels: dict[str, np.ndarray] = {}
+        with_labels: dict[str, np.ndarray] = {}
+        for name, gains_ in curves.accuracy.items():
+            probe = METHODS[name].probe
+            (with_labels if probe.labels else without_labels)[name] = gains_.mean(axis=1)
+            # One that learns from content-free rows has the same error at every size.
+            if name in curves.error and not probe.labels and BLOCK not in probe.blocks:
+                errors[name] = curves.error[name].mean(axis=1)
+        lines.append({
+            f"{curves.title}: error of the bias (nats)": (errors, True),
+            f"{curves.title}: without labels, points above {BASELINE}": (without_labels, False),
+            f"{curves.title}: m labeled rows, points above {BASELINE}": (with_labels, False),
+        })  # fmt: skip
     heading = "What methods reach against the rows they learned from"
     return learning_chart(lines, [curves.sizes for curves in curves_by_group], heading)

@@ -82,11 +82,9 @@ def arrays(folder: Path, name: str) -> Mapping[str, np.ndarray]:
     path = folder / FILES[name]
     if not path.is_file():
         raise InputError(
-            where=f"--scores={folder}",
-            expected=f"{FILES[name]} in it",
-            got="none",
+            where=f"--scores={folder}", expected=f"{FILES[name]} in it", got="none",
             remedy="name the folder of label scores that the README of the evidence describes",
-        )
+        )  # fmt: skip
     with np.load(path) as archive:
         return {key: archive[key] for key in archive.files}
 
@@ -113,10 +111,7 @@ def _mmlu(file: str, by_subject: bool) -> Callable[[Path, str], ScoreSet]:
             # One task of all rows.
             archive = archive._replace(task=np.zeros_like(archive.task), tasks=("all subjects",))
         # One block for each model, in the order of the archive's models.
-        probes = [
-            {"cc": make_block(content_free_scores)}
-            for content_free_scores in arrays(folder, "content_free")["scores"]
-        ]
+        probes = [{"cc": make_block(rows)} for rows in arrays(folder, "content_free")["scores"]]
         never = {"orig": "", "neverA": ", A never right", "neverB": ", B never right"}[file]
         batch = "" if by_subject else ", one batch"
         description = (
@@ -164,7 +159,8 @@ def _bear(folder: Path, name: str) -> ScoreSet:
         block = make_block(scores, gold)
         context: dict[str, Json] = {"task": relation, "model": "GPT-2", "scorer": LOGITS}
         # The archive has no names of labels.
-        tables.append(ScoreTable(context, _numbered(scores.shape[1]), {"test": block}))
+        numbers = tuple(map(str, range(scores.shape[1])))
+        tables.append(ScoreTable(context, numbers, {"test": block}))
     widths = [len(table.label_names) for table in tables]
     description = f"GPT-2, {len(tables)} relations, {min(widths)} to {max(widths)} labels each"
     return ScoreSet(name, "BEAR", description, tables, 1)
@@ -187,25 +183,19 @@ def _demonstrations(folder: Path, name: str) -> ScoreSet:
     return ScoreSet(name, "MMLU, ten demonstrations", description, tables, 1)
 
 
-def _numbered(labels: int) -> tuple[str, ...]:
-    return tuple(map(str, range(labels)))
-
-
 def _tables(
     archive: Archive, scorer: dict[str, Json], probes: Sequence[Mapping[str, Block]]
 ) -> list[ScoreTable]:
     """A table for each model and task."""
-    return [
-        ScoreTable(
-            {"task": task, "model": model, "scorer": scorer},
-            archive.labels,
-            # The task's rows.
-            {"test": make_block(scores[archive.task == i], archive.gold[archive.task == i])}
-            | dict(probe),  # one probe for all tasks of a model
-        )
-        for model, scores, probe in zip(archive.models, archive.scores, probes, strict=True)
-        for i, task in enumerate(archive.tasks)
-    ]
+    tables = []
+    for model, scores, probe in zip(archive.models, archive.scores, probes, strict=True):
+        for i, task in enumerate(archive.tasks):
+            rows = archive.task == i
+            test = make_block(scores[rows], archive.gold[rows])
+            context: dict[str, Json] = {"task": task, "model": model, "scorer": scorer}
+            # One probe serves all tasks of a model.
+            tables.append(ScoreTable(context, archive.labels, {"test": test, **probe}))
+    return tables
 
 
 SETS: dict[str, Callable[[Path, str], ScoreSet]] = {
@@ -237,10 +227,7 @@ def task_of(table: ScoreTable) -> str:
 def set_apart(table: ScoreTable, most: int, seed: Sequence[int]) -> ScoreTable:
     """The table with some of its test rows as a labeled block; the others stay the test rows.
 
-    Args:
-        table: with a block "test".
-        most: so many rows are set apart, but a quarter of the rows at most; 0 for none.
-        seed: of the draw, which does not look at the labels.
+    So many rows, a quarter at most, drawn by the seed without a look at the labels; 0 for none.
 
     >>> rows = make_block(np.zeros((8, 2)), np.arange(8) % 2)
     >>> split = set_apart(ScoreTable({}, ("no", "yes"), {"test": rows}), 32, [0])
@@ -254,8 +241,7 @@ def set_apart(table: ScoreTable, most: int, seed: Sequence[int]) -> ScoreTable:
     drawn = np.zeros(rows, bool)  # whether set apart
     random = np.random.default_rng(list(seed))
     drawn[random.choice(rows, min(most, rows // 4), replace=False)] = True
-    split_blocks = {
-        name: make_block(test.log_probs[in_block], test.labels[in_block])
-        for name, in_block in (("test", ~drawn), ("labeled", drawn))
-    }
-    return table._replace(blocks={**table.blocks, **split_blocks})
+    blocks = dict(table.blocks)
+    for name, in_block in (("test", ~drawn), ("labeled", drawn)):
+        blocks[name] = make_block(test.log_probs[in_block], test.labels[in_block])
+    return table._replace(blocks=blocks)

@@ -1,7 +1,6 @@
 """The study "shares": a bias learned on one sample, applied to another with other shares."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -9,13 +8,14 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cell, Cells, markdown
+from batch_calibration.artifacts.cells import Cells, markdown
 from batch_calibration.artifacts.figures import heat_maps
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import REFERENCES
-from experiments.evidence import batches, pools, statistics
+from experiments.evidence import batches, pools
 from experiments.evidence.page import Written, csv_link
 from experiments.evidence.pools import Pool
+from experiments.evidence.statistics import interval_cell, mean_interval, number_cells
 
 BASELINE, SHOWN = REFERENCES
 EVEN = 0.5
@@ -64,8 +64,7 @@ class Grid(NamedTuple):
     def gain(self, method: str, learned: float, corrected: float) -> str:
         """The cell nearest to two shares, with its interval over models."""
         nearest_cell = _nearest(self.learned, learned), _nearest(self.corrected, corrected)
-        mean, low, high = statistics.mean_interval(self.gains[method][nearest_cell])
-        return Cell(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]")
+        return interval_cell(*mean_interval(self.gains[method][nearest_cell]))
 
 
 def _nearest(axis: np.ndarray, share: float) -> int:
@@ -73,22 +72,15 @@ def _nearest(axis: np.ndarray, share: float) -> int:
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Measure every pair of shares, and say what a difference between them costs.
-
-    Args:
-        folder: the folder of label scores.
-        options: what is varied.
-    """
+    """Measure every pair of shares, and say what a difference between them costs."""
     # A wrong name is refused before anything is measured.
     batches.chosen(options.methods, other_rows=True)
-    grids = [
-        grid(pools.titled(names), pools.real_pools(folder, names, 2), options)
-        for names in options.sets
-    ]
-    return Written(
-        findings(grids), section(grids, options.size),
-        {"evidence_shares": cells(grids)}, {"evidence_shares": partial(draw, grids)},
-    )  # fmt: skip
+    grids = []
+    for names in options.sets:
+        pool_group = pools.real_pools(folder, names, 2)
+        grids.append(grid(pools.titled(names), pool_group, options))
+    tables, figures = {"evidence_shares": cells(grids)}, {"evidence_shares": partial(draw, grids)}
+    return Written(findings(grids), section(grids, options.size), tables, figures)
 
 
 def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
@@ -107,23 +99,16 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
         random = np.random.default_rng([options.seed, number, int(1000 * share)])
         return pools.several(pool_group, share, options.size, draws, random)
 
-    # One thread: programs with linear algebra, run at once on the CPU, have waited for each other.
-    with ThreadPoolExecutor(1) as threads:
-        for corrected_index, share in enumerate(corrected):
-            rows, gold = sample(share, 1)
-            for learned_index, learned_share in enumerate(learned):
-                seen = sample(learned_share, 0)[0]  # labels are not read
-                right_of_method = partial(batches.right_by_label, seen, rows, gold, no_bias, key)
-                answers_right = threads.map(
-                    lambda name, right_of=right_of_method: np.asarray(right_of(name=name)), names
-                )
-                for name, right in zip(names, answers_right, strict=True):
-                    accuracy = 100 * right.sum(axis=-1) / gold[0].size  # percent
-                    # The mean over which label it is.
-                    mean_by_pool = accuracy.reshape(len(pool_group), 2).mean(axis=1)
-                    gains[name][learned_index, corrected_index] = pools.units(
-                        mean_by_pool, pool_group
-                    )
+    for corrected_index, share in enumerate(corrected):
+        rows, gold = sample(share, 1)
+        for learned_index, learned_share in enumerate(learned):
+            seen, _ = sample(learned_share, 0)  # labels are not read
+            for name in names:
+                right = batches.right_by_label(seen, rows, gold, no_bias, key, name=name)
+                accuracy = 100 * np.asarray(right).sum(axis=-1) / gold[0].size  # percent
+                # The mean over which label it is.
+                by_pool = accuracy.reshape(len(pool_group), 2).mean(axis=1)
+                gains[name][learned_index, corrected_index] = pools.units(by_pool, pool_group)
     plain = gains.pop(BASELINE)
     gains_over_baseline = {name: gain - plain for name, gain in gains.items()}
     return Grid(title, learned, corrected, gains_over_baseline)
@@ -152,21 +137,20 @@ def section(grids: Sequence[Grid], size: int) -> str:
         "Gain over ICL in points of accuracy, by the share of a label where the bias is learned "
         "and where it is applied:",
     ]
-    rest = f"[Every method and pair of shares]({csv_link('evidence_shares')})."
-    return "\n\n".join(
-        [*paragraphs, *(markdown(by_pair(grid, ON_THE_PAGE)) for grid in grids), rest]
-    )
+    paragraphs += [markdown(by_pair(grid, ON_THE_PAGE)) for grid in grids]
+    link = f"[Every method and pair of shares]({csv_link('evidence_shares')})."
+    return "\n\n".join([*paragraphs, link])
 
 
 def by_pair(grid: Grid, methods: Sequence[str]) -> Cells:
     """A line a method: its gain where shares are balanced, equal, or balanced where it learns."""
     pairs = [(EVEN, EVEN), (0.7, 0.7), (0.9, 0.9), (EVEN, 0.9)]
-    head = [
-        grid.title,
-        *(f"learned at {learned:.1f}, applied at {at:.1f}" for learned, at in pairs),
-    ]
-    shown = [name for name in grid.gains if name in methods]
-    return [head] + [[name, *(grid.gain(name, *pair) for pair in pairs)] for name in shown]
+    heads = [f"learned at {learned:.1f}, applied at {applied:.1f}" for learned, applied in pairs]
+
+    def line(name: str) -> list[str]:
+        return [name, *(grid.gain(name, *pair) for pair in pairs)]
+
+    return [[grid.title, *heads], *map(line, filter(methods.__contains__, grid.gains))]
 
 
 def cells(grids: Sequence[Grid]) -> Cells:
@@ -176,9 +160,9 @@ def cells(grids: Sequence[Grid]) -> Cells:
         for name, gains in grid.gains.items():
             for a, b in np.ndindex(gains.shape[:2]):
                 # Fewer draws: a cell for each pair.
-                numbers = statistics.mean_interval(gains[a, b], draws=1000)
+                numbers = number_cells(mean_interval(gains[a, b], draws=1000))
                 at = f"{grid.learned[a]:g}", f"{grid.corrected[b]:g}"
-                lines.append([grid.title, name, *at, *(f"{number:.4g}" for number in numbers)])
+                lines.append([grid.title, name, *at, *numbers])
     return lines
 
 
@@ -186,13 +170,9 @@ def draw(grids: Sequence[Grid]) -> Chart:
     """The paper's method on each kind of rows, the others on the first."""
     panels = {f"{SHOWN}, {grid.title}": grid.gains[SHOWN].mean(axis=-1) for grid in grids}
     first = grids[0]
-    panels |= {
-        f"{name}, {first.title}": gains.mean(axis=-1)
-        for name, gains in first.gains.items()
-        if name != SHOWN
-    }
-    # The fields learned and corrected.
-    across, up = ([f"{share:g}" for share in axis] for axis in grids[0][1:3])
+    for name in [name for name in first.gains if name != SHOWN]:
+        panels[f"{name}, {first.title}"] = first.gains[name].mean(axis=-1)
+    across, up = number_cells(first.learned, "g"), number_cells(first.corrected, "g")
     labels = (
         "share of a label where the bias is learned",
         "share where it is applied", f"points above {BASELINE}",

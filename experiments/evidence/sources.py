@@ -41,11 +41,6 @@ class Source(NamedTuple):
 def read_sources(folder: Path, embedded: Sequence[Path] = (), seed: int = 0) -> list[Source]:
     """All sources, those of the same rows beside each other.
 
-    Args:
-        folder: the folder of label scores.
-        embedded: workdirs of scores of the embedded suite, one a model.
-        seed: of the draws with uneven shares.
-
     Raises:
         InputError: an archive or a workdir that is missing.
     """
@@ -73,11 +68,8 @@ def draw_uneven(score_set: ScoreSet, seed: int) -> ScoreSet:
             # As many rows as the scarcest label allows, so that the shares are those drawn.
             available = min(len(rows) / share for rows, share in zip(by_label, shares, strict=True))
             counts = np.floor(shares * min(UNEVEN_ROWS, available)).astype(int)
-            drawn = [
-                random.permutation(rows)[:count]
-                for rows, count in zip(by_label, counts, strict=True)
-            ]
-            rows = np.sort(np.concatenate(drawn))
+            drawn = map(random.permutation, by_label)
+            rows = np.sort(np.concatenate([r[:n] for r, n in zip(drawn, counts, strict=True)]))
             block = make_block(test.log_probs[rows], test.labels[rows])
             context = {**table.context, "task": f"draw {number}"}
             tables.append(ScoreTable(context, table.label_names, {"test": block}))

@@ -1,17 +1,37 @@
 """How sure a mean over contexts is: crossed bootstrap, sign-flip test, Holm, McNemar."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import numpy as np
 from scipy.special import bdtr
 
+from batch_calibration.artifacts.cells import Cell
+
 DRAWS = 10_000
 """How many times contexts are drawn, or signs flipped."""
 
 
+def interval_cell(mean: float, low: float, high: float, mark: str = "", *, digits: int = 1) -> Cell:
+    """A difference in points and the ends of its interval, with signs, and a mark behind.
+
+    >>> interval_cell(2.0, -1.0, 5.04, " *")
+    '+2.0 [-1.0, +5.0] *'
+    """
+    return Cell(f"{mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]{mark}")
+
+
+def number_cells(numbers: Iterable[float], form: str = ".4g") -> list[str]:
+    """Numbers as cells of a table, each in one form.
+
+    >>> number_cells([0.5, 1 / 3])
+    ['0.5', '0.3333']
+    """
+    return [format(number, form) for number in numbers]
+
+
 def crossed_interval(
-    values: np.ndarray, seed: int = 0, *, draws: int = DRAWS, level: float = 0.95
+    differences: np.ndarray, seed: int = 0, *, draws: int = DRAWS, level: float = 0.95
 ) -> tuple[float, float]:
     """The percentile interval of a mean over models x tasks, both drawn with replacement.
 
@@ -22,8 +42,8 @@ def crossed_interval(
     of other models.
 
     Args:
-        values: [models, tasks], such as differences in points.
-        seed: of the draws, which are the same for all values of one shape.
+        differences: [models, tasks], such as differences in points.
+        seed: of the draws, which are the same for all of one shape.
         draws: how many.
         level: what share of them lies between both ends.
 
@@ -31,8 +51,10 @@ def crossed_interval(
     (2.0, 2.0)
     """
     # [draws, A] and [draws, B], drawn apart
-    models, tasks = (times_drawn(n, (seed, side), draws) for side, n in enumerate(values.shape))
-    means = np.sum((models @ values) * tasks, axis=1) / values.size  # [draws]
+    models, tasks = (
+        times_drawn(n, (seed, side), draws) for side, n in enumerate(differences.shape)
+    )
+    means = np.sum((models @ differences) * tasks, axis=1) / differences.size  # [draws]
     tail = (1.0 - level) / 2.0
     low, high = np.quantile(means, (tail, 1.0 - tail))
     return float(low), float(high)
@@ -46,7 +68,7 @@ def times_drawn(n: int, seed: tuple[int, int], draws: int) -> np.ndarray:
     return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), draws).astype(float)
 
 
-def sign_flip(values: np.ndarray, random: np.random.Generator, *, draws: int = DRAWS) -> float:
+def sign_flip(differences: np.ndarray, random: np.random.Generator, *, draws: int = DRAWS) -> float:
     """The two-sided p-value that differences [n] have mean zero: their signs are flipped at random.
 
     The share of sign vectors whose mean is at least as far from zero as the one seen, the seen one
@@ -55,15 +77,15 @@ def sign_flip(values: np.ndarray, random: np.random.Generator, *, draws: int = D
     >>> sign_flip(np.array([1.0, 2.0, 3.0]), np.random.default_rng(0))
     0.25
     """
-    n = len(values)
+    n = len(differences)
     is_exhaustive = 2**n <= draws
     if is_exhaustive:
         bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1  # every sign vector: [2^n, n]
     else:
         bits = random.integers(0, 2, (draws, n), dtype=np.int8)
     # Rounding must not part sums that are equal.
-    seen = abs(float(values.sum())) * (1 - 1e-9)
-    as_far = int((np.abs((2.0 * bits - 1.0) @ values) >= seen).sum())
+    seen = abs(float(differences.sum())) * (1 - 1e-9)
+    as_far = int((np.abs((2.0 * bits - 1.0) @ differences) >= seen).sum())
     # The signs seen are one more vector.
     return as_far / 2**n if is_exhaustive else (as_far + 1) / (draws + 1)
 
@@ -89,10 +111,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def mcnemar(gained: np.ndarray, lost: np.ndarray) -> np.ndarray:
     """The exact two-sided p-value of paired answers: Binomial(gained + lost, 1/2), any shape.
 
-    Args:
-        gained: rows that a method alone answers right.
-        lost: rows that the other alone answers right.
-
     >>> mcnemar(np.array([5]), np.array([0])).tolist()
     [0.0625]
     """
@@ -108,10 +126,6 @@ def break_even(at: np.ndarray, gains: np.ndarray) -> float:
     """Where a gain first falls from above zero to below it, linear in between.
 
     Minus infinity where the first gain is below zero, infinity where none is.
-
-    Args:
-        at: [s], increasing.
-        gains: [s].
 
     >>> break_even(np.array([0.5, 0.75, 1.0]), np.array([2.0, 1.0, -1.0]))
     0.875
@@ -132,12 +146,6 @@ def break_even_interval(
 ) -> tuple[float, float, float]:
     """The break-even point of the mean over units, and its 95 % bootstrap interval over units.
 
-    Args:
-        at: [s], increasing.
-        gains: [s, units].
-        seed: of the draws.
-        draws: how many.
-
     >>> gains = np.array([[1.0, 1.0], [-1.0, -1.0]])
     >>> break_even_interval(np.array([0.5, 0.75]), gains, draws=10)
     (0.625, 0.625, 0.625)
@@ -152,8 +160,8 @@ def break_even_interval(
 
 
 def mean_interval(
-    values: np.ndarray, seed: int = 0, *, draws: int = DRAWS
+    by_unit: np.ndarray, seed: int = 0, *, draws: int = DRAWS
 ) -> tuple[float, float, float]:
     """The mean over units [u], and its 95 % bootstrap interval."""
     # One row: units alone are drawn.
-    return (float(values.mean()), *crossed_interval(values[None], seed, draws=draws))
+    return (float(by_unit.mean()), *crossed_interval(by_unit[None], seed, draws=draws))

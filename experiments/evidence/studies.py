@@ -42,19 +42,10 @@ STUDIES = {
 def run(
     config: Mapping[str, object], scores: Path, workdir: Path, filled: Path | None = None
 ) -> list[Path]:
-    """Run the study that a config names; print what it found and write it.
-
-    Args:
-        config: the key `study`, and the options of that study.
-        scores: the folder of label scores.
-        workdir: the folder for tables and figures.
-        filled: the page whose parts of this study are written anew, None for none.
+    """Run the study that a config names; print what it found, write it, and name the files.
 
     Raises:
         InputError: no such study; what the study raises.
-
-    Returns:
-        The files that were written.
     """
     options = {key: _split(setting) for key, setting in config.items()}
     name = str(options.pop("study", ""))  # what is left are the study's options
@@ -62,8 +53,7 @@ def run(
         raise InputError.unknown("study", name, STUDIES)
     chosen = STUDIES[name]
     written = chosen.run(scores, chosen.options(**options))
-    for sentence in written.findings:
-        print(sentence)
+    print("\n".join(written.findings))
     return page.write(written, name, workdir, filled)
 
 
@@ -71,9 +61,7 @@ def _split(setting: object) -> object:
     """A tuple of names in which one with commas, as at the command line, is several."""
     if not isinstance(setting, tuple):
         return setting
-    return tuple(
-        number_text
-        for member in setting
-        for number_text in (member.strip("()").split(",") if isinstance(member, str) else [member])
-        if number_text != ""
-    )
+    members: list[object] = []
+    for member in setting:
+        members += member.strip("()").split(",") if isinstance(member, str) else [member]
+    return tuple(member for member in members if member != "")

@@ -85,6 +85,11 @@ class LabeledTrial(NamedTuple):
     holds: bool
 
 
+def gains(outcomes: Sequence[Outcome]) -> list[float]:
+    """The gain of each outcome, in points."""
+    return [outcome.gain for outcome in outcomes]
+
+
 def outcome(before: np.ndarray, after: np.ndarray) -> Outcome:
     """What changes between two arrays [n] of whether a row is right."""
     won, lost = (after & ~before).sum(), (before & ~after).sum()
@@ -98,7 +103,7 @@ def try_rules(table: ScoreTable) -> Trial:
     rows, gold = log_softmax(np.asarray(test.log_probs, np.float64), axis=1), test.labels
     shares = np.bincount(gold, minlength=rows.shape[1]) / len(gold)
     padded, weight = pad(rows, _size(len(rows)))
-    shifts, matched = (np.asarray(part, np.float64) for part in _shifts(padded, weight, shares))
+    shifts, matched = map(partial(np.asarray, dtype=np.float64), _shifts(padded, weight, shares))
     mean = rows.mean(axis=0)
     bias_of_rule = {
         ALWAYS: mean, WEAKER: 0.75 * mean, OLD: old_rule(rows), LIKELY: shifts[DEFAULT],
@@ -175,39 +180,33 @@ def try_labeled(table: ScoreTable, labeled: int, random: np.random.Generator) ->
     """The recommendation with labels on one context, judged on all rows that were not labeled."""
     test = table.blocks["test"]
     order = random.permutation(len(test.labels))
-    drawn, others = order[:labeled], np.sort(order[labeled:])
+    drawn, judged = order[:labeled], np.sort(order[labeled:])
     rows, gold = np.asarray(test.log_probs, np.float32), np.asarray(test.labels)
-    known = Evidence(rows[drawn], gold[drawn])
+    labeled_rows = Evidence(rows[drawn], gold[drawn])
     # Contexts of many labels have each a number of their own: padding saves no program.
-    size = _size(len(others)) if rows.shape[1] <= 10 else len(others)
-    padded, weight = pad(rows[others], size)
-    seen, seen_weight = pad(rows[others[:MOST_SEEN]], min(size, MOST_SEEN))
-    choice = choose({"test": Evidence(seen, weight=seen_weight), "labeled": known}, WITH_LABELS, {})
-    blocks = {"test": Evidence(padded, weight=weight), "labeled": known}
-    hits = {
-        name: np.asarray(_predicted(blocks, name=name))[: len(others)] == gold[others]
-        for name in choice.hits
-    }
+    size = _size(len(judged)) if rows.shape[1] <= 10 else len(judged)
+    padded, weight = pad(rows[judged], size)
+    seen, seen_weight = pad(rows[judged[:MOST_SEEN]], min(size, MOST_SEEN))
+    blocks = {"test": Evidence(seen, weight=seen_weight), "labeled": labeled_rows}
+    choice = choose(blocks, WITH_LABELS, {})
+    blocks["test"] = Evidence(padded, weight=weight)
+    hits = {}
+    for name in choice.hits:
+        hits[name] = np.asarray(_predicted(blocks, name=name))[: len(judged)] == gold[judged]
     outcomes = {name: outcome(hits[BASELINE], hit) for name, hit in hits.items()}
-    strength = law_strength(rows[drawn], gold[drawn], len(others))
-    bias = strength * rows[others].mean(axis=0)
-    outcomes[LAW] = outcome(hits[BASELINE], (rows[others] - bias).argmax(axis=1) == gold[others])
+    strength = law_strength(rows[drawn], gold[drawn], len(judged))
+    bias = strength * rows[judged].mean(axis=0)
+    outcomes[LAW] = outcome(hits[BASELINE], (rows[judged] - bias).argmax(axis=1) == gold[judged])
     chosen = outcomes["recommended"] = outcomes[choice.method]
     before, after = choice.hits[BASELINE], choice.held_out
     low, high = gain_interval((after & ~before).sum(), (before & ~after).sum(), labeled)
     stated = 100 * float(choice.held_out.mean() - hits[choice.method].mean())
-    return LabeledTrial(
-        choice.method, outcomes, stated, bool(100 * low <= chosen.gain <= 100 * high)
-    )
+    is_held = bool(100 * low <= chosen.gain <= 100 * high)
+    return LabeledTrial(choice.method, outcomes, stated, is_held)
 
 
 def law_strength(rows: np.ndarray, gold: np.ndarray, unlabeled: int) -> float:
     """The strength of BC with the largest gain by the law, whose numbers few labeled rows give.
-
-    Args:
-        rows: [n, k], labeled rows' scores in nats.
-        gold: [n], their labels.
-        unlabeled: how many rows the bias is learned from.
 
     Returns:
         A member of `STRENGTHS`; 0 where the rows are too few for the law's numbers.
