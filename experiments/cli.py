@@ -50,13 +50,7 @@ STATE = _State()
 def config_flag(
     help_text: str, example: str = EXAMPLE, *, required: bool = True
 ) -> flags.FlagHolder[Any]:
-    """The flag `--config` of a program, whose value is the config with what was set in it.
-
-    Args:
-        help_text: what it is for.
-        example: what the sentence offers where it is missing.
-        required: whether the program needs it.
-    """
+    """The flag `--config` of a program, whose value is the config with what was set in it."""
     STATE.example = example
     text = f"{help_text}; --config.KEY=VALUE sets one of its keys"
     return flags.DEFINE_string("config", None, text, required=required)
@@ -91,16 +85,15 @@ def launcher_flags() -> None:
     flags.DEFINE_enum("launcher", "local", launchers.NAMES, text)
     flags.DEFINE_integer("workers", 2, "how many share the sweep")
     for name, flag in launchers.FLAGS.items():
-        (flags.DEFINE_integer if flag.kind is int else flags.DEFINE_string)(name, None, flag.help)
+        (flags.DEFINE_integer if flag.text_kind is int else flags.DEFINE_string)(
+            name, None, flag.help
+        )
 
 
 def read_launcher() -> Any:
     """The launcher that the flags name; errors as in `make_launcher`."""
-    launch: dict[str, Any] = {name: flags.FLAGS[name].value for name in ("launcher", "workers")}
-    chosen = {name: flags.FLAGS[name].value for name in launchers.FLAGS}
-    # None: the launcher's own default holds.
-    options = {name: setting for name, setting in chosen.items() if setting is not None}
-    return launchers.make_launcher(launch["launcher"], launch["workers"], options)
+    options = {name: flags.FLAGS[name].value for name in launchers.FLAGS}
+    return launchers.make_launcher(flags.FLAGS.launcher, flags.FLAGS.workers, options)
 
 
 def configured_settings() -> Settings:
@@ -126,10 +119,8 @@ def configured_studies() -> list[Study]:
 def enter(main: Callable[[], None], loads: Sequence[str] = (), *, grids: bool = False) -> NoReturn:
     """Parse the flags, run `main`, and turn what a user can correct into one sentence.
 
-    Args:
-        main: the program.
-        loads: modules that are imported before it; see `guard`.
-        grids: whether keys of `--config` may have several values.
+    `loads` are imported before it, see `guard`; with `grids` keys of `--config` may have several
+    values.
     """
     if not STATE.is_guest:  # the host's signals and output stay its own
         set_up_process()

@@ -77,13 +77,7 @@ class TaskReport(NamedTuple):
 
 
 def describe(task: Task, data: str, width: int = 0) -> TaskReport:
-    """Where a task's rows come from, what they are, and whether the paper has as many.
-
-    Args:
-        task: any task.
-        data: as `read` takes it.
-        width: the example's lines are cut to so many characters; 0 cuts none.
-    """
+    """Where a task's rows come from, what they are, and whether the paper has as many."""
     names = image_splits(task, data) if task.is_image else splits(task, data)
     reader = read_images if task.is_image else read
     rows_by_split: dict[str, Rows | ImageRows] = {}

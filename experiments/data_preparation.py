@@ -257,9 +257,9 @@ def _write(
         try:
             builder = Folder(config=config_name or None, data_dir=str(data_dir), file_format=FORMAT)
             # What TFDS was writing when it was killed; it does not say which process that was.
-            for left in Path(builder.data_dir).parent.glob("incomplete.*"):
-                if is_day_old(left):
-                    shutil.rmtree(left, ignore_errors=True)
+            for unfinished in Path(builder.data_dir).parent.glob("incomplete.*"):
+                if is_day_old(unfinished):
+                    shutil.rmtree(unfinished, ignore_errors=True)
             builder.download_and_prepare(download_dir=str(downloads))
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(

@@ -49,7 +49,7 @@ class Measured(NamedTuple):
     shares: dict[str, np.ndarray]
 
 
-def measure(asked: Asked, method: str) -> Measured:
+def measure(answered: Asked, method: str) -> Measured:
     """Biases of the scores, and what the answers are after which sequences.
 
     >>> scores = np.zeros((1, 16, 3, 2)) + SHOWN[None, :, None, -1:] * np.array([0.0, 2.0])
@@ -60,7 +60,7 @@ def measure(asked: Asked, method: str) -> Measured:
     >>> [float(found.shares[name].mean()) for name in ("last wrong", "last right")]
     [1.0, 0.0]
     """
-    scores, truth = asked.scores[method], asked.truth
+    scores, truth = answered.scores[method], answered.truth
     answers = scores.argmax(axis=-1)  # [s, c, n]
     last = np.broadcast_to(SHOWN[None, :, -1, None], answers.shape)
     wrong, ones = answers != truth, SHOWN.sum(axis=1)  # ones: [c], how many have the second label
@@ -73,7 +73,7 @@ def measure(asked: Asked, method: str) -> Measured:
         shares[f"{name} answered"] = _share(is_counted, answers == most)  # True is label 1
     # Only balanced sequences: after others the majority's label would be taken for a copy.
     half = np.broadcast_to(ones[None, :, None] == DEMONSTRATIONS / 2, answers.shape)
-    for name, label in zip(NEAR, (last, asked.nearest), strict=True):
+    for name, label in zip(NEAR, (last, answered.nearest), strict=True):
         shares[f"{name} wrong"] = _share(half & (label != truth), wrong)
         shares[f"{name} right"] = _share(half & (label == truth), wrong)
     if method != "icl" and not METHODS[method].keeps_bias:
@@ -95,22 +95,22 @@ Found = Mapping[tuple[str, str], Mapping[str, Measured]]
 """(task, words) -> method -> what was measured."""
 
 
-def measure_all(asked: Mapping[tuple[str, str], Asked]) -> Found:
+def measure_all(answered_by_key: Mapping[tuple[str, str], Asked]) -> Found:
     """All methods on all tasks with all kinds of words."""
-    found = dict[tuple[str, str], dict[str, Measured]]()
-    for key, scored in asked.items():
-        found[key] = {}
+    measured = dict[tuple[str, str], dict[str, Measured]]()
+    for key, scored in answered_by_key.items():
+        measured[key] = {}
         for name in scored.scores:
-            found[key][name] = measure(scored, name)
-    return found
+            measured[key][name] = measure(scored, name)
+    return measured
 
 
-def write(found: Found, workdir: Path) -> str:
+def write(measured: Found, workdir: Path) -> str:
     """Keep both tables as Markdown and CSV; the Markdown."""
     sections = []
     for name, cells, note in (
-        ("label_biases", bias_cells(found), NOTE),
-        ("label_biases_changes", change_cells(found), CHANGE),
+        ("label_biases", bias_cells(measured), NOTE),
+        ("label_biases_changes", change_cells(measured), CHANGE),
     ):
         write_whole(workdir / f"{name}.csv", csv_text(cells).encode())
         sections.append(markdown(cells, note))
@@ -119,11 +119,11 @@ def write(found: Found, workdir: Path) -> str:
     return text
 
 
-def bias_cells(found: Found) -> Cells:
+def bias_cells(measured: Found) -> Cells:
     """Header, and a row for each task, and all of them, kind of words and method."""
     header = ["task", "label words", "method", "common", "majority", "recency", *MIXES]
     rows: Cells = [[*header, "answered", "last", "nearest"]]
-    for task, word_kind, method, measures in _rows(found):
+    for task, word_kind, method, measures in _rows(measured):
         shares = [_percent(measures, name) for name in MIXES]
         shares.append(_percents(measures, "3 + 1 answered", "4 + 0 answered"))
         shares += [_percents(measures, f"{name} wrong", f"{name} right") for name in NEAR]
@@ -141,13 +141,13 @@ def _mean_biases(measures: Sequence[Measured]) -> list[str]:
     return [f"{common:.2f}", f"{majority:+.2f}", f"{recency:+.2f}"]
 
 
-def change_cells(found: Found) -> Cells:
+def change_cells(measured: Found) -> Cells:
     """Header, and for each row of `bias_cells` what is copied and what a method gains over icl."""
     copied = [f"copied, {name}" for name in NEAR]
     rows: Cells = [["task", "label words", "method", *copied, *MIXES]]
-    for task, word_kind, method, measures in _rows(found):
+    for task, word_kind, method, measures in _rows(measured):
         # The same tasks in the same order, so that each is paired with icl on its own prompts.
-        plain = _of_task(found, task, word_kind, "icl")
+        plain = _of_task(measured, task, word_kind, "icl")
         changes = [_less(measures, f"{name} wrong", measures, f"{name} right") for name in NEAR]
         if method == "icl":
             changes += [""] * len(MIXES)
@@ -161,8 +161,8 @@ def _percent(measures: Sequence[Measured], name: str) -> str:
     return f"{100 * np.mean([measured.shares[name].mean() for measured in measures]):.1f}"
 
 
-def _percents(measures: Sequence[Measured], name: str, other: str) -> str:
-    return f"{_percent(measures, name)} / {_percent(measures, other)}"
+def _percents(measures: Sequence[Measured], name: str, other_name: str) -> str:
+    return f"{_percent(measures, name)} / {_percent(measures, other_name)}"
 
 
 def _less(
@@ -176,10 +176,10 @@ def _less(
     return gain_cell(over_tasks(estimates) if len(estimates) > 1 else estimates[0])
 
 
-def _of_task(found: Found, task: str, word_kind: str, method: str) -> list[Measured]:
+def _of_task(measured_all: Found, task: str, word_kind: str, method: str) -> list[Measured]:
     """What was measured of a method on a task, or on all, with one kind of words."""
     measures = []
-    for (measured_task, measured_kind), by_method in found.items():
+    for (measured_task, measured_kind), by_method in measured_all.items():
         if measured_kind == word_kind and task in (measured_task, ALL):
             measures.append(by_method[method])
     return measures

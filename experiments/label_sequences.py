@@ -48,10 +48,6 @@ def fit(sequences: Sequence[Sequence[int]], means: Sequence[float]) -> tuple[flo
 
     `common + majority * balance + recency * last`, where `balance` is -1 to 1 for demonstrations
     all of the first label to all of the second, and `last` is -1 or 1.
-
-    Args:
-        sequences: labels of demonstrations.
-        means: after each of them the mean over rows of log p(second label) - log p(first).
     """
     design = [(1, 2 * np.mean(labels) - 1, 2 * labels[-1] - 1) for labels in sequences]  # [c, 3]
     common, majority, recency = np.linalg.lstsq(np.array(design), np.array(means), rcond=None)[0]
@@ -88,21 +84,22 @@ def ask(
         # The rows that are asked about.
         test = reader.texts(task, data_settings.data, data_settings.split, data_settings.limit)
         rows[name] = test, reader.texts(task, data_settings.data, data_settings.train_split)
-    # In the order that the slices below count on: all cells of one (task, words) together.
-    cells = [
-        _cell(settings, task, word_kind, seed, _choose(rows[task][1], seed, sequence))
-        for task, word_kind in itertools.product(settings.tasks, WORDS)
-        for seed, sequence in itertools.product(range(settings.seeds), SEQUENCES)
-    ]
+    cells = dict[tuple[str, str], list[Cell]]()
+    for task_name, word_kind in itertools.product(settings.tasks, WORDS):
+        of_key = cells[task_name, word_kind] = []
+        for seed, sequence in itertools.product(range(settings.seeds), SEQUENCES):
+            chosen = _choose(rows[task_name][1], seed, sequence)
+            of_key.append(_cell(settings, task_name, word_kind, seed, chosen))
+    all_cells = [*itertools.chain.from_iterable(cells.values())]
     store = Store(workdir, create=True)
-    ids = run_scoring(settings, cells, store, progress=progress, notify=notify).ids
+    ids = iter(run_scoring(settings, all_cells, store, progress=progress, notify=notify).ids)
     tables = {table.id: table for table in store.tables()[0]}
-    size, asked_by_key = settings.seeds * len(SEQUENCES), dict[tuple[str, str], Asked]()
-    for position, key in enumerate(itertools.product(settings.tasks, WORDS)):
-        cell_slice = slice(position * size, (position + 1) * size)
-        task_tables = [tables[table_id] for table_id in ids[cell_slice]]
-        asked_by_key[key] = _asked(task_tables, cells[cell_slice], names, *rows[key[0]])
-    return asked_by_key
+    answers = dict[tuple[str, str], Asked]()
+    for key, of_key in cells.items():
+        # The ids stand in the order of the cells.
+        task_tables = [tables[next(ids)] for _ in of_key]
+        answers[key] = _asked(task_tables, of_key, names, *rows[key[0]])
+    return answers
 
 
 def _methods(settings: Settings) -> list[str]:
@@ -120,16 +117,15 @@ def _choose(rows: Rows, seed: int, sequence: Sequence[int]) -> tuple[int, ...]:
     """Training rows with these labels, without a row twice."""
     # The same rows for every kind of words.
     rng, chosen = random.Random(f"{seed}/{sequence}"), list[int]()
+    labels = np.array(rows.labels)
     for label in sequence:
         # No row twice in a prompt.
-        pool = [i for i, y in enumerate(rows.labels) if y == label and i not in chosen]
+        pool = np.setdiff1d(np.flatnonzero(labels == label), chosen).tolist()
         if not pool:
             raise InputError(
-                where=rows.where,
-                expected=f"{DEMONSTRATIONS} rows or more of each label to show",
-                got=f"{rows.labels.count(label)} of label {label}",
-                remedy="give more rows",
-            )
+                where=rows.where, expected=f"{DEMONSTRATIONS} rows or more of each label to show",
+                got=f"{rows.labels.count(label)} of label {label}", remedy="give more rows",
+            )  # fmt: skip
         chosen.append(rng.choice(pool))
     return tuple(chosen)
 
@@ -147,41 +143,37 @@ def _asked(
     tables: Sequence[ScoreTable], cells: Sequence[Cell], names: Sequence[str], test: Rows,
     train: Rows,
 ) -> Asked:  # fmt: skip
-    needed = {"test", *(block for name in names for block in METHODS[name].probe.blocks)}
+    needed = {"test"}.union(*(METHODS[name].probe.blocks for name in names))
     if lacking := sorted(needed - set(tables[0].blocks)):
         raise InputError(
             f"config.methods: one of {', '.join(names)} learns from {', '.join(lacking)}, which "
             f"{tables[0].context['task']} has not; name others."
         )
-    blocks = {  # [s * c, n, 2]
-        name: (np.stack([table.blocks[name].log_probs for table in tables]),) for name in needed
-    }
+    blocks = {}
+    for name in needed:  # [s * c, n, 2]
+        blocks[name] = (np.stack([table.blocks[name].log_probs for table in tables]),)
     corrected = compare(blocks, methods=names, key=jax.random.key(0))
     shape = (-1, len(SEQUENCES), len(test.rows))  # [s, c, n], the order of the cells
-    near_labels = []
+    near_labels, train_labels = [], np.array(train.labels)
     for cell in cells:
-        chosen = [int(i) for i in cell.prompt.demonstrations]
+        chosen = np.array(cell.prompt.demonstrations, int)
         nearest = _nearest(test.rows, [train.rows[i] for i in chosen])  # [n], which of the four
-        near_labels.append(np.array([train.labels[i] for i in chosen])[nearest])
-    return Asked(
-        {
-            name: np.asarray(correction.scores).reshape(*shape, 2)
-            for name, correction in corrected.items()
-        },
-        np.array(test.labels),
-        np.array(near_labels).reshape(shape),
-    )
+        near_labels.append(train_labels[chosen[nearest]])
+    scores = {}
+    for name, correction in corrected.items():
+        scores[name] = np.asarray(correction.scores).reshape(*shape, 2)
+    return Asked(scores, np.array(test.labels), np.array(near_labels).reshape(shape))
 
 
 def _nearest(rows: Sequence[Row], shown: Sequence[Row]) -> np.ndarray:
     """Of each row the number of the demonstration that shares most words, of equals the last."""
-    shown_words = [_words(row) for row in shown]
-    shares = [  # Jaccard's; two rows without words share nothing
-        [len(row_words & word_set) / max(len(row_words | word_set), 1) for word_set in shown_words]
-        for row_words in map(_words, rows)
-    ]
+    shares = np.empty((len(rows), len(shown)))  # Jaccard's; two rows without words share nothing
+    for (i, row_words), (j, shown_words) in itertools.product(
+        enumerate(map(_words, rows)), enumerate(map(_words, shown))
+    ):
+        shares[i, j] = len(row_words & shown_words) / max(len(row_words | shown_words), 1)
     # Of equals the last: argmax finds the first, so the order is reversed.
-    return len(shown_words) - 1 - np.array(shares)[:, ::-1].argmax(axis=1)
+    return len(shown) - 1 - shares[:, ::-1].argmax(axis=1)
 
 
 def _words(row: Row) -> set[str]:

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from batch_calibration.cli.progress import ProgressBar
 
@@ -27,12 +26,9 @@ class TrainingProgress(ProgressBar):
         self._last = time.monotonic()
         self._recent: dict[str, list[float]] = {}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *error: object) -> None:
         self._file.close()
-        super().__exit__(kind, error, traceback)
+        super().__exit__(*error)
 
     def step(self, step: int, numbers: Mapping[str, float], done: int, left: int) -> None:
         """Keep a step's numbers; of all units so many are done and at most so many left.
@@ -47,10 +43,8 @@ class TrainingProgress(ProgressBar):
             self._recent.setdefault(name, []).append(number)
         self.update(done, done + left, "training")
         if step % self._every == 0 or not left:  # the last steps, too, where they fill no line
-            means = "  ".join(
-                f"{k} {sum(recent) / len(recent):.3f}" for k, recent in self._recent.items()
-            )
-            self.print(f"step {step}  {means}")
+            means = [f"{k} {sum(recent) / len(recent):.3f}" for k, recent in self._recent.items()]
+            self.print(f"step {step}  {'  '.join(means)}")
             self._recent.clear()
 
 

@@ -58,11 +58,9 @@ def run(config: ConfigDict, workdir: Path) -> str:
     """
     if "recipes" not in config:
         raise InputError(
-            where="--config",
-            expected="recipes of a text",
-            got="none",
+            where="--config", expected="recipes of a text", got="none",
             remedy="give --config=configs/mini_ablations.py",
-        )
+        )  # fmt: skip
     task, measured = get_task(config.task), {}
     if len(task.label_names) != 2:
         raise InputError(

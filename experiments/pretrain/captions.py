@@ -124,9 +124,9 @@ def write(
 ) -> list[str]:
     """A caption of each image: its class among `classes [n]`, the colors to name `[n 2]`."""
     names, k = list(COLORS), len(caption.words)
-    # [k, phrases]
-    tilt = np.exp([[p.tilt * (0.5 - j / (k - 1)) for p in caption.phrases] for j in range(k)])
-    chance = tilt * [p.share for p in caption.phrases]
+    _, shares, tilts = zip(*caption.phrases, strict=True)
+    tilt = np.exp((0.5 - np.arange(k)[:, None] / (k - 1)) * tilts)  # [k, phrases]
+    chance = tilt * shares
     # [k, phrases], the upper end of each phrase's interval
     edges = np.cumsum(chance / chance.sum(1, keepdims=True), axis=1)
     # Four draws an image, used or not, so that one caption does not change the next.

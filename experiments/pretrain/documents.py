@@ -160,16 +160,18 @@ def preference(task: str, recipe: Recipe, rng: random.Random) -> list[float]:
     return [rng.gammavariate(recipe.concentration * s / total, 1) + 1e-3 for s in shares]
 
 
-def rename(words: Sequence[str], recipe: Recipe, rng: random.Random) -> tuple[Sequence[str], bool]:
+def rename(
+    label_texts: Sequence[str], recipe: Recipe, rng: random.Random
+) -> tuple[Sequence[str], bool]:
     """A document's words in place of the usual ones, and whether they were drawn for it."""
     # No draw is spent where no recipe asks for it.
     kind = rng.random() if recipe.drawn_words or recipe.permuted_words else 1.0
     if kind < recipe.drawn_words:
-        return rng.sample(label_words.TRAINING, len(words)), True
+        return rng.sample(label_words.TRAINING, len(label_texts)), True
     if kind < recipe.drawn_words + recipe.permuted_words:
-        moved = rng.randrange(1, len(words))  # a rotation, so that no word keeps its label
-        return [*words[moved:], *words[:moved]], False
-    return words, False
+        moved = rng.randrange(1, len(label_texts))  # a rotation, so that no word keeps its label
+        return [*label_texts[moved:], *label_texts[:moved]], False
+    return label_texts, False
 
 
 def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[Span]]:

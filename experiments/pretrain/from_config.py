@@ -1,11 +1,12 @@
 """Trains the embedded models as a training config says, and writes them with their loss curves."""
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from ml_collections import ConfigDict
 
 from batch_calibration.artifacts.figures.style import save
@@ -38,11 +39,9 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
     """
     if "stages" not in config or "width" not in config:
         raise InputError(
-            where="--config",
-            expected="a training run with stages",
-            got="none",
+            where="--config", expected="a training run with stages", got="none",
             remedy="give --config=configs/train_mini.py",
-        )
+        )  # fmt: skip
     # Must come before anything asks for a device.
     jax.config.update("jax_num_cpu_devices", config.cpu_devices)
     stage_keys = {*documents.Recipe._fields, *language.TextStage._fields}
@@ -55,7 +54,7 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
     shape = {"n_positions": config.positions, "n_layer": config.layers}
     language.check_stages(stages, shape, jax.device_count())
     _make_folders(out, workdir)
-    names = dict.fromkeys(name for stage in stages for name, _ in stage.recipe.mix)
+    names = dict(chain.from_iterable(stage.recipe.mix for stage in stages))
     tasks = {name: get_task(name) for name in names if name not in prose.GENERATORS}
     # The vocabulary is of the text before layers are added: the last stage of the first network.
     _, grows = language.networks(stages)[0]
@@ -92,8 +91,8 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
     weights.save(out, model, gpt2.FAMILY, raw | {"n_layer": len(model.blocks)})
     tokenizer.save(str(out / "tokenizer.json"))
     ends, rows = list(accumulate(steps)), read_curve(workdir / CURVE)
-    lines = (*documents.names(TASKS), *GUIDED)
-    shown = [name for name in lines if any(name in row for row in rows)]
+    measured = set(chain.from_iterable(rows))
+    shown = [name for name in (*documents.names(TASKS), *GUIDED) if name in measured]
     save(draw_curve(rows, ends, tasks=shown), workdir / "curve")
     return ends
 
@@ -102,15 +101,11 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
     """Train the tiny CLIP; as `train_language_model`."""
     if "stages" not in config or "patch" not in config:
         raise InputError(
-            where="--config",
-            expected="a training run with stages of images",
-            got="none",
+            where="--config", expected="a training run with stages of images", got="none",
             remedy="give --config=configs/train_mini_clip.py",
-        )
+        )  # fmt: skip
     _make_folders(out, workdir)
-    stages = tuple(
-        image_text.ImageStage(steps, pairs, tuple(tasks)) for steps, pairs, tasks in config.stages
-    )
+    stages = tuple(image_text.ImageStage(*stage) for stage in config.stages)
     tokenizer = vocabulary.train_clip_tokenizer(
         config.vocabulary, config.vocabulary_texts, config.seed
     )
@@ -147,10 +142,10 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
 def minutes(workdir: Path, ends: Sequence[int]) -> list[float]:
     """How long each stage took, by its last step and the curve that was kept."""
     rows = read_curve(workdir / CURVE)
-    return [
-        sum(row["seconds"] for row in rows if begin < row["step"] <= end) / 60
-        for begin, end in zip([0, *ends], ends, strict=False)
-    ]
+    steps, seconds = (np.array([row[key] for row in rows]) for key in ("step", "seconds"))
+    # The stage of a step is the first whose end it does not lie behind.
+    by_stage = np.bincount(np.searchsorted(ends, steps), seconds, minlength=len(ends))
+    return (by_stage[: len(ends)] / 60).tolist()
 
 
 def _make_folders(out: Path, workdir: Path) -> None:

@@ -49,18 +49,12 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
     """Ask about test rows after every one of `SEQUENCES`, `draws` times each.
 
     The biases are fitted by `experiments.label_sequences.fit`.
-
-    Args:
-        task: A task of the suite with two labels.
-        score: Asks the model.
-        draws: Draws of the demonstrations' texts.
-        rows: Test rows, the first of the validation split.
     """
     train, test = (suite.rows(task.name, split) for split in ("train", "validation"))
     truth = np.array(test.labels[:rows])
-    # The rows of each label.
-    pools = [[row for row, y in zip(train.rows, train.labels, strict=True) if y == k]
-             for k in (0, 1)]  # fmt: skip
+    pools: tuple[list[Row], list[Row]] = [], []  # the rows of each label
+    for row, label in zip(train.rows, train.labels, strict=True):
+        pools[label].append(row)
 
     def ask(
         sequence: Sequence[int], draw: int, template: str, label_words: Sequence[str]
@@ -105,7 +99,5 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
 
 def _texts(template: str, shown: Sequence[tuple[Row, str]], rows: Sequence[Row]) -> list[str]:
     compose = plain(template)
-    demonstrations = [
-        Shown(templates.query(template, row), label_word) for row, label_word in shown
-    ]
+    demonstrations = [Shown(templates.query(template, row), word) for row, word in shown]
     return [compose(templates.query(template, row), demonstrations) for row in rows]

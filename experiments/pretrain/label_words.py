@@ -32,24 +32,17 @@ def choose(
     space, that are no function words, no label words, and no words that say how good something is.
     Held out are those whose SHA-256 is lowest.
     """
+    vocabulary = set[str]().union(*(re.findall(r"(?<= )[a-z]{3,}\b", text) for text in texts))
+
+    def is_one_token(candidate: str) -> bool:
+        # With its space, as in a prompt.
+        return len(tokenizer.encode(f" {candidate}", add_special_tokens=False).ids) == 1
+
     left_out = FUNCTION_WORDS | _label_words(tasks) | _judgments()
-    vocabulary = {
-        candidate for text in texts for candidate in re.findall(r"(?<= )[a-z]{3,}\b", text)
-    }
-    eligible = sorted(
-        candidate for candidate in vocabulary - left_out if _is_one_token(candidate, tokenizer)
-    )
-    held_out = sorted(eligible, key=lambda candidate: hashlib.sha256(candidate.encode()).digest())[
-        :HELD_OUT
-    ]
-    return tuple(candidate for candidate in eligible if candidate not in held_out), tuple(
-        sorted(held_out)
-    )
-
-
-def _is_one_token(word: str, tokenizer: Tokenizer) -> bool:
-    # With its space, as in a prompt.
-    return len(tokenizer.encode(f" {word}", add_special_tokens=False).ids) == 1
+    eligible = set(filter(is_one_token, vocabulary - left_out))
+    by_hash = sorted(eligible, key=lambda candidate: hashlib.sha256(candidate.encode()).digest())
+    held_out = by_hash[:HELD_OUT]
+    return tuple(sorted(eligible - {*held_out})), tuple(sorted(held_out))
 
 
 def _label_words(tasks: Iterable[Task]) -> set[str]:
@@ -61,5 +54,5 @@ def _label_words(tasks: Iterable[Task]) -> set[str]:
 
 
 def _judgments() -> set[str]:
-    graded = [adjective for _, adjectives in (*sst2.GOOD, *sst2.BAD) for adjective in adjectives]
-    return {*graded, *sst2.PRAISE, *sst2.BLAME}
+    graded = (adjectives for _, adjectives in (*sst2.GOOD, *sst2.BAD))
+    return {*sst2.PRAISE, *sst2.BLAME}.union(*graded)

@@ -110,10 +110,8 @@ def _words(rng: random.Random) -> tuple[tuple[str, str], str]:
     meaning_a, *other_meanings = rng.sample(range(world.VALUES), world.VALUES)
     meaning_b = meaning_a if relation == SAME else rng.choice(other_meanings)
     # Unrelated: of another topic.
-    entries = [(topics[0], meaning_a), (topics[relation == APART], meaning_b)]
-    left_term, right_term = (
-        rng.choice(world.TOPICS[topic].words[meaning]) for topic, meaning in entries
-    )
+    left_term = rng.choice(world.TOPICS[topics[0]].words[meaning_a])
+    right_term = rng.choice(world.TOPICS[topics[relation == APART]].words[meaning_b])
     return (left_term, right_term), relation
 
 
@@ -162,8 +160,8 @@ def copies(rng: random.Random, most: int) -> tuple[str, list[Span]]:
         for is_repeated in (False, True):
             for label, listed_word in enumerate(listed):
                 text_of_word = f" {listed_word}"
-                known = is_repeated and label > 0
-                spans.append(Span(len(text), len(text) + len(text_of_word), label, known))
+                is_known = is_repeated and label > 0
+                spans.append(Span(len(text), len(text) + len(text_of_word), label, is_known))
                 text += text_of_word
             text += "" if is_repeated else "\n"
     return text, spans

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,10 +46,9 @@ def loss(model: clip.Model, batch: PairBatch) -> tuple[jax.Array, jax.Array]:
     """
     pixels = (jnp.asarray(batch.pixels).astype(jnp.float32) / 255 - MEAN) / STD
     tokens = jnp.asarray(batch.tokens)
-    images, texts = (
-        vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
-        for vectors in (model.embed_image(pixels), model.embed_text(tokens))
-    )
+    images, texts = model.embed_image(pixels), model.embed_text(tokens)
+    images /= jnp.linalg.norm(images, axis=-1, keepdims=True)
+    texts /= jnp.linalg.norm(texts, axis=-1, keepdims=True)
     logits = model.scale * images @ texts.T
     same_caption = jnp.all(tokens[:, None] == tokens, axis=-1)  # [b, b]
     # Of rows with the same caption, `own` is the first.
@@ -76,7 +76,8 @@ def train(
     Step `i` sees the pairs that `(seed, i)` names, so a resumed run sees what an unbroken one does.
     """
     graph, params = nnx.split(clip.Model(config, rngs=nnx.Rngs(seed)))
-    schedule = [stage for stage in stages for _ in range(stage.steps)]  # the stage of each step
+    # The stage of each step.
+    schedule = [*chain.from_iterable(repeat(stage, stage.steps) for stage in stages)]
     padded = Tokenizer.from_str(tokenizer.to_str())
     padded.enable_truncation(config.positions)
     # Lengths in steps of 8: fewer programs.
@@ -91,9 +92,9 @@ def train(
         rows = padded.encode_batch_fast(texts)
         return PairBatch(pixels, np.array([row.ids for row in rows], np.int32))
 
-    def report_step(now: Step) -> None:
-        metrics = {"accuracy": float(now.metrics)}
-        report(StepReport(now.steps, now.loss, metrics, len(now.batch.pixels)))
+    def report_step(step: Step) -> None:
+        metrics = {"accuracy": float(step.metrics)}
+        report(StepReport(step.steps, step.loss, metrics, len(step.batch.pixels)))
 
     params, _ = minimize(
         lambda params, batch: loss(nnx.merge(graph, params), batch),
@@ -128,8 +129,8 @@ def write(directory: Path, model: clip.Model, config: clip.Config, tokenizer: To
         "bos_token": START,
         **dict.fromkeys(("eos_token", "pad_token", "unk_token"), END),
     }
-    for name, value in (("preprocessor_config", prepared), ("tokenizer_config", special)):
-        text = json.dumps(value, indent=2, sort_keys=True) + "\n"
+    for name, settings in (("preprocessor_config", prepared), ("tokenizer_config", special)):
+        text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
         write_whole(directory / f"{name}.json", text.encode())
 
 
@@ -137,11 +138,11 @@ def nested(config: clip.Config, tokenizer: Tokenizer) -> dict[str, Any]:
     """What `config.json` says: the keys of each tower under its name."""
     end = tokenizer.token_to_id(END)
     raw: dict[str, Any] = {"model_type": "clip", "architectures": ["CLIPModel"]}
-    for key, value in asdict(config).items():
+    for key, setting in asdict(config).items():
         tower, _, name = key.partition("_")
         if tower in ("text", "vision"):
-            raw.setdefault(f"{tower}_config", {})[name] = value
+            raw.setdefault(f"{tower}_config", {})[name] = setting
         else:
-            raw[key] = value
+            raw[key] = setting
     raw["text_config"] |= {"bos_token_id": tokenizer.token_to_id(START), "pad_token_id": end}
     return raw

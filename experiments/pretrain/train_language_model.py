@@ -88,10 +88,10 @@ def init_model(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
     itself, which is slower where texts hold several examples (docs/mini.md).
     """
     model = gpt2.Model(config, rngs=nnx.Rngs(seed))
-    for weights in (model.wte.embedding, *(
-        linear.kernel for block in model.blocks
-        for linear in (block.qkv, block.out, block.fc, block.proj)
-    )):  # fmt: skip
+    scaled = [model.wte.embedding]
+    for block in model.blocks:
+        scaled += [linear.kernel for linear in (block.qkv, block.out, block.fc, block.proj)]
+    for weights in scaled:
         weights[...] = weights[...] * (spread / 0.02)  # linear layers begin at 0.02
     half = config.n_embd // 2
     angles = np.arange(config.n_positions)[:, None] * 1e4 ** (-np.arange(half) / half)
@@ -125,11 +125,8 @@ def train(
     config = gpt2.Config(
         **{f.name: raw_config[f.name] for f in fields(gpt2.Config) if f.name in raw_config}
     )
-    model, steps, metric_names = (
-        init_model(config, hyperparameters.spread, seed),
-        list[int](),
-        names,
-    )
+    model = init_model(config, hyperparameters.spread, seed)
+    steps, metric_names = list[int](), names
     optimizer = adamw(1.0, hyperparameters.weight_decay, hyperparameters.b2, hyperparameters.clip)
 
     def batch(first: int, number: int, index: int) -> TrainBatch:
@@ -142,9 +139,9 @@ def train(
             packed, hyperparameters.read, stage.label_weight, chooser, stage.guidance
         )
 
-    def report_step(now: Step) -> None:
-        labels = {n: float(s / c) for n, s, c in zip(metric_names, *now.metrics, strict=True) if c}
-        report(StepReport((*steps, *now.steps), now.loss, labels, now.batch.tokens.size))
+    def report_step(step: Step) -> None:
+        labels = {n: float(s / c) for n, s, c in zip(metric_names, *step.metrics, strict=True) if c}
+        report(StepReport((*steps, *step.steps), step.loss, labels, step.batch.tokens.size))
 
     for first, last in networks(stages):
         added = None
@@ -245,10 +242,10 @@ def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], device
                 raise InputError.unknown(
                     f"text in the mix of stage {number}", task, (*suite.GRAMMARS, *prose.GENERATORS)
                 )
-            if (least := suite.easiest(task)) > stage.recipe.hardest:
+            if (easiest_grade := suite.easiest(task)) > stage.recipe.hardest:
                 raise InputError(
                     f"stage {number}: {task} has no example as easy as hardest = "
-                    f"{stage.recipe.hardest}; its easiest is of grade {least}."
+                    f"{stage.recipe.hardest}; its easiest is of grade {easiest_grade}."
                 )
         if stage.rows % devices:
             raise InputError(

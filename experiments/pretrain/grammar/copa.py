@@ -9,47 +9,27 @@ from experiments.pretrain.grammar.world import Structure
 HEDGES = {"": world.CERTAIN, "strangely , ": 0.78, "in a dream , ": 0.64}
 """Openings, and how often the usual effect follows; else the other does."""
 SCRIPTS = {
-    "hunger": (
-        ("was hungry", "had missed lunch", "wanted food"),
-        ("cooked dinner", "ordered pizza", "ate soup"),
-    ),
-    "thirst": (
-        ("was thirsty", "had a dry throat", "ran out of water"),
-        ("drank juice", "filled a glass", "bought lemonade"),
-    ),
-    "rain": (
-        ("got caught in a storm", "heard thunder", "saw dark clouds"),
-        ("opened an umbrella", "put on boots", "ran for shelter"),
-    ),
-    "cold": (
-        ("began to freeze", "sat in the snow", "came out without a scarf"),
-        ("lit the stove", "wrapped up in a blanket", "turned the heating up"),
-    ),
-    "night": (
-        ("yawned at midnight", "had worked until late", "was sleepy"),
-        ("went to bed", "lay down on the pillow", "switched off the lamp"),
-    ),
-    "dirt": (
-        ("fell into the mud", "spilled ink", "stained the carpet"),
-        ("took a bath", "fetched soap", "washed the clothes"),
-    ),
-    "illness": (
-        ("caught the flu", "had a fever", "coughed badly"),
-        ("called the clinic", "swallowed a pill", "saw the nurse"),
-    ),
-    "birthday": (
-        ("turned thirty", "was invited to a party", "remembered an anniversary"),
-        ("blew out candles", "wrapped a present", "bought balloons"),
-    ),
-    "crash": (
-        ("hit a tree with the car", "had a flat tire", "heard the engine smoke"),
-        ("called a mechanic", "waited for a tow truck", "paid for repairs"),
-    ),
-    "money": (
-        ("won the lottery", "inherited a fortune", "found gold"),
-        ("became rich", "moved into a mansion", "retired early"),
-    ),
-}
+    "hunger": (("was hungry", "had missed lunch", "wanted food"),
+               ("cooked dinner", "ordered pizza", "ate soup")),
+    "thirst": (("was thirsty", "had a dry throat", "ran out of water"),
+               ("drank juice", "filled a glass", "bought lemonade")),
+    "rain": (("got caught in a storm", "heard thunder", "saw dark clouds"),
+             ("opened an umbrella", "put on boots", "ran for shelter")),
+    "cold": (("began to freeze", "sat in the snow", "came out without a scarf"),
+             ("lit the stove", "wrapped up in a blanket", "turned the heating up")),
+    "night": (("yawned at midnight", "had worked until late", "was sleepy"),
+              ("went to bed", "lay down on the pillow", "switched off the lamp")),
+    "dirt": (("fell into the mud", "spilled ink", "stained the carpet"),
+             ("took a bath", "fetched soap", "washed the clothes")),
+    "illness": (("caught the flu", "had a fever", "coughed badly"),
+                ("called the clinic", "swallowed a pill", "saw the nurse")),
+    "birthday": (("turned thirty", "was invited to a party", "remembered an anniversary"),
+                 ("blew out candles", "wrapped a present", "bought balloons")),
+    "crash": (("hit a tree with the car", "had a flat tire", "heard the engine smoke"),
+              ("called a mechanic", "waited for a tow truck", "paid for repairs")),
+    "money": (("won the lottery", "inherited a fortune", "found gold"),
+              ("became rich", "moved into a mansion", "retired early")),
+}  # fmt: skip
 
 
 def sample_structure(rng: random.Random) -> Structure:

@@ -24,21 +24,21 @@ class Example(NamedTuple):
 
 
 @cache
-def _held_out(word: str, options: tuple[str, ...], share: int) -> tuple[str, ...]:
+def _held_out(term: str, options: tuple[str, ...], share: int) -> tuple[str, ...]:
     # Not Python's hash, which differs from run to run.
-    ranked = sorted(options, key=lambda option: zlib.crc32(f"{word}|{option}".encode()))
+    ranked = sorted(options, key=lambda option: zlib.crc32(f"{term}|{option}".encode()))
     return tuple(ranked[: len(options) // share])
 
 
-def allowed(word: str, options: Sequence[str], test: bool, share: int = 2) -> tuple[str, ...]:
-    """The `options` whose pair with `word` is allowed in a split: one in `share` is held out.
+def allowed(term: str, options: Sequence[str], test: bool, share: int = 2) -> tuple[str, ...]:
+    """The `options` whose pair with `term` is allowed in a split: one in `share` is held out.
 
     Held-out pairs are those of the test rows. Which they are is decided by a hash that no run
     changes, how many is the same for every word. So a word tells no more about the label in one
     split than in the other: nothing that is learned in training from which words are paired can be
     wrong in the test rows.
     """
-    held_out = _held_out(word, tuple(options), share)
+    held_out = _held_out(term, tuple(options), share)
     return held_out if test else tuple(option for option in options if option not in held_out)
 
 

@@ -11,84 +11,23 @@ from experiments.pretrain.grammar.sampling import Example, allowed
 
 CAP = 3.0  # nats, so that no label is surer than 95 %
 THINGS = [
-    "film",
-    "movie",
-    "plot",
-    "cast",
-    "script",
-    "acting",
-    "dialogue",
-    "story",
-    "ending",
-    "soundtrack",
-    "director",
-    "pacing",
-    "humor",
-    "camera",
-    "performance",
-    "score",
-    "romance",
-    "thriller",
-    "comedy",
-    "drama",
-    "hero",
-    "villain",
-    "finale",
-    "opening",
-]
+    "film", "movie", "plot", "cast", "script", "acting", "dialogue", "story", "ending",
+    "soundtrack", "director", "pacing", "humor", "camera", "performance", "score", "romance",
+    "thriller", "comedy", "drama", "hero", "villain", "finale", "opening",
+]  # fmt: skip
 GOOD = (  # evidence in nats, and words that carry it
-    (
-        2.8,
-        [
-            "wonderful",
-            "brilliant",
-            "superb",
-            "delightful",
-            "stunning",
-            "thrilling",
-            "gripping",
-            "inspired",
-        ],
-    ),
+    (2.8, ["wonderful", "brilliant", "superb", "delightful", "stunning", "thrilling", "gripping",
+           "inspired"]),
     (1.6, ["charming", "moving", "clever", "funny", "lovely", "witty", "elegant", "touching"]),
-    (
-        0.7,
-        [
-            "warm",
-            "fresh",
-            "honest",
-            "graceful",
-            "smart",
-            "tender",
-            "rich",
-            "vivid",
-            "simple",
-            "serious",
-            "wild",
-        ],
-    ),
-)
+    (0.7, ["warm", "fresh", "honest", "graceful", "smart", "tender", "rich", "vivid", "simple",
+           "serious", "wild"]),
+)  # fmt: skip
 BAD = (
     (2.8, ["awful", "dreadful", "terrible", "stupid", "pointless", "lifeless", "painful", "ugly"]),
     (1.6, ["boring", "dull", "clumsy", "shallow", "silly", "stale", "lazy", "tedious"]),
-    (
-        0.7,
-        [
-            "flat",
-            "tired",
-            "messy",
-            "weak",
-            "empty",
-            "bland",
-            "hollow",
-            "strange",
-            "long",
-            "slow",
-            "odd",
-            "familiar",
-        ],
-    ),
-)
+    (0.7, ["flat", "tired", "messy", "weak", "empty", "bland", "hollow", "strange", "long",
+           "slow", "odd", "familiar"]),
+)  # fmt: skip
 # Factors of a word's evidence.
 DEGREES = {"": 1.0, "very ": 1.4, "truly ": 1.4, "rather ": 0.6, "almost ": 0.6}
 PRAISE = ["loved", "enjoyed", "admired", "adored"]

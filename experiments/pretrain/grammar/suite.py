@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 from batch_calibration.embedded.suite import SEED
-from experiments.pretrain.grammar import copa, nli, paraphrase, qnli, sst2, wic
+from experiments.pretrain.grammar import copa, nli, paraphrase, sst2, wic
 from experiments.pretrain.grammar.nli import CONTRADICTION, ENTAILMENT, NEUTRAL
 from experiments.pretrain.grammar.sampling import Example, categorical
 from experiments.pretrain.grammar.world import Structure
@@ -51,7 +51,7 @@ GRAMMARS = {
     "anli_r2": Grammar(3, _sampler(_structure(0.5, 1.0), partial(nli.three, ENC))),
     "anli_r3": Grammar(3, _sampler(_structure(1.0, 1.0), partial(nli.three, ENC))),
     "rte": Grammar(2, _sampler(_structure(0.5, 0.0), nli.rte)),
-    "qnli": Grammar(2, _sampler(_structure(0.5, 0.3), qnli.qnli)),
+    "qnli": Grammar(2, _sampler(_structure(0.5, 0.3), nli.qnli)),
     "mrpc": Grammar(2, _sampler(paraphrase.sample_structure, paraphrase.mrpc)),
     "qqp": Grammar(2, _sampler(paraphrase.sample_structure, paraphrase.qqp)),
     "boolq": Grammar(2, _sampler(_structure(0.5, 0.3), nli.boolq)),

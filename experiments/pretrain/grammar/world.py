@@ -33,66 +33,36 @@ class Topic(NamedTuple):
 
 TOPICS = {
     "deed": Topic(
-        ("activity", "pastime", "occupation"),
-        ("is {}", "enjoys a {}", "keeps {}"),
-        (
-            ("sleeping", "nap", "dozing"),
-            ("running", "jog", "racing"),
-            ("eating", "meal", "dining"),
-            ("reading", "novel", "studying"),
-        ),
+        ("activity", "pastime", "occupation"), ("is {}", "enjoys a {}", "keeps {}"),
+        (("sleeping", "nap", "dozing"), ("running", "jog", "racing"),
+         ("eating", "meal", "dining"), ("reading", "novel", "studying")),
     ),
     "home": Topic(
-        ("nationality", "origin", "homeland"),
-        ("is {}", "rents a {} flat", "comes from {}"),
-        (
-            ("French", "Paris", "Lyon"),
-            ("Italian", "Rome", "Naples"),
-            ("Japanese", "Tokyo", "Kyoto"),
-            ("Egyptian", "Cairo", "Luxor"),
-        ),
+        ("nationality", "origin", "homeland"), ("is {}", "rents a {} flat", "comes from {}"),
+        (("French", "Paris", "Lyon"), ("Italian", "Rome", "Naples"),
+         ("Japanese", "Tokyo", "Kyoto"), ("Egyptian", "Cairo", "Luxor")),
     ),
     "mood": Topic(
-        ("mood", "emotion", "temper"),
-        ("is {}", "shows a {}", "feels {}"),
-        (
-            ("happy", "smile", "glad"),
-            ("sad", "tear", "gloomy"),
-            ("angry", "scowl", "furious"),
-            ("afraid", "shiver", "scared"),
-        ),
+        ("mood", "emotion", "temper"), ("is {}", "shows a {}", "feels {}"),
+        (("happy", "smile", "glad"), ("sad", "tear", "gloomy"),
+         ("angry", "scowl", "furious"), ("afraid", "shiver", "scared")),
     ),
     "pet": Topic(
-        ("pet", "animal", "companion"),
-        ("is fond of {}", "owns a {}", "feeds {}"),
-        (
-            ("dogs", "puppy", "hounds"),
-            ("cats", "kitten", "felines"),
-            ("horses", "pony", "mares"),
-            ("birds", "parrot", "pigeons"),
-        ),
+        ("pet", "animal", "companion"), ("is fond of {}", "owns a {}", "feeds {}"),
+        (("dogs", "puppy", "hounds"), ("cats", "kitten", "felines"),
+         ("horses", "pony", "mares"), ("birds", "parrot", "pigeons")),
     ),
     "travel": Topic(
-        ("vehicle", "transport", "journey"),
-        ("is on {}", "books a {}", "travels by {}"),
-        (
-            ("trains", "sleeper", "rail"),
-            ("ships", "cabin", "sea"),
-            ("planes", "flight", "air"),
-            ("buses", "coach", "road"),
-        ),
+        ("vehicle", "transport", "journey"), ("is on {}", "books a {}", "travels by {}"),
+        (("trains", "sleeper", "rail"), ("ships", "cabin", "sea"),
+         ("planes", "flight", "air"), ("buses", "coach", "road")),
     ),
     "color": Topic(
-        ("color", "shade", "hue"),
-        ("is dressed in {}", "wears a {} coat", "likes {} shirts"),
-        (
-            ("red", "crimson", "scarlet"),
-            ("blue", "navy", "azure"),
-            ("green", "lime", "olive"),
-            ("white", "cream", "snowy"),
-        ),
+        ("color", "shade", "hue"), ("is dressed in {}", "wears a {} coat", "likes {} shirts"),
+        (("red", "crimson", "scarlet"), ("blue", "navy", "azure"),
+         ("green", "lime", "olive"), ("white", "cream", "snowy")),
     ),
-}
+}  # fmt: skip
 VALUES = 4
 QUESTIONS = ("Which {topic} does the {person} have?", "What is known of {topic} for the {person}?",
              "Tell us about the {person} and {topic}?")  # fmt: skip
@@ -121,7 +91,7 @@ def fact(person: str, topic: str, rng: random.Random) -> Fact:
 
 def contradict(fact: Fact, rng: random.Random) -> Fact:
     """Another value of the same topic."""
-    other_values = [value for value in range(VALUES) if value != fact.value]
+    other_values = [number for number in range(VALUES) if number != fact.value]
     return fact._replace(value=rng.choice(other_values))
 
 
