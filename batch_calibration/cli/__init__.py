@@ -18,12 +18,14 @@ def main() -> None:
     guard.set_up_process()
     # What an error of the disk names where the system names no file.
     destination = f"workdir {args.workdir}" if getattr(args, "workdir", "") else "a file"
-    guard.guard(partial(_command, args, keeps_programs=True), loads=("jax",), place=destination)
+    guard.guard(
+        partial(_command, args, keeps_programs=True), loads=("jax",), destination=destination
+    )
 
 
-def run(words: Sequence[str]) -> None:
+def run(arguments: Sequence[str]) -> None:
     """The same for words that come from Python; signals and the output stay as they are."""
-    guard.answer(partial(_command, options.parse(words)))
+    guard.answer(partial(_command, options.parse(arguments)))
 
 
 def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
@@ -33,13 +35,20 @@ def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
     if args.command == harness.NAME:
         harness.run(args)
         return
-    if not getattr(args, "files", ()):
-        try:
+    is_of_study = not getattr(args, "files", ())
+    try:
+        if is_of_study:
             study_options.RUN[args.command](args)
+        else:
+            _run_on_files(args, keeps_programs=keeps_programs)
+    except InputError as error:
+        if not is_of_study and args.command != "ask":
+            raise
         # Settings name their keys config.KEY; the user of this program wrote --KEY.
-        except InputError as error:
-            raise InputError(study_options.name_flags(str(error))) from error
-        return
+        raise InputError(study_options.name_flags(str(error))) from error
+
+
+def _run_on_files(args: Namespace, *, keeps_programs: bool) -> None:
     if keeps_programs:
         # What says where caches lie comes with an extra; without it each run compiles anew.
         with suppress(ModuleNotFoundError):

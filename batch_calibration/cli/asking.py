@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.cli import study_options, summaries
+from batch_calibration.cli import options, study_options, summaries
 from batch_calibration.cli.waiting import Waiting
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import write_whole
 from batch_calibration.importers.text_files import json_rows
 from batch_calibration.importers.text_tables import read_cells
 from batch_calibration.scoring.api.scorer import ApiScorer
-from batch_calibration.settings import Settings, keys
+from batch_calibration.settings import Settings
 from batch_calibration.study.loading import ApiCost
 
 PROMPTS = ("prompt", "text", "input", "question")
@@ -38,15 +38,7 @@ class Prompt(NamedTuple):
 
 def ask(args: Namespace) -> None:
     """Ask an API about each prompt that the output does not hold, and write the scores."""
-    try:
-        _ask(args)
-    # Settings name their keys config.KEY; the user of this program wrote --KEY.
-    except InputError as error:
-        raise InputError(study_options.name_flags(str(error))) from error
-
-
-def _ask(args: Namespace) -> None:
-    path, output, labels = _check_flags(args)
+    path, path_written, labels = _check_flags(args)
     prompts, gold_name = read_prompts(path, args.prompt, args.ids, args.gold)
     taken = {name for name in (*ASKED, gold_name) if name in labels}
     if taken:
@@ -54,25 +46,25 @@ def _ask(args: Namespace) -> None:
             where="--labels", expected="names other than those of the output's columns",
             got=shown(sorted(taken)), remedy="call these labels something else",
         )  # fmt: skip
-    scorer = ApiScorer(_settings(args).api, args.model, answers=_answers_path(output))
-    asked = {"model": args.model, "api_scores": scorer.settings.api_scores}
-    stored = read_output(output, labels, asked)
+    scorer = ApiScorer(_settings(args).api, args.model, answers=_answers_path(path_written))
+    request_facts = {"model": args.model, "api_scores": scorer.settings.api_scores}
+    stored = read_output(path_written, labels, request_facts)
     lacking = [prompt for prompt in prompts if (prompt.id, prompt.text) not in stored]
     if len(lacking) < len(prompts):
-        print(f"{len(prompts) - len(lacking):,} of {len(prompts):,} prompts are in {output}.")
+        print(f"{len(prompts) - len(lacking):,} of {len(prompts):,} prompts are in {path_written}.")
     if lacking:
         stored |= _score(scorer, lacking, labels)
-    write_scores(output, prompts, stored, labels, asked, gold_name)
+    write_scores(path_written, prompts, stored, labels, request_facts, gold_name)
     for name in ("", "-wal", "-shm"):  # what SQLite keeps beside its file
-        Path(f"{_answers_path(output)}{name}").unlink(missing_ok=True)
+        Path(f"{_answers_path(path_written)}{name}").unlink(missing_ok=True)
     summaries.say_notes(scorer.notes)
     empty = [prompt.id for prompt in prompts if not any(stored[prompt.id, prompt.text])]
     hint = ""
     if empty:
         print(f"{len(empty):,} of {len(prompts):,} rows have no scores: {shown(empty)}.")
         hint = " --missing=drop"  # leaves these rows out
-    print(f"scores: {output}")
-    print(f"next: batch-calibration diagnose {output}{hint}")
+    print(f"scores: {path_written}")
+    print(f"next: batch-calibration diagnose {path_written}{hint}")
 
 
 def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
@@ -84,7 +76,7 @@ def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
             where="--output", expected="a .csv file for the scores", got=repr(args.output),
             remedy="name one, such as --output=scores.csv",
         )  # fmt: skip
-    labels = [name.strip() for name in args.labels.split(",") if name.strip()]
+    labels = list(options.split_names(args.labels))
     if len(set(labels)) < max(2, len(labels)):
         raise InputError(
             where="--labels", expected="two or more different labels", got=repr(args.labels),
@@ -94,15 +86,14 @@ def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
 
 
 def _settings(args: Namespace) -> Settings:
-    names = [name for name, key in keys().items() if key.part == "api"]
-    texts = {name: text for name in names if (text := getattr(args, name, None)) is not None}
-    values = {name: study_options.read_value(name, text) for name, text in texts.items()}
-    return Settings.of(**{"api_scores": DEFAULT_WAY, **values})
+    texts = study_options.given_keys(args, ("api",))
+    settings = {name: study_options.read_value(name, text) for name, text in texts.items()}
+    return Settings.of(**{"api_scores": DEFAULT_WAY, **settings})
 
 
-def _answers_path(output: Path) -> Path:
+def _answers_path(scores_path: Path) -> Path:
     """The file that keeps answers until the output is written."""
-    return output.with_name(f"{output.name}.answers.sqlite")
+    return scores_path.with_name(f"{scores_path.name}.answers.sqlite")
 
 
 def _score(
@@ -160,65 +151,69 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     gold = gold or next((name for name in GOLD if name in names), "")
     prompts, seen = [], set[str]()
     for number, row in enumerate(rows):
-        found = Prompt(row[ids] if ids else str(number), row[prompt], row[gold] if gold else "")
+        row_prompt = Prompt(
+            row[ids] if ids else str(number), row[prompt], row[gold] if gold else ""
+        )
         where = f"{path}, row {number + 1}"
-        if not found.text.strip():
+        if not row_prompt.text.strip():
             raise InputError(where=where, expected="a prompt", got="none", remedy="fill or drop it")
-        if found.id in seen:
+        if row_prompt.id in seen:
             raise InputError(
-                where=where, expected="an id of its own", got=f"{found.id!r} again",
+                where=where, expected="an id of its own", got=f"{row_prompt.id!r} again",
                 remedy="name another column with --ids",
             )  # fmt: skip
-        seen.add(found.id)
-        prompts.append(found)
+        seen.add(row_prompt.id)
+        prompts.append(row_prompt)
     return prompts, gold
 
 
 def _read_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     """The names of a file's columns, and its rows as texts."""
     if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
-        rows = []
+        rows, empty = [], dict[str, str]()  # `empty` has all names, in order
         for _, document in json_rows(path):
-            rows.append(
-                {name: "" if cell is None else str(cell) for name, cell in document.items()}
-            )
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        return names, [dict.fromkeys(names, "") | row for row in rows]
+            rows.append({key: "" if cell is None else str(cell) for key, cell in document.items()})
+            empty |= dict.fromkeys(document, "")
+        return list(empty), [empty | row for row in rows]
     names, cells = read_cells(path)
     return names, [dict(zip(names, row, strict=True)) for row in cells]
 
 
 def read_output(
-    output: Path, labels: Sequence[str], asked: Mapping[str, str]
+    scores_path: Path, labels: Sequence[str], request_facts: Mapping[str, str]
 ) -> dict[tuple[str, str], list[str]]:
     """The cells of scores in an earlier output, by id and prompt; none where there is no output.
 
     Raises:
         InputError: it is of another model, way of asking or other labels.
     """
-    if not output.exists():
+    if not scores_path.exists():
         return {}
-    names, rows = _read_rows(output)
+    names, rows = _read_rows(scores_path)
     expected = {*ASKED, *labels}
     differing = [name for name in expected if name not in names]
-    for name, wanted in asked.items():
-        if not differing and any(row[name] != wanted for row in rows):
+    for name, expected_fact in request_facts.items():
+        if not differing and any(row[name] != expected_fact for row in rows):
             differing.append(name)
     if differing:
         raise InputError(
-            where=output, expected=f"scores of {', '.join(labels)} by {', '.join(asked.values())}",
+            where=scores_path,
+            expected=f"scores of {', '.join(labels)} by {', '.join(request_facts.values())}",
             got=f"another {', '.join(sorted(differing))}",
             remedy="name another --output, or move this file away",
         )  # fmt: skip
-    return {(row["id"], row["prompt"]): [row[label] for label in labels] for row in rows}
+    stored = {}
+    for row in rows:
+        stored[row["id"], row["prompt"]] = [row[label] for label in labels]
+    return stored
 
 
 def write_scores(
-    output: Path,
+    scores_path: Path,
     prompts: Sequence[Prompt],
     scores: Mapping[tuple[str, str], Sequence[str]],
     labels: Sequence[str],
-    asked: Mapping[str, str],
+    request_facts: Mapping[str, str],
     gold_name: str,
 ) -> None:
     """Write a row for each prompt, whole or not at all."""
@@ -228,5 +223,5 @@ def write_scores(
     for prompt in prompts:
         right = [prompt.gold] if gold_name else []
         cells = scores[prompt.id, prompt.text]
-        lines.writerow([prompt.id, prompt.text, *asked.values(), *cells, *right])
-    write_whole(output, text.getvalue().encode())
+        lines.writerow([prompt.id, prompt.text, *request_facts.values(), *cells, *right])
+    write_whole(scores_path, text.getvalue().encode())

@@ -49,8 +49,8 @@ def calibrate(args: Namespace) -> None:
     stream_out = sys.stderr if to_output else sys.stdout
     summaries.show(corrected, args.changed, stream_out)
     _range(args, stream_out)
-    scored = [output.Scored(context.table, context.scores, file)
-              for context, file in zip(corrected, files, strict=True)]  # fmt: skip
+    scores = [context.scores for context in corrected]
+    scored = [*map(output.Scored, tables, scores, files)]
     if to_output:
         output.write(scored, "-")
     elif args.output:
@@ -167,10 +167,8 @@ def convert(args: Namespace) -> None:
         tables[0].save(args.output)
         print(f"score table: {args.output}")
     else:
-        pairs = zip(tables, files, strict=True)
-        scored = [output.Scored(table, table.blocks["test"].log_probs, file)
-                  for table, file in pairs]  # fmt: skip
-        output.write(scored, args.output)
+        scores = [table.blocks["test"].log_probs for table in tables]
+        output.write([*map(output.Scored, tables, scores, files)], args.output)
 
 
 def report(args: Namespace) -> None:
@@ -229,35 +227,32 @@ def _check_method(args: Namespace) -> None:
 
 def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corrected]:
     """Each context with its corrected scores; contexts of one prior share their programs."""
-    options_given = read_options(f"{args.method}.{text}" for text in args.option).get(
-        args.method, {}
-    )
-    options_given |= {} if args.strength is None else {"strength": args.strength}
+    by_method = read_options(f"{args.method}.{text}" for text in args.option)
+    options_given = by_method.get(args.method, {})
+    if args.strength is not None:
+        options_given |= {"strength": args.strength}
     shares = prior.shares(args.prior, tables)
-    priors: dict[tuple[float, ...] | None, list[int]] = {}
-    for number, shares_expected in enumerate(shares):
-        # One compiled program for contexts of one prior.
-        priors.setdefault(shares_expected, []).append(number)
     scores: dict[int, np.ndarray] = {}
     # A warning of a method may come once for each context; it is printed once.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for shares_expected, numbers in priors.items():
-            chosen = options_given | (
-                {} if shares_expected is None else {"target_prior": shares_expected}
-            )
+        # One compiled program for contexts of one prior.
+        for target_prior in dict.fromkeys(shares):
+            numbers = [number for number, of_table in enumerate(shares) if of_table == target_prior]
+            chosen = dict(options_given)
+            if target_prior is not None:
+                chosen["target_prior"] = target_prior
             group = [tables[number] for number in numbers]
             group_scores = corrected_scores(group, args.method, seed=args.seed, **chosen)
             scores |= dict(zip(numbers, group_scores, strict=True))
     summaries.say_notes(str(warning.message) for warning in caught)
-    strength = 1.0 if args.strength is None else args.strength
-    return [
-        _diagnosed(
-            args.method, table, scores[number],
-            _recommended(table, shares[number], measure=False), strength, args.dtype,
+    strength, corrected = 1.0 if args.strength is None else args.strength, []
+    for number, table in enumerate(tables):
+        advice = _recommended(table, shares[number], measure=False)
+        corrected.append(
+            _diagnosed(args.method, table, scores[number], advice, strength, args.dtype)
         )
-        for number, table in enumerate(tables)
-    ]  # fmt: skip
+    return corrected
 
 
 def _diagnosed(

@@ -45,11 +45,6 @@ complete -c {program} -n __fish_use_subcommand -f -a "{commands}"
 def script(shell: str, program: str, flags: Mapping[str, Sequence[str]]) -> str:
     """What a shell reads to complete the program's words.
 
-    Args:
-        shell: one of `SHELLS`.
-        program: its name.
-        flags: command -> its flags, such as --gold.
-
     >>> print(script("fish", "mine", {"run": ["--quiet"]}).splitlines()[-1])
     complete -c mine -n "__fish_seen_subcommand_from run" -l quiet
     """

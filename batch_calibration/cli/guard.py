@@ -76,14 +76,14 @@ def set_up_process() -> None:
     sys.stdout = lenient_output()
 
 
-def guard(main: Callable[[], None], loads: Sequence[str] = (), place: str = "a file") -> None:
+def guard(main: Callable[[], None], loads: Sequence[str] = (), destination: str = "a file") -> None:
     """Run `main`, and turn what a user can correct into one sentence.
 
     Args:
         main: the program.
         loads: modules that are imported before it, such as jax, whose half-imported C++ may abort
             or go on where an interruption raises an exception: one that comes then ends at once.
-        place: what cannot be written where the system does not say which file.
+        destination: what cannot be written where the system does not say which file.
     """
 
     def run() -> None:
@@ -94,10 +94,10 @@ def guard(main: Callable[[], None], loads: Sequence[str] = (), place: str = "a f
         sys.unraisablehook = _stop_in_hook
         main()
 
-    answer(run, place)
+    answer(run, destination)
 
 
-def answer(main: Callable[[], None], place: str = "a file") -> None:
+def answer(main: Callable[[], None], destination: str = "a file") -> None:
     """Run `main`; an error of a user is a sentence and exit code 2, a stop 130 or 143."""
     try:
         main()
@@ -119,7 +119,9 @@ def answer(main: Callable[[], None], place: str = "a file") -> None:
         if error.filename is not None:
             fail(f"{error.filename}: {error.strerror}; give a path that can be read and written.")
         # A full disk: the write fails long after the file was opened, and names none.
-        fail(f"{place}: cannot be written ({error.strerror}); make room or use another folder.")
+        fail(
+            f"{destination}: cannot be written ({error.strerror}); make room or use another folder."
+        )
 
 
 def _stop_in_hook(unraisable: Any) -> None:

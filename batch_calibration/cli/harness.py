@@ -63,12 +63,12 @@ def run(args: Namespace) -> None:
     print(f"{len(tasks)} tasks with corrected accuracies: {folder}", file=sys.stderr)
     # The harness takes one folder: groups of another one are named by their tasks.
     chosen = tasks if args.include_path else names
-    words = ["-m", "lm_eval", "--tasks", ",".join(chosen), "--include_path", str(folder)]
+    command = ["-m", "lm_eval", "--tasks", ",".join(chosen), "--include_path", str(folder)]
     if not args.arguments:
-        print(shlex.join(["python", *words, "--model", "hf", "--model_args", "pretrained=MODEL"]))
+        print(shlex.join(["python", *command, "--model", "hf", "--model_args", "pretrained=MODEL"]))
         return
     sys.stdout.flush()
-    done = subprocess.run([sys.executable, *words, *args.arguments], env=os.environ, check=False)
+    done = subprocess.run([sys.executable, *command, *args.arguments], env=os.environ, check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
 

@@ -23,11 +23,6 @@ def write(files: Sequence[Path], corrected: Sequence[Corrected], method: str) ->
     A task gets what `integrations.lm_eval.CorrectedTask` adds to the harness's table:
     `acc_METHOD`, `balanced_acc`, `balanced_acc_METHOD` and `preference_nats`.
 
-    Args:
-        files: the log that each context is of.
-        corrected: the contexts.
-        method: the method's name.
-
     Returns:
         The files that were written.
 
@@ -69,4 +64,4 @@ def _metrics(context: Corrected, method: str) -> dict[str, float]:
         metrics[f"acc_{method}"] = float(accuracy(after, labels))
         metrics["balanced_acc"] = float(balanced_accuracy(scores[is_known], labels))
         metrics[f"balanced_acc_{method}"] = float(balanced_accuracy(after, labels))
-    return {f"{name},none": value for name, value in metrics.items()}
+    return {f"{name},none": number for name, number in metrics.items()}

@@ -96,7 +96,7 @@ def paths(args: Namespace) -> list[Path]:
     Raises:
         InputError: no such files; shards by their names, of which nobody said what they are.
     """
-    files = [path for name in args.files for path in expand(name)]
+    files = list(chain.from_iterable(map(expand, args.files)))
     named_as_shards = [path for path in files if SHARD.search(path.name)]
     if len(named_as_shards) > 1 and args.shards is None:
         raise InputError(
@@ -176,7 +176,7 @@ def expand(name: str) -> list[Path]:
         raise InputError(
             where=name, expected="a file of scores", got="none", remedy="correct the path"
         )
-    return [file for match in matches for file in expand(match)]  # a match may be a folder
+    return list(chain.from_iterable(map(expand, matches)))  # a match may be a folder
 
 
 def _expand_remote(name: str) -> list[Path]:
@@ -194,11 +194,11 @@ def _is_log(path: Path) -> bool:
 
 
 def _is_plain(path: Path) -> bool:
+    """Whether a file of a folder is no hidden one, and none that writers of Parquet put beside."""
     return not path.name.startswith(".") and path.name not in BESIDE_PARQUET
 
 
 def _may_hold_scores(path: Path) -> bool:
-    """Whether a file of a folder is no hidden one, and none that writers of Parquet put beside."""
     return path.is_file() and _is_plain(path)
 
 
@@ -234,9 +234,9 @@ def _named_apart(pairs: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
         stem = INPUT if str(path) == "-" else path.stem
         task = str(table.context.get("task", ""))
         # A task that is called as its file is not named twice; its folder tells it apart.
-        apart = stem if task != stem else path.parent.name
+        suffix = stem if task != stem else path.parent.name
         is_twice = names.count(name(table)) > 1
-        facts = {**table.context, "task": f"{task} {apart}".strip()} if is_twice else table.context
+        facts = {**table.context, "task": f"{task} {suffix}".strip()} if is_twice else table.context
         renamed.append(table._replace(context=facts))
     if len({name(table) for table in renamed}) < len(renamed):
         raise InputError(
@@ -251,9 +251,7 @@ def _with_block(
 ) -> list[ScoreTable]:
     """Each context with the rows of another file: the only context there, or its own model's."""
     # A single probe serves all contexts; of several, each model must have exactly one.
-    by_model = {
-        str(probe_table.context.get("model", "")): probe_table for probe_table in probe_tables
-    }
+    by_model = {str(probe.context.get("model", "")): probe for probe in probe_tables}
     widened = []
     for table in tables:
         model = str(table.context.get("model", ""))

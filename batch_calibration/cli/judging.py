@@ -43,17 +43,16 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
     """The preference for a place, how many pairs it flips, and what a swapped call is worth."""
     margins = judgments.margins
     preference, error = judging.position_preference(margins)
-    by_candidate = [
-        judging.position_preference(margins[judgments.candidate == number])[0]
-        for number in range(len(judgments.names))
-    ]
-    alike = sum(np.sign(each) == np.sign(preference) for each in by_candidate)
-    place = "first" if preference > 0 else "second"
+    agreeing = 0  # candidates whose own preference has the same sign
+    for number in range(len(judgments.names)):
+        of_candidate, _ = judging.position_preference(margins[judgments.candidate == number])
+        agreeing += np.sign(of_candidate) == np.sign(preference)
+    preferred_place = "first" if preference > 0 else "second"
     unknown = int(np.isnan(margins).sum())
     lines = [
-        f"The judge prefers the answer shown {place} by {abs(preference):.2f} ± {error:.2f} nats, "
-        f"a factor of {np.exp(abs(preference)):.1f} (mean and standard error of "
-        f"{len(margins) - unknown:,} pairs; {alike} of {len(by_candidate)} candidates alike)."
+        f"The judge prefers the answer shown {preferred_place} by {abs(preference):.2f} ± "
+        f"{error:.2f} nats, a factor of {np.exp(abs(preference)):.1f} (mean and standard error of "
+        f"{len(margins) - unknown:,} pairs; {agreeing} of {len(judgments.names)} candidates alike)."
     ]
     rows = zip(judgments.candidate, judgments.question, judgments.is_first, strict=True)
     if repeated := len(margins) - len(set(rows)):
@@ -104,12 +103,11 @@ def rate_cells(judgments: Judgments, pairs: judging.SwapPairs) -> Cells:
     has_people = bool((judgments.human >= 0).any())
     head += ["both orders"] * bool(len(pairs.rows)) + ["by people"] * has_people
     cells: Cells = [head]
-    every = np.ones(len(is_first), bool)
-    groups = [("all", every)]
+    all_rows = np.ones(len(is_first), bool)
+    groups = [("all", all_rows)]
     if len(judgments.names) > 1:
-        groups += [
-            (name, judgments.candidate == number) for number, name in enumerate(judgments.names)
-        ]
+        is_of = judgments.candidate == np.arange(len(judgments.names))[:, None]  # [candidates, n]
+        groups += zip(judgments.names, is_of, strict=True)
     last = columns.get("corrected", as_judged)
     for name, rows in groups:
         row = [name, f"{rows.sum():,}"]
@@ -119,8 +117,8 @@ def rate_cells(judgments: Judgments, pairs: judging.SwapPairs) -> Cells:
             inside = rows[pairs.rows[:, 0]]
             row.append(str(judging.win_rate(pairs.log_odds[inside])) if inside.any() else "")
         if has_people:
-            known = rows & ~np.isnan(last)
-            rate = judging.corrected_rate(last[known] > 0, judgments.human[known])
+            is_scored = rows & ~np.isnan(last)
+            rate = judging.corrected_rate(last[is_scored] > 0, judgments.human[is_scored])
             row.append(str(rate) if rate else "")
         cells.append(row)
     return cells
@@ -129,8 +127,8 @@ def rate_cells(judgments: Judgments, pairs: judging.SwapPairs) -> Cells:
 def _by_place(log_odds: np.ndarray, rows: np.ndarray, is_first: np.ndarray) -> str:
     """Win rates where the candidate is shown first and second."""
     rates = []
-    for place in (is_first, ~is_first):
-        inside = log_odds[rows & place]
-        known = inside[~np.isnan(inside)]
-        rates.append(f"{100 * judging.win_rate(known).value:.1f}" if len(known) else "–")
+    for is_shown_so in (is_first, ~is_first):
+        inside = log_odds[rows & is_shown_so]
+        scored = inside[~np.isnan(inside)]
+        rates.append(f"{100 * judging.win_rate(scored).value:.1f}" if len(scored) else "–")
     return " / ".join(rates)

@@ -35,7 +35,9 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
     Raises:
         InputError: a file that is no table, or that lacks a column; a number that is none.
     """
-    rows = [(f"{path}, row {n}", row) for path in paths for n, row in enumerate(_read(path), 1)]
+    rows: list[tuple[str, Row]] = []
+    for path in paths:
+        rows += [(f"{path}, row {number}", row) for number, row in enumerate(_read(path), 1)]
     if not rows:
         raise InputError(where=str(paths[0]), expected="judged pairs", got="none",
                          remedy="give a file with a row for each pair")  # fmt: skip
@@ -47,20 +49,18 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
         )  # fmt: skip
     numbers = np.array([_number(row.get(name), where, name) for where, row in rows])
     is_first = np.array([_candidate_first(row, where) for where, row in rows])
-    texts = [str(row.get("candidate", row.get("generator_2", "candidate"))) for _, row in rows]
-    names, candidate = np.unique(texts, return_inverse=True)
-    questions = [
-        str(row.get("question", row.get("id", row.get("instruction", number))))
-        for number, (_, row) in enumerate(rows)
-    ]
-    human = np.array([
-        -1 if row.get("human") in (None, "") else int(_flag(row["human"], where, "human"))
-        for where, row in rows
-    ])  # fmt: skip
+    candidates, questions, human = [], [], []
+    for number, (where, row) in enumerate(rows):
+        candidates.append(str(row.get("candidate", row.get("generator_2", "candidate"))))
+        questions.append(str(row.get("question", row.get("id", row.get("instruction", number)))))
+        is_unknown = row.get("human") in (None, "")
+        human.append(-1 if is_unknown else int(_flag(row["human"], where, "human")))
+    names, candidate = np.unique(candidates, return_inverse=True)
+    _, question = np.unique(questions, return_inverse=True)
+    margins = _margins(numbers, is_first, name, rows[0][0])
     return Judgments(
-        _margins(numbers, is_first, name, rows[0][0]), is_first, candidate,
-        np.unique(questions, return_inverse=True)[1], human, tuple(map(str, names)),
-    )  # fmt: skip
+        margins, is_first, candidate, question, np.array(human), tuple(map(str, names))
+    )
 
 
 def _margins(numbers: np.ndarray, is_first: np.ndarray, name: str, where: str) -> np.ndarray:
@@ -68,16 +68,16 @@ def _margins(numbers: np.ndarray, is_first: np.ndarray, name: str, where: str) -
     if name == "log_odds_first":
         return numbers
     probs = numbers - 1 if name == "preference" else numbers
-    known = probs[~np.isnan(probs)]
-    if ((known < 0) | (known > 1)).any():
+    scored = probs[~np.isnan(probs)]
+    if ((scored < 0) | (scored > 1)).any():
         expected = "numbers from 1 to 2" if name == "preference" else "probabilities from 0 to 1"
         raise InputError(where=f"{where}: {name}", expected=expected,
                          got=f"{numbers[~np.isnan(probs)].min():g} to {numbers.max():g}",
                          remedy="name log-odds log_odds_first")  # fmt: skip
-    inside = known[(known > 0) & (known < 1)]
+    inside = scored[(scored > 0) & (scored < 1)]
     # Of judgments that are all 0 or 1 the odds are set to those of one in a thousand.
-    least = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-3
-    log_odds: np.ndarray = logit(np.clip(probs, least, 1 - least))
+    smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-3
+    log_odds: np.ndarray = logit(np.clip(probs, smallest, 1 - smallest))
     return log_odds if name == "p_first" else np.where(is_first, log_odds, -log_odds)
 
 
@@ -94,22 +94,22 @@ def _candidate_first(row: Row, where: str) -> bool:
                      remedy="say whether the candidate's answer was shown first")  # fmt: skip
 
 
-def _flag(value: Json, where: str, name: str) -> bool:
-    text = str(value).strip().lower()
+def _flag(cell: Json, where: str, name: str) -> bool:
+    text = str(cell).strip().lower()
     text = text.removesuffix(".0")
     if text in TRUE or text in FALSE:
         return text in TRUE
-    raise InputError(where=f"{where}: {name}", expected="true or false", got=repr(value),
+    raise InputError(where=f"{where}: {name}", expected="true or false", got=repr(cell),
                      remedy="write true, false, 1 or 0")  # fmt: skip
 
 
-def _number(value: Json, where: str, name: str) -> float:
-    if value in (None, ""):
+def _number(cell: Json, where: str, name: str) -> float:
+    if cell in (None, ""):
         return float("nan")  # the judge's answer could not be read
     try:
-        return float(str(value))
+        return float(str(cell))
     except ValueError as error:
-        raise InputError(where=f"{where}: {name}", expected="a number", got=repr(value),
+        raise InputError(where=f"{where}: {name}", expected="a number", got=repr(cell),
                          remedy="leave it empty where it is not known") from error  # fmt: skip
 
 
@@ -123,13 +123,11 @@ def _read(path: Path) -> list[Row]:
         delimiter = "\t" if path.suffix == ".tsv" else ","
         return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
     try:
-        is_array = text.lstrip().startswith("[")
-        rows = (
-            json.loads(text)
-            if is_array
+        if text.lstrip().startswith("["):
+            rows: list[Row] = json.loads(text)
+        else:
             # Only "\n" ends a line: a text may hold U+2028, which splitlines takes for an end.
-            else [json.loads(x) for x in text.split("\n") if x.strip()]
-        )
+            rows = [*map(json.loads, filter(str.strip, text.split("\n")))]
     except ValueError as error:
         raise InputError(where=str(path), expected="JSON, JSON Lines or CSV", got=str(error),
                          remedy="give the judge's file as it was written") from error  # fmt: skip

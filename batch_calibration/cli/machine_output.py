@@ -17,21 +17,21 @@ def print_line(table: ScoreTable, finding: tuple[object, ...]) -> None:
     print(json.dumps(facts | cast("dict[str, object]", plain(finding)), ensure_ascii=False))
 
 
-def plain(value: object) -> object:
+def plain(fact: object) -> object:
     """A value without NumPy's types and named tuples; numbers that are none become None.
 
     >>> from batch_calibration.metrics import Estimate
     >>> plain({"gain": Estimate(0.5, float("nan"), 1.0), "rows": np.arange(2)})
     {'gain': {'value': 0.5, 'low': None, 'high': 1.0}, 'rows': [0, 1]}
     """
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, dict):
-        return {str(name): plain(part) for name, part in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return plain(value._asdict())
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(fact, np.ndarray | np.generic):
+        return plain(fact.tolist())
+    if isinstance(fact, dict):
+        return {str(name): plain(member) for name, member in fact.items()}
+    if isinstance(fact, tuple) and hasattr(fact, "_asdict"):
+        return plain(fact._asdict())
+    if isinstance(fact, list | tuple):
+        return [plain(member) for member in fact]
+    if isinstance(fact, float) and not math.isfinite(fact):
         return None
-    return value
+    return fact

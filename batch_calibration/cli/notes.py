@@ -38,8 +38,8 @@ def group(tables: Sequence[ScoreTable]) -> list[str]:
         for block in table.blocks.values():
             notes += of_block(block)
         for note in notes:
-            words = ["#" if any(map(str.isdigit, word)) else word for word in note.split()]
-            by_kind.setdefault(" ".join(words), {}).setdefault(title(table), note)
+            kind = ["#" if any(map(str.isdigit, token)) else token for token in note.split()]
+            by_kind.setdefault(" ".join(kind), {}).setdefault(title(table), note)
     sentences = []
     for notes_of_kind in by_kind.values():
         example, note = next(iter(notes_of_kind.items()))

@@ -86,10 +86,10 @@ class Parser(ArgumentParser):
         return flags
 
 
-def parse(words: Sequence[str] | None) -> Namespace:
+def parse(arguments: Sequence[str] | None) -> Namespace:
     """The command and its flags; of no words those of the command line."""
     parser, commands = _make_parser()
-    args = parser.parse_args(words)
+    args = parser.parse_args(arguments)
     if args.command in ON_BOTH:
         _check_source(commands[args.command], args)
     return args
@@ -233,7 +233,7 @@ def _add_writing(parser: Parser, command: str) -> None:
 
 def split_names(text: str) -> tuple[str, ...]:
     """The names in a list with commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    return tuple(filter(None, map(str.strip, text.split(","))))
 
 
 def split_tokens(text: str) -> dict[str, tuple[str, ...]]:

@@ -4,7 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,7 +162,7 @@ def _npz(contexts: Sequence[Scored]) -> bytes:
     arrays: dict[str, Any] = {
         "scores": np.concatenate([context.scores for context in contexts]),  # [n, k]
         "gold": np.concatenate([block.labels for block in blocks]),
-        "row": np.array([row for block in blocks for row in block.row_ids]),
+        "row": np.array(list(chain.from_iterable(block.row_ids for block in blocks))),
     }
     for key in ABOUT:
         facts = [str(context.table.context.get(key, "")) for context in contexts]

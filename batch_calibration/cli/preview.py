@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import cast
 
@@ -154,7 +154,7 @@ def _tokens(
 
 
 def _labels(context: RenderedContext) -> list[str]:
-    return [text for texts in context.label_texts for text in texts]
+    return list(chain.from_iterable(context.label_texts))
 
 
 def _task(context: RenderedContext) -> str:

@@ -19,10 +19,6 @@ ESTIMATED = "estimated"
 def shares(text: str, tables: Sequence[ScoreTable]) -> list[tuple[float, ...] | None]:
     """The expected share of each label of each context, None for equal ones.
 
-    Args:
-        text: what --prior says.
-        tables: the contexts, with their labels and their labeled rows.
-
     Raises:
         InputError: no shares of those labels; shares without names, where contexts have other
             labels or another order of them; nothing to estimate them from.
@@ -112,11 +108,9 @@ def _in_order(
     fits = set(names) == set(labels) if is_named else len(numbers) == len(labels)
     if not fits or min(numbers) < 0:
         raise InputError(
-            where=where,
-            expected=f"{len(labels)} shares, one for each of {', '.join(labels)}",
-            got=f"{text!r}",
-            remedy=f"write them as {_example(labels)}, or give a file",
-        )
+            where=where, expected=f"{len(labels)} shares, one for each of {', '.join(labels)}",
+            got=f"{text!r}", remedy=f"write them as {_example(labels)}, or give a file",
+        )  # fmt: skip
     places = list(map(names.index, labels)) if is_named else slice(None)
     return tuple((np.array(numbers)[places] / sum(numbers)).tolist())  # they need not sum to 1
 
@@ -136,11 +130,9 @@ def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, ...]]:
     cells = [line for line in lines if line]
     if not cells or set(map(len, cells)) not in ({1}, {2}):
         raise InputError(
-            where=path,
-            expected=f"a share a line, or LABEL,SHARE for each of {', '.join(labels)}",
-            got="other lines",
-            remedy="correct them",
-        )
+            where=path, expected=f"a share a line, or LABEL,SHARE for each of {', '.join(labels)}",
+            got="other lines", remedy="correct them",
+        )  # fmt: skip
     return [(line[0] if line[1:] else "", line[-1]) for line in cells]
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 from typing import Self
 
 from batch_calibration.settings import Study
@@ -52,10 +52,7 @@ class ProgressBar:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
 
@@ -83,8 +80,7 @@ def _follow(store: Store, plans: list[str], bar: ProgressBar, has_ended: Event) 
     # One look after the end, so that the bar shows it.
     while not is_last:
         is_last = has_ended.wait(LOOK_EVERY)
-        planned = [context for plan in plans for context in store.progress.read_plan(plan)]
-        if planned:
+        if planned := list(chain.from_iterable(map(store.progress.read_plan, plans))):
             _show_rows(store, planned, rows_done, bar)
 
 

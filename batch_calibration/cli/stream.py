@@ -4,7 +4,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
@@ -56,7 +55,7 @@ def calibrate(args: Namespace, files: Sequence[Path]) -> None:
         files, args.output, reading, bias=_bias(args, labels),
         strength=1.0 if args.strength is None else args.strength,
         target_prior=prior.given_shares(args.prior, [labels])[0] if args.prior else None,
-        by_file=not args.shards, progress=_Progress(sys.stderr),
+        by_file=not args.shards, progress=_show_progress,
     )  # fmt: skip
     summaries.say_notes(done.notes)
     _show(args, done)
@@ -69,31 +68,22 @@ def _bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None:
     tables = [table for _, table in inputs.probes(args)]
     if len(tables) != 1 or tables[0].label_names != labels:
         raise InputError(
-            where="--probe",
-            expected=f"one file of one context, of the labels {', '.join(labels)}",
-            got=f"{len(tables)} contexts",
-            remedy="give one",
-        )
-    return [  # [k], summed in double precision as many rows may be
-        float(mean) for mean in tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64)
-    ]
+            where="--probe", expected=f"one file of one context, of the labels {', '.join(labels)}",
+            got=f"{len(tables)} contexts", remedy="give one",
+        )  # fmt: skip
+    # [k], summed in double precision as many rows may be
+    means: list[float] = tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64).tolist()
+    return means
 
 
-class _Progress:
-    """One line that is written over, where the output is a terminal."""
-
-    def __init__(self, output_stream: TextIO):
-        self.words = output_stream
-
-    def __call__(self, done: int, total: int, per_second: float, /) -> None:
-        if self.words.isatty():
-            end = "\n" if done >= total else "\r"  # the next line overwrites this one
-            seconds_left = (total - done) / max(per_second, 1.0)
-            line = (
-                f"{100 * done / total:5.1f} %, {per_second:,.0f} rows/s, {seconds_left:.0f} s left"
-            )
-            # Padded, to cover a longer line before it.
-            print(f"{line:60}", end=end, file=self.words, flush=True)
+def _show_progress(done: int, total: int, per_second: float, /) -> None:
+    """One line that is written over, where the errors go to a terminal."""
+    if sys.stderr.isatty():
+        end = "\n" if done >= total else "\r"  # the next line overwrites this one
+        seconds_left = (total - done) / max(per_second, 1.0)
+        line = f"{100 * done / total:5.1f} %, {per_second:,.0f} rows/s, {seconds_left:.0f} s left"
+        # Padded, to cover a longer line before it.
+        print(f"{line:60}", end=end, file=sys.stderr, flush=True)
 
 
 def _show(args: Namespace, done: Streamed) -> None:

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,7 @@ Say = Callable[[str], None]
 
 
 def score(study: "Study", workdir: str, say: Say = print) -> None:
-    """Score every context of the study that the workdir does not hold yet.
-
-    Args:
-        study: settings and contexts.
-        workdir: where the scores are kept.
-        say: prints a line.
-    """
+    """Score every context of the study that the workdir does not hold yet."""
     from batch_calibration.cli.progress import ProgressBar
     from batch_calibration.store import Store
     from batch_calibration.study import run_scoring
@@ -146,8 +141,9 @@ def _show_sweep(report: "SweepReport", workdir: str) -> None:
     """Print what the workers did, and the wall time beside that of one of them alone."""
     from batch_calibration.store import Store
 
-    notes = [note for worker in report.workers for note in worker.notes]
-    for line in [*report.lost, *dict.fromkeys(notes)]:  # workers of one model say the same
+    # Workers of one model say the same.
+    notes = dict.fromkeys(chain.from_iterable(worker.notes for worker in report.workers))
+    for line in [*report.lost, *notes]:
         print(line)
     rate, scored = Store(workdir).progress.rate(), [worker.scored for worker in report.workers]
     # Seconds.
@@ -162,12 +158,7 @@ def _show_sweep(report: "SweepReport", workdir: str) -> None:
 
 
 def show_status(workdir: str, study: "Study | None" = None) -> None:
-    """Print how far runs are, a line for each context that is running or failed.
-
-    Args:
-        workdir: where they keep their scores.
-        study: the one study to speak of; None for all.
-    """
+    """Print how far runs are, a line for each context that is running or failed."""
     from batch_calibration.store import Store
     from batch_calibration.store.status import read_status
     from batch_calibration.study.scoring import plan_name
@@ -178,14 +169,7 @@ def show_status(workdir: str, study: "Study | None" = None) -> None:
 
 
 def show(study: "Study", *, rows: int = 3, cost: bool = True, say: Say = print) -> None:
-    """Show the first context of each task, then what asking about all of them costs.
-
-    Args:
-        study: settings and contexts.
-        rows: of each block.
-        cost: whether tokens are counted.
-        say: prints a line.
-    """
+    """Show the first context of each task, then what asking about all of them costs."""
     from batch_calibration.cli import preview
     from batch_calibration.scoring.table import SCORERS
     from batch_calibration.study.loading import load_token_budget, open_model

@@ -32,10 +32,7 @@ FLAGS: dict[str, dict[str, tuple[type, object, str]]] = {
         "launcher": (str, "local", "what starts workers: local, slurm or ray (default: local)"),
         "workers": (int, 2, "how many share the sweep (default: 2)"),
         "dry_run": (bool, False, "print contexts, tokens and time; score nothing"),
-        **{
-            name: (int if flag.kind is int else str, None, flag.help)
-            for name, flag in launchers.FLAGS.items()
-        },
+        **{name: (flag.text_kind, None, flag.help) for name, flag in launchers.FLAGS.items()},
     },
     "show": {
         "rows": (int, 3, "rows of each block to show (default: 3)"),
@@ -85,11 +82,13 @@ def add_asking(parser: ArgumentParser) -> None:
 
 
 def _add_keys(
-    group: ArgumentParser | _ArgumentGroup, parts: Collection[str], without: Collection[str] = ()
+    group: ArgumentParser | _ArgumentGroup,
+    part_names: Collection[str],
+    without: Collection[str] = (),
 ) -> None:
     """Add a flag for each key of some parts of the settings."""
     for name, key in keys().items():
-        if key.part in parts and name not in without:
+        if key.part in part_names and name not in without:
             default = f" (default: {key.default})" if key.default not in ("", ()) else ""
             choices = "{" + ",".join(key.choices) + "}" if key.choices else ""
             metavar = choices or ("A,B" if key.is_tuple else METAVARS[key.kind])
@@ -166,12 +165,15 @@ def _say(line: str) -> None:
     print(name_flags(line))
 
 
-def _texts(args: Namespace) -> dict[str, str]:
-    """The keys that were given, and what was given for each."""
-    part_names = PARTS[args.command]
+def given_keys(args: Namespace, part_names: Collection[str]) -> dict[str, str]:
+    """The keys of some parts of the settings that were given, and what was given for each."""
     names = [name for name, key in keys().items() if key.part in part_names]
     # None: left out.
-    return {name: text for name in names if (text := getattr(args, name)) is not None}
+    return {name: text for name in names if (text := getattr(args, name, None)) is not None}
+
+
+def _texts(args: Namespace) -> dict[str, str]:
+    return given_keys(args, PARTS[args.command])
 
 
 def _read_settings(args: Namespace) -> Settings:
@@ -208,14 +210,15 @@ def _calibrate(args: Namespace) -> None:
 
 
 def _sweep(args: Namespace) -> None:
-    values_by_key = {name: read_values(name, text) for name, text in _texts(args).items()}
-    # These span the grid.
-    varying = {name: several for name, several in values_by_key.items() if len(several) > 1}
-    # Settings hold one value of each key; the grid puts others in the place of those that vary.
-    first = {name: several[0] for name, several in values_by_key.items()}
+    first, varying = dict[str, Value](), dict[str, list[Value]]()
+    for name, text in _texts(args).items():
+        several = read_values(name, text)
+        # Settings hold one value of each key; the grid puts others in the place of those that vary.
+        first[name] = several[0]
+        if len(several) > 1:
+            varying[name] = several
     flags = {name: getattr(args, name) for name in launchers.FLAGS}
-    chosen = {name: setting for name, setting in flags.items() if setting is not None}
-    launcher = launchers.make_launcher(args.launcher, args.workers, chosen)
+    launcher = launchers.make_launcher(args.launcher, args.workers, flags)
     grids = grid(Settings.of(**first), **varying)
     studies.sweep(grids, args.workdir, launcher, args.workers, dry_run=args.dry_run)
 

@@ -221,7 +221,8 @@ def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
     """Accuracy in %, before and after, over the labeled rows of all contexts together."""
     labeled = np.array([diagnosis.labeled for diagnosis in diagnoses])
     means = []
-    for rights in ([d.before for d in diagnoses], [d.after for d in diagnoses]):
+    pairs = [(diagnosis.before, diagnosis.after) for diagnosis in diagnoses]
+    for rights in zip(*pairs, strict=True):
         # A context without right labels weighs nothing.
         accuracies = [right.accuracy.value if right else 0.0 for right in rights]
         means.append(100 * float(np.average(accuracies, weights=labeled)))
@@ -229,12 +230,7 @@ def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
 
 
 def show_range(by_distance: Sequence[Sequence[Corrected]], output_stream: TextIO) -> None:
-    """What may be predicted where missing labels lie at one of `DISTANCES` below their bound.
-
-    Args:
-        by_distance: for each distance, the contexts.
-        output_stream: where it is printed.
-    """
+    """What may be predicted where missing labels lie at one of `DISTANCES` below their bound."""
     rows: Cells = [["context", "rows", "predictions that stay", "accuracy"]]
     for number, first in enumerate(by_distance[0]):
         # [distances, n].

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 from typing import Self
 
 SILENT_SECONDS = 2.0
@@ -31,9 +30,6 @@ class Waiting:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         if self._is_shown:
             print(f"\r{'':60}\r", end="", file=sys.stderr, flush=True)

@@ -1,7 +1,6 @@
 """Every method side by side on labeled rows: accuracy, gain over ICL, and whether it is noise."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -22,9 +21,6 @@ from batch_calibration.methods import (
     no_log_probs,
 )
 from batch_calibration.methods import compare as correct_by_methods
-
-if TYPE_CHECKING:
-    pass
 
 FrozenOptions = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
 """Method -> its options, as tuples: a compiled program is kept under them."""
@@ -75,8 +71,10 @@ def compare(
         blocks["cc"] = Evidence(check_scores(probe, from_probs=from_probs)[None])
     if labeled is not None and labels is not None:
         labeled_rows = check_scores(labeled, from_probs=from_probs)
-        known = column_numbers(in_row_order(labels, "labels", labeled), names)
-        blocks["labeled"] = Evidence(labeled_rows[None], check_labels(known, labeled_rows)[None])
+        label_numbers = column_numbers(in_row_order(labels, "labels", labeled), names)
+        blocks["labeled"] = Evidence(
+            labeled_rows[None], check_labels(label_numbers, labeled_rows)[None]
+        )
     chosen = [get_method(name) and name for name in (METHODS if methods is None else methods)]
     skipped = find_unusable(
         chosen, rows.shape[-1], {name: block.log_probs.shape[1] for name, block in blocks.items()},

@@ -13,7 +13,7 @@ from batch_calibration.methods import METHODS, Evidence, Method, gather, no_log_
 
 Options = Mapping[str, float | tuple[float, ...]]
 FOLDS = 8
-PAIRS = np.array([(f, g) for f in range(FOLDS) for g in range(f, FOLDS)])
+PAIRS = np.column_stack(np.triu_indices(FOLDS))
 """[36, 2], the folds that are held out together; a fold alone beside itself."""
 LEAST_LABELED = 16
 """Labeled rows below which nothing is measured."""
@@ -68,8 +68,10 @@ def choose(blocks: Mapping[str, Evidence], default: str, options: Options) -> Ch
     for fold in range(FOLDS):
         is_out = fold_of_row == fold
         # Hits on the rows of other folds, by fits that saw neither these nor this fold.
-        others = {name: grid[fold, fold_of_row[~is_out], ~is_out] for name, grid in by_pair.items()}
-        best, _, _ = ahead(others, default)
+        by_other_fits = {
+            name: grid[fold, fold_of_row[~is_out], ~is_out] for name, grid in by_pair.items()
+        }
+        best, _, _ = ahead(by_other_fits, default)
         held_out[is_out] = hits[best][is_out]
     method, lead, error = ahead(hits, default)
     return Choice(method, hits, held_out, lead, error)

@@ -97,15 +97,11 @@ def expected_accuracy(
     if isinstance(scores, LabelScores):
         shares = _shares(share, len(scores.means))
         stated = _shares(stated, len(scores.means))
-        accuracy = _accuracy_of_labels(
-            scores, shares, rows, strength, stated, correction=correction
-        )
-    else:
-        numbers = [
-            jnp.asarray(number, jnp.float32) for number in (*scores, share, rows, strength, stated)
-        ]
-        accuracy = _accuracy_of_pair(*numbers, correction=correction)
-    return jnp.asarray(accuracy)
+        numbers = shares, rows, strength, stated
+        return jnp.asarray(_accuracy_of_labels(scores, *numbers, correction=correction))
+    numbers_of_pair = (*scores, share, rows, strength, stated)
+    as_arrays = [jnp.asarray(number, jnp.float32) for number in numbers_of_pair]
+    return jnp.asarray(_accuracy_of_pair(*as_arrays, correction=correction))
 
 
 def expected_gain(
@@ -210,11 +206,8 @@ def _matching_threshold(
     grid = jnp.linspace(-GRID_ENDS, GRID_ENDS, GRID_POINTS)
     density = jax.nn.softmax(-(grid**2) / 2)  # of one label, in sigmas
     # The grid is a last axis beside whatever the arguments broadcast to.
-    bias, separation, spread, share, rows, stated = (
-        number[..., None] for number in jnp.broadcast_arrays(
-            bias, separation, spread, share, rows, stated
-        )
-    )  # fmt: skip
+    numbers = jnp.broadcast_arrays(bias, separation, spread, share, rows, stated)
+    bias, separation, spread, share, rows, stated = (number[..., None] for number in numbers)
     margins = jnp.concatenate(
         [bias + separation + spread * grid, bias - separation + spread * grid], axis=-1
     )
@@ -250,8 +243,8 @@ def _accuracy_of_labels(
     k = len(shares)
     if correction == "bc":
         mean = shares @ scores.means
-        apart = scores.means - mean
-        covariance = scores.covariance + (apart.T * shares) @ apart
+        deviations = scores.means - mean
+        covariance = scores.covariance + (deviations.T * shares) @ deviations
         subtracted = Threshold(strength * mean, strength**2 * covariance / rows)
     else:
         subtracted = _matching_bias(scores, shares, rows, stated)

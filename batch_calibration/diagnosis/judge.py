@@ -58,9 +58,9 @@ def position_preference(margins: np.ndarray) -> tuple[float, float]:
     >>> round(preference, 2), round(error, 2)
     (-2.0, 0.58)
     """
-    known = margins[~np.isnan(margins)]
-    error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
-    return float(known.mean()), float(error)
+    scored = margins[~np.isnan(margins)]
+    error = scored.std(ddof=1) / np.sqrt(len(scored)) if len(scored) > 1 else np.nan
+    return float(scored.mean()), float(error)
 
 
 def remove_preference(judgments: Judgments, *, by_candidate: bool = True) -> np.ndarray:
@@ -116,8 +116,8 @@ def swap_pairs(judgments: Judgments) -> SwapPairs:
     for row, key in enumerate(zip(judgments.candidate, judgments.question, strict=True)):
         if not np.isnan(judgments.margins[row]):
             (first_row if judgments.is_first[row] else second_row)[key] = row
-    both = [key for key in first_row if key in second_row]
-    rows = np.array([(first_row[key], second_row[key]) for key in both], int).reshape(-1, 2)
+    pair_keys = [key for key in first_row if key in second_row]
+    rows = np.array([(first_row[key], second_row[key]) for key in pair_keys], int).reshape(-1, 2)
     shown_first, shown_second = judgments.margins[rows[:, 0]], -judgments.margins[rows[:, 1]]
     return SwapPairs(
         (shown_first + shown_second) / 2, np.sign(shown_first) != np.sign(shown_second), rows

@@ -147,9 +147,9 @@ def estimate_gain(
     labeled, gold = _labeled(scores, labels)
     weights = np.random.default_rng(seed).exponential(size=(draws + 1, len(labeled)))
     weights[0] = 1.0  # the estimate itself
-    given = None if share is None else jnp.asarray(share, jnp.float32)
+    stated_share = None if share is None else jnp.asarray(share, jnp.float32)
     gains = np.asarray(
-        _gains(labeled, gold, weights.astype(np.float32), given, rows, strength, correction),
+        _gains(labeled, gold, weights.astype(np.float32), stated_share, rows, strength, correction),
         np.float64,
     )
     low, high = np.quantile(gains[1:], (0.025, 0.975))
@@ -251,14 +251,16 @@ def _labeled(scores: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarr
         )  # fmt: skip
     gold = np.asarray(check_labels(labels, rows))
     is_known = gold >= 0
-    least = max(MIN_ROWS, 2 * rows.shape[1])
-    if is_known.sum() < least:
+    min_rows = max(MIN_ROWS, 2 * rows.shape[1])
+    if is_known.sum() < min_rows:
         raise InputError(
-            where="labels", expected=f"{least} labeled rows or more", got=int(is_known.sum()),
+            where="labels", expected=f"{min_rows} labeled rows or more", got=int(is_known.sum()),
             remedy="label more rows",
         )  # fmt: skip
-    known = rows[is_known]
-    return (known - known.mean(axis=1, keepdims=True)).astype(np.float32), gold[is_known]
+    labeled_rows = rows[is_known]
+    return (labeled_rows - labeled_rows.mean(axis=1, keepdims=True)).astype(np.float32), gold[
+        is_known
+    ]
 
 
 @jax.jit
@@ -268,6 +270,6 @@ def _weighted_fit(rows: jax.Array, gold: jax.Array, weight: jax.Array) -> LabelS
     mean = weight @ rows / weight.sum()
     sums = by_row.T @ rows
     means = jnp.where(counts[:, None] > 0, sums / jnp.maximum(counts, 1e-9)[:, None], mean)
-    apart = rows - means[gold]
+    deviations = rows - means[gold]
     # As the mean of two labels' variances where their shares are alike.
-    return LabelScores(means, (apart.T * weight) @ apart / weight.sum())
+    return LabelScores(means, (deviations.T * weight) @ deviations / weight.sum())

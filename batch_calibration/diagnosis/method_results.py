@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, Group
+from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, with_intervals
 
 if TYPE_CHECKING:
@@ -59,14 +59,13 @@ class Comparison(NamedTuple):
 
     def best_of_groups(self) -> list[MethodResult]:
         """ICL, BC, and the most accurate other method of each group of the table of methods."""
+        best: dict[str, MethodResult] = {}
         chosen = set(ALWAYS_SHOWN)
-        for group in get_args(Group):
-            members = [result for result in self.results
-                       if METHODS[result.method].group == group
-                       and result.method not in ALWAYS_SHOWN]  # fmt: skip
-            if members:
-                chosen.add(max(members, key=lambda result: result.accuracy.value).method)
-        return [result for result in self.results if result.method in chosen]
+        # The first of equal ones: sorting keeps their order.
+        for outcome in sorted(self.results, key=lambda outcome: -outcome.accuracy.value):
+            if outcome.method not in ALWAYS_SHOWN:
+                chosen.add(best.setdefault(METHODS[outcome.method].group, outcome).method)
+        return [outcome for outcome in self.results if outcome.method in chosen]
 
     def cells(self, *, is_all: bool = False) -> list[list[str]]:
         """Header and a row a method, in %: all of them, or the best of each group."""
@@ -74,12 +73,16 @@ class Comparison(NamedTuple):
         is_one = self.contexts == 1
         header = ["method", "accuracy", f"gain over {BASELINE}", "verdict"]
         rows = [header if is_one else [*header, "better, worse"]]
-        for result in self.results if is_all else self.best_of_groups():
-            accuracy = str(result.accuracy) if is_one else f"{100 * result.accuracy.value:.1f}"
-            row = [result.method, accuracy, result.gain.points if result.gain else ""]
-            row.append(result.verdict)
+        for outcome in self.results if is_all else self.best_of_groups():
+            accuracy = str(outcome.accuracy) if is_one else f"{100 * outcome.accuracy.value:.1f}"
+            row = [
+                outcome.method,
+                accuracy,
+                outcome.gain.points if outcome.gain else "",
+                outcome.verdict,
+            ]
             if not is_one:
-                row.append(f"{result.better}, {result.worse}" if result.gain else "")
+                row.append(f"{outcome.better}, {outcome.worse}" if outcome.gain else "")
             rows.append(row)
         return rows
 
@@ -128,10 +131,10 @@ class Comparison(NamedTuple):
         """
         pandas = need_pandas("to_frame")
         rows = []
-        for result in self.results:
-            gain = result.gain or Estimate(np.nan, np.nan, np.nan)
-            numbers = *result.accuracy, *gain
-            rows.append([result.method, *numbers, result.verdict, result.better, result.worse])
+        for outcome in self.results:
+            method, accuracy, gain, *counts = outcome
+            numbers = *accuracy, *(gain or (np.nan, np.nan, np.nan))
+            rows.append([method, *numbers, outcome.verdict, *counts])
         columns = ["method", "accuracy", "accuracy_low", "accuracy_high", "gain", "gain_low",
                    "gain_high", "verdict", "better", "worse"]  # fmt: skip
         return pandas.DataFrame(rows, columns=columns).set_index("method")
@@ -153,21 +156,19 @@ def judge(
 ) -> Comparison:
     """Predictions [n] of each method against the right labels [n], -1 where unknown."""
     is_labeled = gold >= 0
-    known = gold[is_labeled]
-    right = {name: pick[: len(gold)][is_labeled] == known for name, pick in picks.items()}
-    results = []
+    labels = gold[is_labeled]
+    right = {name: pick[: len(gold)][is_labeled] == labels for name, pick in picks.items()}
+    outcomes = []
     for name, is_right in right.items():
         before = right.get(BASELINE) if name != BASELINE else None
         numbers = with_intervals({"accuracy": float(is_right.mean())}, is_right, before)
+        accuracy = Estimate(*(numbers[f"accuracy{end}"] for end in ("", "_low", "_high")))
         gain = None
         if before is not None:
-            gain = Estimate(numbers["gain"], numbers["gain_low"], numbers["gain_high"])
-        accuracy = (numbers["accuracy"], numbers["accuracy_low"], numbers["accuracy_high"])
+            gain = Estimate(*(numbers[f"gain{end}"] for end in ("", "_low", "_high")))
         change = gain.value if gain else 0.0
-        results.append(
-            MethodResult(name, Estimate(*accuracy), gain, int(change > 0), int(change < 0))
-        )
-    return Comparison(tuple(results), int(is_labeled.sum()), 1, dict(skipped))
+        outcomes.append(MethodResult(name, accuracy, gain, int(change > 0), int(change < 0)))
+    return Comparison(tuple(outcomes), int(is_labeled.sum()), 1, dict(skipped))
 
 
 def pool(comparisons: Sequence[Comparison]) -> Comparison:
@@ -179,32 +180,24 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison:
     rows = np.array([comparison.rows for comparison in comparisons])
     shares = rows / rows.sum()
     by_method: dict[str, list[MethodResult]] = {}
-    for comparison in comparisons:
-        for result in comparison.results:
-            by_method.setdefault(result.method, []).append(result)
-    results = []
-    for method, of_contexts in by_method.items():
-        if len(of_contexts) < len(comparisons):
-            continue
-        gains = [result.gain for result in of_contexts]
-        has_gains = all(gain is not None for gain in gains)
-        results.append(
-            MethodResult(
-                method, _weighted_mean([result.accuracy for result in of_contexts], shares),
-                _weighted_mean(cast("list[Estimate]", gains), shares) if has_gains else None,
-                sum(result.better for result in of_contexts),
-                sum(result.worse for result in of_contexts),
-            )
-        )  # fmt: skip
     skipped: dict[str, str] = {}
     for comparison in comparisons:
         skipped |= comparison.skipped
-    return Comparison(tuple(results), int(rows.sum()), len(comparisons), skipped)
+        for outcome in comparison.results:
+            by_method.setdefault(outcome.method, []).append(outcome)
+    pooled = []
+    for method, outcomes in by_method.items():
+        if len(outcomes) == len(comparisons):
+            _, accuracies, gains, better, worse = zip(*outcomes, strict=True)
+            gain = None if None in gains else _weighted_mean(gains, shares)
+            accuracy = _weighted_mean(accuracies, shares)
+            pooled.append(MethodResult(method, accuracy, gain, sum(better), sum(worse)))
+    return Comparison(tuple(pooled), int(rows.sum()), len(comparisons), skipped)
 
 
 def _weighted_mean(estimates: Sequence[Estimate], shares: np.ndarray) -> Estimate:
     """The mean of estimates of rows that have nothing in common, with its interval."""
-    value, low, high = np.array(estimates).T  # [c] each
-    mean = float(shares @ value)
-    below, above = (float(np.linalg.norm(shares * (end - value))) for end in (low, high))
+    means, low, high = np.array(estimates).T  # [c] each
+    mean = float(shares @ means)
+    below, above = (float(np.linalg.norm(shares * (end - means))) for end in (low, high))
     return Estimate(mean, mean - below, mean + above)

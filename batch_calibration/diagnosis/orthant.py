@@ -38,8 +38,10 @@ def ridge(covariance: jax.Array) -> jax.Array:
 
 def lattice(dimensions: int) -> jax.Array:
     """Points [points, d] that fill the unit cube evenly: multiples of square roots of primes."""
-    primes = [n for n in range(2, 400) if all(n % d for d in range(2, int(n**0.5) + 1))]
-    steps = np.sqrt(np.array(primes[:dimensions], np.float64))
+    primes = np.arange(2, 400)
+    for divisor in range(2, 20):  # 20^2 = 400
+        primes = primes[(primes == divisor) | (primes % divisor > 0)]
+    steps = np.sqrt(primes[:dimensions].astype(np.float64))
     points = (np.outer(np.arange(1, POINTS + 1), steps) + 0.5) % 1.0
     # Folded, so that the integrand is periodic; away from 0 and 1, where the quantile is infinite.
     folded = 1 - np.abs(2 * points - 1)

@@ -132,16 +132,16 @@ def _label_scores(row: Row, position: AnswerPosition, where: str, missing: str) 
     return dict(zip(row.choices, map(float, scores[0]), strict=True))
 
 
-def _of_all(value: Callable[[Block, Mapping[str, Any]], float]) -> Metric:
+def _of_all(number_of: Callable[[Block, Mapping[str, Any]], float]) -> Metric:
     """A metric of the label scores of all samples; NaN where they cannot be read together."""
 
     def compute(scores: list[SampleScore]) -> float:
         metadata = [sample.score.metadata or {} for sample in scores]
-        records = [json.loads(entry[KEY]) for entry in metadata if KEY in entry]
+        records = [json.loads(sample[KEY]) for sample in metadata if KEY in sample]
         if not records:
             return float("nan")
         try:
-            return value(_block(records), records[0]["options"])
+            return number_of(_block(records), records[0]["options"])
         # An evaluation that was paid for does not end in an error: its log can be read apart.
         except InputError as error:
             logger.warning("%s Read the log with batch-calibration diagnose LOG.", error)

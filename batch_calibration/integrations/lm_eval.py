@@ -95,25 +95,23 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
         counts = _requests_by_document(docs)
         scores = np.array([score for score, _ in responses])
         corrected = self.correct(_as_rows(np.split(scores, np.cumsum(counts)[:-1]), self.choices))
-        return [
-            (float(score), greedy)
-            for score, (_, greedy) in zip(corrected.ravel(), responses, strict=True)
-        ]
+        greedy = [is_greedy for _, is_greedy in responses]
+        return list(zip(corrected.ravel().tolist(), greedy, strict=True))
 
 
-def likelihood(items: list[LabelScores]) -> list[LabelScores]:
+def likelihood(samples: list[LabelScores]) -> list[LabelScores]:
     """The metric that gives each document's right choice and scores; the harness fills it."""
-    return items
+    return samples
 
 
 def corrected_accuracy(
-    items: Sequence[LabelScores], method: str = "bc", prior: Sequence[float] | None = None,
+    samples: Sequence[LabelScores], method: str = "bc", prior: Sequence[float] | None = None,
     **options: object,
 ) -> float:  # fmt: skip
     """Accuracy after correction: an aggregation of the harness's `likelihood`.
 
     Args:
-        items: of each document the index of the right choice and k log-likelihoods, nats.
+        samples: of each document the index of the right choice and k log-likelihoods, nats.
         method: a method that needs neither labels nor probes.
         prior: the share of each choice among the right ones.
         options: of the method.
@@ -121,28 +119,28 @@ def corrected_accuracy(
     Raises:
         InputError: documents differ in how many choices they have; the method's own.
     """
-    labels, scores = _labels_and_scores(items)
+    labels, scores = _labels_and_scores(samples)
     return float(accuracy(_correction(method, prior, options)(scores), labels))
 
 
 def corrected_balanced_accuracy(
-    items: Sequence[LabelScores], method: str = "bc", prior: Sequence[float] | None = None,
+    samples: Sequence[LabelScores], method: str = "bc", prior: Sequence[float] | None = None,
     **options: object,
 ) -> float:  # fmt: skip
     """The mean over choices of the accuracy where each is right, after correction."""
-    labels, scores = _labels_and_scores(items)
+    labels, scores = _labels_and_scores(samples)
     return float(balanced_accuracy(_correction(method, prior, options)(scores), labels))
 
 
-def raw_balanced_accuracy(items: Sequence[LabelScores]) -> float:
+def raw_balanced_accuracy(samples: Sequence[LabelScores]) -> float:
     """The mean over choices of the accuracy where each is right, of the scores as they are."""
-    labels, scores = _labels_and_scores(items)
+    labels, scores = _labels_and_scores(samples)
     return float(balanced_accuracy(scores, labels))
 
 
-def preference_nats(items: Sequence[LabelScores]) -> float:
+def preference_nats(samples: Sequence[LabelScores]) -> float:
     """By how many nats the mean score of the most preferred choice exceeds that of the least."""
-    _, scores = _labels_and_scores(items)
+    _, scores = _labels_and_scores(samples)
     return float(np.ptp(scores.mean(axis=0)))
 
 
@@ -230,17 +228,15 @@ def _requests_by_document(docs: Sequence[Document]) -> list[int]:
     return counts
 
 
-def _labels_and_scores(items: Sequence[LabelScores]) -> tuple[np.ndarray, np.ndarray]:
+def _labels_and_scores(samples: Sequence[LabelScores]) -> tuple[np.ndarray, np.ndarray]:
     """Right choices [n] and scores [n, k]."""
-    labels = [label for label, _ in items]
+    labels = [label for label, _ in samples]
     if any(not isinstance(label, int | np.integer) for label in labels):
         raise InputError(
-            where="the task",
-            expected="one right choice in each document",
-            got="several",
+            where="the task", expected="one right choice in each document", got="several",
             remedy="correct a task where one choice is right",
-        )
-    scores = _as_rows([np.asarray(scores, np.float64) for _, scores in items], None)
+        )  # fmt: skip
+    scores = _as_rows([np.asarray(scores, np.float64) for _, scores in samples], None)
     return np.asarray(labels, np.int32), scores
 
 

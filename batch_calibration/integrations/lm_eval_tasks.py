@@ -100,13 +100,13 @@ def _remove_overlays(folder: Path) -> None:
 
 def _leaf_tasks(name: str, index: Mapping[str, Any]) -> Iterator[str]:
     """The tasks of a name: itself, those of a group's members, or those with a tag."""
-    entry = index[name]
-    if entry.kind.name in ("TASK", "PY_TASK"):
+    index_entry = index[name]
+    if index_entry.kind.name in ("TASK", "PY_TASK"):
         yield name
-    elif entry.kind.name == "TAG":
-        yield from sorted(entry.tags)
+    elif index_entry.kind.name == "TAG":
+        yield from sorted(index_entry.tags)
     else:
-        members = (entry.cfg or {}).get("task")
+        members = (index_entry.cfg or {}).get("task")
         for member in members if isinstance(members, list) else []:
             yield from _tasks_of_member(member, index)
 

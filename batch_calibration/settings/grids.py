@@ -60,11 +60,8 @@ def combinations(choices: Mapping[str, Sequence[object]]) -> Iterator[dict[str, 
 
 def varied() -> list[str]:
     """The keys that may have several values: those that decide scores."""
-    return [
-        name
-        for name, key in keys().items()
-        if key.part in ("data", "prompt", "model") and name not in ONE_VALUE
-    ]
+    scored = [name for name, key in keys().items() if key.part in ("data", "prompt", "model")]
+    return [name for name in scored if name not in ONE_VALUE]
 
 
 def gather(studies: Iterable[Study]) -> list[Study]:

@@ -70,10 +70,10 @@ class Settings:
 
     def flat(self) -> dict[str, Value]:
         """Every key and its value."""
-        return {
-            name: getattr(getattr(self, key.part) if key.part else self, name)
-            for name, key in keys().items()
-        }
+        flat = {}
+        for name, key in keys().items():
+            flat[name] = getattr(getattr(self, key.part) if key.part else self, name)
+        return flat
 
     def cell(self, task: str, seed: int = 0, **chosen: object) -> Cell:
         """One context of a study: a task, a seed, and what else differs from these settings.

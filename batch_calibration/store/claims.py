@@ -24,7 +24,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from batch_calibration.errors import InputError
@@ -112,10 +111,7 @@ class Claim:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         # It may have been taken over meanwhile: then there is nothing to give back.
@@ -159,11 +155,6 @@ class Claims:
 
     def take(self, context_id: str, context: str = "", of: int = 0) -> Claim | None:
         """The claim on a context, to be held by `with`; None while another worker holds it.
-
-        Args:
-            context_id: of its score table.
-            context: the context in words, for people.
-            of: how many rows it has.
 
         Raises:
             InputError: what lies in the place of a claim is none, and cannot be read.
@@ -261,8 +252,6 @@ def _read_holder(folder: Path) -> _Holder | None:
 
 def _broken(path: Path, content: str) -> InputError:
     return InputError(
-        where=path,
-        expected="a worker's claim on a context (a folder with one file)",
-        got=content,
+        where=path, expected="a worker's claim on a context (a folder with one file)", got=content,
         remedy="remove it while no worker runs, and start again: finished rows are kept",
-    )
+    )  # fmt: skip

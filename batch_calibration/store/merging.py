@@ -133,19 +133,19 @@ def _contradictions(own: _Merged, table: ScoreTable, folder: Path, tolerance: fl
     return sentences
 
 
-def _difference(own: Block, other: Block, tolerance: float) -> str:
+def _difference(own: Block, block: Block, tolerance: float) -> str:
     """What differs between two blocks of one name, empty where it is nothing but rounding."""
-    if own.spec != other.spec:
+    if own.spec != block.spec:
         return "other inputs or settings"
     for field in ("row_ids", "labels", "tokens"):
-        if not np.array_equal(getattr(own, field), getattr(other, field)):
+        if not np.array_equal(getattr(own, field), getattr(block, field)):
             return f"other {field}"
     with np.errstate(invalid="ignore"):
-        distance = np.abs(own.log_probs - other.log_probs)  # [n k], nats
+        distance = np.abs(own.log_probs - block.log_probs)  # [n k], nats
     # Minus infinity is the same as itself; its distance is NaN.
-    distance = np.where(own.log_probs == other.log_probs, 0.0, distance)
+    distance = np.where(own.log_probs == block.log_probs, 0.0, distance)
     if distance.max() <= tolerance:
         return ""
     row, label = np.unravel_index(distance.argmax(), distance.shape)
-    scores = f"{other.log_probs[row, label]:.6g} and not {own.log_probs[row, label]:.6g}"
+    scores = f"{block.log_probs[row, label]:.6g} and not {own.log_probs[row, label]:.6g}"
     return f"other scores (of row {own.row_ids[row]} {scores} nats)"

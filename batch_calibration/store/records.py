@@ -89,24 +89,20 @@ class ContextInfo:
         Raises:
             InputError: it says it in another type.
         """
-        fields = {field.name for field in dataclasses.fields(cls)}
-        description: dict[str, object] = {
-            name: setting
-            for name, setting in table.context.items()
-            if name in fields - {"scorer"} and setting is not None
-        }
+        description = dict[str, object]()
+        for field_ in dataclasses.fields(cls):
+            setting = table.context.get(field_.name)
+            if setting is not None and field_.name != "scorer":
+                description[field_.name] = setting
         # A table of other people's scores may name its scorer by a word, or not at all.
         if identity := table.context.get("scorer"):
             settings = dict(identity) if isinstance(identity, dict) else {"kind": str(identity)}
             kind = settings.pop("kind", "")
-            description["scorer"] = {
-                "kind": kind, "digest": digest(identity), "settings": settings
-            }  # fmt: skip
-        description["blocks"] = {
-            name: block.spec.get("options", {})
-            for name, block in table.blocks.items()
-            if name != "test"
-        }
+            scorer = {"kind": kind, "digest": digest(identity), "settings": settings}
+            description["scorer"] = scorer
+        options = {name: block.spec.get("options", {}) for name, block in table.blocks.items()}
+        options.pop("test", None)
+        description["blocks"] = options
         try:
             return read_as(cls, description, "context")
         except WrongJson as error:
@@ -179,10 +175,6 @@ class Record:
     @classmethod
     def from_json(cls, text: str, where: str | Path = "the record") -> Record:
         """The record that `to_json` wrote.
-
-        Args:
-            text: the JSON text.
-            where: the file's name, for the sentence.
 
         Raises:
             InputError: no JSON, another version, another checksum than its content's, a field that

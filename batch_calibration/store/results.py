@@ -53,10 +53,6 @@ def load_results(
 def write_results(records: Records, folder: str | Path) -> tuple[list[Path], str]:
     """Write `results.csv` and, where pyarrow is installed, `results.parquet`.
 
-    Args:
-        records: of a workdir.
-        folder: where the files are written.
-
     Returns:
         The files, and a sentence on the one that is not written, empty where both are.
     """

@@ -79,14 +79,7 @@ class RunFile:
 
 
 def begin(workdir: Path, config: Mapping[str, object], contexts: int, device: str) -> RunFile:
-    """Keep that a run began, and with what.
-
-    Args:
-        workdir: where it keeps its scores.
-        config: settings that differ from their defaults.
-        contexts: how many are to be scored.
-        device: what scores, in words.
-    """
+    """Keep that a run began, and with what."""
     began = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
     run = Run(began, command(sys.argv), dict(config), contexts, device, _commit(), _versions())
     return RunFile(workdir, run)

@@ -54,10 +54,6 @@ class Status(NamedTuple):
 def read_status(store: Store, plan: str | None = None) -> Status:
     """How far runs on a workdir are.
 
-    Args:
-        store: the workdir.
-        plan: name of the run's plan; None stands for all that began in this workdir.
-
     Raises:
         InputError: no such run has begun.
     """

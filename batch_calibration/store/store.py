@@ -61,11 +61,9 @@ class Store:
                 ) from error
         elif not (self.workdir / "scores").is_dir():
             raise InputError(
-                where=f"workdir {self.workdir}",
-                expected="a folder that experiments.score wrote",
-                got="no scores/ in it",
-                remedy="run experiments.score with this --workdir first",
-            )
+                where=f"workdir {self.workdir}", expected="a folder that experiments.score wrote",
+                got="no scores/ in it", remedy="run experiments.score with this --workdir first",
+            )  # fmt: skip
         # Of writers and workers that were killed.
         remove_unfinished(self.workdir)
         self.claims.remove_ended()
@@ -160,11 +158,9 @@ class Store:
         right_path = self._table_path(table.id)
         if path != right_path:
             raise InputError(
-                where=path,
-                expected="the table of that id",
-                got=table.id,
+                where=path, expected="the table of that id", got=table.id,
                 remedy=f"the file was renamed or copied; call it {right_path.name}, or remove it",
-            )
+            )  # fmt: skip
         return table
 
     def _read_record(self, path: Path) -> Record:
@@ -178,11 +174,9 @@ class Store:
             ) from error
         if path != self._record_path(record.id):
             raise InputError(
-                where=path,
-                expected="the record of that id",
-                got=f"{record.id!r}",
+                where=path, expected="the record of that id", got=f"{record.id!r}",
                 remedy=f"the file was renamed or copied; remove it and {remedy}",
-            )
+            )  # fmt: skip
         return record
 
     def digest(self, context_id: str) -> str:
@@ -198,11 +192,7 @@ class Store:
         return {path.stem: self.digest(path.stem) for path in self._table_paths()}
 
     def unmatched(self, records: Records | None = None) -> list[str]:
-        """A sentence each on tables without a record, and on records without their scores.
-
-        Args:
-            records: those of this store, where they were read already.
-        """
+        """A sentence each on tables without a record, and on records without their scores."""
         records = self.records() if records is None else records
         recorded_ids = {record.id for record in records}
         lost, changed = list[str](), list[str]()

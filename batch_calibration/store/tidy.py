@@ -20,11 +20,10 @@ Row = dict[str, object]
 
 ALWAYS = ("data", "split", "limit", "shots", "demonstrations")
 """Settings that a context names whatever they are."""
-OPTIONS: dict[str, type] = {
-    f"option_{name}": int if key.kind is int else str
-    for name, key in keys().items()
-    if key.part in ("data", "prompt") and name not in ALWAYS
-}
+OPTIONS: dict[str, type] = {}
+for _name, _key in keys().items():
+    if _key.part in ("data", "prompt") and _name not in ALWAYS:
+        OPTIONS[f"option_{_name}"] = int if _key.kind is int else str
 KINDS: dict[str, type] = {
     "id": str, "model": str, "data": str, "task": str, "shots": int, "seed": int,
     "method": str, "metric": str, "value": float, "low": float, "high": float,
@@ -49,11 +48,11 @@ class Column(NamedTuple):
 
     Attributes:
         kind: `str`, `int`, `float`, `bool`, or `list` for lists of texts.
-        values: one for each row, None where there is none.
+        cells: one for each row, None where there is none.
     """
 
     kind: type
-    values: list[object]
+    cells: list[object]
 
 
 Columns = Mapping[str, Column]
@@ -161,7 +160,7 @@ def columns(rows: Sequence[Row]) -> dict[str, Column]:
     >>> columns(fill_missing([{"seed": 1, "method_floor": 1}, {"method_floor": 0.5}]))[
     ...     "method_floor"
     ... ]
-    Column(kind=<class 'float'>, values=[1.0, 0.5])
+    Column(kind=<class 'float'>, cells=[1.0, 0.5])
     """
     table = {}
     for name in rows[0] if rows else KINDS:
@@ -198,7 +197,7 @@ def to_pandas(table: Columns) -> pandas.DataFrame:
         raise InputError("to_pandas needs pandas; install it, or use rows().") from error
     series = {}
     for name, column in table.items():
-        series[name] = pandas.Series(column.values, dtype=PANDAS_DTYPES[column.kind])
+        series[name] = pandas.Series(column.cells, dtype=PANDAS_DTYPES[column.kind])
     return pandas.DataFrame(series)
 
 
@@ -214,7 +213,7 @@ def to_arrow(table: Columns) -> pyarrow.Table:
         raise InputError("to_arrow needs pyarrow; install it, or use rows().") from error
     types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     types[list] = pa.list_(pa.string())
-    return pa.table({name: pa.array(c.values, types[c.kind]) for name, c in table.items()})
+    return pa.table({name: pa.array(c.cells, types[c.kind]) for name, c in table.items()})
 
 
 def to_parquet(table: Columns) -> bytes:
@@ -231,7 +230,7 @@ def to_csv(table: Columns) -> str:
     """A CSV file: a list is JSON, what is None is empty."""
     csv_columns = []
     for column in table.values():
-        cells = column.values
+        cells = column.cells
         if column.kind is list:
             cells = [None if cell is None else json.dumps(cell) for cell in cells]
         # Most cells of a tidy table are numbers, and most texts are there many times.

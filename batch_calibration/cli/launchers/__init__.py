@@ -20,6 +20,11 @@ class Flag(NamedTuple):
     kind: type = int
     minimum: int = 1
 
+    @property
+    def text_kind(self) -> type:
+        """What a text at the command line is read as: a number, or left as it is."""
+        return int if self.kind is int else str
+
 
 FLAGS = {
     "gpus": Flag(GPUS, minimum=0),
@@ -44,7 +49,7 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
     Args:
         name: one of `NAMES`.
         workers: how many it starts.
-        flags: those of `FLAGS` that were given, lists as texts with commas.
+        flags: those of `FLAGS`, lists as texts with commas; None where the default holds.
 
     Raises:
         InputError: a flag that this launcher does not have, or whose value cannot be.
@@ -58,6 +63,8 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
     fields = {field.name for field in dataclasses.fields(launchers[name])}
     options = dict[str, object]()
     for flag, setting in {"workers": workers, **flags}.items():
+        if setting is None:
+            continue
         if flag not in fields:
             allowed = ", ".join(f"--{field}" for field in FLAGS if field in fields)
             raise InputError(

@@ -145,7 +145,7 @@ def _run(work: Work, answer: Connection | None, seat: Seat) -> None:
         os.sched_setaffinity(0, seat.cores)
     if seat.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(seat.gpus)
-    guard.guard(lambda: _answer(work, answer, seat), place=str(work.workdir))
+    guard.guard(lambda: _answer(work, answer, seat), destination=str(work.workdir))
 
 
 def _answer(work: Work, answer: Connection | None, seat: Seat) -> None:
