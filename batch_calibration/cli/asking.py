@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.cli import options, study_options, summaries
-from batch_calibration.cli.waiting import Waiting
+from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import write_whole
 from batch_calibration.importers.text_files import json_rows

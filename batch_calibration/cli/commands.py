@@ -15,7 +15,6 @@ from batch_calibration.cli import (
     drawing,
     harness_results,
     inputs,
-    machine_output,
     notes,
     options,
     output,
@@ -71,7 +70,7 @@ def diagnose_files(args: Namespace) -> None:
     corrected = _corrected(args, _tables(args))
     if args.json:
         for context in corrected:
-            machine_output.print_line(context.table, context.diagnosis)
+            output.print_line(context.table, context.diagnosis)
     else:
         summaries.show(corrected, args.changed, sys.stdout)
         _range(args, sys.stdout)
@@ -92,7 +91,7 @@ def recommend_files(args: Namespace) -> None:
     recommendations = [_recommended(*pair, share=share) for pair in pairs]
     if args.json:
         for table, recommendation in zip(tables, recommendations, strict=True):
-            machine_output.print_line(table, recommendation)
+            output.print_line(table, recommendation)
         return
     summaries.show_advice(
         [_followed(*pair) for pair in zip(tables, recommendations, strict=True)], sys.stdout
@@ -135,7 +134,7 @@ def compare(args: Namespace) -> None:
     )
     if args.json:
         for table, of_context in zip(tables, comparisons, strict=True):
-            machine_output.print_line(table, of_context)
+            output.print_line(table, of_context)
     else:
         comparison.show(tables, comparisons, titles, is_all=args.all, is_quiet=args.quiet)
 

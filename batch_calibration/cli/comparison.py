@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from batch_calibration.artifacts import terminal
-from batch_calibration.cli.waiting import Waiting
+from batch_calibration.cli.progress import Waiting
 from batch_calibration.diagnosis import Comparison
 from batch_calibration.diagnosis.comparison import predict_by_methods
 from batch_calibration.diagnosis.method_results import judge, pool

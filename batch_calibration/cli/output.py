@@ -1,16 +1,17 @@
-"""Writes scores row by row: CSV, TSV, JSON Lines, Parquet, npz; each file whole or not at all."""
+"""Writes scores row by row, each file whole or not at all, and prints findings as JSON."""
 
 import io
 import json
+import math
 import sys
 from collections.abc import Sequence
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from batch_calibration.cli.summaries import say_notes
+from batch_calibration.cli.summaries import say_notes, title
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.scores import ScoreTable
@@ -172,3 +173,30 @@ def _npz(contexts: Sequence[Scored]) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, labels=np.array(contexts[0].table.label_names), **arrays)
     return buffer.getvalue()
+
+
+def print_line(table: ScoreTable, finding: tuple[object, ...]) -> None:
+    """Print what was found of a context, a named tuple, as one line of JSON."""
+    facts = {"context": title(table), "task": table.context.get("task"),
+             "model": table.context.get("model")}  # fmt: skip
+    print(json.dumps(facts | cast("dict[str, object]", plain(finding)), ensure_ascii=False))
+
+
+def plain(fact: object) -> object:
+    """A value without NumPy's types and named tuples; numbers that are none become None.
+
+    >>> from batch_calibration.metrics import Estimate
+    >>> plain({"gain": Estimate(0.5, float("nan"), 1.0), "rows": np.arange(2)})
+    {'gain': {'value': 0.5, 'low': None, 'high': 1.0}, 'rows': [0, 1]}
+    """
+    if isinstance(fact, np.ndarray | np.generic):
+        return plain(fact.tolist())
+    if isinstance(fact, dict):
+        return {str(name): plain(member) for name, member in fact.items()}
+    if isinstance(fact, tuple) and hasattr(fact, "_asdict"):
+        return plain(fact._asdict())
+    if isinstance(fact, list | tuple):
+        return [plain(member) for member in fact]
+    if isinstance(fact, float) and not math.isfinite(fact):
+        return None
+    return fact

@@ -1,5 +1,7 @@
-"""Shows how far a program is: a bar with its rate and the time left, also of a sweep's workers."""
+"""Shows how far a program is: a line, or a bar with its rate and the time left."""
 
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -11,8 +13,38 @@ from batch_calibration.settings import Study
 from batch_calibration.store import Store
 from batch_calibration.store.progress import Planned
 
+SILENT_SECONDS = 2.0
+"""Seconds for which a command says nothing of how far it is."""
 LOOK_EVERY = 2.0
 """Seconds between looks at the workdir of a sweep."""
+
+
+class Waiting:
+    """A line on standard error that is written over, where that is a terminal.
+
+    Example:
+        with Waiting("reading", 50) as waiting:
+            waiting.update(1)
+    """
+
+    def __init__(self, doing: str, total: int):
+        self._doing, self._total, self._begun = doing, total, time.monotonic()
+        self._is_shown = False
+
+    def update(self, done: int) -> None:
+        """Say how many are done."""
+        if time.monotonic() - self._begun >= SILENT_SECONDS and sys.stderr.isatty():
+            self._is_shown = True
+            line = f"{self._doing}: {done:,} of {self._total:,}"
+            # The next line overwrites this one.
+            print(f"\r{line:60}", end="", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            print(f"\r{'':60}\r", end="", file=sys.stderr, flush=True)
 
 
 class ProgressBar:

@@ -75,12 +75,8 @@ class Comparison(NamedTuple):
         rows = [header if is_one else [*header, "better, worse"]]
         for outcome in self.results if is_all else self.best_of_groups():
             accuracy = str(outcome.accuracy) if is_one else f"{100 * outcome.accuracy.value:.1f}"
-            row = [
-                outcome.method,
-                accuracy,
-                outcome.gain.points if outcome.gain else "",
-                outcome.verdict,
-            ]
+            gain = outcome.gain.points if outcome.gain else ""
+            row = [outcome.method, accuracy, gain, outcome.verdict]
             if not is_one:
                 row.append(f"{outcome.better}, {outcome.worse}" if outcome.gain else "")
             rows.append(row)

@@ -55,12 +55,10 @@ def rows_needed(error: float, rows: int, target_error: float = 0.1) -> int | Non
     >>> rows_needed(0.2, 10)
     40
     """
+    if np.isnan(error):
+        return None
     # Rounded first: 0.2 / 0.1 is a little more than 2 squared.
-    return (
-        None
-        if np.isnan(error)
-        else max(2, int(np.ceil(round(rows * (error / target_error) ** 2, 6))))
-    )
+    return max(2, int(np.ceil(round(rows * (error / target_error) ** 2, 6))))
 
 
 def find_fragile(
