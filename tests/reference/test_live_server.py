@@ -28,8 +28,13 @@ PYTHON = ROOT / ".venv-server" / "bin" / "python"
 SETTINGS = Settings.of(
     data="mini", tasks="sst2,mnli", limit=16, seeds=1, labeled_per_class=2, dc_texts=4
 )
-CLOSE = 1e-3
-"""Nats; 4e-4 was measured, and 2.8e-3 without the rounding below."""
+MOST_CLOSE, ALL_CLOSE = 2e-4, 2e-3
+"""Nats that nine of ten scores, and all of them, may lie apart.
+
+Without the rounding below they lie 7e-4 and 2.9e-3 apart. With it what remains are sums whose last
+bit differs, so that GELU's input rounds to the next float16: inputs that are larger by a factor of
+1 + 1e-7 move our own scores by 9e-5 and 1.1e-3. Which of them do depends on the processor.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -123,17 +128,19 @@ def test_a_servers_scores_are_those_of_our_own_scorer(address, checkpoints, tmp_
         {table.context["task"]: table for table in Store(tmp_path / run).tables()[0]}
         for run in ("ours", "api")
     ]
-    apart, agree = 0.0, []
+    apart, agree = list[float](), list[bool]()
     for task, mine in tables[0].items():
         theirs = tables[1][task]
         assert theirs.label_names == mine.label_names and set(theirs.blocks) == set(mine.blocks)
         for block, own in mine.blocks.items():
             other = theirs.blocks[block]
             assert other.row_ids == own.row_ids and other.tokens.tolist() == own.tokens.tolist()
-            apart = max(apart, float(np.abs(other.log_probs - own.log_probs).max()))
+            apart += np.abs(other.log_probs - own.log_probs).ravel().tolist()
             agree += (other.log_probs.argmax(1) == own.log_probs.argmax(1)).tolist()
-    print(f"{name}, {way}: at most {apart:.1e} nats apart, {np.mean(agree):.1%} predicted alike")
-    assert apart < CLOSE and np.mean(agree) > 0.99
+    most, furthest = np.quantile(apart, 0.9), max(apart)
+    print(f"{name}, {way}: most {most:.1e}, all {furthest:.1e} nats apart, "
+          f"{np.mean(agree):.1%} predicted alike")  # fmt: skip
+    assert most < MOST_CLOSE and furthest < ALL_CLOSE and np.mean(agree) > 0.99
     # A second study asks nothing: what it needs is among the answers.
     (context, _) = render_contexts(settings)
     scorer = load_scorer(settings, tmp_path / "api")
