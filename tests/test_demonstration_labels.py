@@ -11,7 +11,7 @@ from rendering import label_texts, rendered, settings_of
 from tokenizers import Tokenizer
 
 from batch_calibration.artifacts import catalogue, controls, demonstration_labels, summary, writing
-from batch_calibration.artifacts.figures.chart import Dots
+from batch_calibration.artifacts.figures.marks import Dots
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.data import load_task
 from batch_calibration.embedded import CHECKPOINTS, label_words, suite

@@ -12,7 +12,7 @@ from making import make_record
 
 from batch_calibration.artifacts import catalogue, gains, method_tables, tables, terminal
 from batch_calibration.artifacts.cells import Best, Sums, latex, markdown
-from batch_calibration.artifacts.figures.chart import Dots
+from batch_calibration.artifacts.figures.marks import Dots
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.method_display import VERDICTS
 from batch_calibration.store import csv_text

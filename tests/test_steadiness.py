@@ -7,7 +7,7 @@ from scipy.stats import norm, t
 
 from batch_calibration.artifacts import catalogue, curves, robustness, summary
 from batch_calibration.artifacts.figures import studies
-from batch_calibration.artifacts.figures.chart import Spans
+from batch_calibration.artifacts.figures.marks import Spans
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.method_display import VERDICTS
 from batch_calibration.metrics import OF_GAIN, over_rows

@@ -1,6 +1,6 @@
 """Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -10,6 +10,7 @@ import numpy as np
 from batch_calibration.artifacts import catalogue, report, summary, verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown
+from batch_calibration.artifacts.figures.pool import Draw, draw_now
 from batch_calibration.artifacts.grouping import (
     axis_name,
     group_by,
@@ -37,13 +38,21 @@ def write_tables(study: Results, folder: Path) -> list[catalogue.Table]:
     return tables
 
 
-def write_figures(
-    study: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
-) -> None:
-    """Each figure as PNG and PDF, its numbers as CSV; `notify` is called with each file."""
+def write_figures(study: Results, folder: Path, draw: Draw = draw_now) -> list[Path]:
+    """Each figure as PNG and PDF, its numbers as CSV; the files are returned.
+
+    What draws in other processes may still do so.
+    """
+    paths = []
     for drawing in catalogue.figures(study):
-        for path in write_figure(drawing, folder / file_name(drawing.slug)):
-            notify(path)
+        paths += write_figure(drawing, folder / file_name(drawing.slug), draw)
+    return paths
+
+
+def write_figure(drawing: catalogue.Drawing, path: Path, draw: Draw = draw_now) -> list[Path]:
+    """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
+    chart = drawing.chart()
+    return [*draw(chart, path), _write(path, "csv", csv_text(chart.data()))]
 
 
 def write_table(table: catalogue.Table, path: Path) -> list[Path]:
@@ -55,15 +64,6 @@ def write_table(table: catalogue.Table, path: Path) -> list[Path]:
     if table.csv is not None:
         texts["csv"] = csv_text(table.csv)
     return [_write(path, ending, text) for ending, text in texts.items()]
-
-
-def write_figure(drawing: catalogue.Drawing, path: Path) -> list[Path]:
-    """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
-    from batch_calibration.artifacts.figures import render, style
-
-    chart = drawing.chart()
-    written = style.save(render.draw(chart), path)
-    return [*written, _write(path, "csv", csv_text(chart.data()))]
 
 
 def _write(path: Path, ending: str, text: str) -> Path:

@@ -7,6 +7,7 @@ from typing import TextIO
 from batch_calibration.cli import summaries
 from batch_calibration.cli.summaries import Corrected
 from batch_calibration.errors import InputError
+from batch_calibration.files import write_whole
 
 
 def check_plot(path: str) -> None:
@@ -27,5 +28,5 @@ def plot(path: str, contexts: Sequence[Corrected], output_stream: TextIO) -> Non
             ) from error
         titles = [summaries.title(context.table) for context in contexts]
         chart = preferences.chart([context.diagnosis for context in contexts], titles)
-        style.save_as(render.draw(chart), Path(path))
+        write_whole(Path(path), style.to_file(render.draw(chart), Path(path).suffix[1:]))
         print(f"figure: {path}", file=output_stream)

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.artifacts.cells import Cells, markdown
-from batch_calibration.artifacts.figures import heat_maps
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import REFERENCES
-from experiments.evidence import batches
+from experiments.evidence import batches, charts
 from experiments.evidence.page import Written, csv_link
 from experiments.evidence.statistics import (
     break_even_interval,
@@ -185,7 +184,7 @@ def draw_real(grids: Sequence[Grid]) -> Chart:
             # [s, z], no bias added
             gains = getattr(grid, metric)[SHOWN][share_indices, :, 0].mean(axis=-1)
             panels[f"{SHOWN}, {grid.title}: {metric_title}"] = gains
-    return heat_maps.gain_maps(
+    return charts.gain_maps(
         panels, *_ticks(grids[0], shared), LABELS, f"{HEADING}, real rows", columns=len(grids)
     )
 
@@ -194,7 +193,7 @@ def draw_methods(grid: Grid) -> Chart:
     """Every method on one kind of real rows."""
     panels = {name: gains[:, :, 0].mean(axis=-1) for name, gains in grid.accuracy.items()}  # [s, z]
     heading = f"{HEADING}, {grid.title}"
-    return heat_maps.gain_maps(panels, *_ticks(grid, list(grid.shares)), LABELS, heading)
+    return charts.gain_maps(panels, *_ticks(grid, list(grid.shares)), LABELS, heading)
 
 
 def draw_simulated(grids: Sequence[Grid]) -> Chart:
@@ -205,7 +204,7 @@ def draw_simulated(grids: Sequence[Grid]) -> Chart:
         panels[title] = grid.accuracy[SHOWN][:, :, index].mean(axis=-1)
     ticks = _ticks(grids[0], list(grids[0].shares))
     heading = f"{HEADING}, simulated rows"
-    return heat_maps.gain_maps(panels, *ticks, LABELS, heading, len(grids[0].strengths))
+    return charts.gain_maps(panels, *ticks, LABELS, heading, len(grids[0].strengths))
 
 
 def _ticks(grid: Grid, shares: Sequence[float]) -> tuple[list[str], list[str]]:

@@ -16,7 +16,8 @@ from scipy.special import expit, logit
 from scipy.stats import spearmanr
 
 from batch_calibration.artifacts.cells import Cells, markdown
-from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Mark, Panel
+from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel
+from batch_calibration.artifacts.figures.marks import Dots, Line, Mark
 from batch_calibration.methods import METHODS
 from experiments.evidence import sets, statistics
 from experiments.evidence.page import Written

@@ -7,7 +7,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from batch_calibration.artifacts.cells import Cells, markdown
-from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Mark, Panel, Rule
+from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel
+from batch_calibration.artifacts.figures.marks import Dots, Line, Mark, Rule
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.diagnosis import Margins, break_even_shares, expected_gain
 from batch_calibration.metrics import Estimate

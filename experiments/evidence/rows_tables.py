@@ -8,9 +8,9 @@ import numpy as np
 
 from batch_calibration.artifacts.cells import Cells, markdown
 from batch_calibration.artifacts.figures.chart import Chart
-from batch_calibration.artifacts.figures.curves import learning_chart
 from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.methods import METHODS
+from experiments.evidence import charts
 from experiments.evidence.page import Written, csv_link
 from experiments.evidence.statistics import interval_cell, mean_interval, number_cells
 
@@ -148,4 +148,4 @@ def draw(curves_by_group: Sequence[Curves]) -> Chart:
             f"{curves.title}: m labeled rows, points above {BASELINE}": (with_labels, False),
         })  # fmt: skip
     heading = "What methods reach against the rows they learned from"
-    return learning_chart(lines, [curves.sizes for curves in curves_by_group], heading)
+    return charts.learning_chart(lines, [curves.sizes for curves in curves_by_group], heading)

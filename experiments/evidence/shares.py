@@ -9,10 +9,9 @@ import jax
 import numpy as np
 
 from batch_calibration.artifacts.cells import Cells, markdown
-from batch_calibration.artifacts.figures import heat_maps
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import REFERENCES
-from experiments.evidence import batches, pools
+from experiments.evidence import batches, charts, pools
 from experiments.evidence.page import Written, csv_link
 from experiments.evidence.pools import Pool
 from experiments.evidence.statistics import interval_cell, mean_interval, number_cells
@@ -178,4 +177,4 @@ def draw(grids: Sequence[Grid]) -> Chart:
         "share where it is applied", f"points above {BASELINE}",
     )  # fmt: skip
     heading = f"Gain over {BASELINE} where a bias is applied to other shares of the labels"
-    return heat_maps.gain_maps(panels, across, up, labels, heading)
+    return charts.gain_maps(panels, across, up, labels, heading)

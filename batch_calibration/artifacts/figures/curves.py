@@ -1,19 +1,12 @@
 """Accuracy against a number: shots, rows (Fig. 6 and 9), the strength γ (Fig. 5 and 11)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from batch_calibration.artifacts.curves import Curves, mean_and_band
-from batch_calibration.artifacts.figures.chart import (
-    Axis,
-    Chart,
-    Line,
-    Mark,
-    Panel,
-    Rule,
-    share_values,
-)
+from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel, share_values
+from batch_calibration.artifacts.figures.marks import Line, Mark, Rule
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, task_title
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.calibration.learned_shift import STRENGTHS
@@ -21,12 +14,8 @@ from batch_calibration.metrics import deviation
 from batch_calibration.store import Record
 
 AVERAGE = "average over the tasks"
-NATS_TICKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-MIN_GAIN_SHOWN = -12.0  # gains are shown from so many points on
 LEAST_POINTS = 3  # a line between two numbers shows no curve
 FAR = 20  # numbers beyond it are on a logarithmic axis
-# Method -> values by size, and whether they are drawn on a logarithmic axis.
-Learning = tuple[Mapping[str, np.ndarray], bool]
 
 
 def curve_chart(curves: Curves) -> Chart:
@@ -153,40 +142,3 @@ def strength_band(name: str, curves: np.ndarray, color: str, dash: str) -> Line:
     """The mean of curves [seed strength], and one standard deviation on either side."""
     mean, band = curves.mean(0), deviation(curves)  # [strength] both
     return Line(name, STRENGTHS, mean, color, dash, 1.5, mean - band, mean + band, 0.2)
-
-
-def learning_chart(
-    lines: Sequence[Mapping[str, Learning]], sizes: Sequence[Sequence[int]], heading: str
-) -> Chart:
-    """What methods reach against the rows they learned from, a line of panels a kind of rows.
-
-    Args:
-        lines: title -> panel, of each line.
-        sizes: rows learned from, of each line.
-        heading: what is shown.
-    """
-    panels = []
-    for by_title, at in zip(lines, sizes, strict=True):
-        for title, panel in by_title.items():
-            panels.append(_learning_panel(title, panel, np.array(at)))
-    return Chart(
-        heading, panels, ("panel", "method", "rows", "value"), size=(4.2, 2.8),
-        across=max(map(len, lines)), dpi=100, shares_y=False,
-    )  # fmt: skip
-
-
-def _learning_panel(title: str, panel: Learning, sizes: np.ndarray) -> Panel:
-    curves, is_logarithmic = panel
-    marks: list[Mark] = [] if is_logarithmic else [Rule(0.0, "x")]
-    for method, heights in curves.items():
-        # A logarithmic axis has no place for 0.
-        kept = heights > 0 if is_logarithmic else np.ones(len(heights), bool)
-        marks.append(Line(method, sizes[kept], heights[kept], PALETTE.color(method),
-                          PALETTE.dash(method)))  # fmt: skip
-    ticks = [10.0**power for power in range(5) if 10**power <= sizes[-1]]
-    if is_logarithmic:
-        y = Axis("", (NATS_TICKS[0], NATS_TICKS[-1]), is_log=True, ticks=NATS_TICKS)
-    else:
-        highest = max((float(heights.max()) for heights in curves.values()), default=1.0)
-        y = Axis("", (MIN_GAIN_SHOWN, highest + 1))
-    return Panel(title, marks, Axis("rows learned from", is_log=True, ticks=ticks), y)

@@ -1,17 +1,13 @@
-"""Heat maps with a number in each cell: accuracy over two choices, gains in points."""
-
-from collections.abc import Mapping, Sequence
+"""A heat map with a number in each cell: accuracy over two choices of the prompt."""
 
 import numpy as np
 
-from batch_calibration.artifacts.figures.chart import Axis, Chart, Heat, Panel
+from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel
+from batch_calibration.artifacts.figures.marks import Heat
 from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.artifacts.two_way import Grid
 
-FARTHEST = 15.0  # the color of so many points, and of all beyond
 BLUES = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
-# Losses orange, gains violet: apart for all kinds of color vision.
-ORANGE_TO_VIOLET = ("#7f3b08", "#e08214", "#fee0b6", "#f7f7f7", "#d8daeb", "#8073ac", "#2d004b")
 
 
 def grid_chart(grid: Grid) -> Chart:
@@ -39,30 +35,3 @@ def mean_accuracies(grid: Grid, method: str) -> np.ndarray:
             if (down, across) in grid.records:
                 means[i, j] = grid.accuracies(method, down, across).mean()
     return means
-
-
-def gain_maps(
-    panels: Mapping[str, np.ndarray],
-    across: Sequence[str],
-    up: Sequence[str],
-    labels: tuple[str, str, str],
-    heading: str,
-    columns: int = 4,
-) -> Chart:
-    """A panel for each title: gains[x y] in points, violet above zero and orange below.
-
-    Args:
-        panels: title -> gains[x y].
-        across: names of x.
-        up: names of y, from the bottom.
-        labels: of x, of y and of the colors.
-        heading: what is shown.
-        columns: panels side by side.
-    """
-    drawn = []
-    for title, gains in panels.items():
-        heat = Heat(gains.T, -FARTHEST, FARTHEST, ORANGE_TO_VIOLET, labels[2], digits=0)
-        drawn.append(Panel(title, [heat], Axis(labels[0], names=across), Axis(labels[1], names=up)))
-    size = (0.5 + 0.24 * len(across), 0.75 + 0.2 * len(up))
-    return Chart(heading, drawn, ("panel", "", labels[1], labels[2]), size=size, across=columns,
-                 dpi=100)  # fmt: skip

@@ -7,17 +7,8 @@ import numpy as np
 
 from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import task_cell
-from batch_calibration.artifacts.figures.chart import (
-    FAINT,
-    INTERVALS,
-    Axis,
-    Chart,
-    Dots,
-    Mark,
-    Panel,
-    Rule,
-    Spans,
-)
+from batch_calibration.artifacts.figures.chart import INTERVALS, Axis, Chart, Panel
+from batch_calibration.artifacts.figures.marks import FAINT, Dots, Mark, Rule, Spans
 from batch_calibration.artifacts.grouping import SettingRecords
 from batch_calibration.artifacts.method_display import PALETTE, verdict_color
 from batch_calibration.metrics import Estimate, over_tasks

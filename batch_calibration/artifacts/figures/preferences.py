@@ -4,17 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts.figures.chart import (
-    Axis,
-    Bars,
-    Chart,
-    Dots,
-    Mark,
-    Panel,
-    Rule,
-    Spans,
-)
+from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel
 from batch_calibration.artifacts.figures.intervals import context_chart, strip
+from batch_calibration.artifacts.figures.marks import Bars, Dots, Mark, Rule, Spans
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.diagnosis import Diagnosis

@@ -1,6 +1,5 @@
 """Draws a chart with matplotlib, for files of PNG, PDF and SVG."""
 
-import io
 from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
@@ -12,23 +11,20 @@ from matplotlib.collections import PathCollection
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.figures.chart import (
+from batch_calibration.artifacts.figures import style
+from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel, shown_marks
+from batch_calibration.artifacts.figures.marks import (
     FAINT,
     INK,
-    Axis,
     Bars,
-    Chart,
     Dots,
     Field,
     Heat,
     Line,
     Mark,
-    Panel,
     Rule,
     Spans,
-    shown_marks,
 )
-from batch_calibration.artifacts.figures.style import styled
 
 COLORS = {INK: "#000000", FAINT: "#eeeeee"}
 DASHES: dict[str, Any] = {
@@ -42,58 +38,45 @@ MAX_UPRIGHT = 4  # of more names below a panel all are turned
 
 def draw(chart: Chart) -> Figure:
     """The figure, at the size and with the numbers that the chart says."""
-    with styled(chart.dpi):
-        return _draw(chart)
-
-
-def to_png(chart: Chart) -> bytes:
-    """The figure as a file of PNG."""
-    buffer, figure = io.BytesIO(), draw(chart)
-    figure.savefig(buffer, format="png", bbox_inches="tight")
-    plt.close(figure)
-    return buffer.getvalue()
-
-
-def _draw(chart: Chart) -> Figure:
-    # Names beside the panels need their own inches, once where panels share them.
-    longest = max((len(name) for panel in chart.panels for name in _names_beside(panel)), default=0)
-    beside = LETTER * min(longest, 34)
-    width, height = chart.size
-    own, once = (0.0, beside) if chart.shares_y else (beside, 0.0)
-    count, columns = len(chart.panels), min(len(chart.panels), chart.across)
-    lines = -(-count // columns)
-    wide = 1 + once + columns * (width + own)
-    figure, grid = plt.subplots(
-        lines, columns, squeeze=False, layout="constrained", figsize=(wide, 1.1 + lines * height),
-        sharey=chart.shares_y,
-    )  # fmt: skip
-    for axes in grid.flat[count:]:
-        axes.set_axis_off()
-    letters = int(12 * width)
-    for axes, panel in zip(grid.flat, chart.panels, strict=False):
-        for mark in shown_marks(panel):
-            _draw_mark(axes, mark)
-        # A title that the panels share stands once a line.
-        is_first = axes.get_subplotspec().is_first_col()
-        _set_axes(axes, panel, letters, is_first or panel.y.title != chart.panels[0].y.title)
-        title = panel.title or panel.name
-        axes.set_title("\n".join(fill(line, letters) for line in title.split("\n")), loc="left")
-    _add_bar(figure, grid, chart)
-    _add_legend(figure, grid, chart)
-    heading = " ".join(filter(None, (f"{chart.heading}.", chart.note)))
-    figure.suptitle(fill(heading, max(int(15 * wide), 60)), x=0.01, ha="left", fontsize=9)
+    with plt.rc_context({**style.STYLE, "figure.dpi": chart.dpi}):
+        # Names beside the panels need their own inches, once where panels share them.
+        beside = LETTER * min(max(panel.y.longest_name for panel in chart.panels), 34)
+        width, height = chart.size
+        own, once = (0.0, beside) if chart.shares_y else (beside, 0.0)
+        count, columns = len(chart.panels), min(len(chart.panels), chart.across)
+        lines = -(-count // columns)
+        wide = 1 + once + columns * (width + own)
+        figure, grid = plt.subplots(
+            lines, columns, squeeze=False, layout="constrained", sharey=chart.shares_y,
+            figsize=(wide, 1.1 + lines * height),
+        )  # fmt: skip
+        for axes in grid.flat[count:]:
+            axes.set_axis_off()
+        for axes, panel in zip(grid.flat, chart.panels, strict=False):
+            _draw_panel(axes, panel, letters=int(12 * width))
+            # A title that the panels share stands once a line.
+            if axes.get_subplotspec().is_first_col() or panel.y.title != chart.panels[0].y.title:
+                axes.set_ylabel(panel.y.title)
+        # What the colors of cells mean.
+        for heat in [mark for mark in chart.panels[0].marks if isinstance(mark, Heat)]:
+            figure.colorbar(grid[0][0].images[0], ax=grid, label=heat.label, shrink=0.8)
+        _add_legend(figure, grid, chart)
+        heading = " ".join(filter(None, (f"{chart.heading}.", chart.note)))
+        figure.suptitle(fill(heading, max(int(15 * wide), 60)), x=0.01, ha="left", fontsize=9)
     return figure
 
 
-def _names_beside(panel: Panel) -> Sequence[str]:
-    return panel.y.names or () if panel.y.shows_names else ()
-
-
-def _add_bar(figure: Figure, grid: np.ndarray, chart: Chart) -> None:
-    """What the colors of cells mean."""
-    heats = [mark for mark in chart.panels[0].marks if isinstance(mark, Heat)]
-    if heats:
-        figure.colorbar(grid[0][0].images[0], ax=grid, label=heats[0].label, shrink=0.8)
+def _draw_panel(axes: Axes, panel: Panel, letters: int) -> None:
+    """A panel but for the title of its vertical axis; lines of text have so many letters."""
+    for mark in shown_marks(panel):
+        _draw_mark(axes, mark)
+    axes.set_xlabel(fill(panel.x.title, letters))
+    _set_axis(axes, panel.x, "x")
+    _set_axis(axes, panel.y, "y")
+    if panel.is_square:
+        axes.set_aspect("equal")
+    lines = (panel.title or panel.name).split("\n")
+    axes.set_title("\n".join(fill(line, letters) for line in lines), loc="left")
 
 
 def _add_legend(figure: Figure, grid: np.ndarray, chart: Chart) -> None:
@@ -130,15 +113,10 @@ def _draw_mark(axes: Axes, mark: Mark) -> None:
             if mark.low is not None and mark.high is not None:
                 axes.fill_between(mark.x, mark.low, mark.high, color=color, alpha=mark.alpha, lw=0)
         case Dots():
-            if spans := mark.spans():
-                _draw_mark(axes, spans)
             _draw_dots(axes, mark)
         case Spans():
             lines = axes.hlines if mark.along == "x" else axes.vlines
-            lines(
-                mark.at, mark.low, mark.high, colors=_color(mark.color), lw=mark.width,
-                label=mark.name,
-            )  # fmt: skip
+            lines(mark.at, mark.low, mark.high, colors=_color(mark.color), lw=mark.width)
         case Bars():
             _draw_bars(axes, mark)
         case Rule():
@@ -153,26 +131,24 @@ def _draw_mark(axes: Axes, mark: Mark) -> None:
 
 
 def _draw_dots(axes: Axes, mark: Dots) -> None:
+    if spans := mark.spans():
+        _draw_mark(axes, spans)
     color = _color(mark.color)
-    inside = {"facecolors": "white"} if mark.is_hollow else {}
+    hollow = {"edgecolors": color, "facecolors": "white", "linewidths": 1.2}
     axes.scatter(
         mark.x, mark.y, s=mark.size**2, marker=SYMBOLS[mark.symbol], alpha=mark.alpha, zorder=3,
-        linewidths=1.2 if mark.is_hollow else 0, label=mark.name or None,
-        **({"edgecolors": color, **inside} if mark.is_hollow else {"c": color}),
+        label=mark.name or None, **(hollow if mark.is_hollow else {"c": color, "linewidths": 0}),
     )  # fmt: skip
     for x, y, text in zip(mark.x, mark.y, mark.texts, strict=False):
         axes.annotate(text, (x, y), (0, 4), textcoords="offset points", ha="center", fontsize=7)
 
 
 def _draw_bars(axes: Axes, mark: Bars) -> None:
-    low = np.zeros(len(mark.at)) if mark.low is None else np.asarray(mark.low)
-    is_upright = mark.along == "y"
-    draw_bars: Any = axes.bar if is_upright else axes.barh
-    length, thickness = ("bottom", "width") if is_upright else ("left", "height")
-    edge = {"edgecolor": _color(mark.color), "linewidth": 0.8} if mark.has_edge else {}
-    draw_bars(
-        mark.at, np.asarray(mark.high) - low, color=_color(mark.color), alpha=mark.alpha,
-        label=mark.name or None, **{length: low, thickness: mark.width}, **edge,
+    low, color = np.zeros(len(mark.at)) if mark.low is None else mark.low, _color(mark.color)
+    edge = {"edgecolor": color, "linewidth": 0.8} if mark.has_edge else {}
+    axes.bar(
+        mark.at, np.asarray(mark.high) - low, mark.width, low, color=color, alpha=mark.alpha,
+        label=mark.name or None, **edge,
     )  # fmt: skip
 
 
@@ -191,32 +167,18 @@ def _draw_heat(axes: Axes, mark: Heat) -> None:
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=shade)
 
 
-def _set_axes(axes: Axes, panel: Panel, letters: int, has_y_title: bool) -> None:
-    x, y = panel.x, panel.y
-    axes.set_xlabel(fill(x.title, letters))
-    if has_y_title:
-        axes.set_ylabel(y.title)
-    for axis, letter in ((x, "x"), (y, "y")):
-        _set_axis(axes, axis, letter)
-    if panel.is_square:
-        axes.set_aspect("equal")
-
-
 def _set_axis(axes: Axes, axis: Axis, letter: str) -> None:
     set_ticks = getattr(axes, f"set_{letter}ticks")
     if axis.is_log:
         getattr(axes, f"set_{letter}scale")("log")
     if axis.names is not None:
         names = [fill(" ".join(name.split()), 34) for name in axis.names]
-        is_turned = letter == "x" and len(names) > MAX_UPRIGHT
-        set_ticks(range(len(names)), names if axis.shows_names else [""] * len(names),
-                  rotation=60 if is_turned and max(map(len, names)) > 4 else 0)  # fmt: skip
-        ends = (-0.6, len(names) - 0.4)
-        getattr(axes, f"set_{letter}lim")(*(ends[::-1] if axis.from_top else ends))
-    if axis.ticks is not None:
-        set_ticks(axis.ticks, [f"{tick:,g}" for tick in axis.ticks],
-                  rotation=45 if axis.is_log and letter == "x" else 0)  # fmt: skip
+        is_turned = letter == "x" and len(names) > MAX_UPRIGHT and max(map(len, names)) > 4
+        shown = names if axis.shows_names else [""] * len(names)
+        set_ticks(range(len(names)), shown, rotation=60 if is_turned else 0)
+    elif axis.ticks is not None:
+        is_turned = axis.is_log and letter == "x"
+        set_ticks(axis.ticks, axis.tick_texts, rotation=45 if is_turned else 0)
         axes.minorticks_off()
-    if axis.limits is not None:
-        pad = 0.04 * (axis.limits[1] - axis.limits[0]) if axis.clips else 0.0
-        getattr(axes, f"set_{letter}lim")(axis.limits[0] - pad, axis.limits[1] + pad)
+    if axis.ends is not None:
+        getattr(axes, f"set_{letter}lim")(*axis.ends)

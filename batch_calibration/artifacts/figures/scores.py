@@ -5,18 +5,8 @@ from textwrap import wrap
 
 import numpy as np
 
-from batch_calibration.artifacts.figures.chart import (
-    INK,
-    Axis,
-    Bars,
-    Chart,
-    Dots,
-    Field,
-    Line,
-    Mark,
-    Panel,
-    Rule,
-)
+from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel
+from batch_calibration.artifacts.figures.marks import INK, Bars, Dots, Field, Line, Mark, Rule
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED
 from batch_calibration.artifacts.method_display import PALETTE, boundary_axes
 from batch_calibration.artifacts.two_labels import (

@@ -7,18 +7,8 @@ import numpy as np
 
 from batch_calibration.artifacts.controls import NONE, Control, Point
 from batch_calibration.artifacts.demonstration_labels import estimate_cells
-from batch_calibration.artifacts.figures.chart import (
-    INTERVALS,
-    Axis,
-    Bars,
-    Chart,
-    Dots,
-    Line,
-    Mark,
-    Panel,
-    Rule,
-    Spans,
-)
+from batch_calibration.artifacts.figures.chart import INTERVALS, Axis, Chart, Panel
+from batch_calibration.artifacts.figures.marks import Bars, Dots, Line, Mark, Rule, Spans
 from batch_calibration.artifacts.gains import gain_cell
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, task_title
 from batch_calibration.artifacts.method_display import CONDITIONS, GRAY, PALETTE, verdict_color

@@ -58,10 +58,10 @@ def html(figure: Figure) -> str:
 def _picture(chart: Chart) -> str:
     """The chart as matplotlib draws it, where plotly is not installed."""
     try:
-        from batch_calibration.artifacts.figures.render import to_png
+        from batch_calibration.artifacts.figures import render, style
     except ImportError:
         return f"<p>{WITHOUT}</p>"
-    image = base64.b64encode(to_png(chart)).decode()
+    image = base64.b64encode(style.to_file(render.draw(chart), "png")).decode()
     return (
         f'<div class="still" tabindex="0"><img alt="{escape(chart.heading)}" '
         f'src="data:image/png;base64,{image}"></div>'

@@ -5,18 +5,8 @@ from html import escape
 
 import numpy as np
 
-from batch_calibration.artifacts.figures.chart import (
-    Axis,
-    Bars,
-    Dots,
-    Heat,
-    Line,
-    Mark,
-    Panel,
-    Rule,
-    Spans,
-    shown_marks,
-)
+from batch_calibration.artifacts.figures.chart import Axis, Panel, shown_marks
+from batch_calibration.artifacts.figures.marks import Bars, Dots, Heat, Line, Mark, Rule, Spans
 
 Parts = dict[str, object]  # a trace or an axis
 ROW = 24  # pixels of a name on the vertical axis
@@ -35,11 +25,11 @@ def panel_parts(panel: Panel) -> Parts:
     y = _axis(panel.y)
     if panel.is_square:
         y |= {"scaleanchor": "x", "constrain": "domain"}
-    names = (panel.y.names or ()) if panel.y.shows_names else ()
+    count = len(panel.y.names or ()) if panel.y.shows_names else 0
     return {
         "name": _text(panel.name), "title": _text(panel.title or panel.name), "traces": traces,
-        "shapes": shapes, "x": _axis(panel.x), "y": y,
-        "height": 90 + ROW * len(names), "beside": LETTER * max(map(len, names), default=0),
+        "shapes": shapes, "x": _axis(panel.x), "y": y, "height": 90 + ROW * count,
+        "beside": LETTER * panel.y.longest_name,
     }  # fmt: skip
 
 
@@ -47,18 +37,13 @@ def _axis(axis: Axis) -> Parts:
     parts: Parts = {"title": {"text": _text(axis.title)}, "automargin": True, "zeroline": False}
     if axis.is_log:
         parts["type"] = "log"
+    if axis.ends is not None:
+        parts["range"] = floats(np.log10(axis.ends)) if axis.is_log else list(axis.ends)
     if axis.names is not None:
-        ends = [-0.6, len(axis.names) - 0.4]
         names = list(map(_text, axis.names)) if axis.shows_names else []
-        parts |= {"range": ends[::-1] if axis.from_top else ends, "ticktext": names,
-                  "tickvals": list(range(len(names))), "showgrid": False}  # fmt: skip
+        parts |= {"ticktext": names, "tickvals": list(range(len(names))), "showgrid": False}
     elif axis.ticks is not None:
-        ticks = floats(axis.ticks)
-        parts |= {"tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in axis.ticks]}
-    if axis.limits is not None:
-        pad = 0.04 * (axis.limits[1] - axis.limits[0]) if axis.clips else 0.0
-        ends = [axis.limits[0] - pad, axis.limits[1] + pad]
-        parts["range"] = floats(np.log10(ends)) if axis.is_log else ends
+        parts |= {"tickvals": floats(axis.ticks), "ticktext": axis.tick_texts}
     return parts
 
 
@@ -86,42 +71,42 @@ def _traces(mark: Mark, panel: Panel) -> list[Parts]:
     return []
 
 
+def _trace(kind: str, name: str, **parts: object) -> Parts:
+    """A trace; one without a name says nothing where the mouse is over it."""
+    trace: Parts = {"type": kind, "name": _text(name), "showlegend": bool(name), **parts}
+    return trace if name else trace | {"hoverinfo": "skip"}
+
+
 def _line(mark: Line) -> list[Parts]:
-    name = _text(mark.name)
-    line: Parts = {
-        "type": "scatter", "mode": "lines+markers" if mark.has_dots else "lines", "name": name,
-        "x": floats(mark.x), "y": floats(mark.y), "showlegend": bool(name),
-        "legendgroup": name, "hovertemplate": f"%{{x}}: %{{y:.4g}}<extra>{name}</extra>",
-        "line": {"color": mark.color, "dash": mark.dash, "width": mark.width},
-    }  # fmt: skip
-    if not name:
-        line["hoverinfo"] = "skip"
+    group, x = _text(mark.name), floats(mark.x)
+    line = _trace(
+        "scatter", mark.name, mode="lines+markers" if mark.has_dots else "lines", x=x,
+        y=floats(mark.y), legendgroup=group,
+        hovertemplate=f"%{{x}}: %{{y:.4g}}<extra>{group}</extra>",
+        line={"color": mark.color, "dash": mark.dash, "width": mark.width},
+    )  # fmt: skip
     if mark.low is None or mark.high is None or np.allclose(mark.low, mark.high):
         return [line]
     # Along the upper edge and back along the lower one.
-    x, edges = floats(mark.x), [*floats(mark.high), *floats(mark.low)[::-1]]
+    edges = [*floats(mark.high), *floats(mark.low)[::-1]]
     band: Parts = {
         "type": "scatter", "mode": "lines", "x": [*x, *x[::-1]], "y": edges, "fill": "toself",
         "fillcolor": f"{mark.color}{round(255 * max(mark.alpha, 0.12)):02x}", "line": {"width": 0},
-        "hoverinfo": "skip", "showlegend": False, "legendgroup": name,
+        "hoverinfo": "skip", "showlegend": False, "legendgroup": group,
     }  # fmt: skip
     return [band, line]
 
 
 def _dots(mark: Dots, panel: Panel) -> Parts:
-    color = mark.color if isinstance(mark.color, str) else list(mark.color)
     symbol = f"{mark.symbol}-open" if mark.is_hollow else mark.symbol
-    parts: Parts = {
-        "type": "scatter", "mode": "markers", "name": _text(mark.name), "x": floats(mark.x),
-        "y": floats(mark.y), "showlegend": bool(mark.name) and isinstance(mark.color, str),
-        "legendgroup": mark.name, "text": _hovers(mark, panel),
-        "hovertemplate": "%{text}<extra></extra>",
-        "marker": {"color": color, "size": max(5.0, 1.6 * mark.size), "symbol": symbol,
-                   "opacity": mark.alpha, "line": {"width": 2 if mark.is_hollow else 0}},
-    }  # fmt: skip
-    if not mark.name:
-        parts["hoverinfo"] = "skip"
-    return parts
+    marker = {"color": mark.color, "size": max(5.0, 1.6 * mark.size), "symbol": symbol,
+              "opacity": mark.alpha, "line": {"width": 2 if mark.is_hollow else 0}}  # fmt: skip
+    trace = _trace(
+        "scatter", mark.name, mode="markers", x=floats(mark.x), y=floats(mark.y),
+        legendgroup=mark.name, text=_hovers(mark, panel), hovertemplate="%{text}<extra></extra>",
+        marker=marker,
+    )  # fmt: skip
+    return trace if isinstance(mark.color, str) else trace | {"showlegend": False}
 
 
 def _hovers(mark: Dots, panel: Panel) -> list[str]:
@@ -165,21 +150,11 @@ def _spans(mark: Spans, name: str = "") -> list[Parts]:
 
 def _bars(mark: Bars) -> Parts:
     low = np.zeros(len(mark.at)) if mark.low is None else np.asarray(mark.low)
-    lengths = floats(np.asarray(mark.high) - low)
-    at, name = floats(mark.at), _text(mark.name)
-    is_upright = mark.along == "y"
-    value = "%{y:.4g}" if is_upright else "%{x:.4g}"
-    parts: Parts = {
-        "type": "bar", "orientation": "v" if is_upright else "h", "name": name,
-        "x": at if is_upright else lengths, "y": lengths if is_upright else at,
-        "base": floats(low), "width": mark.width, "showlegend": bool(name),
-        "hovertemplate": f"{value}<extra>{name}</extra>",
-        "marker": {"color": mark.color if isinstance(mark.color, str) else list(mark.color),
-                   "opacity": mark.alpha},
-    }  # fmt: skip
-    if not name:
-        parts["hoverinfo"] = "skip"
-    return parts
+    return _trace(
+        "bar", mark.name, orientation="v", x=floats(mark.at), base=floats(low), width=mark.width,
+        y=floats(np.asarray(mark.high) - low), marker={"color": mark.color, "opacity": mark.alpha},
+        hovertemplate=f"%{{y:.4g}}<extra>{_text(mark.name)}</extra>",
+    )  # fmt: skip
 
 
 def _heat(mark: Heat) -> Parts:
