@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from tokenizers import ByteLevelBPETokenizer
 
-from batch_calibration.models.attention import prefix_attention, self_attention
+from batch_calibration.models.attention import self_attention
+from batch_calibration.models.prefix_attention import prefix_attention
 from batch_calibration.scoring.batches import batches, group
 from batch_calibration.scoring.packing import SHORTEST, branch, pack
 from batch_calibration.tasks import TASKS

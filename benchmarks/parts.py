@@ -21,8 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from batch_calibration.models.attention import prefix_attention, self_attention
+from batch_calibration.models.attention import self_attention
 from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.models.prefix_attention import prefix_attention
 from batch_calibration.scoring import programs
 from batch_calibration.scoring.reading import VOCABULARY_SPAN
 from benchmarks import limit, report, scoring

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from batch_calibration.models import attention
-from batch_calibration.models.attention import AttentionOptions, prefix_attention, self_attention
+from batch_calibration.models.attention import AttentionOptions, self_attention
+from batch_calibration.models.prefix_attention import prefix_attention, truncate_cache
 
 SHAPES = [(2, 16, 6, 3, 8), (1, 24, 4, 1, 16)]
 """Sequences, their length, heads, groups, size of a head."""
@@ -21,14 +22,16 @@ def logits(request, monkeypatch):
     jax.clear_caches()
 
 
-def softmax(q, k, v, mask, scale, cap=None):
+def softmax(q, k, v, mask, scale, cap=None, sinks=None, bias=0.0):
     """Means `[b, t, heads, d]` and log-sum-exps, of which masked rows have 0 and the smallest."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     each = q.shape[2] // k.shape[2]
     logits = np.einsum("bthd,bshd->bhts", q, np.repeat(k, each, axis=2)) * scale
     logits = logits if cap is None else cap * np.tanh(logits / cap)
-    weights = np.exp(logits) * np.broadcast_to(mask, (len(q), *mask.shape[1:]))[:, None]
-    total = weights.sum(axis=-1)
+    weights = np.exp(logits + bias) * np.broadcast_to(mask, (len(q), *mask.shape[1:]))[:, None]
+    total = weights.sum(axis=-1)  # [b, heads, t]
+    if sinks is not None:
+        total = total + np.exp(np.float64(sinks))[:, None]
     mean = np.einsum("bhts,bshd->bthd", weights, np.repeat(v, each, axis=2))
     seen = total.transpose(0, 2, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -49,6 +52,34 @@ def test_sequences_attend_to_themselves(shape, cap):
             np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
+@pytest.mark.parametrize("limit", [1 << 20, 1 << 9, 1])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sinks_and_biases_take_part_in_the_softmax(shape, limit, monkeypatch):
+    monkeypatch.setattr(attention, "LOGITS_BYTES", {"cpu": limit})  # heads and queries in turns
+    b, t, heads, groups, d = shape
+    random = np.random.default_rng(2)
+    q, k, v = (random.normal(size=(b, t, n, d)).astype(np.float32) for n in (heads, groups, groups))
+    sinks = random.normal(size=heads).astype(np.float32)
+    bias = random.normal(size=(heads, t, t)).astype(np.float32)
+    mask = (random.random((b, t, t)) > 0.4) | np.eye(t, dtype=bool)
+    options = AttentionOptions(0.3)
+    jax.clear_caches()  # how many go in turn is decided while tracing
+    found = self_attention(*map(jnp.asarray, (q, k, v, mask)), options, sinks, jnp.asarray(bias))
+    for ours, theirs in zip(found, softmax(q, k, v, mask, 0.3, None, sinks, bias), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-5)
+    jax.clear_caches()
+
+
+def test_a_window_of_an_encoder_reaches_both_ways():
+    random = np.random.default_rng(3)
+    q, k, v = random.normal(size=(3, 2, 9, 2, 4)).astype(np.float32)
+    distance = np.abs(np.arange(9) - np.arange(9)[:, None])
+    real = np.arange(9) < np.array([[9], [6]])
+    seen = (distance < 3) & real[:, None]
+    found = attention.masked(jnp.asarray(real))(0, q, k, v, AttentionOptions(window=3))
+    np.testing.assert_allclose(found, softmax(q, k, v, seen, 0.5)[0], atol=2e-5)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_queries_attend_to_a_prefix(shape):
     b, t, heads, groups, d = shape
@@ -57,7 +88,7 @@ def test_queries_attend_to_a_prefix(shape):
     q = random.normal(size=(n, heads, d)).astype(np.float32)
     k, v = (random.normal(size=(s, groups, d)).astype(np.float32) for _ in "kv")
     weighed = jnp.concatenate([jnp.asarray(v), jnp.ones((s, groups, 1))], axis=-1)
-    keys, values = attention.truncate_cache(jnp.asarray(k), weighed, real)
+    keys, values = truncate_cache(jnp.asarray(k), weighed, real)
     some = random.random((n, s)) < 0.1
     some[0] = False
     for mask in (None, some):

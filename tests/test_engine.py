@@ -11,8 +11,9 @@ from tiny import GPT2, write
 
 from batch_calibration import calibrate
 from batch_calibration.errors import InputError
-from batch_calibration.models.attention import AttentionOptions, append_cache
+from batch_calibration.models.attention import AttentionOptions
 from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.models.prefix_attention import append_cache
 from batch_calibration.scoring import forward, programs, reading
 from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.causal_lm import CausalLM

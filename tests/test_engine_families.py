@@ -54,6 +54,7 @@ CASES = {
     "olmo3": SHAPE | {"num_key_value_heads": 2, "sliding_window": 9},
     "mixtral": GROUPED | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 9},
     "qwen3_moe": GROUPED | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8},
+    "gpt_oss": GROUPED | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 9},
     "gemma": GROUPED,
     "cohere": SHAPE | {"logit_scale": 1.0},
     "cohere2": SHAPE | {"sliding_window": 30, "sliding_window_pattern": 2, "logit_scale": 1.0},
@@ -77,6 +78,8 @@ CASES = {
     },
     "phi": SHAPE | {"num_key_value_heads": 2},
     "stablelm": SHAPE | {"num_key_value_heads": 2, "partial_rotary_factor": 0.5},
+    "stablelm_norms": SHAPE
+    | {"model_type": "stablelm", "num_key_value_heads": 2, "qk_layernorm": True},
     "opt": WITHOUT_INNER | {"ffn_dim": 24, "word_embed_proj_dim": 12},
 }
 SIX = ["\nq", "\nqx", "\nqxz", "\nqxzj", "\nqxzjk", "\nqxzjkw", "\nqxzjkv", " pos", " positive"]

@@ -217,9 +217,9 @@ def test_what_was_saved_comes_back(name, tmp_path):
 def test_half_precision_stays_half(name):
     raw, (tokens, answers) = read(GOLDEN[name]), golden(name)
 
-    def attend(layer, q, k, v, options=PLAIN):
+    def attend(layer, q, k, v, options=PLAIN, sinks=None):
         assert q.dtype == k.dtype == v.dtype == jnp.bfloat16
-        return causal(layer, q, k, v, options)
+        return causal(layer, q, k, v, options, sinks)
 
     # jax's own attention and flax's LayerNorm count on promotion to float32, and go back.
     with jax.numpy_dtype_promotion("standard"):

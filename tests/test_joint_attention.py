@@ -10,8 +10,13 @@ from test_engine_families import CASES, SIX
 from tiny import write
 
 from batch_calibration.models import attention
-from batch_calibration.models.attention import AttentionOptions, append_cache, joint_attention
+from batch_calibration.models.attention import AttentionOptions
 from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.models.prefix_attention import (
+    append_cache,
+    fits_joint_attention,
+    joint_attention,
+)
 from batch_calibration.scoring import forward, programs
 from batch_calibration.scoring.causal_lm import CausalLM
 
@@ -123,7 +128,7 @@ def test_lowers_to_cudnn(d, options, monkeypatch):
 
 
 def test_layers_that_cudnn_does_not_take_run_in_turn():
-    fits = attention.fits_joint_attention
+    fits = fits_joint_attention
     assert fits(64, AttentionOptions(0.2, 40)) and fits(128, AttentionOptions())
     assert not fits(64, AttentionOptions(cap=5.0))
     assert not fits(256, AttentionOptions()) and not fits(20, AttentionOptions())

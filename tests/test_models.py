@@ -13,12 +13,11 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import FAMILIES, weights
 from batch_calibration.models.attention import (
     AttentionOptions,
-    append_cache,
     causal,
     masked,
-    prefix_attention,
 )
 from batch_calibration.models.layers import ACTIVATIONS, activation
+from batch_calibration.models.prefix_attention import append_cache, prefix_attention
 
 GOLDEN = sorted((Path(__file__).parent / "golden").iterdir())
 

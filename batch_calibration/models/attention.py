@@ -1,4 +1,4 @@
-"""Attention functions that callers hand a network: causal, full, masked, over a cached prefix."""
+"""Attention functions that callers hand a network: causal, full, masked."""
 
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -38,41 +38,84 @@ class Attend(Protocol):
         k: jax.Array,
         v: jax.Array,
         options: AttentionOptions = PLAIN,
+        sinks: jax.Array | None = None,
     ) -> jax.Array:
         """Attention `[b, t, heads, d]` of one layer.
 
-        `q [b, t, heads, d]`, `k` and `v [b, t, groups, d]`, where `groups` divides `heads`.
+        `q [b, t, heads, d]`, `k` and `v [b, t, groups, d]`, where `groups` divides `heads`. `sinks
+        [heads]` are the logits of one more key that each query sees, whose value is 0.
         """
         ...
 
 
+class BiasedAttend(Attend, Protocol):
+    """Attention that may be given what is added to the logits of each head."""
+
+    def __call__(
+        self,
+        layer: int,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        options: AttentionOptions = PLAIN,
+        sinks: jax.Array | None = None,
+        bias: jax.Array | None = None,
+    ) -> jax.Array:
+        """As `Attend`; `bias [heads, t, s]` is added to the scaled logits."""
+        ...
+
+
 def causal(
-    layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
+    layer: int,
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    options: AttentionOptions = PLAIN,
+    sinks: jax.Array | None = None,
 ) -> jax.Array:
     """Causal attention over keys and values of the same sequence, its positions consecutive."""
     del layer
     position = jnp.arange(q.shape[1])  # [t]
     mask = in_window(position, position, options.window) & (position <= position[:, None])
-    return self_attention(q, k, v, mask[None], options)[0]
+    return self_attention(q, k, v, mask[None], options, sinks)[0]
 
 
 def full(
-    layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
+    layer: int,
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    options: AttentionOptions = PLAIN,
+    sinks: jax.Array | None = None,
 ) -> jax.Array:
     """Attention of queries `[b, t, heads, d]` over all keys `[b, s, groups, d]`."""
     del layer
-    return self_attention(q, k, v, options=options)[0]
+    return self_attention(q, k, v, None, options, sinks)[0]
 
 
-def masked(mask: jax.Array) -> Attend:
-    """Attention where `mask` is true: `[b, s]` of keys (padding), or `[b, t, s]` of queries too."""
+def masked(mask: jax.Array) -> BiasedAttend:
+    """Attention where `mask` is true: `[b, s]` of keys (padding), or `[b, t, s]` of queries too.
+
+    A window reaches as far ahead as back.
+    """
     mask = mask[:, None] if mask.ndim == 2 else mask  # [b, 1 | t, s]
 
     def attend(
-        layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
+        layer: int,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        options: AttentionOptions = PLAIN,
+        sinks: jax.Array | None = None,
+        bias: jax.Array | None = None,
     ) -> jax.Array:
         del layer
-        return self_attention(q, k, v, mask, options)[0]
+        seen = mask
+        if options.window is not None:
+            position = jnp.arange(q.shape[1])
+            near = in_window(position, position, options.window)  # all that is ahead, too
+            seen = mask & near & near.T
+        return self_attention(q, k, v, seen, options, sinks, bias)[0]
 
     return attend
 
@@ -89,85 +132,36 @@ def self_attention(
     v: jax.Array,
     mask: jax.Array | None = None,
     options: AttentionOptions = PLAIN,
+    sinks: jax.Array | None = None,
+    bias: jax.Array | None = None,
     *,
     at_once: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Attention of `q [b, t, heads, d]` over `k` and `v [b, s, groups, d]` of the same sequences.
 
     `mask [b | 1, t | 1, s]` says what a query sees, the window included; all, where it is left
-    out.
+    out. `sinks` and `bias` are as `BiasedAttend` says.
 
     Returns the mean value `[b, t, heads, d]` and the log-sum-exp of the logits `[b, t, heads]`,
     in float32.
     """
-    mean_and_mass: tuple[jax.Array, jax.Array] = _in_turns(q, k, v, mask, options, at_once)
-    return mean_and_mass
-
-
-def prefix_attention(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    mask: jax.Array | None = None,
-    options: AttentionOptions = PLAIN,
-    *,
-    at_once: bool = False,
-) -> tuple[jax.Array, jax.Array]:
-    """Attention of queries `[n, heads, d]` over cached keys and values `[s, groups, d]`.
-
-    `mask [n, s]` says which of them a query sees, the window included; all, where it is left out.
-
-    Returns the mean value `[n, heads, d]` and the log-sum-exp of the logits `[n, heads]`, in
-    float32. A query that sees none has a mean of 0 and the smallest finite log-sum-exp.
-    """
-    real = (v[:, 0, -1] > 0)[None]  # [1, s], by the weights that `append_cache` puts there
-    seen = (real if mask is None else real & mask)[None]  # [1, n | 1, s]
-    mean, mass = _in_turns(q[None], k[None], v[None, ..., :-1], seen, options, at_once)
-    return mean[0], mass[0]  # without the batch of one
-
-
-def fits_joint_attention(head_size: int, options: AttentionOptions) -> bool:
-    """Whether `joint_attention` takes a layer: cuDNN knows no soft cap and no wider heads."""
-    # Hopper takes heads of up to 256, GPUs before it of up to 128.
-    return options.cap is None and head_size % 8 == 0 and head_size <= 128
-
-
-def joint_attention(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    mask: jax.Array,
-    prefix: tuple[jax.Array, jax.Array, jax.Array | None] | None,
-    options: AttentionOptions = PLAIN,
-) -> jax.Array:
-    """Attention `[b, t, heads, d]` over a cached prefix and over the sequences, in one softmax.
-
-    By JAX's own function: cuDNN's kernel on GPUs, which keeps no logits, and XLA's elsewhere.
-    `mask [b, t, t]` is of the sequences; `prefix` is as in `prefix_attention`: keys, values, mask.
-    """
-    b, t = q.shape[:2]
-    if prefix is not None:
-        keys, values, near = prefix
-        real = (values[:, 0, -1] > 0)[None]
-        seen = jnp.broadcast_to(real if near is None else real & near, (b * t, len(keys)))
-        mask = jnp.concatenate([seen.reshape(b, t, -1), mask], axis=2)
-        values = values[..., :-1]  # without the weights
-        # cuDNN knows no keys that sequences share: each has a copy of the prefix.
-        k = jnp.concatenate([jnp.broadcast_to(keys, (b, *keys.shape)), k], axis=1)
-        v = jnp.concatenate([jnp.broadcast_to(values, (b, *values.shape)), v], axis=1)
-    return jax.nn.dot_product_attention(
-        q, k, v, mask=mask[:, None], scale=options.scale,
-        implementation="cudnn" if jax.default_backend() == "gpu" else "xla",
-    )  # fmt: skip
+    mean, mass = attend_in_turns(q, k, v, mask, bias, options, at_once)
+    if sinks is None:
+        return mean, mass
+    sinks = sinks.astype(jnp.float32)
+    # The share of the softmax that the keys with a value have.
+    share = jax.nn.sigmoid(mass - sinks)[..., None]
+    return mean * share.astype(mean.dtype), jnp.logaddexp(mass, sinks)
 
 
 # Compiled as a part of the network; by itself it is traced for one layer and not for each.
 @partial(jax.jit, static_argnames=("options", "at_once"))
-def _in_turns(
+def attend_in_turns(
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
     mask: jax.Array | None,
+    bias: jax.Array | None,
     options: AttentionOptions,
     at_once: bool,
 ) -> tuple[jax.Array, jax.Array]:
@@ -193,6 +187,9 @@ def _in_turns(
     scaled = scaled.reshape(b, blocks, t // blocks, steps_wide, wide, steps_deep, deep, d)
     # Turns first, then what one turn multiplies at once: [turns, wide, b, deep t / blocks, d].
     queries = scaled.transpose(3, 5, 1, 4, 0, 6, 2, 7).reshape(turns, wide, b, -1, d)
+    if bias is not None:
+        bias = bias.reshape(steps_wide, wide, steps_deep, deep, blocks, t // blocks, s)
+        bias = bias.transpose(0, 2, 4, 1, 3, 5, 6).reshape(turns, wide, 1, -1, s)
     keys = k.transpose(2, 0, 1, 3).reshape(-1, wide, b, s, d)
     values = v.transpose(2, 0, 1, 3).reshape(-1, wide, b, s, d)
 
@@ -203,6 +200,8 @@ def _in_turns(
         )
         if cap is not None:
             logits = cap * jnp.tanh(logits / cap)
+        if bias is not None:
+            logits = logits + bias[turn]
         if mask is not None:
             logits = jnp.where(mask[turn % len(mask)], logits, SMALLEST)
         top = logits.max(axis=-1, keepdims=True)  # taken off, so that no exponential overflows
@@ -249,41 +248,3 @@ def _turn(groups: int, heads_per_group: int, t: int, size: int) -> tuple[int, in
     deep = heads_per_group if wide > 1 else divisor(heads_per_group, max_bytes // size)
     blocks = t // divisor(t, t * max_bytes // size) if size > max_bytes else 1
     return wide, deep, blocks
-
-
-def append_cache(
-    cached: tuple[jax.Array, jax.Array] | None,
-    k: jax.Array,
-    v: jax.Array,
-    start: jax.Array | int,
-    count: jax.Array | int,
-    size: int,
-) -> tuple[jax.Array, jax.Array]:
-    """Keys and values of `size` positions: `start` cached ones, then `count` of `k` and `v`.
-
-    `k` and `v` are `[1, c, groups, d]`. The values' last column, `d + 1` wide, is the weight of
-    each position, so that `prefix_attention` needs no mask.
-    """
-    keys, values = k[0], jnp.concatenate([v[0], jnp.ones_like(v[0, ..., :1])], axis=-1)  # [c, ...]
-    if cached is None:
-        keys, values = (_fit(new, size) for new in (keys, values))
-    else:
-        where = start + jnp.arange(len(keys))  # beyond the cache's end nothing is written
-        keys, values = (
-            _fit(old, size).at[where].set(new, mode="drop")
-            for old, new in zip(cached, (keys, values), strict=True)
-        )
-    return truncate_cache(keys, values, start + count)
-
-
-def truncate_cache(
-    k: jax.Array, v: jax.Array, length: jax.Array | int
-) -> tuple[jax.Array, jax.Array]:
-    """Only the first `length` cached positions; beyond, the first key repeated, of weight 0."""
-    real = (jnp.arange(len(k)) < length)[:, None, None]  # [s, 1, 1]
-    return jnp.where(real, k, k[:1]), jnp.where(real, v, jnp.zeros_like(v))
-
-
-def _fit(array: jax.Array, size: int) -> jax.Array:
-    """An array with its first axis cut, or padded with zeros, to `size`."""
-    return jnp.pad(array[:size], ((0, max(0, size - len(array))), *[(0, 0)] * (array.ndim - 1)))

@@ -54,12 +54,12 @@ def refuse_unknown(family: Family, raw: RawConfig, where: Path, at: str = "") ->
         InputError: quantized weights; keys that the family does not know.
     """
     settings = {key: setting for key, setting in raw.items() if setting not in (None, "", [], {})}
-    quantized = [key for key in QUANTIZED if key in settings]
+    quantized = [key for key in QUANTIZED if key in settings and key not in family.parts]
     if quantized:
         raise InputError(
             f"{where}: config.json has {at}{quantized[0]}: its weights are quantized, expected "
-            "float32, float16 or bfloat16; use the checkpoint that is not quantized, or save this "
-            "one dequantized."
+            "float32, float16 or bfloat16; use the checkpoint that is not quantized, or score this "
+            "one with --config.scorer=transformers."
         )
     for key, setting in settings.items():
         part_keys = family.parts.get(at + key)  # None: a setting whose value is an object

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import jax
 from flax import nnx
 
-from batch_calibration.models.attention import Attend
+from batch_calibration.models.attention import Attend, BiasedAttend
 from batch_calibration.models.layers import TokenSet
 
 
@@ -41,7 +41,7 @@ class Encoder(Protocol):
         self,
         tokens: jax.Array,
         positions: jax.Array,
-        attend: Attend,
+        attend: BiasedAttend,
         types: jax.Array | None = None,
     ) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""

@@ -16,6 +16,8 @@ from batch_calibration.models.family import RawConfig, TransformerConfig, Weight
 from batch_calibration.models.rotary import Angle, Rope, rotate
 
 SLIDING, FULL = "sliding_attention", "full_attention"
+HeadNorm = Callable[[jax.Array], jax.Array]
+"""A norm of heads `[b, t, heads, d]`."""
 DEEPEST = 10_000
 """Layers beyond which a config is taken for nonsense before a list of them is made."""
 
@@ -100,6 +102,7 @@ class Attention(nnx.Module):
         centered: as in `RMSNorm`, of the norms of queries and keys.
         joint_norm: whether these norms are over all heads at once, not over each.
         interleaved: as in `rotary.rotate`.
+        sinks: whether each head has a sink, as in `Attend`.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class Attention(nnx.Module):
         centered: bool = False,
         joint_norm: bool = False,
         interleaved: bool = False,
+        sinks: bool = False,
         *,
         rngs: nnx.Rngs,
     ):
@@ -125,7 +129,8 @@ class Attention(nnx.Module):
             self.k = layers.linear(width, groups * d, rngs, bias[0])
             self.v = layers.linear(width, groups * d, rngs, bias[0])
         self.out = layers.linear(heads * d, width, rngs, bias[1])
-        norms: tuple[RMSNorm | None, RMSNorm | None] = (None, None)
+        self.sinks = nnx.Param(layers.INIT(rngs.params(), (heads,))) if sinks else None
+        norms: tuple[HeadNorm | None, HeadNorm | None] = (None, None)
         if config.qk_norm:
             # OLMo 2, or Qwen3 and Gemma 3
             sizes = (heads * d, groups * d) if joint_norm else (d, d)
@@ -147,10 +152,11 @@ class Attention(nnx.Module):
             q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
         if angle is not None:
             q, k = rotate(q, angle, self.interleaved), rotate(k, angle, self.interleaved)
-        mean = attend(layer, q, k, v, self.options)  # [b, t, heads, d]
+        sinks = None if self.sinks is None else self.sinks[...]
+        mean = attend(layer, q, k, v, self.options, sinks)  # [b, t, heads, d]
         return self.out(mean.reshape(*h.shape[:-1], -1))
 
-    def _normed(self, norm: RMSNorm, heads: jax.Array) -> jax.Array:
+    def _normed(self, norm: HeadNorm, heads: jax.Array) -> jax.Array:
         if not self.joint_norm:
             return norm(heads)
         return norm(heads.reshape(*heads.shape[:-2], -1)).reshape(heads.shape)

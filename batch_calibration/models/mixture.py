@@ -56,20 +56,21 @@ class Mixture(nnx.Module):
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """The chosen experts' outputs for `h [b, t, d]`, summed by their weights."""
-        weights = self._weights(h)
+        weights = expert_weights(self.router(h), self.chosen, self.normalizes)
         mixed = jnp.zeros_like(h)
         for number, expert in enumerate(self.experts):
             mixed = mixed + expert(h) * weights[..., number, None]
         return mixed
 
-    def _weights(self, h: jax.Array) -> jax.Array:
-        """Weights `[b, t, experts]`, 0 for those that are not chosen."""
-        probs = jax.nn.softmax(self.router(h).astype(jnp.float32))  # as in transformers
-        values, chosen = jax.lax.top_k(probs, self.chosen)  # [b, t, chosen]
-        if self.normalizes:
-            values = values / values.sum(axis=-1, keepdims=True)
-        is_chosen = jax.nn.one_hot(chosen, probs.shape[-1], dtype=jnp.float32)
-        return jnp.sum(is_chosen * values[..., None], axis=-2).astype(h.dtype)
+
+def expert_weights(logits: jax.Array, count: int, normalizes: bool) -> jax.Array:
+    """Weights `[b, t, experts]` of the `count` likeliest experts by a router's logits, else 0."""
+    probs = jax.nn.softmax(logits.astype(jnp.float32))  # as in transformers
+    values, chosen = jax.lax.top_k(probs, count)  # [b, t, chosen]
+    if normalizes:
+        values = values / values.sum(axis=-1, keepdims=True)
+    is_chosen = jax.nn.one_hot(chosen, probs.shape[-1], dtype=jnp.float32)
+    return jnp.sum(is_chosen * values[..., None], axis=-2).astype(logits.dtype)
 
 
 class Block(llama.Block):

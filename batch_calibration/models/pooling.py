@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.attention import Attend
+from batch_calibration.models.attention import BiasedAttend
 from batch_calibration.models.family import Encoder
 from batch_calibration.models.layers import activation
 from batch_calibration.models.sentence_config import SentenceConfig, read_fixed
@@ -95,7 +95,7 @@ class PooledEncoder(nnx.Module):
         self,
         tokens: jax.Array,
         positions: jax.Array,
-        attend: Attend,
+        attend: BiasedAttend,
         types: jax.Array | None = None,
     ) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""

@@ -3,11 +3,16 @@
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
+from batch_calibration.errors import InputError
 from batch_calibration.models import gated, layers, neox, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
-from batch_calibration.models.family import Family, RawConfig, norm_weights
+from batch_calibration.models.family import Family, RawConfig, Weight, norm_weights
+
+MOST_HEADS = 128
+"""Heads with a norm of their own that the table below has names for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +23,29 @@ class Config(gated.Config):
     layer_norm_eps: float = 1e-5
     use_qkv_bias: bool = False
     use_parallel_residual: bool = False  # the MLP reads what attention reads, by the same norm
+    qk_layernorm: bool = False  # of each head of queries and keys, as StableLM 2 12B has them
+
+
+class HeadNorms(nnx.Module):
+    """A layer norm without bias for each head."""
+
+    def __init__(self, heads: int, size: int, eps: float):
+        if heads > MOST_HEADS:
+            raise InputError(
+                where="config.json", expected=f"at most {MOST_HEADS} heads with qk_layernorm",
+                got=heads, remedy="config.scorer=transformers may run it",
+            )  # fmt: skip
+        self.eps = eps
+        self.scales = nnx.List([nnx.Param(jnp.ones(size)) for _ in range(heads)])
+
+    def __call__(self, heads: jax.Array) -> jax.Array:
+        """`heads [b, t, heads, d]`, each normalized in float32, in their own dtype."""
+        scales = jnp.stack([scale[...] for scale in self.scales])  # [heads, d]
+        normed = heads.astype(jnp.float32)
+        normed = normed - normed.mean(axis=-1, keepdims=True)
+        variance = jnp.mean(jnp.square(normed), axis=-1, keepdims=True)
+        normed = normed * jax.lax.rsqrt(variance + self.eps)
+        return (normed * scales.astype(jnp.float32)).astype(heads.dtype)
 
 
 class Block(nnx.Module):
@@ -29,6 +57,10 @@ class Block(nnx.Module):
         self.attention = gated.Attention(
             config, AttentionOptions(), (config.use_qkv_bias, False), rngs=rngs
         )
+        if config.qk_layernorm:
+            groups, size = config.num_key_value_heads or config.heads, config.head_size
+            self.attention.q_norm = nnx.data(HeadNorms(config.heads, size, eps))
+            self.attention.k_norm = nnx.data(HeadNorms(groups, size, eps))
         self.ln_2 = None if config.use_parallel_residual else layers.layer_norm(width, eps, rngs)
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_act, rngs=rngs)
 
@@ -59,6 +91,10 @@ WEIGHTS = {
     **norm_weights("model.layers.{i}.post_attention_layernorm", "blocks.{i}.ln_2"),
     **norm_weights("model.norm", "ln"),
 }
+for side in "qk":
+    for head in range(MOST_HEADS):
+        theirs = f"model.layers.{{i}}.self_attn.{side}_layernorm.norms.{head}.weight"
+        WEIGHTS[theirs] = Weight(f"blocks.{{i}}.attention.{side}_norm.scales.{head}")
 FAMILY = Family(
     name="stablelm",
     kind="causal_lm",
@@ -66,7 +102,6 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     prefixes=("model.",),
-    fixed={"qk_layernorm": False},  # a norm for each head, as StableLM 2 12B has
     keys=rotary.KEYS,
     tied={"lm_head.weight": "embed.embedding"},
     ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),

@@ -65,6 +65,15 @@ class Tensor(NamedTuple):
                 yield chunk.astype(dtype, copy=False)
                 remaining -= len(chunk)
 
+    def read_bytes(self) -> np.ndarray:
+        """Its bytes, where its numbers are packed in them."""
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            packed = np.fromfile(file, np.uint8, math.prod(self.shape))
+        if packed.size != math.prod(self.shape):
+            raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
+        return packed.reshape(self.shape)
+
     def read(self, dtype: DTypeLike) -> np.ndarray:
         """Its numbers as `dtype`; errors as of `parts`."""
         array, start = np.empty(self.shape, dtype), 0  # filled part by part: no second copy

@@ -2,11 +2,10 @@
 
 import json
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from functools import reduce
-from itertools import count
 from pathlib import Path
 
 import jax
@@ -18,16 +17,18 @@ from jax.typing import DTypeLike
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
-from batch_calibration.models import memory
+from batch_calibration.models import memory, mxfp4
 from batch_calibration.models.config import read_config, read_json
 from batch_calibration.models.family import Config, Family, RawConfig, Weight
 from batch_calibration.models.layers import product
+from batch_calibration.models.mxfp4 import PackedTensor
 from batch_calibration.models.tensors import PLAIN, Tensor, tensors
 
 NAMED = 10
 """Tensors that a sentence names before it says how many more there are."""
 READERS = 4
 """Tensors that are read at once; each is held twice until it is where it belongs."""
+AnyTensor = Tensor | PackedTensor
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
@@ -59,7 +60,7 @@ def load(
     directory = Path(directory)
     if config is None:
         config = read_config(family, read_json(directory / "config.json", "a config"), directory)
-    files = list(tensors(directory))
+    files = mxfp4.join(tensors(directory))
     _check_depth(directory, config, [tensor.name for tensor in files])
     # The network's shapes, of which no number is made: the files' are put in their place.
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))
@@ -68,8 +69,8 @@ def load(
     demand = memory.Demand(parameters, config.width, config.layers, cached)
     memory.require(directory, demand, dtype, mesh)  # before anything is read
     table = {_bare(family, name): weight for name, weight in family.weights.items()}
-    sources: dict[str, tuple[Tensor, Weight]] = {}
-    tied: dict[Tensor, str] = {}
+    sources: dict[str, tuple[AnyTensor, Weight]] = {}
+    tied: dict[AnyTensor, str] = {}
     complaints: list[str] = []
     for tensor in files:
         name = tensor.name
@@ -141,7 +142,7 @@ def _check_depth(directory: Path, config: Config, names: list[str]) -> None:
         )
 
 
-def _equal(used: Tensor, tensor: Tensor, dtype: DTypeLike) -> bool:
+def _equal(used: AnyTensor, tensor: AnyTensor, dtype: DTypeLike) -> bool:
     """Whether a tensor that our network has no place for is the one used in its place."""
     if not {used.kind, tensor.kind} <= {*PLAIN} or used.shape != tensor.shape:
         return False
@@ -150,7 +151,7 @@ def _equal(used: Tensor, tensor: Tensor, dtype: DTypeLike) -> bool:
 
 
 def _place(
-    tensor: Tensor, weight: Weight, shape: tuple[int, ...], dtype: DTypeLike, mesh: Mesh | None
+    tensor: AnyTensor, weight: Weight, shape: tuple[int, ...], dtype: DTypeLike, mesh: Mesh | None
 ) -> jax.Array | str:
     """A weight of ours on the devices that hold it, or hold parts of it; or what is wrong."""
     named = f"{tensor.name} (our {weight.path})"
@@ -206,14 +207,13 @@ def save(directory: str | Path, model: nnx.Module, family: Family, raw_config: R
     write_whole(directory / "config.json", text.encode())
 
 
-def _names(family: Family, ours: Container[str]) -> Iterator[tuple[str, Weight]]:
-    """The table's rows for the paths in `ours`, every `{i}` written out for the layers there."""
-    for name, weight in family.weights.items():
-        for i in count() if "{i}" in name else range(1):
-            path = weight.path.format(i=i)
-            if path not in ours:
-                break  # the layer after the last
-            yield name.format(i=i), weight._replace(path=path)
+def _names(family: Family, ours: Iterable[str]) -> Iterator[tuple[str, Weight]]:
+    """The table's row for each path in `ours`, with its layer's number for `{i}`."""
+    rows = {weight.path: (name, weight) for name, weight in family.weights.items()}
+    for path in ours:
+        pattern, number = _split_layer(path)
+        name, weight = rows[pattern]
+        yield name.format(i=number), weight._replace(path=path)
 
 
 def _bare(family: Family, name: str) -> str:

@@ -13,16 +13,18 @@ from batch_calibration.models.attention import (
     PLAIN,
     Attend,
     AttentionOptions,
-    append_cache,
-    fits_joint_attention,
     in_window,
-    joint_attention,
-    prefix_attention,
     self_attention,
-    truncate_cache,
 )
 from batch_calibration.models.family import CausalNetwork
 from batch_calibration.models.layers import Span
+from batch_calibration.models.prefix_attention import (
+    append_cache,
+    fits_joint_attention,
+    joint_attention,
+    prefix_attention,
+    truncate_cache,
+)
 from batch_calibration.scoring.sharding import replicate
 
 State = nnx.State[Hashable, object]
@@ -71,11 +73,16 @@ def prefill(
     extended = []
 
     def attend(
-        layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
+        layer: int,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        options: AttentionOptions = PLAIN,
+        sinks: jax.Array | None = None,
     ) -> jax.Array:
         cached = before[layer] if before else None
         extended.append(append_cache(cached, k, v, start, count, size))
-        return attention(layer, q, k, v, options)
+        return attention(layer, q, k, v, options, sinks)
 
     nnx.merge(graph, state).hidden(tokens, positions, attend)
     return tuple(extended)
@@ -147,15 +154,21 @@ def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) 
     at_once = kind == "at once"
 
     def attend(
-        layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
+        layer: int,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        options: AttentionOptions = PLAIN,
+        sinks: jax.Array | None = None,
     ) -> jax.Array:
         window, own_mask = options.window, mask
         if window is not None:
             own_mask = mask & in_window(positions, positions, window)
         prefix = _prefix(*cache[layer], positions, window) if cache else None
-        if kind == "joint" and fits_joint_attention(q.shape[-1], options):
+        # cuDNN's softmax has no sinks.
+        if kind == "joint" and sinks is None and fits_joint_attention(q.shape[-1], options):
             return joint_attention(q, k, v, own_mask, prefix, options)
-        own, own_mass = self_attention(q, k, v, own_mask, options, at_once=at_once)
+        own, own_mass = self_attention(q, k, v, own_mask, options, sinks, at_once=at_once)
         if prefix is None:
             return own
         mean, mass = prefix_attention(

@@ -143,9 +143,14 @@ def _attention(mask: jax.Array, seen: dict[int, jax.Array], keep: int | None) ->
     bias = jnp.where(mask, 0.0, -1e9)[:, None]  # [b, 1, t, s]
 
     def attend(
-        layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
+        layer: int,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        options: AttentionOptions = PLAIN,
+        sinks: jax.Array | None = None,
     ) -> jax.Array:
-        del options  # GPT-2's are plain
+        del options, sinks  # GPT-2's are plain
         logits = jnp.einsum("bthd,bshd->bhts", q * q.shape[-1] ** -0.5, k) + bias
         if keep is not None and layer >= keep:
             seen[layer] = jax.nn.log_softmax(logits, axis=-1)

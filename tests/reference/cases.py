@@ -124,6 +124,17 @@ CAUSAL = {
         num_experts_per_tok=1, moe_intermediate_size=8, use_sliding_window=True, sliding_window=4,
         tie_word_embeddings=True,
     ),
+    "gpt_oss_plain": sized_as(
+        "gpt_oss", 43, 16, 20, 3, 4, 24, num_key_value_heads=2, head_dim=6, num_local_experts=5,
+        num_experts_per_tok=3, sliding_window=5, pad_token_id=0,
+    ),
+    "gpt_oss_clamped": sized_as(
+        "gpt_oss", 37, 12, 8, 2, 2, 16, num_key_value_heads=1, head_dim=8, num_local_experts=3,
+        num_experts_per_tok=1, sliding_window=4, attention_bias=False, swiglu_alpha=0.7,
+        swiglu_limit=0.2, rms_norm_eps=0.01, tie_word_embeddings=True, pad_token_id=0,
+        layer_types=["full_attention", "sliding_attention"],
+        rope_parameters={"rope_type": "default", "rope_theta": 50.0},
+    ),
     "granite_multiplied": sized_as(
         "granite", 43, 16, 20, 2, 4, 24, num_key_value_heads=2, mlp_bias=True,
         embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
@@ -290,6 +301,13 @@ CAUSAL = {
     "stablelm_serial": sized_as(
         "stablelm", 53, 16, 24, 2, 2, 24, num_key_value_heads=2, use_qkv_bias=True,
         layer_norm_eps=1e-3,
+    ),
+    "stablelm_norms": sized_as(
+        "stablelm", 43, 16, 20, 2, 4, 16, num_key_value_heads=2, qk_layernorm=True,
+        use_parallel_residual=True, layer_norm_eps=1e-2,
+        rope_parameters={
+            "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5,
+        },
     ),
     "stablelm_parallel": sized_as(
         "stablelm", 47, 32, 20, 2, 4, 16, num_key_value_heads=2, use_parallel_residual=True,

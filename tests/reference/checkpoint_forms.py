@@ -146,6 +146,8 @@ FORMS = [
     ("openai/gpt-oss-20b", "gpt_oss", SIZES | MOE | {
         "num_local_experts": 4, "head_dim": 8, "sliding_window": 64}, {}),
     ("stabilityai/stablelm-2-1_6b", "stablelm", SIZES, {"partial_rotary_factor": 0.25}),
+    ("stabilityai/stablelm-2-12b", "stablelm", SIZES, {
+        "qk_layernorm": True, "use_parallel_residual": True}),
     ("bigcode/starcoder2-3b", "starcoder2", SIZES, {"sliding_window": 64}),
     ("state-spaces/mamba-130m-hf", "mamba", {
         "vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": 2, "state_size": 8},
@@ -173,7 +175,7 @@ HEAD = """# Which checkpoints load
 
 *Is there a network here for your checkpoint, or does transformers run it?* Tried on known checkpoints by the form of their `config.json`: its particular keys, small sizes, random weights (`PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py`, transformers {version}; `make reference` compares). Not tried with shrunken files: the tokenizer of each ([decision 11](decisions.md#11-token-ids-are-those-of-transformers-5)) and the memory of its weights.
 
-Mixtures run every expert on every token, 4 times the products of the chosen ones for Mixtral, 16 for Qwen3-30B-A3B. What a network of this package runs, `--config.scorer=transformers` runs too; differences are of the scores of three prompts and three labels, in nats.
+Mixtures run every expert on every token, 4 times the products of the chosen ones for Mixtral, 8 for gpt-oss-20b, 16 for Qwen3-30B-A3B. `--config.scorer=transformers` runs these checkpoints, too; differences are of the scores of three prompts and three labels.
 """  # noqa: E501
 
 ALONE = "transformers alone"

@@ -10,13 +10,16 @@ pytest.importorskip("transformers", reason="needs torch and transformers: run `m
 
 import jax.numpy as jnp  # noqa: E402
 from cases import BERT, CAUSAL, HEADED, answers, build, inputs, save  # noqa: E402
+from safetensors.numpy import save_file  # noqa: E402
 from tiny import CORPUS, byte_level  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: E402
 
 from batch_calibration.embedded import CHECKPOINTS, suite  # noqa: E402
-from batch_calibration.models import FAMILIES, weights  # noqa: E402
+from batch_calibration.models import FAMILIES, mxfp4, weights  # noqa: E402
 from batch_calibration.models.attention import causal, masked  # noqa: E402
 from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
+from batch_calibration.models.tensors import tensors  # noqa: E402
 from batch_calibration.prompts import template as templates  # noqa: E402
 from batch_calibration.scoring.causal_lm import CausalLM  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
