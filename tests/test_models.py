@@ -35,7 +35,8 @@ def test_equals_transformers(directory):
     golden = load_file(directory / "expected" / "answers.safetensors")
     config, model = weights.load(directory, family)
     tokens = jnp.asarray(golden["tokens"])
-    assert tokens.shape[1] == config.positions
+    # Phi-3's are of the first length, beyond which its network is another (test_longrope.py).
+    assert tokens.shape[1] == config.positions or directory.name == "phi3_long"
     positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
 
     @jax.jit

@@ -33,6 +33,11 @@ class Config(gated.Config):
     logits_scaling: float = 1.0
     local_rope: rotary.Rope | None = None
 
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for, with its `long_frequencies` too."""
+        return self.rope.positions if self.local_rope is None else self.rope.longest
+
 
 class Block(nnx.Module):
     """One pre-norm block: attention, then a gated MLP."""
@@ -94,6 +99,10 @@ class Model(nnx.Module):
         self.rotates = config.no_rope_layers or (1,) * config.num_hidden_layers  # for each layer
         self.multiplier, self.scale = config.embedding_multiplier, 1 / config.logits_scaling
         self.frequencies = rotary.frequencies(config.head_size, config.rope)
+        # Those of sequences beyond the length of the first training.
+        self.long_frequencies: rotary.Frequencies | None = None
+        if config.rope.rope_type == "longrope":
+            self.long_frequencies = rotary.frequencies(config.head_size, config.rope, is_long=True)
         self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
         # Olmo 3's layers with a window have a rope of their own.
         self.local_frequencies: rotary.Frequencies | None = None

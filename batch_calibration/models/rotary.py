@@ -59,10 +59,10 @@ class Rope:
 
     @property
     def longest(self) -> int:
-        """The longest sequence that these frequencies hold for.
+        """The longest sequence for which one set of frequencies holds.
 
         Beyond the length of the first training `longrope` turns every position otherwise, those
-        of a shared prefix too.
+        of a shared prefix too: `long_factor` divides, not `short_factor`.
         """
         original = int(self.original_max_position_embeddings)
         return min(self.positions, original) if self.rope_type == "longrope" else self.positions
@@ -192,11 +192,10 @@ def _checked(parameters: RawConfig) -> Rope:
         )
     if rope.rope_type == "llama3" and rope.low_freq_factor >= rope.high_freq_factor:
         raise InputError(
-            where="config.json",
-            expected="low_freq_factor below high_freq_factor",
+            where="config.json", expected="low_freq_factor below high_freq_factor",
             got=f"{rope.low_freq_factor} and {rope.high_freq_factor}",
             remedy="fetch the file again",
-        )
+        )  # fmt: skip
     return rope
 
 
@@ -206,14 +205,15 @@ def _positive(number: object) -> bool:
     return 0 < number < math.inf
 
 
-def frequencies(size: int, rope: Rope) -> Frequencies:
+def frequencies(size: int, rope: Rope, is_long: bool = False) -> Frequencies:
     """Radians per position, `theta^(-2i / r)`, of the `r` numbers that are rotated of `size`.
 
     `linear` divides them all by a factor; `llama3` only those that turn fewer than
     `low_freq_factor` times in the length the network was first trained for, those above
     `high_freq_factor` not at all, and blends between. `yarn` (Peng et al. 2023) blends over pairs
     between `beta_fast` and `beta_slow` turns, and scales. `longrope` (Ding et al. 2024) divides
-    each by a factor of its own. `dynamic` changes nothing up to the config's longest sequence.
+    each by a factor of its own, another where the sequence `is_long`. `dynamic` changes nothing
+    up to the config's longest sequence.
     """
     size = int(size * rope.partial_rotary_factor)  # of a head, what is rotated
     radians = rope.rope_theta ** -(np.arange(0, size, 2) / size)
@@ -230,15 +230,15 @@ def frequencies(size: int, rope: Rope) -> Frequencies:
         radians = radians * (1 + _yarn_ramp(size, rope) * (1 / factor - 1))
         scale = rope.attention_factor or _yarn_scale(rope, factor)
     elif rope.rope_type == "longrope":
-        if len(rope.short_factor) != len(radians):
+        name = "long_factor" if is_long else "short_factor"
+        factors = rope.long_factor if is_long else rope.short_factor
+        if len(factors) != len(radians):
             raise InputError(
                 where="config.json",
-                expected=f"{len(radians)} numbers in short_factor, one for each pair that is "
-                "rotated",
-                got=len(rope.short_factor),
-                remedy="fetch the file again",
-            )
-        radians = radians / np.array(rope.short_factor)
+                expected=f"{len(radians)} numbers in {name}, one for each pair that is rotated",
+                got=len(factors), remedy="fetch the file again",
+            )  # fmt: skip
+        radians = radians / np.array(factors)
         factor = rope.factor or rope.positions / original
         # Ding et al. 2024: attention over a longer context is kept as sharp as it was.
         default_scale = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))

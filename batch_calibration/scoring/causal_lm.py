@@ -9,6 +9,7 @@ two are merged by their log-sum-exps.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -25,6 +26,7 @@ from batch_calibration.scoring import (
     LabelScores,
     LabelTexts,
     label_texts,
+    longrope,
     trie,
 )
 from batch_calibration.scoring.forward import Forward, PrefixCache
@@ -76,6 +78,12 @@ class CausalLM:
         self._unembedded = {number for number in tokens if number >= checkpoint.config.vocab_size}
         self._forward = Forward(checkpoint, batch_size, normalized=not logits_only)
         self.notes: list[str] = self._forward.notes
+        self._long: Forward | None = None  # for sequences beyond `_first_length`
+        if network := longrope.long_network(checkpoint.config, checkpoint.model):
+            self._first_length = network.first_length
+            longer = replace(checkpoint, model=network.model)
+            self._long = Forward(longer, batch_size, normalized=not logits_only)
+            self._long.notes = self.notes
 
     @property
     def identity(self) -> Identity:
@@ -115,6 +123,8 @@ class CausalLM:
         if finished is not NOTHING_FINISHED:
             # What was scored before must not decide the last bits of what is kept.
             self._forward.prefix = PrefixCache([], ())
+            if self._long is not None:
+                self._long.prefix = PrefixCache([], ())
         log_probs = np.zeros((len(inputs), len(forms)), np.float32)
         tokens = np.zeros(len(inputs), np.int32)
         finished_rows = finished.rows
@@ -127,7 +137,7 @@ class CausalLM:
             self._check(start, encoded.prompts, tries)
             tokens[span] = list(map(len, encoded.prompts))
             finished_here = {row - start for row in finished_rows}
-            for rows, scores in self._forward.run(encoded.prompts, tries, finished_here):
+            for rows, scores in self._run(encoded, tries, finished_here):
                 if not np.isfinite(scores).all():
                     row, form = np.argwhere(~np.isfinite(scores))[0]
                     raise InputError(
@@ -142,6 +152,14 @@ class CausalLM:
                 if progress:
                     progress(rows_done)
         return LabelScores(label_texts.sum_probabilities(log_probs, counts), tokens)
+
+    def _run(
+        self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
+        """Rows and their scores, as `Forward.run`."""
+        if self._long is None:
+            return self._forward.run(encoded.prompts, tries, done)
+        return longrope.run(self._forward, self._long, self._first_length, encoded, tries, done)
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:
         """Some rows at a time as token ids, the next ones tokenized while these are scored."""

@@ -78,7 +78,7 @@ FORMS = [
     ("microsoft/Phi-3-mini-4k-instruct", "phi3", SIZES, {
         "sliding_window": 64, "original_max_position_embeddings": POSITIONS}),
     ("microsoft/Phi-3.5-mini-instruct", "phi3", SIZES, {
-        "rope_scaling": LONGROPE, "original_max_position_embeddings": 200}),
+        "rope_scaling": LONGROPE, "original_max_position_embeddings": 20}),
     ("microsoft/Phi-4-mini-instruct", "phi3", SIZES | {"tie_word_embeddings": True}, {
         "+full_attn_mod": 1, "+interpolate_factor": 1, "+lm_head_bias": False, "+mlp_bias": False,
         "partial_rotary_factor": 0.75, "rope_scaling": {

@@ -71,6 +71,54 @@ def test_causal_scores(name, shots, tmp_path):
             assert scores[row, column] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_scores_beyond_the_first_length_are_those_of_each_label_alone(together, tmp_path):
+    """Transformers chooses longrope's factors by the length of what it is given at once."""
+    theirs = build("phi3_long", seed=5, vocabulary=400)
+    theirs.config.max_position_embeddings = 80
+    raw = json.loads(save("phi3_long", theirs, tmp_path).joinpath("config.json").read_text())
+    raw |= {"max_position_embeddings": 400, "original_max_position_embeddings": 100}
+    raw["rope_parameters"]["original_max_position_embeddings"] = 100
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    tokenizer = byte_level()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    as_it_stands = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(as_it_stands))
+    ends = ["slow", "fine and not even desperate", *("so " * n + "fine" for n in range(40))]
+    texts = [f"{CORPUS[0]}Review: {end}\nSentiment:" for end in ends]
+    labels = [" positive", " so so", " unflinchingly bleak zebra"]
+    scorer = CausalLM(load_checkpoint(tmp_path))
+    if together:
+        scores = scorer.score(texts, labels).log_probs
+    else:
+        scores = np.concatenate([scorer.score([text], labels).log_probs for text in texts])
+    is_long = set()
+    for row, text in enumerate(texts):
+        for column, label in enumerate(labels):
+            prompt, ids = tokenizer.encode(text).ids, tokenizer.encode(text + label).ids
+            with torch.no_grad():  # as lm-evaluation-harness: the last token is not fed
+                log_probs = theirs(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
+            is_long.add((row, len(ids) - 1 > 100))
+            rest = range(len(prompt), len(ids))
+            expected = sum(float(log_probs[at - 1, ids[at]]) for at in rest)
+            assert scores[row, column] == pytest.approx(expected, abs=1e-4)
+    straddling = [row for row in range(len(texts)) if {(row, True), (row, False)} <= is_long]
+    assert straddling and {long for _, long in is_long} == {True, False}
+
+
+def test_weights_in_mxfp4_are_the_numbers_that_transformers_makes_of_them(tmp_path):
+    random = np.random.default_rng(9)
+    blocks = random.integers(0, 256, (2, 5, 3, 16), np.uint8)  # [experts, out, in / 32, 16]
+    scales = random.integers(100, 140, blocks.shape[:-1], np.uint8)
+    save_file(
+        {"down_proj_blocks": blocks, "down_proj_scales": scales}, tmp_path / "model.safetensors"
+    )
+    (packed,) = mxfp4.join(tensors(tmp_path))
+    theirs = convert_moe_packed_tensors(torch.tensor(blocks), torch.tensor(scales))
+    np.testing.assert_array_equal(packed.read(np.float32), theirs.float().numpy())
+
+
 @pytest.mark.parametrize("name", BERT)
 def test_sentence_embeddings(name, tmp_path):
     theirs = build(name, seed=6, vocabulary=400)
