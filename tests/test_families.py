@@ -22,7 +22,7 @@ from batch_calibration.models.tensors import shards
 GOLDEN = {
     path.name: path
     for path in sorted((Path(__file__).parent / "golden").iterdir())
-    if not path.name.startswith(("bert", "roberta", "xlm", "gpt2", "clip"))
+    if not path.name.startswith(("bert", "roberta", "xlm", "mpnet", "modernbert", "gpt2", "clip"))
 }
 
 

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from tiny import BERT, GPT2, write
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import bert, gpt2, weights
+from batch_calibration.models import FAMILIES, gpt2, weights
 from batch_calibration.models.checkpoint import find, load_checkpoint
 from batch_calibration.models.config import read_config
 from batch_calibration.models.tensors import tensors
@@ -36,8 +36,13 @@ def rewrite(directory, change, name="model.safetensors"):
     save_file({k: jnp.asarray(v) for k, v in change(tensors).items()}, directory / name)
 
 
-@pytest.mark.parametrize(("raw", "family"), [(GPT2, gpt2.FAMILY), (BERT, bert.FAMILY)])
-def test_what_was_saved_comes_back(tmp_path, raw, family):
+MODERNBERT = BERT | {"model_type": "modernbert"}
+"""Its first layer lacks a norm that the others have."""
+
+
+@pytest.mark.parametrize("raw", [GPT2, BERT, MODERNBERT])
+def test_what_was_saved_comes_back(tmp_path, raw):
+    family = FAMILIES[raw["model_type"]]
     write(tmp_path / "a", raw)
     _, model = weights.load(tmp_path / "a", family)
     weights.save(tmp_path / "b", model, family, raw)
@@ -110,6 +115,14 @@ def test_all_complaints_in_one_sentence(directory):
         "unexpected rotary.weight",
     ):
         assert part in sentence
+
+
+def test_weights_that_the_first_layer_lacks_are_named_where_they_are_missing(tmp_path):
+    directory = write(tmp_path, MODERNBERT)
+    name = "model.layers.1.attn_norm.weight"
+    rewrite(directory, lambda tensors: {key: tensors[key] for key in tensors if key != name})
+    with pytest.raises(InputError, match=f"missing {name}"):
+        weights.load(directory, FAMILIES["modernbert"])
 
 
 def put(name, array):

@@ -43,10 +43,10 @@ def activation(name: str) -> Callable[[jax.Array], jax.Array]:
     return ACTIVATIONS[name]
 
 
-def layer_norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """A layer norm with scale and bias."""
+def layer_norm(width: int, eps: float, rngs: nnx.Rngs, bias: bool = True) -> nnx.LayerNorm:
+    """A layer norm with a scale, and with a bias if it has one."""
     # The fast variance, E[h^2] - E[h]^2, loses digits where the mean is large.
-    return nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+    return nnx.LayerNorm(width, epsilon=eps, use_bias=bias, use_fast_variance=False, rngs=rngs)
 
 
 def linear(inputs: int, outputs: int, rngs: nnx.Rngs, bias: bool = True) -> nnx.Linear:

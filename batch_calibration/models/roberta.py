@@ -25,6 +25,16 @@ class Config(bert.Config):
         return self.max_position_embeddings - self.pad_token_id - 1
 
 
+def count_positions(tokens: jax.Array, padding: int, last: int) -> jax.Array:
+    """Where each of `tokens [b, t]` stands, counted from behind the `padding` token's id.
+
+    Padding tokens in a text have no position of their own. What lies beyond a text's length is
+    masked by the attention, and may have any position up to the `last`.
+    """
+    is_token = (tokens != padding).astype(jnp.int32)
+    return jnp.minimum(jnp.cumsum(is_token, axis=1) * is_token + padding, last)
+
+
 class Model(bert.Model):
     """RoBERTa (Liu et al. 2019) without its heads."""
 
@@ -40,14 +50,10 @@ class Model(bert.Model):
         attend: Attend,
         types: jax.Array | None = None,
     ) -> jax.Array:
-        """As BERT's; where a token stands is counted here, as padding tokens in a text have none.
-
-        What lies beyond a text's length is masked by `attend`, whatever position it has.
-        """
+        """As BERT's, at positions that are counted here."""
         del positions
-        is_token = (tokens != self.padding).astype(jnp.int32)
-        counted = jnp.cumsum(is_token, axis=1) * is_token + self.padding
-        return super().hidden(tokens, jnp.minimum(counted, self.last_position), attend, types)
+        counted = count_positions(tokens, self.padding, self.last_position)
+        return super().hidden(tokens, counted, attend, types)
 
 
 FAMILY = bert.FAMILY._replace(

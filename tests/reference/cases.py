@@ -336,6 +336,19 @@ BERT = {
     "roberta_plain": sized_as(
         "roberta", 61, 16, 24, 2, 2, 34, type_vocab_size=1, layer_norm_eps=1e-05, pad_token_id=1,
     ),
+    "mpnet_plain": sized_as("mpnet", 53, 16, 24, 2, 4, 180, layer_norm_eps=1e-05),
+    "mpnet_relu": sized_as("mpnet", 47, 12, 20, 1, 2, 20, layer_norm_eps=0.01, hidden_act="relu"),
+    "modernbert_plain": sized_as(
+        "modernbert", 53, 16, 24, 4, 2, 30, local_attention=8, pad_token_id=0,
+    ),
+    "modernbert_biased": sized_as(
+        "modernbert", 47, 24, 20, 3, 6, 26, local_attention=5, pad_token_id=0, norm_eps=0.01,
+        norm_bias=True, attention_bias=True, mlp_bias=True, hidden_activation="relu",
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={"full_attention": {"rope_type": "linear", "factor": 3.0,
+            "rope_theta": 50.0}, "sliding_attention": {"rope_type": "default",
+            "rope_theta": 20.0}},
+    ),
     "xlm_roberta_padded_late": sized_as(
         "xlm-roberta", 53, 24, 32, 2, 4, 30, type_vocab_size=1, pad_token_id=5,
         hidden_act="gelu_new",
@@ -406,6 +419,8 @@ def answers(name: str, model: torch.nn.Module, tokens: torch.Tensor, types: torc
         if name in CAUSAL:
             return model(tokens).logits
         encoder = model.bert if name in HEADED else model
+        if sized(name).get("model_type") in ("mpnet", "modernbert"):  # without token types
+            return encoder(tokens).last_hidden_state
         return encoder(tokens, token_type_ids=types).last_hidden_state
 
 
@@ -415,8 +430,8 @@ def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     raw = sized(name)
     raw = raw.get("text_config", raw)
     length = next(raw[key] for key in LENGTHS if key in raw)
-    if "roberta" in raw.get("model_type", ""):
-        length -= raw["pad_token_id"] + 1  # positions of no token
+    if raw.get("model_type") in ("roberta", "xlm-roberta", "mpnet"):
+        length -= raw.get("pad_token_id", 1) + 1  # positions of no token
     # The last token of the Gemma that sees stands for an image.
     tokens = torch.randint(
         raw["vocab_size"] - ("text_config" in sized(name)), (2, length), generator=random

@@ -56,7 +56,7 @@ VALUES = {
             "scale_attn_by_inverse_layer_idx", "use_cache", "slow_but_exact",
             "apply_residual_connection_post_layernorm", "reorder_and_upcast_attn", "norm_topk_prob",
             "output_router_logits", "use_qk_norm", "qk_layernorm",
-            "use_qkv_bias",
+            "use_qkv_bias", "norm_bias",
         ),
         FLAGS,
     ),
@@ -71,6 +71,8 @@ VALUES = {
     "attention_types": st.sampled_from([
         [[["global", "local"], 1], [["local"], 1]], [[["local"], 3]], [[["global"], 3]],
     ]),
+    "local_attention": st.sampled_from([3, 8, 40]),
+    "relative_attention_num_buckets": st.sampled_from([32, 40]),
     "window_size": st.sampled_from([3, 5, 40]),
     "word_embed_proj_dim": st.sampled_from([8, None]),
     "type_vocab_size": st.sampled_from([2, 3]),
@@ -115,7 +117,18 @@ SIZES = (
     "hidden_size", "n_embd", "num_attention_heads", "n_head", "num_key_value_heads", "num_kv_heads",
     "num_heads",
 )  # fmt: skip
-RESTING = (*INERT, "summary_*", "init_std", "layerdrop", "attention_layers")
+RESTING = (
+    *INERT,
+    "summary_*",
+    "init_std",
+    "layerdrop",
+    "attention_layers",
+    "classifier_*",
+    "sparse_pred*",
+    "initializer_*",
+    "decoder_bias",
+    "deterministic_flash_attn",
+)
 
 
 def keys(model_type):
@@ -146,13 +159,15 @@ def ropes(draw, model_type, rotated):
         given |= {"short_factor": draw(numbers), "long_factor": draw(numbers)}
     if kind in ("llama3", "yarn", "longrope") and draw(FLAGS):
         given["original_max_position_embeddings"] = LENGTH // 2
+    if model_type == "modernbert" and draw(FLAGS):
+        return {"global_rope_theta": theta, "local_rope_theta": 30.0}
     if draw(FLAGS):
         names = ["rope_type"] if model_type == "olmo3" else ["type", "rope_type"]
         name = draw(st.sampled_from(names))  # Olmo 3's "type" is refused
         scaling = {"rope_scaling": given | {name: kind}} if given else {}
         return {"rope_theta": theta} | scaling
     given |= {"rope_type": kind, "rope_theta": theta}
-    if model_type in ("gemma3_text", "olmo3"):
+    if model_type in ("gemma3_text", "olmo3", "modernbert"):
         local = {"rope_type": "default", "rope_theta": 30.0}
         return {"rope_parameters": {"full_attention": given, "sliding_attention": local}}
     return {"rope_parameters": given}
@@ -230,6 +245,9 @@ def compare(raw, directory):
     if model is None:
         return "refused there"
     length = config.positions
+    network = long_network(config, ours)
+    if network is not None and length > network.first_length:
+        ours = network.model
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(1, config.vocab_size, (2, length), generator=generator)
     with torch.no_grad():
@@ -245,9 +263,6 @@ def compare(raw, directory):
     return "equal"
 
 
-    network = long_network(config, ours)
-    if network is not None and length > network.first_length:
-        ours = network.model
 @pytest.mark.parametrize("model_type", TYPES)
 def test_equal_or_a_sentence(model_type, tmp_path):
     ended = Counter()
