@@ -1,4 +1,4 @@
-"""CLIP against arrays that transformers wrote (tests/reference/make_golden_clip.py)."""
+"""CLIP and SigLIP against arrays that transformers wrote (tests/reference/make_golden_clip.py)."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import clip, clip_tokenizer, weights
+from batch_calibration.models import FAMILIES, clip, clip_tokenizer, weights
 from batch_calibration.models.checkpoint import load_tokenizer
 from batch_calibration.models.config import read_config
 
@@ -21,19 +21,27 @@ CASES = sorted(path for path in GOLDEN.iterdir() if path.is_dir())
 @pytest.mark.parametrize("directory", CASES, ids=lambda path: path.name)
 def test_equals_transformers(directory):
     golden = load_file(directory / "expected" / "answers.safetensors")
-    config, model = weights.load(directory, clip.FAMILY)
+    family = FAMILIES[json.loads((directory / "config.json").read_text())["model_type"]]
+    config, model = weights.load(directory, family)
     tokens = jnp.asarray(golden["tokens"])
     assert tokens.shape[1] == config.positions
+    lengths, bias = None, 0.0
+    if family.name == "siglip":
+        is_token = tokens != config.text_pad_token_id
+        # As the scorer pads, which knows no padding token.
+        tokens, lengths = jnp.where(is_token, tokens, 0), is_token.sum(axis=1)
+        bias = float(model.logit_bias[0])
 
     @jax.jit
     def run(model):
-        return model.embed_image(jnp.asarray(golden["pixels"])), model.embed_text(tokens)
+        return model.embed_image(jnp.asarray(golden["pixels"])), model.embed_text(tokens, lengths)
 
     image, text = map(np.asarray, run(model))
     np.testing.assert_allclose(image, golden["image"], atol=1e-4)
     np.testing.assert_allclose(text, golden["text"], atol=1e-4)
     image, text = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (image, text))
-    np.testing.assert_allclose(float(model.scale) * image @ text.T, golden["logits"], atol=1e-3)
+    logits = float(model.scale) * image @ text.T + bias
+    np.testing.assert_allclose(logits, golden["logits"], atol=1e-3)
 
 
 def test_what_follows_the_end_token_changes_nothing():

@@ -23,8 +23,9 @@ GOLDEN = sorted((Path(__file__).parent / "golden").iterdir())
 
 
 def test_every_family_has_golden_arrays():
-    # CLIP's have two towers and tests of their own (test_clip.py).
-    paths = [*GOLDEN, Path(__file__).parent / "golden_clip" / "clip_plain"]
+    # Those of CLIP and SigLIP have two towers and tests of their own (test_clip.py).
+    two_towers = Path(__file__).parent / "golden_clip"
+    paths = [*GOLDEN, two_towers / "clip_plain", two_towers / "siglip_plain"]
     names = {json.loads((path / "config.json").read_text())["model_type"] for path in paths}
     assert names == set(FAMILIES)
 

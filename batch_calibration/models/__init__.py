@@ -19,6 +19,7 @@ from batch_calibration.models import (
     opt,
     phi,
     roberta,
+    siglip,
     stablelm,
 )
 from batch_calibration.models.family import Family
@@ -35,8 +36,8 @@ FAMILIES: dict[str, Family] = {
     "cohere2": cohere.FAMILY,
     "falcon": falcon.FAMILY,
     "gpt_neo": gpt_neo.FAMILY,
-    "gptj": gptj.FAMILY,
     "gpt_oss": gpt_oss.FAMILY,
+    "gptj": gptj.FAMILY,
     "bloom": bloom.FAMILY,
     "gpt_neox": neox.FAMILY,
     "phi": phi.FAMILY,
@@ -45,7 +46,8 @@ FAMILIES: dict[str, Family] = {
     "bert": bert.FAMILY,
     "roberta": roberta.FAMILY,
     "xlm-roberta": roberta.FAMILY,
-    "clip": clip.FAMILY,
     "mpnet": mpnet.FAMILY,
     "modernbert": modernbert.FAMILY,
+    "clip": clip.FAMILY,
+    "siglip": siglip.FAMILY,
 }

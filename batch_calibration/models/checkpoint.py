@@ -162,6 +162,8 @@ class ModelFiles:
             )
             return tokenizer, start, sentence
         tokenizer = tokenizer_files.read(self.directory, self._family.kind)
+        if self._family.adapt_tokenizer:
+            self._family.adapt_tokenizer(tokenizer, self.directory)
         if self._family.kind == "sentence_encoder":
             sentence = sentence_config.read(self.directory, self._config.width)
         if sentence.lower_case:

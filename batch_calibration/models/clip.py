@@ -1,16 +1,22 @@
 """CLIP: an image tower and a text tower whose embeddings share one space."""
 
-from dataclasses import asdict, dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.errors import InputError
-from batch_calibration.models import layers
-from batch_calibration.models.attention import Attend, causal, full
-from batch_calibration.models.family import Family, RawConfig, Weight, linear_weights, norm_weights
+from batch_calibration.models.attention import causal, full
+from batch_calibration.models.family import Family, RawConfig, Weight, norm_weights
+from batch_calibration.models.towers import (
+    Block,
+    Shape,
+    caption_weights,
+    embed_patches,
+    norm,
+    tower_keys,
+    tower_weights,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +57,11 @@ class Config:
         return self.text_max_position_embeddings
 
     @property
+    def image_tokens(self) -> int:
+        """Positions of the vision tower: the class token and the patches."""
+        return 1 + (self.vision_image_size // self.vision_patch_size) ** 2
+
+    @property
     def layers(self) -> int:
         """Blocks of the deeper tower."""
         return max(self.text_num_hidden_layers, self.vision_num_hidden_layers)
@@ -64,69 +75,6 @@ class Config:
     def heads(self) -> int:
         """Attention heads of the text tower, which share its width."""
         return self.text_num_attention_heads
-
-
-class Shape(NamedTuple):
-    """What a tower's blocks are made by."""
-
-    width: int
-    inner: int
-    layers: int
-    heads: int
-    act: str
-    eps: float
-
-    @classmethod
-    def of(cls, config: Config, tower: Literal["text", "vision"]) -> "Shape":
-        """The shape of a tower; `InputError` where its heads do not divide its width."""
-        names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                 "hidden_act", "layer_norm_eps")  # fmt: skip
-        fields = asdict(config)
-        shape = cls(*(fields[f"{tower}_{name}"] for name in names))
-        if shape.width % shape.heads:
-            raise InputError(
-                f"config.json, {tower} tower: {shape.heads} attention heads of a width of "
-                f"{shape.width}, expected heads that divide it; fetch the file again."
-            )
-        return shape
-
-
-class Block(nnx.Module):
-    """One pre-norm block: attention, then a two-layer MLP."""
-
-    def __init__(self, shape: Shape, *, rngs: nnx.Rngs):
-        width, init = shape.width, nnx.initializers.normal  # scales as in the paper's own code
-        broad, deep = init(width**-0.5), init((2 * width * shape.layers) ** -0.5)
-        self.heads = shape.heads
-        self.activation = layers.activation(shape.act)
-        self.ln_1 = norm(shape, rngs)
-        self.query = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
-        self.key = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
-        self.value = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
-        self.out = nnx.Linear(width, width, kernel_init=broad, rngs=rngs)
-        self.ln_2 = norm(shape, rngs)
-        self.fc = nnx.Linear(width, shape.inner, kernel_init=init((2 * width) ** -0.5), rngs=rngs)
-        self.proj = nnx.Linear(shape.inner, width, kernel_init=deep, rngs=rngs)
-
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, read: int | None = None
-    ) -> jax.Array:
-        """Attention and MLP added to the first `read` positions (all) of `h [b, t, d]`.
-
-        All positions are attended to; the others go no further, and are not computed.
-        """
-        normed = self.ln_1(h)  # [b, t, d], every position: keys and values need all
-        q = layers.split_heads(self.query(normed[:, :read]), self.heads)
-        k = layers.split_heads(self.key(normed), self.heads)
-        v = layers.split_heads(self.value(normed), self.heads)
-        h = h[:, :read]  # the residual stream of what goes on
-        h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
-        return h + self.proj(self.activation(self.fc(self.ln_2(h))))
-
-
-def norm(shape: Shape, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """A layer norm of the tower."""
-    return layers.layer_norm(shape.width, shape.eps, rngs)
 
 
 class Text(nnx.Module):
@@ -169,10 +117,11 @@ class Vision(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         shape = Shape.of(config, "vision")
         init, edge = nnx.initializers.normal, config.vision_patch_size
-        patches = (config.vision_image_size // edge) ** 2  # whole ones
         self.start = nnx.Param(init(shape.width**-0.5)(rngs.params(), (shape.width,)))
         self.patch = nnx.Param(init(0.02)(rngs.params(), (edge, edge, 3, shape.width)))
-        self.position_embedding = nnx.Param(init(0.02)(rngs.params(), (1 + patches, shape.width)))
+        self.position_embedding = nnx.Param(
+            init(0.02)(rngs.params(), (config.image_tokens, shape.width))
+        )
         self.ln_1 = norm(shape, rngs)
         self.blocks = nnx.List([Block(shape, rngs=rngs) for _ in range(shape.layers)])
         self.ln_2 = norm(shape, rngs)
@@ -193,19 +142,6 @@ class Vision(nnx.Module):
         return self.projection(self.ln_2(h[:, 0]))  # of the class token alone
 
 
-def embed_patches(pixels: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Each square patch of `pixels [b, h, w, 3]` times `kernel [x, y, 3, d]`: `[b, patches, d]`.
-
-    Patches come row by row; pixels right and below of the last whole ones are left out.
-    """
-    edge, width = kernel.shape[0], kernel.shape[-1]
-    high, wide = pixels.shape[1] // edge, pixels.shape[2] // edge  # patches a column, a row
-    grid = pixels[:, : high * edge, : wide * edge].reshape(-1, high, edge, wide, edge, 3)
-    # The kernel's first axis is the horizontal one: a checkpoint's table only turns axes around.
-    flat = grid.transpose(0, 1, 3, 4, 2, 5).reshape(-1, high * wide, edge * edge * 3)
-    return flat @ kernel.reshape(-1, width)
-
-
 class Model(nnx.Module):
     """CLIP (Radford et al. 2021, section 2), loadable from a Hugging Face `clip` directory."""
 
@@ -219,7 +155,7 @@ class Model(nnx.Module):
         """What cosines are multiplied by to be logits: one over the learned temperature."""
         return jnp.exp(self.log_scale[...])
 
-    def embed_text(self, tokens: jax.Array) -> jax.Array:
+    def embed_text(self, tokens: jax.Array, lengths: jax.Array | None = None) -> jax.Array:
         """Embeddings `[b, p]`, of any length, of captions `tokens [b, t]` with their end token."""
         return self.text(tokens)
 
@@ -241,41 +177,16 @@ def flatten(raw: RawConfig) -> RawConfig:
     return flat
 
 
-def _tower(name: str, ours: str) -> dict[str, Weight]:
-    """The rows of one tower's blocks."""
-    theirs, block = f"{name}.encoder.layers.{{i}}", f"{ours}.blocks.{{i}}"
-    return {
-        **linear_weights(f"{theirs}.self_attn.q_proj", f"{block}.query", 1),
-        **linear_weights(f"{theirs}.self_attn.k_proj", f"{block}.key", 1),
-        **linear_weights(f"{theirs}.self_attn.v_proj", f"{block}.value", 1),
-        **linear_weights(f"{theirs}.self_attn.out_proj", f"{block}.out", 0),
-        **linear_weights(f"{theirs}.mlp.fc1", f"{block}.fc", 1),
-        **linear_weights(f"{theirs}.mlp.fc2", f"{block}.proj", 0),
-        **norm_weights(f"{theirs}.layer_norm1", f"{block}.ln_1"),
-        **norm_weights(f"{theirs}.layer_norm2", f"{block}.ln_2"),
-    }
-
-
-def _keys(tower: str) -> tuple[str, ...]:
-    names = [*Config.__dataclass_fields__, "vision_num_channels"]
-    return tuple(n.removeprefix(f"{tower}_") for n in names if n.startswith(f"{tower}_"))
-
-
 WEIGHTS = {
     "logit_scale": Weight("log_scale"),
-    "text_model.embeddings.token_embedding.weight": Weight(
-        "text.token_embedding.embedding", split=0
-    ),
-    "text_model.embeddings.position_embedding.weight": Weight("text.position_embedding.embedding"),
-    **_tower("text_model", "text"),
-    **norm_weights("text_model.final_layer_norm", "text.ln"),
+    **caption_weights(),
     "text_projection.weight": Weight("text.projection.kernel", True),
     "vision_model.embeddings.class_embedding": Weight("vision.start"),
     "vision_model.embeddings.patch_embedding.weight": Weight("vision.patch", True),
     "vision_model.embeddings.position_embedding.weight": Weight("vision.position_embedding"),
     # The misspelling is the files' own.
     **norm_weights("vision_model.pre_layrnorm", "vision.ln_1"),
-    **_tower("vision_model", "vision"),
+    **tower_weights("vision_model", "vision"),
     **norm_weights("vision_model.post_layernorm", "vision.ln_2"),
     "visual_projection.weight": Weight("vision.projection.kernel", True),
 }
@@ -286,7 +197,11 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     fixed={"vision_num_channels": 3},
-    parts={f"{t}_config{old}": _keys(t) for t in ("text", "vision") for old in ("", "_dict")},
+    parts={
+        f"{t}_config{old}": tower_keys(Config, t)
+        for t in ("text", "vision")
+        for old in ("", "_dict")
+    },
     # Each tower's own projection is the size of both.
     inert=("projection_dim", "tie_word_embeddings"),
     ignored=("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids"),

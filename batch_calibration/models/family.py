@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
 from flax import nnx
+from tokenizers import Tokenizer
 
 from batch_calibration.models.attention import Attend, BiasedAttend
 from batch_calibration.models.layers import TokenSet
@@ -64,8 +66,8 @@ class ClipNetwork(Protocol):
         """What cosines are multiplied by to be logits."""
         ...
 
-    def embed_text(self, tokens: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of `tokens [b, t]`."""
+    def embed_text(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are a text's."""
         ...
 
     def embed_image(self, pixels: jax.Array) -> jax.Array:
@@ -180,6 +182,8 @@ class Family(NamedTuple):
         ignored: Patterns of tensors, prefixes removed, that no score depends on: heads of other
             tasks, other towers, and buffers that transformers computes anew.
         flatten: Brings nested parts and older spellings of a config to the names of its fields.
+        adapt_tokenizer: `(tokenizer, directory)`; makes what `tokenizer.json` says read text as the
+            family's class in transformers does.
     """
 
     name: str
@@ -195,3 +199,4 @@ class Family(NamedTuple):
     tied: Mapping[str, str] = MappingProxyType({})
     ignored: tuple[str, ...] = ()
     flatten: Callable[[RawConfig], RawConfig] = dict
+    adapt_tokenizer: Callable[[Tokenizer, Path], None] | None = None

@@ -41,9 +41,9 @@ class DualEncoder:
     """Scaled cosine between the embeddings of each text or image and of each label's statement.
 
     `score(x, y) = scale * e(x) . e(y) / (|e(x)| |e(y)|)`: logits, in nats up to a constant per row
-    (Radford et al. 2021, figure 3). A sentence encoder's `e` is its last hidden states, pooled as
-    the checkpoint says; CLIP has a tower for text and one for images. A label of several
-    statements, a prompt ensemble, has the mean of their embeddings, brought to length one.
+    (Radford et al. 2021, figure 3), as SigLIP's bias is. A sentence encoder's `e` is its last
+    hidden states, pooled as the checkpoint says; CLIP and SigLIP have a tower for text and one for
+    images. A label of several statements, a prompt ensemble, has their mean, of length one.
 
     Example:
         scorer = DualEncoder(load_checkpoint("checkpoints/minilm"))
@@ -53,7 +53,7 @@ class DualEncoder:
         clip.score(ImageInputs(refs), ["a photo of a cat.", "a photo of a dog."])
 
     Args:
-        checkpoint: A sentence encoder or CLIP, and its tokenizer.
+        checkpoint: A sentence encoder, CLIP or SigLIP, and its tokenizer.
         scale: One over the temperature of the contrastive training (20 = 1 / 0.05); 0 is the
             scale that the checkpoint has learned.
         max_tokens: Where texts are cut, or before, where the checkpoint says so; 0 is the
@@ -222,7 +222,7 @@ class DualEncoder:
                 f"{self.checkpoint.directory}: images are cut to {preprocessing.crop}, but the "
                 f"network takes {(edge, edge)}; the files belong to different checkpoints."
             )
-        tokens = 1 + (edge // config.vision_patch_size) ** 2  # the class token and the patches
+        tokens = config.image_tokens
         size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
         embed = encoder_programs.image_program(self.checkpoint, preprocessing)
         finished_rows = finished.rows

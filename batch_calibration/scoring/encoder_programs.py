@@ -27,7 +27,7 @@ def text_program(checkpoint: Checkpoint) -> Callable[[Array, Array], jax.Array]:
     home = sharding.replicated(checkpoint.mesh)
     if checkpoint.kind == "clip":
         tower, state = nnx.split(cast(ClipNetwork, checkpoint.model))
-        return lambda tokens, _: _embed_captions(tower, home, state, tokens)
+        return lambda tokens, lengths: _embed_captions(tower, home, state, tokens, lengths)
     encoder, state = nnx.split(cast(SentenceEncoder, checkpoint.model))
     return lambda tokens, lengths: _embed_sentences(encoder, home, state, tokens, lengths)
 
@@ -65,9 +65,10 @@ def _embed_captions(
     home: NamedSharding | None,
     state: State,
     tokens: jax.Array,
+    lengths: jax.Array,
 ) -> jax.Array:
-    """CLIP's embeddings `[b, p]` of `tokens [b, t]`, which hold their end token."""
-    return _unit(nnx.merge(graph, state).embed_text(tokens), home)
+    """CLIP's embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are real."""
+    return _unit(nnx.merge(graph, state).embed_text(tokens, lengths), home)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

@@ -1,4 +1,4 @@
-"""CLIP in small random configs that differ in every option, built by transformers; captions."""
+"""CLIP and SigLIP in small random configs that differ in every option; captions."""
 
 import gzip
 import json
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
+from transformers import CLIPConfig, CLIPModel, CLIPTokenizer, SiglipConfig, SiglipModel
 
 CLIP = {
     "clip_plain": dict(
@@ -46,22 +46,49 @@ CLIP = {
         ),
     ),
 }  # fmt: skip
-SHARDED = ("clip_first_end",)
+SIGLIP = {
+    "siglip_plain": dict(
+        text_config=dict(
+            vocab_size=61, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+            num_attention_heads=2, max_position_embeddings=12,
+        ),
+        vision_config=dict(
+            hidden_size=16, intermediate_size=32, num_hidden_layers=3, num_attention_heads=4,
+            image_size=12, patch_size=4,
+        ),
+    ),
+    "siglip_padded": dict(
+        text_config=dict(
+            vocab_size=53, hidden_size=24, intermediate_size=16, num_hidden_layers=1,
+            num_attention_heads=4, max_position_embeddings=9, hidden_act="gelu",
+            layer_norm_eps=1e-3, projection_size=8, pad_token_id=0,
+        ),
+        vision_config=dict(
+            hidden_size=8, intermediate_size=40, num_hidden_layers=1, num_attention_heads=1,
+            image_size=14, patch_size=4, hidden_act="relu", layer_norm_eps=1e-2,
+        ),
+    ),
+}  # fmt: skip
+Network = CLIPModel | SiglipModel
+SHARDED = ("clip_first_end", "siglip_padded")
 DICTS = ("clip_before_ends_had_names",)
 """Cases whose towers' keys stand in `text_config_dict` and `vision_config_dict`."""
 
 
-def build(name: str, seed: int = 0) -> CLIPModel:
+def build(name: str, seed: int = 0) -> Network:
     """The named network of transformers, every parameter moved by noise."""
     torch.manual_seed(seed)
-    model = CLIPModel(CLIPConfig(**CLIP[name]))
+    if name in SIGLIP:
+        model = SiglipModel(SiglipConfig(**SIGLIP[name]))
+    else:
+        model = CLIPModel(CLIPConfig(**CLIP[name]))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
     return model.eval()
 
 
-def save(name: str, model: CLIPModel, directory: Path, sharded: bool | None = None) -> Path:
+def save(name: str, model: Network, directory: Path, sharded: bool | None = None) -> Path:
     """Write `config.json` and safetensors as transformers does, or as it once did."""
     sharded = name in SHARDED if sharded is None else sharded
     model.save_pretrained(directory, **({"max_shard_size": "5KB"} if sharded else {}))
@@ -78,7 +105,14 @@ def save(name: str, model: CLIPModel, directory: Path, sharded: bool | None = No
 def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Random `pixels [3 3 h w]`, and `tokens [4 t]` that end at different places."""
     made = torch.Generator().manual_seed(seed)
-    text, edge = CLIP[name]["text_config"], CLIP[name]["vision_config"]["image_size"]
+    raw = (CLIP | SIGLIP)[name]
+    text, edge = raw["text_config"], raw["vision_config"]["image_size"]
+    if name in SIGLIP:
+        length, padding = text["max_position_embeddings"], text.get("pad_token_id", 1)
+        tokens = torch.randint(2, text["vocab_size"], (4, length), generator=made)
+        for row, count in enumerate((length, 1, length // 2, length - 3)):
+            tokens[row, count:] = padding
+        return torch.randn(3, 3, edge, edge, generator=made), tokens
     end = text["eos_token_id"] if text["eos_token_id"] != 2 else text["vocab_size"] - 1
     length = text["max_position_embeddings"]
     tokens = torch.randint(3, end, (4, length), generator=made)
@@ -88,7 +122,7 @@ def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(3, 3, edge, edge, generator=made), tokens
 
 
-def answers(model: CLIPModel, pixels: torch.Tensor, tokens: torch.Tensor) -> dict[str, np.ndarray]:
+def answers(model: Network, pixels: torch.Tensor, tokens: torch.Tensor) -> dict[str, np.ndarray]:
     """Embeddings `[b p]` of images and texts, as projected, and logits per image."""
     with torch.no_grad():
         return {

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-from cases_clip import CLIP, answers, build, captions, inputs, save, their_tokenizer
+from cases_clip import CLIP, SIGLIP, answers, build, captions, inputs, save, their_tokenizer
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,7 +19,7 @@ MERGES = ROOT.parents[1] / "shared" / "tokenizers" / "clip" / "bpe_simple_vocab_
 def main() -> None:
     """Write each case anew."""
     shutil.rmtree(GOLDEN, ignore_errors=True)
-    for name in CLIP:
+    for name in [*CLIP, *SIGLIP]:
         directory = GOLDEN / name
         model = build(name)
         save(name, model, directory)

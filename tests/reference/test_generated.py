@@ -25,8 +25,8 @@ from batch_calibration.models.attention import causal, masked  # noqa: E402
 from batch_calibration.models.config_keys import INERT, is_known  # noqa: E402
 from batch_calibration.scoring.longrope import long_network  # noqa: E402
 
-TYPES = [name for name in FAMILIES if name not in ("clip", "gemma3")]
-"""CLIP has tests of its own (test_live_clip.py); gemma3's language model is gemma3_text's."""
+TYPES = [name for name in FAMILIES if name not in ("clip", "siglip", "gemma3")]
+"""CLIP and SigLIP have tests of their own; gemma3's language model is gemma3_text's."""
 OLD = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
 LAYERS, LENGTH = 3, 16
 FLAGS = st.booleans()

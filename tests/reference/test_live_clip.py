@@ -1,4 +1,4 @@
-"""Our CLIP, its tokenizer and its images against transformers, live: `make reference`."""
+"""CLIP, its tokenizer and its images against transformers, SigLIP's network: `make reference`."""
 
 import io
 import json
@@ -13,13 +13,22 @@ pytest.importorskip("transformers", reason="needs torch and transformers: run `m
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
-from cases_clip import CLIP, answers, build, captions, inputs, save, their_tokenizer  # noqa: E402
+from cases_clip import (  # noqa: E402
+    CLIP,
+    SIGLIP,
+    answers,
+    build,
+    captions,
+    inputs,
+    save,
+    their_tokenizer,
+)
 from flax import nnx  # noqa: E402
 from PIL import Image  # noqa: E402
 from transformers import CLIPConfig, CLIPModel  # noqa: E402
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil  # noqa: E402
 
-from batch_calibration.models import clip, clip_tokenizer, weights  # noqa: E402
+from batch_calibration.models import FAMILIES, clip, clip_tokenizer, weights  # noqa: E402
 from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
 from batch_calibration.models.config import read_config  # noqa: E402
 from batch_calibration.scoring import ImageInputs, preprocessing  # noqa: E402
@@ -32,13 +41,22 @@ B16 = CLIPConfig(vision_config=dict(patch_size=16))
 def check(theirs, directory, pixels, tokens):
     """Embeddings to 1e-4 and logits to 1e-3, from what `save_pretrained` wrote."""
     expected = answers(theirs, pixels, tokens)
-    _, ours = weights.load(directory, clip.FAMILY)
+    family = FAMILIES[json.loads((directory / "config.json").read_text())["model_type"]]
+    config, ours = weights.load(directory, family)
     graph, state = nnx.split(ours)
+    bias = 0.0
+    if family.name == "siglip":
+        bias = float(ours.logit_bias[0])
+        lengths = (tokens != config.text_pad_token_id).sum(1)
+        tokens = tokens * (tokens != config.text_pad_token_id)  # padding as the scorer has it
+    else:
+        lengths = torch.full((len(tokens),), tokens.shape[1])
 
     @jax.jit
     def run(state, pixels, tokens):
         model = nnx.merge(graph, state)
-        return model.embed_image(pixels), model.embed_text(tokens), model.scale
+        text = model.embed_text(tokens, jnp.asarray(lengths.numpy()))
+        return model.embed_image(pixels), text, model.scale
 
     image, text, scale = run(
         state, jnp.asarray(pixels.numpy().transpose(0, 2, 3, 1)), jnp.asarray(tokens.int().numpy())
@@ -46,11 +64,11 @@ def check(theirs, directory, pixels, tokens):
     np.testing.assert_allclose(image, expected["image"], atol=1e-4)
     np.testing.assert_allclose(text, expected["text"], atol=1e-4)
     image, text = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (image, text))
-    np.testing.assert_allclose(scale * image @ text.T, expected["logits"], atol=1e-3)
+    np.testing.assert_allclose(scale * image @ text.T + bias, expected["logits"], atol=1e-3)
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-@pytest.mark.parametrize("name", CLIP)
+@pytest.mark.parametrize("name", [*CLIP, *SIGLIP])
 def test_network(name, sharded, tmp_path):
     theirs = build(name, seed=3)
     save(name, theirs, tmp_path, sharded)
