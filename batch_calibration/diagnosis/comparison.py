@@ -21,9 +21,7 @@ from batch_calibration.methods import (
     no_log_probs,
 )
 from batch_calibration.methods import compare as correct_by_methods
-
-FrozenOptions = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
-"""Method -> its options, as tuples: a compiled program is kept under them."""
+from batch_calibration.methods.compiling import FrozenOptions, jit_methods
 
 
 def compare(
@@ -101,12 +99,11 @@ def predict_by_methods(
     """What each method predicts for the test rows of c contexts: name -> label indices [c n]."""
     frozen = tuple((name, tuple(chosen.items())) for name, chosen in options.items())
     picks = dict[str, jax.Array]()
-    for is_looped, level in ((True, 1), (False, 0)):
+    for is_looped in (True, False):
         names = tuple(name for name in methods if METHODS[name].looped == is_looped)
         if names:
-            picks |= _PREDICT[level](
-                dict(blocks), jax.random.key(seed), methods=names, options=frozen
-            )
+            predict = jit_methods(_predict, looped=is_looped)
+            picks |= predict(dict(blocks), jax.random.key(seed), methods=names, options=frozen)
     # A compiled program returns a dict in the order of the alphabet.
     return {name: np.asarray(picks[name]) for name in methods}
 
@@ -118,13 +115,3 @@ def _predict(
     by_method = {name: dict(pairs) for name, pairs in options}
     corrected = correct_by_methods(blocks, methods=methods, key=key, options=by_method)
     return {name: method.scores.argmax(axis=-1) for name, method in corrected.items()}
-
-
-# How much the CPU's compiler optimizes: loops over contexts run for seconds, all else for
-# milliseconds, where a compiler that takes its time costs more than it saves.
-_PREDICT = {}
-for _level in (0, 1):
-    _PREDICT[_level] = jax.jit(
-        _predict, static_argnames=("methods", "options"),
-        compiler_options={"xla_backend_optimization_level": _level},
-    )  # fmt: skip

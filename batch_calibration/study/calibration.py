@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from operator import itemgetter
 
 import jax
@@ -21,6 +20,7 @@ from batch_calibration.methods import (
     compare,
     get_method,
 )
+from batch_calibration.methods.compiling import FrozenOptions, jit_methods
 from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store import Record, Records
@@ -34,8 +34,6 @@ from batch_calibration.study.measured import Measured, make_record
 from batch_calibration.typing import Key
 
 Progress = Callable[[int], None]
-FrozenOptions = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
-"""Method -> its options, as tuples: a compiled program can be kept under them."""
 
 
 def run_calibration(
@@ -152,18 +150,14 @@ def _run(group: Group, *, key: Key, options: FrozenOptions) -> Measured:
     mapped_names = tuple(name for name in group.methods if not METHODS[name].looped)
     looped: dict[str, Corrected] = {}
     if looped_names:
-        looped = _compare(group.blocks, key, methods=looped_names, options=options)
-    measured = _measure(group.blocks, looped, key, methods=mapped_names, options=options)
+        run_looped = jit_methods(_compare, looped=True)
+        looped = run_looped(group.blocks, key, methods=looped_names, options=options)
+    run_mapped = jit_methods(_measure, looped=False)
+    measured = run_mapped(group.blocks, looped, key, methods=mapped_names, options=options)
     on_host: Measured = jax.device_get(measured)
     return on_host
 
 
-# Below the usual 2, which takes the CPU's compiler longer and makes these programs no faster.
-@partial(
-    jax.jit,
-    static_argnames=("methods", "options"),
-    compiler_options={"xla_backend_optimization_level": 1},
-)
 def _compare(
     blocks: dict[str, Evidence], key: Key, *, methods: tuple[str, ...], options: FrozenOptions
 ) -> dict[str, Corrected]:
@@ -171,11 +165,6 @@ def _compare(
     return compare(blocks, methods=methods, key=key, options=by_method)
 
 
-@partial(
-    jax.jit,
-    static_argnames=("methods", "options"),
-    compiler_options={"xla_backend_optimization_level": 0},
-)
 def _measure(
     blocks: dict[str, Evidence], looped: dict[str, Corrected], key: Key, *,
     methods: tuple[str, ...], options: FrozenOptions,
