@@ -73,7 +73,7 @@ reference: $(REFERENCE)/.installed $(SERVER)/.installed $(INSPECT)/.installed
 	$(INSPECT)/bin/python -m pytest --noconftest -W default -W ignore::ResourceWarning \
 		tests/reference/test_live_inspect.py
 
-# What it costs to score, beside the limit and others: 20 minutes. FLAGS=--full for the rest.
+# What it costs to score, beside the limit and others. FLAGS=--full for the rest.
 bench: $(BENCH)/.installed
 	$(BENCH)/bin/python -m benchmarks.limit $(FLAGS)
 	$(BENCH)/bin/python -m benchmarks.scoring $(FLAGS)
@@ -138,11 +138,14 @@ $(INSPECT)/.installed: pyproject.toml constraints-inspect.txt
 		--editable . inspect_ai pyarrow pytest
 	touch $@
 
+# llama.cpp is compiled for this machine's CPU, optimized: a peer is measured at its best.
 $(BENCH)/.installed: pyproject.toml constraints-bench.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints-bench.txt)"
 	$(BENCH)/bin/python -m pip install --quiet --constraint constraints-bench.txt \
-		--editable '.[experiments,sklearn]' 'lm-eval[hf]'
+		--editable '.[experiments,sklearn]' 'lm-eval[hf]' gguf
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF -DGGML_NATIVE=ON -DGGML_LLAMAFILE=ON" \
+		$(BENCH)/bin/python -m pip install --quiet --constraint constraints-bench.txt llama-cpp-python
 	touch $@
 
 $(MUTATIONS)/.installed: constraints-mutations.txt

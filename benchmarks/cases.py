@@ -1,7 +1,10 @@
 """Makes what benchmarks score: real rows as prompts."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer
 
 from batch_calibration.data import read
 from batch_calibration.prompts.render import render as render_context
@@ -23,11 +26,9 @@ class Case(NamedTuple):
         peer_rows: How many of them the harness scores too; its speed does not depend on it.
         goal: How many times as fast as the harness we mean to be.
         verbalizer: Which label words, where not the paper's.
-        labels: Continuations in place of the task's.
         batch: The harness's best batch size, as `--full` found it.
         labels: Continuations in place of the task's.
-        batch_of: The case with requests of like length whose best batch size the harness uses
-            here; its own are tried where this is empty.
+        tokens: Tokens of each prompt, cut out of running text; 0 renders the task's rows.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Case(NamedTuple):
     verbalizer: str = ""
     batch: int = 32
     labels: tuple[str, ...] = ()
+    tokens: int = 0
 
 
 FEW = "MNLI, 4 shots a class"
@@ -54,8 +56,8 @@ CASES = (
 )
 
 
-def render(case: Case, data: Path, rows: int) -> dict[str, Any]:
-    """The first rows of a case as texts, and its labels."""
+def render(case: Case, data: Path, rows: int, tokenizer: Path | None = None) -> dict[str, Any]:
+    """The first rows of a case as texts, and its labels; `tokenizer` where it asks for tokens."""
     task = TASKS[case.task]
     if case.verbalizer:
         task = task._replace(verbalizers={case.verbalizer: TWO_TOKENS})
@@ -68,7 +70,17 @@ def render(case: Case, data: Path, rows: int) -> dict[str, Any]:
     # A label may have several texts.
     label_texts = [text for texts in context.label_texts for text in texts]
     labels = list(case.labels) or label_texts
+    if case.tokens and tokenizer:
+        sentences = "\n".join(query(task.zero_shot, row) for row in train.rows)
+        return {"texts": pieces(sentences, tokenizer, rows, case.tokens), "labels": labels}
     return {"texts": list(context.blocks["test"].inputs), "labels": labels}
+
+
+def pieces(text: str, tokenizer: Path, count: int, tokens: int) -> list[str]:
+    """The first pieces of a text of so many tokens each."""
+    encoding = Tokenizer.from_file(str(tokenizer)).encode(text)
+    starts = [encoding.offsets[number * tokens][0] for number in range(count + 1)]
+    return [text[start:end] for start, end in pairwise(starts)]
 
 
 def many(data: Path, rows: int) -> dict[str, Any]:

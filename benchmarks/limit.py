@@ -3,15 +3,19 @@
     python -m benchmarks.limit            # FLAGS=--quick for one network; --full for all layers
 
 Random networks in the shapes that people use; tasks of 0 to 16 shots, 2 to 60 labels of 1 to 4
-tokens. Beside it a plain transformers loop that keeps the prefix's cache, and
-lm-evaluation-harness where that is affordable. Writes the table to benchmarks/RESULTS.md.
+tokens. Beside it a plain transformers loop that keeps the prefix's cache, llama.cpp with a kept
+prefix where it knows the network (and prompts there that share nothing), and
+lm-evaluation-harness where that is affordable. Writes the lines to docs/evidence/limit.csv and
+their summary to benchmarks/RESULTS.md; with --networks only those are measured anew.
 """
 
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import date
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -20,57 +24,61 @@ import numpy as np
 from absl import flags
 
 from batch_calibration.embedded.label_words import HELD_OUT
-from benchmarks import cases, report, scoring
+from benchmarks import cases, limit_table, report, scoring
 from benchmarks.cases import Case
 from benchmarks.shapes import SHAPES, Shape, Work, least_work, random_checkpoint
+from benchmarks.worker import Worker
 from experiments.cli import enter
 
 NETWORKS = flags.DEFINE_list("networks", list(SHAPES), "which networks")
-GOAL = {"cpu": 0.7, "gpu": 0.5}
-"""The share of the measured matmul peak that we mean to reach."""
-BATCHES = (8, 32)
-"""Batch sizes of the plain loop, of which the best counts."""
+BATCHES = (1, 8, 32)
+"""Batch sizes of the plain loop and of llama.cpp, of which the best counts."""
+LLAMA_CPP = ("gpt2", "llama")
+"""Networks that tests/reference/to_gguf.py writes for llama.cpp."""
+PRECISIONS = ("float32", "float16")
+"""Of llama.cpp's weights and cache."""
 
 FIVE = tuple(f" {word} kind" for word in ("red", "blue", "green", "gold", "pink"))
 ENDINGS = ("", " of", " of the", " of the same")
 SIXTY = tuple(f" {word}{ENDINGS[i % 4]}" for i, word in enumerate(HELD_OUT[:60]))
 CASES = (
-    Case("0 shots", "sst2", 0, 192, 32),
+    Case("0 shots", "sst2", 0, 192, 16),
     Case("1 shot", "sst2", 1, 192, 0),
-    Case("4 shots", "sst2", 4, 192, 16),
+    Case("4 shots", "sst2", 4, 192, 8),
     Case("16 shots", "sst2", 16, 192, 0),
     Case("1 shot, 5 labels of 2 tokens", "sst2", 1, 192, 0, labels=FIVE),
     Case("1 shot, 60 labels of 1 to 4 tokens", "sst2", 1, 32, 0, labels=SIXTY),
 )
-COLUMNS = (
-    "network (layers)", "case", "ours/s", "first", "compiled at first", "of peak",
-    "tokens/row: least, run", "reads/row: least, run", "plain loop/s (batch)", "times as fast",
-    "harness/s", "times as fast", "memory, GB: plain, ours", "max Δ, nats",
-)  # fmt: skip
-LEGEND = """\
-Each side scores the same rows in turn, tokenization included and loading not, in processes of \
-their own on the same cores; rates are rows a second, of a second call (--full: the median of \
-three more); first is the first call, which compiles what earlier cases had not. Of peak: the \
-operations of every distinct beginning once (weights, attention as far as masks let it see, \
-unembedding of what is read) over time and over the best rate of large matrix products right \
-before and after each call. The plain loop runs the shared beginning once, then rows of like \
-length in batches of {batches}, whichever is the faster, and unembeds only what it reads. The \
-harness has its `hf` backend at batch 32."""
+DISTINCT = tuple(
+    Case(f"{tokens} tokens, nothing shared", "sst2", 0, rows, 0, tokens=tokens)
+    for tokens, rows in ((250, 32), (500, 16), (950, 8))
+)
+"""Prompts that share nothing, beside llama.cpp."""
+AGREE = {"float32": 5e-3, "float16": 0.1}
+"""Most nats between a score of ours and llama.cpp's, which looks gelu up in a float16 table."""
+
+
+class Peer(NamedTuple):
+    """What a peer did with a case, at its best batch size."""
+
+    rate: float  # rows/s
+    batch: int
+    memory: int
+    gap: float  # nats, from ours
 
 
 class Line(NamedTuple):
     """One case of one network, as measured."""
 
     network: str
-    case: Case
+    case: str
+    rows: int
     work: Work
     first: dict[str, Any]
     warm: list[dict[str, Any]]
     peaks: list[float]
-    plain: list[dict[str, Any]]
-    batch: int
-    harness: dict[str, Any] | None
-    gap: float
+    peers: dict[str, Peer]
+    harness: float | None  # rows/s
 
 
 def main() -> None:
@@ -85,16 +93,20 @@ def main() -> None:
             config = shape.cut(scoring.FULL.value)
             directory = random_checkpoint(run.folder / network, tokenizer, config)
             for line in measure(run, f"{network} ({layers(shape, config)})", directory, config):
-                print(report.table([cells(line)]).splitlines()[0], flush=True)
+                print(*cells(line), sep=" | ", flush=True)
                 lines.append(line)
     device = lines[0].first
     rates = [peak for line in lines for peak in line.peaks]
+    measured = [dict(zip(limit_table.COLUMNS, cells(line), strict=True)) for line in lines]
+    if not run.quick:
+        measured = limit_table.record(scoring.ROOT / "docs/evidence/limit.csv", measured)
     text = report.section(
         "beside the limit",
-        f"`python -m benchmarks.limit`: random networks in float32, fewer layers where said. "
+        f"`python -m benchmarks.limit`: random networks in float32, fewer layers where said; the "
+        f"least and the most of each network's lines, which stand in `docs/evidence/limit.csv`. "
         f"Matmul peak {min(rates) / 1e9:.0f} to {max(rates) / 1e9:.0f} GFLOP/s.",
-        report.table([list(COLUMNS), *map(cells, lines)]),
-        LEGEND.format(batches=" and ".join(map(str, BATCHES))),
+        limit_table.summary(measured),
+        limit_table.LEGEND.format(batches=", ".join(map(str, BATCHES))),
         device=device, threads=run.threads, minutes=(time.monotonic() - began) / 60,
     )  # fmt: skip
     print("\n" + text)
@@ -112,77 +124,117 @@ def measure(
     run: scoring.Run, network: str, directory: Path, config: dict[str, Any]
 ) -> Iterator[Line]:
     """All cases of one network, the sides in turn."""
+    is_in_llama_cpp = config["model_type"] in LLAMA_CPP
+    measured_cases = list(CASES[:: 2 if run.quick else 1])  # quick: every other case
+    if is_in_llama_cpp and not run.quick:
+        measured_cases += DISTINCT
     with ExitStack() as stack:
-        ours, plain, harness = (
-            stack.enter_context(run.start(f"benchmarks.{side}", directory))
-            for side in ("ours", "plain", "harness")
+        ours = stack.enter_context(run.start("benchmarks.ours", directory))
+        harness = stack.enter_context(run.start("benchmarks.harness", directory))
+        peers = {"plain": stack.enter_context(run.start("benchmarks.plain", directory))}
+        for precision in PRECISIONS if is_in_llama_cpp else ():
+            path = write_gguf(directory, precision)
+            peers[precision] = stack.enter_context(run.start("benchmarks.llama_cpp_loop", path))
+        for case in measured_cases:
+            content = cases.render(case, run.data, case.rows, directory / "tokenizer.json")
+            work = least_work(directory, config, content["texts"], content["labels"])
+            line = time_case(case, content, ours, peers, harness)
+            yield line._replace(network=network, work=work)
+            for side, answer in line.peers.items():
+                if answer.gap > AGREE.get(side, scoring.AGREE[line.first["backend"]]):
+                    sys.exit(
+                        f"error: {network}, {case.name}: ours and {side}'s scores differ by "
+                        f"{answer.gap:.2g} nats; no time is worth reading."
+                    )
+
+
+def write_gguf(directory: Path, precision: str) -> Path:
+    """The checkpoint as a file of llama.cpp, beside its tokenizer."""
+    path = directory / f"{precision}.gguf"
+    script = scoring.ROOT / "tests" / "reference" / "to_gguf.py"
+    subprocess.run([sys.executable, script, directory, path, precision], check=True)
+    return path
+
+
+def time_case(
+    case: Case, content: dict[str, Any], ours: Worker, peers: dict[str, Worker], harness: Worker
+) -> Line:
+    """One case, the sides in turn."""
+    texts, labels = content["texts"], content["labels"]
+    first = ours.ask(texts=texts, labels=labels)
+    batches = {side: best_batch(peer, texts, labels) for side, peer in peers.items()}
+    warm, peaks = [], []
+    answers: dict[str, list[dict[str, Any]]] = {side: [] for side in peers}
+    for _ in range(3 if scoring.FULL.value else 1):
+        before = ours.ask(peak=True)["peak"]
+        warm.append(ours.ask(texts=texts, labels=labels))
+        # The higher of two peaks, as others may use the machine between them.
+        peaks.append(max(before, ours.ask(peak=True)["peak"]))
+        for side, peer in peers.items():
+            answers[side].append(peer.ask(texts=texts, labels=labels, batch=batches[side]))
+    harness_rate = None
+    if case.peer_rows:
+        peer_texts = texts[: case.peer_rows]
+        harness.ask(texts=peer_texts[:1], labels=labels)  # its first call is not timed
+        seconds = harness.ask(texts=peer_texts, labels=labels, batch=32)["seconds"]
+        harness_rate = case.peer_rows / seconds
+    # Ours sends no more than 128 rows.
+    own = np.array(warm[-1]["log_probs"])
+    measured_peers = {
+        side: Peer(
+            case.rows / median(answer["seconds"] for answer in of_peer),
+            batches[side],
+            of_peer[-1]["memory"],
+            float(np.abs(np.array(of_peer[-1]["log_probs"])[:128] - own).max()),
         )
-        for case in CASES[::2] if run.quick else CASES:  # quick: every other case
-            rows, turns = case.rows, 3 if scoring.FULL.value else 1
-            content = cases.render(case, run.data, rows)
-            texts, labels = content["texts"], content["labels"]
-            first = ours.ask(texts=texts, labels=labels)
-            few = texts[: max(BATCHES)]
-            plain.ask(texts=few[:4], labels=labels, batch=BATCHES[0])  # its first call is not timed
-            batch = BATCHES[0]
-            if len(few) < rows:  # else no large batch is full
-                tried = {
-                    size: plain.ask(texts=few, labels=labels, batch=size)["seconds"]
-                    for size in BATCHES
-                }
-                batch = min(tried, key=tried.__getitem__)
-            warm, theirs, peaks = [], [], []
-            for _ in range(turns):
-                before = ours.ask(peak=True)["peak"]
-                warm.append(ours.ask(texts=texts, labels=labels))
-                # The higher of two peaks, as others may use the machine between them.
-                peaks.append(max(before, ours.ask(peak=True)["peak"]))
-                theirs.append(plain.ask(texts=texts, labels=labels, batch=batch))
-            peer = None
-            if case.peer_rows:
-                peer_texts = texts[: case.peer_rows]
-                harness.ask(texts=peer_texts[:1], labels=labels)  # its first call is not timed
-                peer = harness.ask(texts=peer_texts, labels=labels, batch=32)
-            gap = max(
-                # Ours sends no more than 128 rows.
-                float(np.abs(np.array(a["log_probs"]) - np.array(b["log_probs"])[:128]).max())
-                for a, b in zip(warm, theirs, strict=True)
-            )
-            if gap > scoring.AGREE[first["backend"]]:
-                sys.exit(
-                    f"error: {network}, {case.name}: ours and the plain loop's scores differ by "
-                    f"{gap:.2g} nats; no time is worth reading."
-                )
-            work = least_work(directory, config, texts, labels)
-            yield Line(network, case, work, first, warm, peaks, theirs, batch, peer, gap)
+        for side, of_peer in answers.items()
+    }
+    return Line(
+        "", case.name, case.rows, Work(0, 0, 0), first, warm, peaks, measured_peers, harness_rate
+    )
+
+
+def best_batch(peer: Worker, texts: list[str], labels: list[str]) -> int:
+    """The batch size at which a peer is the fastest on a few of the rows."""
+    few = texts[: max(8, len(texts) // 6)]
+    peer.ask(texts=few[:4], labels=labels, batch=BATCHES[0])  # its first call is not timed
+    seconds = {
+        size: peer.ask(texts=few, labels=labels, batch=size)["seconds"]
+        for size in BATCHES
+        if size <= len(few)
+    }
+    return min(seconds, key=seconds.__getitem__)
 
 
 def cells(line: Line) -> list[str]:
-    """A line as cells under `COLUMNS`."""
-    rows = line.case.rows
-    rate = rows / median(answer["seconds"] for answer in line.warm)
+    """A line as cells under `limit_table.COLUMNS`."""
+    rate = line.rows / median(answer["seconds"] for answer in line.warm)
     share = median(  # of the measured matmul peak
         line.work.flops / answer["seconds"] / peak
         for answer, peak in zip(line.warm, line.peaks, strict=True)
     )
-    goal = GOAL[line.first["backend"]]
-    plain = rows / median(answer["seconds"] for answer in line.plain)
-    peer = line.harness and line.case.peer_rows / line.harness["seconds"]
+    ratios = []
+    for side in ("plain", *PRECISIONS):
+        peer = line.peers.get(side)
+        ratios += (
+            [f"{peer.rate:.1f} ({peer.batch})", f"{rate / peer.rate:.2f}"] if peer else ["", ""]
+        )
+    tokens, reads = (line.warm[-1][what] / line.rows for what in ("tokens", "read"))
     return [
+        str(date.today()),
         line.network,
-        line.case.name,
+        line.case,
         f"{rate:.1f}",
-        f"{rows / line.first['seconds']:.1f}",
+        f"{line.rows / line.first['seconds']:.1f}",
         f"{line.first['compilations']} in {line.first['compile_seconds']:.1f} s",
-        f"{share:.0%} (≥ {goal:.0%}: {report.verdict(share >= goal)})",
-        f"{line.work.tokens / rows:.1f}, {line.warm[-1]['tokens'] / rows:.1f}",
-        f"{line.work.reads / rows:.1f}, {line.warm[-1]['read'] / rows:.1f}",
-        f"{plain:.1f} ({line.batch})",
-        f"{rate / plain:.2f}",
-        f"{peer:.2f}" if peer else "",
-        f"{rate / peer:.1f}" if peer else "",
-        f"{line.plain[-1]['memory'] / 1e9:.2f}, {line.warm[-1]['memory'] / 1e9:.2f}",
-        f"{line.gap:.1e}",
+        f"{share:.0%}",
+        f"{line.work.tokens / line.rows:.1f}, {tokens:.1f}",
+        f"{line.work.reads / line.rows:.1f}, {reads:.1f}",
+        *ratios,
+        f"{line.harness:.2f}" if line.harness else "",
+        f"{rate / line.harness:.1f}" if line.harness else "",
+        f"{line.peers['plain'].memory / 1e9:.2f}, {line.warm[-1]['memory'] / 1e9:.2f}",
+        f"{max(line.peers[side].gap for side in line.peers if side != 'float16'):.1e}",
     ]
 
 

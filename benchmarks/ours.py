@@ -1,12 +1,13 @@
 """Our scorer, measured: seconds, compilations, memory, and in a pass of its own the work done."""
 
+import json
 import math
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,36 @@ from benchmarks import worker
 COMPILED = "/jax/core/compile/backend_compile_duration"
 MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (2048, 2048, 2048))
 """`[m, k] @ [k, n]`: the two products of GPT-2-small's MLP, and a square one."""
+
+
+class TextLines(Sequence[str]):
+    """Texts of a file, a JSON string a line, read when they are asked for.
+
+    A context's prompts are rendered when they are asked for, too: a list of all texts would be
+    memory of the caller's that grows with the rows.
+    """
+
+    def __init__(self, path: str):
+        self._path = path
+        with open(path, "rb") as file:
+            self._starts = np.cumsum([0, *map(len, file)])
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    @overload
+    def __getitem__(self, rows: int) -> str: ...
+
+    @overload
+    def __getitem__(self, rows: slice) -> list[str]: ...
+
+    def __getitem__(self, rows: int | slice) -> str | list[str]:
+        if isinstance(rows, int):
+            return self[rows : rows + 1][0]
+        start, stop, _ = rows.indices(len(self))
+        with open(self._path, "rb") as file:
+            file.seek(self._starts[start])
+            return [json.loads(file.readline()) for _ in range(start, stop)]
 
 
 def count_work() -> dict[str, int]:
@@ -95,11 +126,13 @@ def main() -> None:
         labels: Sequence[str] = (),
         batch: int = 256,
         peak: bool = False,
+        file: str = "",
     ) -> dict[str, Any]:
         if peak:
             return device | {"peak": matmul_peak()}
         work.update(tokens=0, read=0)
         scorer = CausalLM(checkpoint, batch_size=batch)
+        texts = TextLines(file) if file else texts
         compiled.clear()
         start = time.perf_counter()
         log_probs = scorer.score(texts, labels).log_probs if texts else np.zeros((0, 0))

@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "GPT-2": Shape(GPT2, 6),
+    "GPT-2": Shape(GPT2, 12),
     "Pythia-160M": Shape(
         {
             "model_type": "gpt_neox", "vocab_size": 50304, "hidden_size": 768,

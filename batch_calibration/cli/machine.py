@@ -17,22 +17,25 @@ FLAGS = {
     "process": (int, "number of this one, from 0"),
 }  # fmt: skip
 """Flags of a program that may be one of several processes: their kind, and what they mean."""
-M_ARENA_MAX = -8
-"""glibc's number of the option, from its malloc.h."""
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
+"""glibc's numbers of the options, from its malloc.h."""
 
 
 def use_one_arena() -> None:
     """Have all threads share one arena from now on; to be called before JAX starts its threads.
 
     glibc gives each thread an arena of its own, and each keeps what was freed in it: memory grows
-    with the rows, though none of it is in use. The environment's `MALLOC_ARENA_MAX` goes first, and
-    with another C library nothing is done.
+    with the rows, though none of it is in use. Large arrays lie in the arena, too: else each batch
+    would give them back to the system and fetch them again, page by page. The environment's
+    `MALLOC_ARENA_MAX` goes first, and with another C library nothing is done.
     """
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
         # The symbols of this process, glibc's among them.
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
             mallopt(M_ARENA_MAX, 1)
+            mallopt(M_MMAP_MAX, 0)
+            mallopt(M_TRIM_THRESHOLD, -1)  # never
 
 
 def set_up(

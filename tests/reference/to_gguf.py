@@ -1,19 +1,23 @@
-"""Writes a GPT-2 checkpoint as the file that llama.cpp reads, in float32.
+"""Writes a GPT-2 or Llama checkpoint as the file that llama.cpp reads.
 
-python tests/reference/to_gguf.py CHECKPOINT_DIRECTORY FILE.gguf
+python tests/reference/to_gguf.py CHECKPOINT_DIRECTORY FILE.gguf [float16]
 
-Runs in the environment of `constraints-server.txt`. Names of tensors and keys are those of
-llama.cpp's architecture "gpt2".
+Runs where gguf is installed (`constraints-server.txt`, `constraints-bench.txt`). Names of tensors
+and keys are those of llama.cpp's architectures "gpt2" and "llama". Matrices are in float32 unless
+float16 is asked for.
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import gguf
+import numpy as np
 from safetensors.numpy import load_file
 
 NAMES = {
+    # GPT-2
     "wte": "token_embd",
     "wpe": "position_embd",
     "ln_f": "output_norm",
@@ -23,58 +27,141 @@ NAMES = {
     "ln_2": "ffn_norm",
     "mlp.c_fc": "ffn_up",
     "mlp.c_proj": "ffn_down",
+    # Llama
+    "embed_tokens": "token_embd",
+    "norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
 }
 
 
 def tensor_name(name: str) -> str:
-    """llama.cpp's name of a tensor of transformers' GPT-2.
+    """llama.cpp's name of a tensor of transformers' GPT-2 or Llama.
 
     >>> tensor_name("transformer.h.0.attn.c_attn.weight")
     'blk.0.attn_qkv.weight'
+    >>> tensor_name("model.layers.1.self_attn.q_proj.weight")
+    'blk.1.attn_q.weight'
     """
-    inner, _, part = name.removeprefix("transformer.").rpartition(".")
-    if not inner.startswith("h."):
+    inner, _, part = name.removeprefix("transformer.").removeprefix("model.").rpartition(".")
+    if not inner.startswith(("h.", "layers.")):
         return f"{NAMES[inner]}.{part}"
     _, layer, inner = inner.split(".", 2)
     return f"blk.{layer}.{NAMES[inner]}.{part}"
 
 
-def write(directory: Path, path: Path) -> None:
+def write(directory: Path, path: Path, matrix_type: type[np.floating]) -> None:
     """Write the checkpoint in `directory` to `path`."""
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    tokenizer = json.loads((directory / "tokenizer.json").read_text(encoding="utf-8"))
-    writer = gguf.GGUFWriter(path, "gpt2")
-    writer.add_context_length(config["n_positions"])
-    writer.add_embedding_length(config["n_embd"])
-    writer.add_feed_forward_length(config["n_inner"] or 4 * config["n_embd"])
-    writer.add_block_count(config["n_layer"])
-    writer.add_head_count(config["n_head"])
-    writer.add_layer_norm_eps(config["layer_norm_epsilon"])
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-
-    vocabulary = sorted(tokenizer["model"]["vocab"].items(), key=lambda item: item[1])
-    special = {token["id"] for token in tokenizer["added_tokens"]}
-    kinds = (gguf.TokenType.NORMAL, gguf.TokenType.CONTROL)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([token for token, _ in vocabulary])
-    writer.add_token_types([kinds[number in special] for _, number in vocabulary])
-    merges = tokenizer["model"]["merges"]
-    writer.add_token_merges([one if isinstance(one, str) else " ".join(one) for one in merges])
-    writer.add_bos_token_id(config["bos_token_id"])
-    writer.add_eos_token_id(config["eos_token_id"])
-    # A post-processor of ours does nothing but put the beginning token.
-    writer.add_add_bos_token(tokenizer["post_processor"] is not None)
-
-    for name, tensor in load_file(directory / "model.safetensors").items():
+    is_llama = config["model_type"] == "llama"
+    writer = gguf.GGUFWriter(path, "llama" if is_llama else "gpt2")
+    half = matrix_type == np.float16
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16 if half else gguf.LlamaFileType.ALL_F32)
+    tensors = load_file(directory / "model.safetensors")
+    if is_llama:
+        add_llama_keys(writer, config)
+        tensors = rotated_in_pairs(tensors, config) | rope_factors(config)
+    else:
+        add_gpt2_keys(writer, config)
+    add_tokenizer(writer, directory, config)
+    for name, tensor in tensors.items():
         # GPT-2's linear layers are stored input first.
         linear = ".c_" in name and name.endswith(".weight")
-        writer.add_tensor(tensor_name(name), tensor.T.copy() if linear else tensor)
+        tensor = tensor.T.copy() if linear else tensor
+        # llama.cpp adds vectors and positions in float32.
+        is_matrix = tensor.ndim == 2 and "wpe" not in name
+        written_name = name if name.startswith("rope_freqs") else tensor_name(name)
+        writer.add_tensor(written_name, tensor.astype(matrix_type) if is_matrix else tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
+def add_gpt2_keys(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    """The shape of a GPT-2 network."""
+    writer.add_context_length(config["n_positions"])
+    writer.add_embedding_length(config["n_embd"])
+    writer.add_feed_forward_length(config.get("n_inner") or 4 * config["n_embd"])
+    writer.add_block_count(config["n_layer"])
+    writer.add_head_count(config["n_head"])
+    writer.add_layer_norm_eps(config.get("layer_norm_epsilon", 1e-5))
+
+
+def add_llama_keys(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    """The shape of a Llama network."""
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_rope_dimension_count(config["head_dim"])
+    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", 1e-6))
+    writer.add_vocab_size(config["vocab_size"])
+
+
+def add_tokenizer(writer: gguf.GGUFWriter, directory: Path, config: dict[str, Any]) -> None:
+    """The byte-level tokenizer, filled up to the vocabulary's size."""
+    tokenizer = json.loads((directory / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary = sorted(tokenizer["model"]["vocab"].items(), key=lambda item: item[1])
+    special = {token["id"] for token in tokenizer["added_tokens"]}
+    kinds = [gguf.TokenType.NORMAL] * len(vocabulary)
+    for number in special:
+        kinds[number] = gguf.TokenType.CONTROL
+    missing = config["vocab_size"] - len(vocabulary)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(
+        [token for token, _ in vocabulary] + [f"[PAD{number}]" for number in range(missing)]
+    )
+    writer.add_token_types(kinds + [gguf.TokenType.UNUSED] * missing)
+    merges = tokenizer["model"]["merges"]
+    writer.add_token_merges(
+        [merge if isinstance(merge, str) else " ".join(merge) for merge in merges]
+    )
+    if "bos_token_id" in config:
+        writer.add_bos_token_id(config["bos_token_id"])
+        writer.add_eos_token_id(config["eos_token_id"])
+    # A post-processor of ours does nothing but put the beginning token.
+    writer.add_add_bos_token("bos_token_id" in config and tokenizer["post_processor"] is not None)
+
+
+def rotated_in_pairs(
+    tensors: dict[str, np.ndarray], config: dict[str, Any]
+) -> dict[str, np.ndarray]:
+    """Queries and keys in llama.cpp's order: it rotates neighbors where Llama rotates halves."""
+    reordered = dict(tensors)
+    for name, tensor in tensors.items():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            halves = tensor.reshape(-1, 2, config["head_dim"] // 2, tensor.shape[1])
+            reordered[name] = halves.swapaxes(1, 2).reshape(tensor.shape)
+    return reordered
+
+
+def rope_factors(config: dict[str, Any]) -> dict[str, np.ndarray]:
+    """What llama.cpp divides each frequency by, for Llama 3's scaling of positions."""
+    scaling = config.get("rope_scaling")
+    if not scaling:
+        return {}
+    exponents = np.arange(0, config["head_dim"], 2) / config["head_dim"]
+    turns = scaling["original_max_position_embeddings"] / (
+        2 * np.pi * config["rope_theta"] ** exponents
+    )
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    smooth = np.clip((turns - low) / (high - low), 0, 1)
+    factors = 1 / ((1 - smooth) / scaling["factor"] + smooth)
+    return {"rope_freqs.weight": factors.astype(np.float32)}
+
+
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), Path(sys.argv[2]))
+    write(Path(sys.argv[1]), Path(sys.argv[2]), np.dtype((*sys.argv[3:], "float32")[0]).type)
