@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from batch_calibration.artifacts.figures import intervals, pool, render
+from batch_calibration.artifacts.figures import intervals, render
 from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel, share_values, shown_marks
 from batch_calibration.artifacts.figures.marks import Bars, Dots, Field, Heat, Line, Rule, Spans
 from batch_calibration.artifacts.method_display import PALETTE
@@ -62,47 +62,6 @@ def test_both_renderers_draw_the_same_numbers():
     assert [tick.get_text() for tick in axes.get_xticklabels()] == NAMES
     assert "95 % interval 0 to 2" in traces["dots"]["text"][1]
     plt.close("all")
-
-
-def test_processes_draw_what_this_one_draws(tmp_path):
-    with pool.drawing_processes() as draw:
-        paths = [draw(CHART, tmp_path / name) for name in "abc"]
-    now = pool.draw_now(CHART, tmp_path / "now")
-    for drawn in paths:
-        assert [path.suffix for path in drawn] == [path.suffix for path in now] == [".png", ".pdf"]
-        assert drawn[0].read_bytes() == now[0].read_bytes()
-        # PDFs of tests have other fonts in this process (conftest.py).
-        assert drawn[1].read_bytes().startswith(b"%PDF")
-
-
-def test_what_drawing_raises_elsewhere_is_raised_here_with_the_figure(tmp_path):
-    broken = CHART._replace(panels=[PANEL._replace(marks=[Line("", [0.0, 1.0], [1.0])])])
-    (tmp_path / "a-file").touch()
-    for chart, path, error in (
-        (broken, tmp_path / "broken", ValueError), (CHART, tmp_path / "a-file" / "figure", OSError),
-    ):  # fmt: skip
-        with pytest.raises(error) as raised, pool.drawing_processes() as draw:
-            draw(chart, path)
-        assert str(path) in raised.value.__notes__[0]
-
-
-def test_no_drawing_process_stays(tmp_path, monkeypatch):
-    started = []
-
-    class Recorded(pool.Popen):
-        def __init__(self, *arguments, **options):
-            super().__init__(*arguments, **options)
-            started.append(self)
-
-    monkeypatch.setattr(pool, "Popen", Recorded)
-    with pytest.raises(KeyboardInterrupt), pool.drawing_processes() as draw:
-        draw(CHART, tmp_path / "figure")
-        raise KeyboardInterrupt
-    with pytest.raises(RuntimeError, match="gone ended early"), pool.drawing_processes() as draw:
-        for process in started:
-            process.kill()
-        draw(CHART, tmp_path / "gone")
-    assert started and all(process.returncode is not None for process in started)
 
 
 def test_what_lies_beyond_the_axis_is_an_arrow_with_its_number():

@@ -1,6 +1,6 @@
 """Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -10,7 +10,6 @@ import numpy as np
 from batch_calibration.artifacts import catalogue, report, summary, verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown
-from batch_calibration.artifacts.figures.pool import Draw, draw_now
 from batch_calibration.artifacts.grouping import (
     axis_name,
     group_by,
@@ -38,21 +37,21 @@ def write_tables(study: Results, folder: Path) -> list[catalogue.Table]:
     return tables
 
 
-def write_figures(study: Results, folder: Path, draw: Draw = draw_now) -> list[Path]:
-    """Each figure as PNG and PDF, its numbers as CSV; the files are returned.
-
-    What draws in other processes may still do so.
-    """
-    paths = []
+def write_figures(
+    study: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
+) -> None:
+    """Each figure as PNG and PDF, its numbers as CSV; `notify` is called with each file."""
     for drawing in catalogue.figures(study):
-        paths += write_figure(drawing, folder / file_name(drawing.slug), draw)
-    return paths
+        for path in write_figure(drawing, folder / file_name(drawing.slug)):
+            notify(path)
 
 
-def write_figure(drawing: catalogue.Drawing, path: Path, draw: Draw = draw_now) -> list[Path]:
+def write_figure(drawing: catalogue.Drawing, path: Path) -> list[Path]:
     """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
+    from batch_calibration.artifacts.figures import render, style
+
     chart = drawing.chart()
-    return [*draw(chart, path), _write(path, "csv", csv_text(chart.data()))]
+    return [*style.save(render.draw(chart), path), _write(path, "csv", csv_text(chart.data()))]
 
 
 def write_table(table: catalogue.Table, path: Path) -> list[Path]:

@@ -90,19 +90,13 @@ def write_tables(workdir: str, *, tensorboard: bool = False, say: Say = print) -
 
 def write_figures(workdir: str, *, boundary_tasks: int = 2, say: Say = print) -> None:
     """Draw every figure in the catalogue, as PNG and PDF."""
-    from batch_calibration.artifacts.figures.pool import drawing_processes
+    from batch_calibration.artifacts import catalogue, writing
+    from batch_calibration.store import Store
 
-    with drawing_processes() as draw:
-        # Loaded while the processes start.
-        from batch_calibration.artifacts import catalogue, writing
-        from batch_calibration.store import Store
-
-        store = Store(workdir)
-        records, folder = store.records(), store.workdir / "figures"
-        results = catalogue.gather(records, store.table_of, boundary_tasks)
-        paths = writing.write_figures(results, folder, draw)
-    for path in paths:
-        say(str(path))
+    store = Store(workdir)
+    records = store.records()
+    results = catalogue.gather(records, store.table_of, boundary_tasks)
+    writing.write_figures(results, store.workdir / "figures", lambda path: say(str(path)))
     for sentence in store.unmatched(records):
         say(sentence)
 
