@@ -46,7 +46,7 @@ def record(path: Path, lines: Sequence[dict[str, str]]) -> list[dict[str, str]]:
 
 def summary(lines: Sequence[dict[str, str]]) -> str:
     """A table with a row for each network: the least and the most of each of its ratios."""
-    rows = [["network (layers run)", "lines", SHARE, *RATIOS]]
+    rows = [[NETWORK, "measured", "lines", SHARE, *RATIOS]]
     for network in dict.fromkeys(line[NETWORK] for line in lines):
         own = [line for line in lines if line[NETWORK] == network]
         shares = [float(line[SHARE].rstrip("%")) for line in own]
@@ -54,6 +54,7 @@ def summary(lines: Sequence[dict[str, str]]) -> str:
         rows.append(
             [
                 network,
+                ", ".join(dict.fromkeys(line["date"] for line in own)),
                 str(len(own)),
                 f"{min(shares):.0f} to {max(shares):.0f} %",
                 *(

@@ -1,4 +1,4 @@
-"""All threads of a program allocate from one arena, where glibc would give each its own."""
+"""Programs allocate from one arena, which keeps pages; glibc would give each thread its own."""
 
 import os
 import platform
@@ -28,17 +28,42 @@ libc.fclose(file)
 print(os.read(ours, 1 << 16).count(b"<heap nr="))
 """
 
+PAGES = """
+import resource
+from batch_calibration.cli.machine import use_one_arena
+use_one_arena()
+for _ in range(2):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    batch = bytearray(64 * 2**20)
+    batch[::4096] = bytes(len(batch[::4096]))  # each page is written to
+    del batch
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+needs_glibc = pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="another C library has no arenas"
+)
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no arenas")
-@pytest.mark.parametrize(("set_to", "most"), [(None, 1), ("3", 3)])
-def test_threads_share_the_arenas(set_to, most):
+
+def _run(program: str, set_to: str | None) -> int:
+    """The number that a Python program prints, with MALLOC_ARENA_MAX set so."""
     env = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
     done = subprocess.run(
-        [sys.executable, "-c", ARENAS],
+        [sys.executable, "-c", program],
         cwd=Path(__file__).resolve().parents[1],
         env=env | ({"MALLOC_ARENA_MAX": set_to} if set_to else {}),
         capture_output=True,
         text=True,
         check=True,
     )
-    assert int(done.stdout) == most
+    return int(done.stdout)
+
+
+@needs_glibc
+@pytest.mark.parametrize(("set_to", "most"), [(None, 1), ("3", 3)])
+def test_threads_share_the_arenas(set_to, most):
+    assert _run(ARENAS, set_to) == most
+
+
+@needs_glibc
+def test_a_second_large_array_fetches_no_pages_anew():
+    assert _run(PAGES, None) < 1_000 < _run(PAGES, "1")

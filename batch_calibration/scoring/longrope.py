@@ -56,11 +56,11 @@ def run(
         if not rows:  # none is so long, or none so short
             continue
         prompts = [encoded.prompts[row] for row in rows]
-        done_here = {place for place, row in enumerate(rows) if row in done}
-        for places, scores in forward.run(prompts, [tries[row] for row in rows], done_here):
+        done_here = {index for index, row in enumerate(rows) if row in done}
+        for indices, scores in forward.run(prompts, [tries[row] for row in rows], done_here):
             complete: dict[int, np.ndarray] = {}
-            for place, row_scores in zip(places, scores, strict=True):
-                row = rows[place]
+            for index, row_scores in zip(indices, scores, strict=True):
+                row = rows[index]
                 if is_wanted[row].all():
                     complete[row] = row_scores
                 elif forward is short:

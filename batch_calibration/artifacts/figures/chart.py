@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, compress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.figures.marks import Bars, Dots, Heat, Line, Mark
-
-if TYPE_CHECKING:  # a process that only draws loads no JAX
-    from batch_calibration.artifacts.cells import Cells
 
 INTERVALS = "Lines are 95 % intervals."
 
@@ -73,16 +71,16 @@ class Chart(NamedTuple):
     together: bool = False  # whether a page shows all panels at once; else one is chosen
     slider: str = ""  # what a slider over the places of the lines sets, if there is one
     dpi: int = 150
-    cells: "Cells | None" = None  # its numbers, where they are others than those of the marks
+    cells: Cells | None = None  # its numbers, where they are others than those of the marks
     shares_y: bool = True  # whether panels have one vertical axis
     first: int = 0  # the panel that a page shows first
 
-    def data(self) -> "Cells":
+    def data(self) -> Cells:
         """The numbers that are drawn, as cells: a header, and a line for each point."""
         return frame(self) if self.cells is None else self.cells
 
 
-def frame(chart: Chart) -> "Cells":
+def frame(chart: Chart) -> Cells:
     """A line for each point of each named mark: panel, mark, place, value, and its interval."""
     lines: list[dict[str, object]] = []
     for panel in chart.panels:
