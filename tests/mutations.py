@@ -25,7 +25,7 @@ PROTOTYPES = "tests/test_prototypes.py tests/test_prototypes_at_size.py"
 TESTS = {
     "arrays/numbers.py": "tests/test_arrays.py tests/test_api.py tests/test_frames.py",
     "metrics/boundary.py": "tests/test_boundary.py",
-    "arrays/class_names.py": "tests/test_estimator.py",
+    "arrays/alignment.py": "tests/test_estimator.py",
     "arrays/frames.py": "tests/test_frames.py",
     "metrics/intervals.py": "tests/test_metrics.py",
     "metrics/table.py": "tests/test_metrics.py",
@@ -41,7 +41,7 @@ TESTS = {
     "calibration/shift.py": LAWS,
     "prompts/demonstrations.py": "tests/test_prompts.py tests/test_render.py",
     "prompts/length_limit.py": "tests/test_prompts.py tests/test_render.py",
-    "prompts/probe_inputs.py": "tests/test_prompts.py tests/test_render.py",
+    "prompts/probe_blocks.py": "tests/test_prompts.py tests/test_render.py",
     "prompts/render.py": "tests/test_render.py tests/test_prompts.py tests/test_unlike_runs.py",
     "prompts/template.py": "tests/test_prompts.py tests/test_render.py",
     "scoring/batches.py": ENGINE,

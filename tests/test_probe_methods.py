@@ -15,8 +15,8 @@ from batch_calibration.prompts.rendered import RenderedBlock
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring import LabelScores
 from batch_calibration.study import run_calibration
+from batch_calibration.study.calibration import corrected_scores
 from batch_calibration.study.context_scores import _block
-from batch_calibration.study.corrected import corrected_scores
 from batch_calibration.study.groups import find_skipped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")

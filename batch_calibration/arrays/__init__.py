@@ -1,11 +1,16 @@
 """What users hand over, read once: numbers, frames, missing scores, class names."""
 
-from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
-from batch_calibration.arrays.class_names import class_columns
+from batch_calibration.arrays.alignment import (
+    class_columns,
+    column_numbers,
+    in_label_order,
+    in_row_order,
+)
 from batch_calibration.arrays.frames import GOLD, column_names, in_kind_of, is_frame, names_of
 from batch_calibration.arrays.missing_scores import (
     BELOW,
     BOUND,
+    DISTANCES,
     LARGEST,
     Missing,
     check_missing,
@@ -13,6 +18,8 @@ from batch_calibration.arrays.missing_scores import (
     fill_scores,
     find_impossible,
     find_missing,
+    prediction_range,
+    range_of_predictions,
     refuse_unusable,
 )
 from batch_calibration.arrays.numbers import (
@@ -23,11 +30,6 @@ from batch_calibration.arrays.numbers import (
     read_numbers,
     read_scores,
     read_whole_numbers,
-)
-from batch_calibration.arrays.prediction_ranges import (
-    DISTANCES,
-    prediction_range,
-    range_of_predictions,
 )
 from batch_calibration.arrays.rows import (
     plain,

@@ -28,7 +28,7 @@ from batch_calibration.diagnosis import Recommendation, diagnose, recommend
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence, correct, get_method, read_options
 from batch_calibration.scores import ScoreTable
-from batch_calibration.study.corrected import corrected_scores
+from batch_calibration.study.calibration import corrected_scores
 
 
 def calibrate(args: Namespace) -> None:

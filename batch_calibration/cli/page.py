@@ -13,7 +13,7 @@ from batch_calibration.diagnosis import Recommendation, recommend, verdicts
 from batch_calibration.methods import Options
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study import run_calibration
-from batch_calibration.study.corrected import corrected_scores
+from batch_calibration.study.calibration import corrected_scores
 
 
 def write(

@@ -21,7 +21,7 @@ from batch_calibration.methods import (
     no_log_probs,
 )
 from batch_calibration.methods import compare as correct_by_methods
-from batch_calibration.methods.compiling import FrozenOptions, jit_methods
+from batch_calibration.methods.fitting import FrozenOptions, jit_methods
 
 
 def compare(

@@ -16,8 +16,13 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import to_imported
-from batch_calibration.importers.demonstrations import note_differing_demonstrations
-from batch_calibration.importers.rows import Row, by_columns, score_by_first_tokens, target_of
+from batch_calibration.importers.rows import (
+    Row,
+    by_columns,
+    note_differing_demonstrations,
+    score_by_first_tokens,
+    target_of,
+)
 from batch_calibration.importers.text_files import (
     beginning,
     count_of,

@@ -14,11 +14,17 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import to_imported
-from batch_calibration.importers.demonstrations import MAX_PROMPTS, note_differing_demonstrations
 from batch_calibration.importers.frames import need_pyarrow
 from batch_calibration.importers.lm_eval_results import DATE
 from batch_calibration.importers.local_copies import check_rows
-from batch_calibration.importers.rows import Row, by_columns, read_flag, target_of
+from batch_calibration.importers.rows import (
+    MAX_PROMPTS,
+    Row,
+    by_columns,
+    note_differing_demonstrations,
+    read_flag,
+    target_of,
+)
 from batch_calibration.importers.text_files import fields, members
 from batch_calibration.responses import check_log_prob
 

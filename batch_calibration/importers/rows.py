@@ -1,4 +1,4 @@
-"""Questions with choices, as logs hold them."""
+"""Questions with choices, as logs hold them, and whether their prompts are one context."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +16,7 @@ CHOICES = "choices"  # the column of `Reading.by` that is a row's number of choi
 FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 """How files say whether an answer is right."""
 T = TypeVar("T")
+MAX_PROMPTS = 1000  # prompts of a log that are looked at
 
 
 @dataclass(frozen=True)
@@ -126,3 +127,63 @@ def choice_orders(rows: Sequence[Row]) -> np.ndarray | None:
             return None
         orders.append([row.bare_choices.index(text) for text in first])
     return np.array(orders)
+
+
+def note_differing_demonstrations(
+    prompts: Sequence[str], shots: int | None, remedy: str
+) -> list[str]:
+    r"""A note where the demonstrations differ from row to row.
+
+    The last line that all prompts end in, such as "Answer:", ends each demonstration's question
+    too: its occurrences count the demonstrations, and what stands before the last of these is the
+    same in all prompts of one context. Where the prompts share no such line, and shots are known,
+    the length of their shared beginning decides.
+
+    Args:
+        prompts: some or all of a log.
+        shots: how many demonstrations, where the log says so.
+        remedy: how to give every row the same, the end of a sentence.
+
+    >>> shared, differing = ("Q: a\nA: b\nQ: d\nA:", "Q: e\nA: b\nQ: d\nA:")
+    >>> note_differing_demonstrations(["Q: a\nA: b\nQ: c\nA:", shared], 1, "ask.")
+    []
+    >>> note_differing_demonstrations(["Q: a\nA: b\nQ: c\nA:", differing], 1, "ask.")[0][:42]
+    'The demonstrations differ from row to row:'
+    """
+    prompts = prompts[:MAX_PROMPTS]
+    if len(prompts) < 2 or shots == 0:
+        return []
+    shared = len(_shared_beginning(prompts))
+    mean = max(sum(map(len, prompts)) / len(prompts), 1.0)  # prompts may be empty
+    ending = _last_line(_shared_beginning([prompt[::-1] for prompt in prompts])[::-1])
+    # The last occurrence ends the query, those before it end a demonstration's question each.
+    count = min(prompt.count(ending) for prompt in prompts) - 1 if ending else 0
+    if count > 0:
+        demonstrations = {tuple(prompt.split(ending, count)[:count]) for prompt in prompts}
+        is_one_context = len(demonstrations) == 1
+    else:
+        # Of demonstrations as long as queries, n of n + 1 parts are shared.
+        is_one_context = shots is None or shared / mean > 0.5 * shots / (shots + 1)
+    if is_one_context:
+        return []
+    return [
+        f"The demonstrations differ from row to row: the prompts share their first {shared:,} of "
+        f"{mean:,.0f} characters ({100 * shared / mean:.0f} %). There is no one context, and what "
+        f"BC and its kin correct is a mean over contexts; {remedy}"
+    ]
+
+
+def _shared_beginning(texts: Sequence[str]) -> str:
+    """The first letters that texts share: those of the least and the greatest of them."""
+    lowest, highest = min(texts), max(texts)
+    for i, letter in enumerate(lowest):
+        if letter != highest[i]:
+            return lowest[:i]
+    return lowest
+
+
+def _last_line(ending: str) -> str:
+    """The last whole line of what all prompts end in, or its last word where it has no line."""
+    lines = ending.rstrip().rsplit("\n", 1)
+    last = "\n" + lines[-1] if len(lines) == 2 else "".join(lines[-1].split()[-1:])
+    return last if len(last.strip()) > 1 else ""  # a single letter ends too much

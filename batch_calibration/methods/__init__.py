@@ -1,6 +1,11 @@
 """The table of methods, the probes they learn from, their options, and what fits them."""
 
-from batch_calibration.methods.doubts import ask_about_order, warn_about_order, warn_of_few_rows
+from batch_calibration.methods.doubts import (
+    ask_about_order,
+    find_unusable,
+    warn_about_order,
+    warn_of_few_rows,
+)
 from batch_calibration.methods.fitting import (
     Blocks,
     Corrected,
@@ -14,7 +19,6 @@ from batch_calibration.methods.fitting import (
 )
 from batch_calibration.methods.options import check_chosen, read_options
 from batch_calibration.methods.table import METHODS, Group, Method, Options, get_method
-from batch_calibration.methods.unusable import find_unusable
 from batch_calibration.methods.validation import (
     check_labels,
     check_options,
