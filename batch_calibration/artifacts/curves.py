@@ -47,6 +47,7 @@ class Curves(NamedTuple):
     of_mean: bool = False
     # Task -> number -> what bc gains over icl there, where both were run.
     gains: Mapping[str, Mapping[int, Estimate]] = {}
+    number: str = ""  # its figure's in the paper behind its kind; empty for what is not in it
 
     def lines(self) -> Iterator[tuple[str, str, Points]]:
         """Task, method and points of each line."""
@@ -100,6 +101,7 @@ def _shot_curves(family: Sequence[SettingRecords]) -> Curves:
         f"Shots: {setting.describe()}", "shots per class",
         {task: by_method for task, by_method in tasks.items() if by_method},
         notes(chain.from_iterable(group.all_records for group in family)), gains=gained,
+        number="Figure 6",
     )  # fmt: skip
 
 
@@ -129,7 +131,11 @@ def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
         if tasks := _pool((task, p.sizes, p.accuracy) for task, p in pairs if p):
             slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
             note = notes(group.all_records)
-            curves.append(Curves(slug, heading, "rows the bias is learned from", tasks, note))
+            curves.append(
+                Curves(
+                    slug, heading, "rows the bias is learned from", tasks, note, number="Figure 9"
+                )
+            )
     return curves
 
 

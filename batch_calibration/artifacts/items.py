@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from batch_calibration.artifacts import controls, robustness, two_way
+from batch_calibration.artifacts import controls, curves, robustness, two_way
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import SettingRecords
@@ -54,6 +54,18 @@ class Results:
     def controls(self) -> list[controls.Control]:
         """Studies in which the labels of demonstrations vary."""
         return controls.find_controls(self.records)
+
+    @cached_property
+    def grids(self) -> list[two_way.Grid]:
+        """Every two choices of the prompt that were varied together."""
+        return two_way.find_grids(self.records)
+
+    @cached_property
+    def curves(self) -> list[curves.Curves]:
+        """Accuracy against a number: shots, rows that a bias is learned from, rows seen."""
+        by_shots = curves.by_shots(self.groups)
+        by_rows = curves.by_probe_size(self.sections) + curves.by_rows_seen(self.sections)
+        return by_shots + by_rows
 
     @cached_property
     def sizes(self) -> list[SettingRecords]:

@@ -56,11 +56,11 @@ def paragraph(group: SettingRecords) -> str:
 
 def study_paragraphs(study: Results) -> dict[str, str]:
     """A paragraph for each study of prompts, demonstrations and shots, by its figure's slug."""
-    axes, shots = robustness.by_study(study.axes), curves.by_shots(study.groups)
+    axes = robustness.by_study(study.axes)
     paragraphs = {
         **{f"{slug}-prompts": robustness.paragraph(axes[slug]) for slug in axes},
         **{control.slug: demonstration_labels.paragraph(control) for control in study.controls},
-        **{f"{curve.slug}-curve": curves.paragraph(curve) for curve in shots},
+        **{f"{curve.slug}-curve": curves.paragraph(curve) for curve in study.curves},
     }
     return {slug: paragraph for slug, paragraph in paragraphs.items() if paragraph}
 
