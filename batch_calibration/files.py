@@ -267,7 +267,6 @@ def _has_default(field: "dataclasses.Field[object]") -> bool:
 
 
 def _is_finite(number: object) -> bool:
-    """Whether a number is finite as a float."""
     try:
         return math.isfinite(number)  # type: ignore[arg-type]
     except OverflowError:

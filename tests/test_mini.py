@@ -24,7 +24,7 @@ from batch_calibration.prompts.composing import Shown, plain
 from batch_calibration.settings import Settings
 from batch_calibration.study.loading import load_scorer, load_token_budget
 from batch_calibration.tasks import TASKS
-from batch_calibration.tasks.text_pairs import RTE
+from batch_calibration.tasks.texts import RTE
 from experiments.pretrain import captions, documents, prose, vocabulary, write_suite
 from experiments.pretrain.documents import Recipe
 from experiments.pretrain.grammar import sampling, suite, world

@@ -115,11 +115,7 @@ def check_missing(missing: object) -> Missing:
 
 
 def fill_scores(
-    scores: np.ndarray,
-    missing: Missing,
-    bound: np.ndarray | None = None,
-    *,
-    below: float = BELOW,
+    scores: np.ndarray, missing: Missing, bound: np.ndarray | None = None, *, below: float = BELOW
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores without missing labels, and which rows are kept.
 
@@ -152,10 +148,7 @@ def fill_scores(
 
 
 def fill_every_row(
-    scores: np.ndarray,
-    missing: Missing,
-    bound: np.ndarray | None = None,
-    where: str = "scores",
+    scores: np.ndarray, missing: Missing, bound: np.ndarray | None = None, where: str = "scores"
 ) -> np.ndarray:
     """Scores [..., n, k] without missing labels, every row kept; `bound` [..., n] as there.
 

@@ -52,7 +52,7 @@ def load_npz(path: Path) -> Arrays:
         check_archive(archive, path)
     # Without pickle: an array of objects could run code as it is read.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+        return dict(archive)
 
 
 def load_npy(path: Path) -> Arrays:
@@ -137,7 +137,8 @@ def from_arrays(
 
 def _arrays_beside(arrays: Mapping[str, np.ndarray], name: str, prefix: str) -> Arrays:
     """The other arrays, those of this prefix by their names without it too, which win."""
-    other_arrays = {key: array for key, array in arrays.items() if key != name}
+    other_arrays = dict(arrays)
+    del other_arrays[name]
     for key, array in list(other_arrays.items()):
         if prefix and key.startswith(prefix):
             other_arrays[key.removeprefix(prefix)] = array
@@ -227,7 +228,6 @@ def _decode(key: str, column: np.ndarray, arrays: Mapping[str, np.ndarray]) -> n
 
 
 def _are_texts(array: np.ndarray | None, count: int) -> bool:
-    """Whether an array is so many texts."""
     return array is not None and array.shape == (count,) and array.dtype.kind in "US"
 
 

@@ -251,7 +251,9 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     if reading.model:
         context["model"] = reading.model
     # What was read is not known to the last detail, so the numbers themselves make the id.
-    digest = hashlib.sha256(b"".join(block.log_probs.tobytes() for block in blocks.values()))
+    digest = hashlib.sha256()
+    for block in blocks.values():
+        digest.update(block.log_probs.tobytes())
     digest.update(blocks["test"].labels.tobytes())
     context["imported"] = digest.hexdigest()[:16]
     table = ScoreTable(context, tuple(imported.label_names), blocks)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
+from string import ascii_uppercase
 
 import numpy as np
 
@@ -171,7 +172,7 @@ def choose_labels(
         raise InputError(f"{where}: --labels names {twice!r} twice; name each label once.")
     lacking = [name for name in chosen if name not in names]
     if not lacking:
-        return tuple(chosen), [names.index(name) for name in chosen]
+        return tuple(chosen), list(map(names.index, chosen))
     if are_named:
         raise InputError(f"{where}: {InputError.unknown('label', lacking[0], names)}")
     if len(chosen) != len(names):
@@ -185,7 +186,9 @@ def choose_labels(
 
 def numbered_names(k: int) -> tuple[str, ...]:
     """Names of places: A, B, C ..., and numbers where there are more than letters."""
-    return tuple(chr(65 + i) if k <= 26 else f"choice {i + 1}" for i in range(k))
+    if k <= len(ascii_uppercase):
+        return tuple(ascii_uppercase[:k])
+    return tuple(f"choice {i}" for i in range(1, k + 1))
 
 
 def note_places(first_name: str) -> str:
@@ -208,7 +211,7 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
     """
     cells = list(map(text_of, column))
     label_of = {"": -1, "-1": -1, **{name: i for i, name in enumerate(names)}}
-    if not set(cells) <= label_of.keys() and not all(name.isdecimal() for name in names):
+    if not set(cells) <= label_of.keys() and not all(map(str.isdecimal, names)):
         refuse_counted_from_one(where, set(cells), len(names))
         # Some are neither: what most of them are decides, and the first of the others is refused.
         indices = {str(i): i for i in range(-1, len(names))}

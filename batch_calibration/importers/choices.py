@@ -35,7 +35,7 @@ def to_imported(
     for i, row in enumerate(rows):
         by_count.setdefault(len(row.scores), []).append(i)
     if len(by_count) > 1 and CHOICES not in reading.by:
-        counts = Counter({k: len(group) for k, group in by_count.items()}).most_common()
+        counts = Counter(len(row.scores) for row in rows).most_common()
         listed = ", ".join(f"{k} in {n:,} rows" for k, n in counts)
         raise InputError(
             f"{where}: the number of choices varies ({listed}), and a label must mean one thing in "
@@ -69,9 +69,11 @@ def _stack_rows(
     scores = np.array([row.scores for row in rows], np.float64)
     # As a table holds them: what rounds to the same number is a tie there.
     predicted = scores.astype(np.float32).argmax(axis=1)
-    gold, gold_notes = gold_labels(rows, predicted, where)
+    # What the log counts, 1 or 0; -1 where it does not say.
+    right = np.array([-1 if row.right is None else int(row.right) for row in rows])
+    gold, gold_notes = gold_labels(rows, predicted, right, where)
     notes += gold_notes
-    notes += note_other_accuracy(rows, predicted == gold, gold)
+    notes += note_other_accuracy(right, predicted == gold, gold)
     right_labels = np.unique(gold[gold >= 0])
     if not are_fixed and len(right_labels) == 1 and len(rows) >= MIN_ROWS_TO_WARN:
         notes.append(
@@ -116,9 +118,11 @@ def _stack_rows(
 
 
 def gold_labels(
-    rows: Sequence[Row], predicted: np.ndarray, where: str
+    rows: Sequence[Row], predicted: np.ndarray, right: np.ndarray, where: str
 ) -> tuple[np.ndarray, list[str]]:
     """The right choice [n] of each row, -1 where unknown, and notes on how it was found.
+
+    `predicted` [n] are the choices of the highest scores, `right` [n] what the log counts of them.
 
     A target that is the text of one choice and the index of another is what agrees with what the
     log counts as right, or what all targets can be. Where no target is a choice, and there are two,
@@ -126,7 +130,6 @@ def gold_labels(
     """
     index, text, are_several = np.array(list(map(_target_labels, rows))).T  # each [n]
     n, k, notes = len(rows), len(rows[0].scores), []
-    right = np.array([-1 if row.right is None else int(row.right) for row in rows])
     have_target = (index >= 0) | (text >= 0)
     # All others would be taken for the next choice.
     if (index == k).any() and (index[have_target] > 0).all() and (text[have_target] < 0).all():
@@ -173,16 +176,16 @@ def gold_labels(
     return gold, notes
 
 
-def note_other_accuracy(rows: Sequence[Row], is_ours: np.ndarray, gold: np.ndarray) -> list[str]:
-    """A note where the log counts other rows as right than the highest score does."""
-    counted = [i for i, row in enumerate(rows) if row.right is not None and gold[i] >= 0]
-    differing = sum(bool(is_ours[i]) != rows[i].right for i in counted)
+def note_other_accuracy(right: np.ndarray, is_ours: np.ndarray, gold: np.ndarray) -> list[str]:
+    """A note where the log counts other rows as right than the highest score does; [n] each."""
+    is_counted = (right >= 0) & (gold >= 0)
+    counted, ours = right[is_counted], is_ours[is_counted]
+    differing = int((counted != ours).sum())
     if not differing:
         return []
-    log = 100 * float(np.mean([bool(rows[i].right) for i in counted]))
     return [
-        f"The log's own accuracy is {log:.1f} % and that of the highest score "
-        f"{100 * is_ours[counted].mean():.1f} %: they differ in {differing:,} of {len(counted):,} "
+        f"The log's own accuracy is {100 * counted.mean():.1f} % and that of the highest score "
+        f"{100 * ours.mean():.1f} %: they differ in {differing:,} of {len(counted):,} "
         "rows, so the log's counts something else, or a target was read wrongly."
     ]
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Reading
+from batch_calibration.importers.cells import numbered_names
 from batch_calibration.importers.rows import Row, by_columns, score_by_first_tokens, target_of
 from batch_calibration.importers.text_files import fields, members, text_or_empty
 from batch_calibration.responses import AROUND, SPACES, add_token, fold, value_at
@@ -121,7 +122,7 @@ def _shown_order(
     sent = explanation.partition(SHUFFLED)[2].partition("\n\n")[2]
     sent = sent.rpartition("\nShuffled answer:")[0] + "\n"
     order: list[int] = []
-    for letter in map(chr, range(65, 65 + len(texts))):
+    for letter in numbered_names(len(texts)):
         # Of texts that begin alike the longest is meant; what stands twice has no one place.
         fitting = None
         for i, text in enumerate(texts):
@@ -146,7 +147,7 @@ def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[s
     if choices:
         if len(choices) > 26:
             raise InputError(where=where, expected="at most 26 choices", got=len(choices))
-        return tuple(chr(65 + i) for i in range(len(choices)))  # A, B, C ...
+        return numbered_names(len(choices))  # A, B, C ...
     if len(reading.labels) > 1:
         return reading.labels
     raise InputError(
@@ -178,7 +179,6 @@ def _answer_position(
     sample: Mapping[str, Json], labels: Sequence[str], seen: Mapping[str, str],
     grades: Sequence[Mapping[str, Json]], where: str,
 ) -> AnswerPosition:  # fmt: skip
-    """Where a sample's answer stands."""
     content = value_at(sample, "output", "choices", 0, "logprobs", "content")
     tokens = list(map(fields, members(content)))
     written = [text_or_empty(token.get("token")) for token in tokens]
@@ -206,7 +206,6 @@ def _row(
     sample: Mapping[str, Json], labels: tuple[str, ...], seen: Mapping[str, str],
     grades: Sequence[Mapping[str, Json]], where: str, reading: Reading,
 ) -> Row:  # fmt: skip
-    """A sample without scores."""
     known_fields = {**fields(sample.get("metadata")), **sample}
     target = target_of(known_fields, sample.get("target"), where, reading, kind="sample")
     if isinstance(target, list) and len(target) == 1:

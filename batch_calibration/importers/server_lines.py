@@ -235,7 +235,6 @@ def to_imported(
 
 
 def _texts(lines: Sequence[Line], name: str) -> list[str]:
-    """A field of each line, as a text."""
     return [line.text(name) for line in lines]
 
 

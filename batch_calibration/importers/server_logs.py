@@ -19,12 +19,7 @@ from batch_calibration.importers.server_lines import (
     to_imported,
 )
 from batch_calibration.importers.server_prompts import read_prompts
-from batch_calibration.responses import (
-    RESPONSE_FORMATS,
-    label_probs,
-    scores_of_top_k,
-    value_at,
-)
+from batch_calibration.responses import RESPONSE_FORMATS, label_probs, scores_of_top_k, value_at
 
 # Server -> what its files have in their first bytes: all patterns of one of the tuples.
 PATTERNS: dict[str, list[tuple[bytes, ...]]] = {

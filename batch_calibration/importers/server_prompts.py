@@ -10,12 +10,7 @@ import numpy as np
 from batch_calibration.errors import InputError, shown
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.rows import read_flag
-from batch_calibration.importers.server_lines import (
-    Line,
-    named_labels,
-    right_labels,
-    to_imported,
-)
+from batch_calibration.importers.server_lines import Line, named_labels, right_labels, to_imported
 from batch_calibration.responses import SPACES, PromptTokens, end_log_prob
 
 MAX_TOKENS_FOR_MASS = 3
@@ -143,7 +138,9 @@ def _right_labels(
                 )
     if all(prompt.shares(name) for prompt in prompts):
         return right_labels(list(map(Prompt.first_line, rows)), reading)
-    cells = {tuple(str(cell).strip() for cell in row.cells(name)) for row in rows}
+    cells = set()
+    for row in rows:
+        cells.add(tuple(str(cell).strip() for cell in row.cells(name)))
     # A flag of JSON is no index, and the last label may be right in every row.
     kinds = {tuple(map(str, range(k))): "index", tuple(map(str.strip, reading.labels)): "name"}
     if len(cells) == 1 and (kind := kinds.get(*cells)):

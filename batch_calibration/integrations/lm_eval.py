@@ -17,6 +17,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 from lm_eval.api.filter import Filter
@@ -217,15 +218,7 @@ def _correction(
 
 def _requests_by_document(docs: Sequence[Document]) -> list[int]:
     """How many requests each document has, in order; those of a document stand together."""
-    counts: list[int] = []
-    previous: object = None
-    for document in docs:
-        if document is previous:
-            counts[-1] += 1
-        else:
-            counts.append(1)
-        previous = document
-    return counts
+    return [len(list(requests)) for _, requests in groupby(docs, key=id)]
 
 
 def _labels_and_scores(samples: Sequence[LabelScores]) -> tuple[np.ndarray, np.ndarray]:

@@ -267,7 +267,6 @@ def _jit(function: Callable[..., Any], looped: bool) -> Callable[..., Any]:
 
 
 def _knows(options: dict[str, Any]) -> bool:
-    """Whether this version of XLA has the options."""
     try:
         jax.jit(lambda: 0.0).lower().compile(options)
     except jax.errors.JaxRuntimeError:

@@ -95,10 +95,9 @@ def check_chosen(
 
 def _plain(method: str, option: str, chosen: object) -> object:
     """A value that a record can hold: a sequence becomes a tuple."""
-    if isinstance(chosen, list | tuple) and all(
-        isinstance(number, int | float) for number in chosen
-    ):
-        return tuple(chosen)
+    is_list = isinstance(chosen, list | tuple)
+    if is_list and all(isinstance(number, int | float) for number in chosen):  # type: ignore[attr-defined]
+        return tuple(chosen)  # type: ignore[arg-type]
     if chosen is None or isinstance(chosen, bool | int | float | str):
         return chosen
     raise InputError(

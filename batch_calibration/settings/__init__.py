@@ -23,21 +23,7 @@ from batch_calibration.settings.study_settings import (
 )
 
 __all__ = [
-    "PARTS",
-    "ApiScores",
-    "ApiSettings",
-    "CalibrationSettings",
-    "Cell",
-    "DataSettings",
-    "LengthPolicy",
-    "ModelSettings",
-    "PromptSettings",
-    "ScorerKind",
-    "Settings",
-    "Study",
-    "combinations",
-    "gather",
-    "grid",
-    "keys",
-    "varied",
-]
+    "PARTS", "ApiScores", "ApiSettings", "CalibrationSettings", "Cell", "DataSettings",
+    "LengthPolicy", "ModelSettings", "PromptSettings", "ScorerKind", "Settings", "Study",
+    "combinations", "gather", "grid", "keys", "varied",
+]  # fmt: skip

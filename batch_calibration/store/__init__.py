@@ -9,22 +9,7 @@ from batch_calibration.store.store import Store
 from batch_calibration.store.tidy import KINDS, Number, Records, csv_text
 
 __all__ = [
-    "KINDS",
-    "VERSION",
-    "ContextInfo",
-    "Curve",
-    "Number",
-    "OverStream",
-    "ProbeSizes",
-    "Record",
-    "Records",
-    "Run",
-    "ScorerInfo",
-    "Store",
-    "csv_text",
-    "load_results",
-    "merge_workdirs",
-    "pack",
-    "unpack",
-    "write_results",
-]
+    "KINDS", "VERSION", "ContextInfo", "Curve", "Number", "OverStream", "ProbeSizes", "Record",
+    "Records", "Run", "ScorerInfo", "Store", "csv_text", "load_results", "merge_workdirs", "pack",
+    "unpack", "write_results",
+]  # fmt: skip

@@ -27,14 +27,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import (
-    PARTIAL,
-    parse_json,
-    read_as,
-    remove,
-    rename,
-    retry,
-)
+from batch_calibration.files import PARTIAL, parse_json, read_as, remove, rename, retry
 from batch_calibration.processes import ended, process_name
 
 LEASE = 60.0

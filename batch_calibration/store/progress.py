@@ -9,15 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from batch_calibration.files import (
-    Json,
-    file_name,
-    parse_json,
-    read_as,
-    remove,
-    retry,
-    write_whole,
-)
+from batch_calibration.files import Json, file_name, parse_json, read_as, remove, retry, write_whole
 from batch_calibration.processes import process_name
 
 T = TypeVar("T")

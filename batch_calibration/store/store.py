@@ -8,14 +8,7 @@ from pathlib import Path
 
 from batch_calibration import scores
 from batch_calibration.errors import InputError
-from batch_calibration.files import (
-    Json,
-    file_name,
-    remove,
-    remove_unfinished,
-    retry,
-    write_whole,
-)
+from batch_calibration.files import Json, file_name, remove, remove_unfinished, retry, write_whole
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store.claims import LEASE, Claims
 from batch_calibration.store.journal import BlockPlan, Journal, remove_stored

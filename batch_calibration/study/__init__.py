@@ -23,18 +23,10 @@ _HOMES = {
 """Module -> its names, loaded when asked for: scores need no Flax, and a model no methods."""
 
 __all__ = [
-    "CalibrationReport",
-    "ScoringProgress",
-    "ScoringReport",
-    "SweepReport",
-    "Work",
-    "calibrate_store",
-    "calibrate_study",
-    "render_contexts",
-    "run_calibration",
-    "run_scoring",
+    "CalibrationReport", "ScoringProgress", "ScoringReport", "SweepReport", "Work",
+    "calibrate_store", "calibrate_study", "render_contexts", "run_calibration", "run_scoring",
     "sweep",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

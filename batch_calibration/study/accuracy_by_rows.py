@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.calibration.base import predict
-from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Evidence, Options, correct
 from batch_calibration.metrics import table as metrics
 from batch_calibration.store import OverStream, ProbeSizes
@@ -16,21 +15,6 @@ from batch_calibration.typing import Key, Labels, Rows, Weight
 
 OptionPairs = tuple[tuple[str, object], ...]
 """Options of one method, as a tuple: a compiled program can be kept under it."""
-
-
-def check_counts(sizes: Sequence[int], draws: int, orders: int) -> None:
-    """Refuse a probe size below 1, no draws, and a number of orders below 0."""
-    if draws < 1:
-        raise InputError(where="draws", expected="1 or more for each probe size", got=draws)
-    if any(size < 1 for size in sizes):
-        raise InputError(where="probe sizes", expected="1 or more rows", got=min(sizes))
-    if orders < 0:
-        raise InputError(
-            where="stream_orders",
-            expected="a whole number from 0 on",
-            got=orders,
-            remedy="0 leaves the curve of rows seen out",
-        )
 
 
 def accuracy_by_size(
@@ -100,8 +84,8 @@ def seen_counts(rows: int) -> tuple[int, ...]:
     >>> seen_counts(130)
     (10, 20, 50, 100, 130)
     """
-    round_counts = (digit * 10**power for power in range(1, 10) for digit in (1, 2, 5))
-    return (*(count for count in round_counts if count < rows), rows)
+    round_counts = np.outer(10 ** np.arange(1, 10), (1, 2, 5)).ravel()
+    return (*round_counts[round_counts < rows].tolist(), rows)
 
 
 def accuracy_over_stream(
@@ -140,7 +124,7 @@ def accuracy_over_stream(
             )  # fmt: skip
             right = np.add.reduceat(is_right, (0, *counts[:-1]), axis=1)
             shares = right[:, has_value] / judged[:, has_value]
-            by_method[name] = tuple(tuple(of_orders.tolist()) for of_orders in shares.T)
+            by_method[name] = tuple(map(tuple, shares.T.tolist()))
     return OverStream(tuple(np.array(counts)[has_value].tolist()), by_method)
 
 

@@ -31,11 +31,7 @@ from batch_calibration.methods.fitting import FrozenOptions, jit_methods
 from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store import Record, Records
-from batch_calibration.study.accuracy_by_rows import (
-    accuracy_by_size,
-    accuracy_over_stream,
-    check_counts,
-)
+from batch_calibration.study.accuracy_by_rows import accuracy_by_size, accuracy_over_stream
 from batch_calibration.study.groups import Group, find_skipped, make_groups
 from batch_calibration.study.measured import Measured, make_record
 from batch_calibration.typing import Key
@@ -96,7 +92,7 @@ def run_calibration(
         raise InputError(
             where="methods", expected=f"one or more of {', '.join(METHODS)}", got="none"
         )
-    check_counts(probe_sizes, draws, stream_orders)
+    _check_counts(probe_sizes, draws, stream_orders)
     for table in tables:
         check(table, floor)
     options = check_chosen(options, names, (len(table.label_names) for table in tables))
@@ -126,6 +122,20 @@ def run_calibration(
         if progress:
             progress(len(records))
     return Records([records[position] for position in range(len(tables))])
+
+
+def _check_counts(sizes: Sequence[int], draws: int, orders: int) -> None:
+    if draws < 1:
+        raise InputError(where="draws", expected="1 or more for each probe size", got=draws)
+    if any(size < 1 for size in sizes):
+        raise InputError(where="probe sizes", expected="1 or more rows", got=min(sizes))
+    if orders < 0:
+        raise InputError(
+            where="stream_orders",
+            expected="a whole number from 0 on",
+            got=orders,
+            remedy="0 leaves the curve of rows seen out",
+        )
 
 
 def check(table: ScoreTable, floor: float | None = None) -> None:
@@ -177,8 +187,7 @@ def _measure(
     methods: tuple[str, ...], options: FrozenOptions,
 ) -> Measured:  # fmt: skip
     """The methods named, and the metrics of theirs and of the looped ones' scores."""
-    by_method = {name: dict(pairs) for name, pairs in options}
-    corrected = compare(blocks, methods=methods, key=key, options=by_method) | looped
+    corrected = _compare(blocks, key, methods=methods, options=options) | looped
     test = blocks["test"]
     gold = jnp.asarray(test.labels)
     # One method after the other: a single body to compile.

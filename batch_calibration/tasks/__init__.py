@@ -1,13 +1,13 @@
 """The tasks, in the order of the paper's tables: of language, three more, of images."""
 
 from batch_calibration.errors import InputError
-from batch_calibration.tasks import images, text_pairs, texts
+from batch_calibration.tasks import images, texts
 from batch_calibration.tasks.base import Row, Rows, Task
 
 IN_ORDER = (
-    texts.SST2, text_pairs.MNLI, texts.QNLI, text_pairs.MRPC, text_pairs.QQP, texts.BOOLQ,
-    text_pairs.CB, texts.COPA, text_pairs.RTE, text_pairs.WIC, text_pairs.ANLI_R1,
-    text_pairs.ANLI_R2, text_pairs.ANLI_R3, texts.MR, texts.AGNEWS, texts.TREC, images.SVHN,
+    texts.SST2, texts.MNLI, texts.QNLI, texts.MRPC, texts.QQP, texts.BOOLQ,
+    texts.CB, texts.COPA, texts.RTE, texts.WIC, texts.ANLI_R1,
+    texts.ANLI_R2, texts.ANLI_R3, texts.MR, texts.AGNEWS, texts.TREC, images.SVHN,
     images.EUROSAT, images.UCF101, images.CLEVR, images.AIRCRAFT, images.DTD,
 )  # fmt: skip
 TASKS = {task.name: task for task in IN_ORDER}

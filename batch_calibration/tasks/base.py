@@ -189,11 +189,7 @@ def text_task(
 
 
 def image_task(
-    name: str,
-    title: str,
-    words: Mapping[str, str],
-    statements: tuple[str, ...],
-    **settings: object,
+    name: str, title: str, words: Mapping[str, str], statements: tuple[str, ...], **settings: object
 ) -> Task:
     """An image task: `words` maps each label name, in the data's order, to what statements say.
 

@@ -59,10 +59,9 @@ ACTIONS = LISTED_ACTIONS.split()
 VERBS = ("", "using ", "doing ", "during ", "performing ", "practicing ")
 PICTURES = ("photo", "video", "example", "demonstration")
 USUAL_ACTION = "a photo of a person doing {label}."
-ACTION_STATEMENTS = [
-    f"a {picture} of {article} person {verb}{{label}}."
-    for verb, article, picture in product(VERBS, ("a", "the"), PICTURES)
-]
+ACTION_STATEMENTS = []
+for verb, article, picture in product(VERBS, ("a", "the"), PICTURES):
+    ACTION_STATEMENTS.append(f"a {picture} of {article} person {verb}{{label}}.")
 UCF101 = image_task(
     "ucf101",
     "UCF101",
