@@ -115,10 +115,11 @@ def make_rows(count: int, shared: int, vocabulary: int) -> list[str]:
     """Texts of `TOKENS` random words, the first `shared` of them the same."""
     random = np.random.default_rng(shared)
     beginning = random.integers(3, vocabulary, shared)
-    return [
-        " ".join(f"w{i}" for i in (*beginning, *random.integers(3, vocabulary, TOKENS - shared)))
-        for _ in range(count)
-    ]
+    texts = []
+    for _ in range(count):
+        ids = (*beginning, *random.integers(3, vocabulary, TOKENS - shared))
+        texts.append(" ".join(f"w{i}" for i in ids))
+    return texts
 
 
 def operations(checkpoint: Checkpoint, rows: int, shared: int) -> float:

@@ -40,10 +40,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         scored, workdir, caches = (Path(folder) / name for name in ("scored", "after", "caches"))
         cold, warm = caches / "cold", caches / "warm"
-        scoring = sum(
-            seconds("score", f"--config=configs/{name}", f"--workdir={scored}", cache=cold)
-            for name in CONFIGS
-        )
+        scoring = 0.0
+        for name in CONFIGS:
+            config, target = f"--config=configs/{name}", f"--workdir={scored}"
+            scoring += seconds("score", config, target, cache=cold)
         # A copy, as the programs below write into it.
         shutil.copytree((workdir_flag or scored) / "scores", workdir / "scores")
         where = f"--workdir={workdir}"

@@ -93,11 +93,10 @@ def distinct(task: str) -> float:
     # Sorted, so that each prompt stands behind the one it shares its longest beginning with.
     distinct_tokens = sum(len(b) - branch(a, b, 0) for a, b in pairwise([[], *sorted(prompts)]))
     none = [0] * len(prompts)
-    slots = sum(
-        # The shared beginning is run once.
-        start + sum(encoding.length for encoding in pack(rows, prompts, start, none, 256))
-        for start, rows in group(prompts, SHORTEST)
-    )
+    slots = 0
+    for start, rows in group(prompts, SHORTEST):
+        slots += start  # the shared beginning is run once
+        slots += sum(packed.length for packed in pack(rows, prompts, start, none, 256))
     return distinct_tokens / slots
 
 

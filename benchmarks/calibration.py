@@ -48,13 +48,11 @@ def shift_methods() -> None:
     # Rows of each block.
     sizes = {"test": 1000, "cc": 3, "dc": 20, "cc_original": 3, "dc_original": 20, "pmi": 1}
     rows = sizes | {"looc": 6, "permutations": 3000, "labeled": 384}
-    blocks = {
-        name: (
-            jnp.asarray(scores(random, 65, count, 3)),  # 13 tasks x 5 seeds
-            jnp.asarray(random.integers(0, 3, (65, count)), jnp.int32),
-        )
-        for name, count in rows.items()
-    }
+    blocks = {}
+    for name, count in rows.items():
+        log_probs = jnp.asarray(scores(random, 65, count, 3))  # 13 tasks x 5 seeds
+        labels = jnp.asarray(random.integers(0, 3, (65, count)), jnp.int32)
+        blocks[name] = log_probs, labels
     together = jax.jit(compare, static_argnames="methods")
     jax.block_until_ready(together(blocks))  # compiles
     taken = seconds(lambda: together(blocks), 5)

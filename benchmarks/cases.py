@@ -1,6 +1,6 @@
 """Makes what benchmarks score: real rows as prompts."""
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,7 +68,7 @@ def render(case: Case, data: Path, rows: int, tokenizer: Path | None = None) -> 
     test, train = read(task, str(data), "validation", rows), read(task, str(data), "train")
     context = render_context(task, settings.cell(case.task), test, train)
     # A label may have several texts.
-    label_texts = [text for texts in context.label_texts for text in texts]
+    label_texts = list(chain.from_iterable(context.label_texts))
     labels = list(case.labels) or label_texts
     if case.tokens and tokenizer:
         sentences = "\n".join(query(task.zero_shot, row) for row in train.rows)
@@ -87,13 +87,9 @@ def many(data: Path, rows: int) -> dict[str, Any]:
     """As many different zero-shot MNLI prompts as wanted: real premises, each with hypotheses."""
     task = TASKS["mnli"]
     real = read(task, str(data), "validation").rows
-    texts = [
-        query(
-            task.zero_shot,
-            # Each pass over the premises takes the hypotheses of one row further on.
-            real[i % len(real)]
-            | {"hypothesis": real[(i + i // len(real)) % len(real)]["hypothesis"]},
-        )
-        for i in range(rows)
-    ]
+    texts = []
+    for i in range(rows):
+        # Each pass over the premises takes the hypotheses of one row further on.
+        hypothesis = real[(i + i // len(real)) % len(real)]["hypothesis"]
+        texts.append(query(task.zero_shot, real[i % len(real)] | {"hypothesis": hypothesis}))
     return {"texts": texts, "labels": [f" {word}" for word in task.label_words]}

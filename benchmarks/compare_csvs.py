@@ -41,7 +41,9 @@ def compare(old: Path, new: Path) -> bool:
                 is_equal = False
             continue
         keys = [name for name in before[0] if name not in NUMBERS]
-        new_values = {tuple(row[key] for key in keys): float(row["value"]) for row in after}
+        new_values = {}
+        for row in after:
+            new_values[tuple(row[name] for name in keys)] = float(row["value"])
         if len(new_values) != len(before):  # fewer where a key occurs twice
             print(f"{path.name}: {len(before)} rows before, {len(new_values)} now")
             is_equal = False

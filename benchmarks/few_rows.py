@@ -6,6 +6,7 @@ The bias is the mean score of m rows drawn at random, applied to all rows of a c
 context. The figures behind `batch_calibration.methods.doubts.MIN_ROWS_WITHOUT_WARNING`.
 """
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -25,16 +26,13 @@ def measure(name: str, contexts: list[tuple[np.ndarray, np.ndarray]]) -> None:
     random = np.random.default_rng(0)  # the same draws for each set
     means = []
     for scores, gold in contexts:
-        few = [
-            np.mean(
-                [
-                    # The bias of m rows.
-                    accuracy(scores, gold, scores[random.choice(len(scores), m, False)].mean(0))
-                    for _ in range(DRAWS)
-                ]
-            )
-            for m in ROWS
-        ]
+        few = []
+        for m in ROWS:
+            accuracies = []
+            for _ in range(DRAWS):
+                bias = scores[random.choice(len(scores), m, False)].mean(axis=0)
+                accuracies.append(accuracy(scores, gold, bias))
+            few.append(np.mean(accuracies))
         of_all_rows = accuracy(scores, gold, scores.mean(axis=0))
         means.append([accuracy(scores, gold, np.zeros(scores.shape[1])), *few, of_all_rows])
     columns = zip(("ICL", *(f"{m} rows" for m in ROWS), "all rows"), np.mean(means, 0), strict=True)
@@ -48,23 +46,17 @@ def main() -> None:
     with np.load(SCORES / "mmlu_base" / "orig.npz") as file:
         # A subject in eight, to save time.
         picks = [file["subject"] == subject for subject in range(0, 56, 8)]
-        measure(
-            "MMLU",
-            [
-                (model_scores[pick].astype(float), file["gold"][pick])
-                for model_scores in file["scores"]
-                for pick in picks
-            ],
-        )
+        contexts = []
+        for model_scores, pick in product(file["scores"], picks):
+            contexts.append((model_scores[pick].astype(float), file["gold"][pick]))
+        measure("MMLU", contexts)
     with np.load(SCORES / "bear_gpt2" / "bear_gpt2.npz") as file:
         names = [name for name in file.files if name.endswith("_scores") and len(file[name]) > 30]
-        measure(
-            "BEAR",
-            [
-                (file[name].astype(float), file[name.replace("_scores", "_gold")])
-                for name in names[:20]
-            ],
-        )
+        contexts = []
+        for name in names[:20]:
+            gold = file[name.replace("_scores", "_gold")]
+            contexts.append((file[name].astype(float), gold))
+        measure("BEAR", contexts)
 
 
 if __name__ == "__main__":

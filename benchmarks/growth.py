@@ -47,11 +47,9 @@ def main() -> None:
         for folder, shape in networks.items():
             random_checkpoint(run.folder / folder, tokenizer, shape)
         device = scoring.peak(run, "width 64")
-        points = [
-            point
-            for axis, network, sizes in curves(run.quick, scoring.FULL.value)
-            for point in (measure(run, axis, network, size) for size in sizes)
-        ]
+        points = []
+        for axis, network, sizes in curves(run.quick, scoring.FULL.value):
+            points += [measure(run, axis, network, size) for size in sizes]
     text = report.section(
         "growth",
         "`python -m benchmarks.growth`: random networks, each point a process of its own; rows/s "

@@ -42,11 +42,9 @@ def main() -> None:
     def answer(texts: Sequence[str], labels: Sequence[str], batch: int = 1) -> dict[str, Any]:
         # The batch size is fixed once it is made.
         backend = Counting(model, tokenizer=tokenizer, batch_size=batch)
-        requests = [
-            Instance("loglikelihood", {}, (text, label), i)
-            for i, text in enumerate(texts)
-            for label in labels
-        ]
+        requests = []
+        for i, text in enumerate(texts):
+            requests += [Instance("loglikelihood", {}, (text, label), i) for label in labels]
         start = time.perf_counter()
         scores = backend.loglikelihood(requests, disable_tqdm=True) if requests else []
         seconds = time.perf_counter() - start

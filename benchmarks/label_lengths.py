@@ -10,6 +10,8 @@ class, 200 rows, thirteen tasks, two models. Mean accuracy in percent, and the c
 method without division with its 95 % interval over tasks (t).
 """
 
+from itertools import islice
+
 import numpy as np
 from scipy.stats import t
 
@@ -31,7 +33,7 @@ def with_long_labels(task: Task, seed: int) -> Task:
     random = np.random.default_rng([seed, 11])
     lengths = random.permutation(len(task.label_names)) + 1
     drawn = iter(random.choice(label_words.TRAINING, int(lengths.sum()), replace=False))
-    texts = [" ".join(next(drawn) for _ in range(length)) for length in lengths]
+    texts = [" ".join(islice(drawn, int(length))) for length in lengths]
     return task._replace(verbalizer=dict(zip(task.label_names, texts, strict=True)))
 
 
@@ -45,10 +47,8 @@ def measure(scorer: CausalLM, name: str, seed: int) -> np.ndarray:
     )  # fmt: skip
     labels = context.label_texts
     blocks = context.blocks
-    rows, free = (
-        np.asarray(scorer.score(blocks[block].inputs, labels).log_probs, np.float64)
-        for block in ("test", "cc")
-    )
+    rows = np.asarray(scorer.score(blocks["test"].inputs, labels).log_probs, np.float64)
+    free = np.asarray(scorer.score(blocks["cc"].inputs, labels).log_probs, np.float64)
     gold = np.asarray(blocks["test"].labels)
     # A label has one text here; the length is that of its tokens, as in the paper.
     encode = scorer.checkpoint.tokenizer.encode
@@ -66,12 +66,11 @@ def main() -> None:
     print(f"{'model':12}{'method':>8}{'as it is':>10}{'divided':>10}   change, 95 %")
     for model in MODELS:
         scorer = CausalLM(load_checkpoint(CHECKPOINTS[model]))
-        by_task = np.array(
-            [
-                np.mean([measure(scorer, name, seed) for seed in SEEDS], axis=0)
-                for name in PAPER_LANGUAGE
-            ]
-        )  # [tasks, 3, 2]
+        means = []
+        for name in PAPER_LANGUAGE:
+            by_seed = [measure(scorer, name, seed) for seed in SEEDS]
+            means.append(np.mean(by_seed, axis=0))
+        by_task = np.array(means)  # [tasks, 3, 2]
         for line, method in enumerate(NAMES):
             plain, divided = by_task[:, line].T
             change = divided - plain

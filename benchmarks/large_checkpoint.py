@@ -43,7 +43,9 @@ def make(directory: Path, layers: int, tokenizer: Path) -> list[Path]:
             shards.append({})
         shards[-1][tensor] = shape
     names = [f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)]
-    index = {tensor: file for file, shard in zip(names, shards, strict=True) for tensor in shard}
+    index = {}
+    for file, shard in zip(names, shards, strict=True):
+        index |= dict.fromkeys(shard, file)
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
     # 8 MiB, repeated over each tensor
     noise = np.random.default_rng(0).standard_normal(1 << 22, np.float32).astype(ml_dtypes.bfloat16)

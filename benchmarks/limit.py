@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -49,9 +50,10 @@ CASES = (
     Case("1 shot, 5 labels of 2 tokens", "sst2", 1, 192, 0, labels=FIVE),
     Case("1 shot, 60 labels of 1 to 4 tokens", "sst2", 1, 32, 0, labels=SIXTY),
 )
-DISTINCT = tuple(
-    Case(f"{tokens} tokens, nothing shared", "sst2", 0, rows, 0, tokens=tokens)
-    for tokens, rows in ((250, 32), (500, 16), (950, 8))
+DISTINCT = (
+    Case("250 tokens, nothing shared", "sst2", 0, 32, 0, tokens=250),
+    Case("500 tokens, nothing shared", "sst2", 0, 16, 0, tokens=500),
+    Case("950 tokens, nothing shared", "sst2", 0, 8, 0, tokens=950),
 )
 """Prompts that share nothing, beside llama.cpp."""
 AGREE = {"float32": 5e-3, "float16": 0.1}
@@ -96,7 +98,7 @@ def main() -> None:
                 print(*cells(line), sep=" | ", flush=True)
                 lines.append(line)
     device = lines[0].first
-    rates = [peak for line in lines for peak in line.peaks]
+    rates = list(chain.from_iterable(line.peaks for line in lines))
     measured = [dict(zip(limit_table.COLUMNS, cells(line), strict=True)) for line in lines]
     if not run.quick:
         measured = limit_table.record(scoring.ROOT / "docs/evidence/limit.csv", measured)
@@ -180,15 +182,11 @@ def time_case(
         harness_rate = case.peer_rows / seconds
     # Ours sends no more than 128 rows.
     own = np.array(warm[-1]["log_probs"])
-    measured_peers = {
-        side: Peer(
-            case.rows / median(answer["seconds"] for answer in of_peer),
-            batches[side],
-            of_peer[-1]["memory"],
-            float(np.abs(np.array(of_peer[-1]["log_probs"])[:128] - own).max()),
-        )
-        for side, of_peer in answers.items()
-    }
+    measured_peers = {}
+    for side, of_peer in answers.items():
+        rate = case.rows / median(answer["seconds"] for answer in of_peer)
+        gap = float(np.abs(np.array(of_peer[-1]["log_probs"])[:128] - own).max())
+        measured_peers[side] = Peer(rate, batches[side], of_peer[-1]["memory"], gap)
     return Line(
         "", case.name, case.rows, Work(0, 0, 0), first, warm, peaks, measured_peers, harness_rate
     )
@@ -198,21 +196,19 @@ def best_batch(peer: Worker, texts: list[str], labels: list[str]) -> int:
     """The batch size at which a peer is the fastest on a few of the rows."""
     few = texts[: max(8, len(texts) // 6)]
     peer.ask(texts=few[:4], labels=labels, batch=BATCHES[0])  # its first call is not timed
-    seconds = {
-        size: peer.ask(texts=few, labels=labels, batch=size)["seconds"]
-        for size in BATCHES
-        if size <= len(few)
-    }
+    seconds = {}
+    for size in BATCHES:
+        if size <= len(few):
+            answer = peer.ask(texts=few, labels=labels, batch=size)
+            seconds[size] = answer["seconds"]
     return min(seconds, key=seconds.__getitem__)
 
 
 def cells(line: Line) -> list[str]:
     """A line as cells under `limit_table.COLUMNS`."""
     rate = line.rows / median(answer["seconds"] for answer in line.warm)
-    share = median(  # of the measured matmul peak
-        line.work.flops / answer["seconds"] / peak
-        for answer, peak in zip(line.warm, line.peaks, strict=True)
-    )
+    taken = np.array([answer["seconds"] for answer in line.warm])
+    share = median(line.work.flops / taken / line.peaks)  # of the measured matmul peak
     ratios = []
     for side in ("plain", *PRECISIONS):
         peer = line.peers.get(side)

@@ -50,19 +50,16 @@ def summary(lines: Sequence[dict[str, str]]) -> str:
     for network in dict.fromkeys(line[NETWORK] for line in lines):
         own = [line for line in lines if line[NETWORK] == network]
         shares = [float(line[SHARE].rstrip("%")) for line in own]
-        ratios = [[float(line[name]) for line in own if line[name]] for name in RATIOS]
-        rows.append(
-            [
-                network,
-                ", ".join(dict.fromkeys(line["date"] for line in own)),
-                str(len(own)),
-                f"{min(shares):.0f} to {max(shares):.0f} %",
-                *(
-                    f"{min(of_peer):.3g} to {max(of_peer):.3g}" if of_peer else ""
-                    for of_peer in ratios
-                ),
-            ]
-        )
+        row = [
+            network,
+            ", ".join(dict.fromkeys(line["date"] for line in own)),
+            str(len(own)),
+            f"{min(shares):.0f} to {max(shares):.0f} %",
+        ]
+        for name in RATIOS:
+            ratios = [float(line[name]) for line in own if line[name]]
+            row.append(f"{min(ratios):.3g} to {max(ratios):.3g}" if ratios else "")
+        rows.append(row)
     return report.table(rows)
 
 

@@ -103,14 +103,13 @@ def lay_out(prompt: Sequence[int], shared: int, labels: Trie, first: int) -> lis
     nodes = range(len(labels.tokens))
     leaves = [node for node in nodes if labels.ends[node] == node + 1]
     own = range(first, first + max(1, len(leaves)))
-    row = [
-        Token(number, position, own, position == len(prompt) - 1)
-        for position, number in enumerate(prompt[shared:], shared)
-    ]
+    row = []
+    for position, number in enumerate(prompt[shared:], shared):
+        is_last = position == len(prompt) - 1
+        row.append(Token(number, position, own, is_last))
     for node in nodes:
-        below = [
-            first + i for i, leaf in enumerate(leaves) if node <= leaf < int(labels.ends[node])
-        ]
+        end = int(labels.ends[node])
+        below = [first + i for i, leaf in enumerate(leaves) if node <= leaf < end]
         position = len(prompt) + int(labels.depths[node])
         row.append(Token(int(labels.tokens[node]), position, below, True))
     return row

@@ -29,16 +29,17 @@ def write(path: Path) -> None:
         for i in range(ROWS):
             text, scores = question(), [-3 * chance.random() for _ in range(4)]
             prompt = f"{shots}{text}\nD. d\nAnswer:"
+            arguments = {}
+            for j, letter in enumerate("ABCD"):
+                arguments[f"gen_args_{j}"] = {"arg_0": prompt, "arg_1": f" {letter}"}
+            answers = [[str(score), "False"] for score in scores]
             row = {
                 "doc_id": i,
                 "doc": {"question": text},
                 "target": str(i % 4),
-                "arguments": {
-                    f"gen_args_{j}": {"arg_0": prompt, "arg_1": f" {letter}"}
-                    for j, letter in enumerate("ABCD")
-                },
-                "resps": [[[str(score), "False"]] for score in scores],
-                "filtered_resps": [[str(score), "False"] for score in scores],
+                "arguments": arguments,
+                "resps": [[answer] for answer in answers],
+                "filtered_resps": answers,
                 "filter": "none",
                 "acc": float(scores.index(max(scores)) == i % 4),
             }

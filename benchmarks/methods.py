@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--pc", action="store_true", help="PC too")
     args = parser.parse_args()
     test = Evidence(simulated(args.rows, args.labels, 0).log_probs)  # without labels
-    probes = {block for method in METHODS.values() for block in method.probe.blocks}
+    probes = set().union(*(method.probe.blocks for method in METHODS.values()))
     # PriDe's rows are whole questions.
     labeled_rows = LABELED // args.labels * args.labels
     blocks: Blocks = {

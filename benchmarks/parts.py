@@ -94,7 +94,8 @@ def parts(directory: Path, peak: float) -> list[str]:
     )
     mask = jnp.tril(jnp.ones((1, length, length), bool))
     # Matrices of one input width share their input.
-    inputs = {size: normal(count * length, size) for size in {m.shape[0] for m in matrices}}
+    widths = {matrix.shape[0] for matrix in matrices}
+    inputs = {width: normal(count * length, width) for width in widths}
     h = normal(READ, config.width)
     few = np.arange(8, dtype=np.int32)
     products = jax.jit(lambda inputs, ms: [inputs[m.shape[0]] @ m for m in ms])
@@ -127,14 +128,12 @@ def parts(directory: Path, peak: float) -> list[str]:
     remainder = times["forward"] - times["products"] - attention
     # Scores and weighted sum, 2 operations each.
     prefix = 4e3 * count * length * PREFIX * heads * d * config.layers / peak
+    over_prefix = config.layers * times["over"]
     reads = 2e3 * READ * config.width * config.vocab_size / peak
     return [
         *(f"{times[name]:.0f} ({ideal / times[name]:.0%})" for name in ("forward", "halves")),
-        *(f"{array:.0f}" for array in (ideal, times["products"], attention, remainder)),
-        *(
-            f"{array:.0f}"
-            for array in (config.layers * times["over"], prefix, times["read"], reads)
-        ),
+        *(f"{duration:.0f}" for duration in (ideal, times["products"], attention, remainder)),
+        *(f"{duration:.0f}" for duration in (over_prefix, prefix, times["read"], reads)),
     ]
 
 

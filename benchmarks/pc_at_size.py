@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 import jax
@@ -66,7 +66,7 @@ def real_tables() -> Iterator[tuple[str, np.ndarray, tuple[str, ...]]]:
             rows = np.concatenate([table.blocks["test"].log_probs for table in same_tables])
             yield f"{title}, {same_tables[0].context['model']}", rows, ("normalized", "raw")
     for title, sets in POOLS["all models"].items():
-        tables = [table for score_set in read_sets(SCORES, sets) for table in score_set.tables]
+        tables = list(chain.from_iterable(read.tables for read in read_sets(SCORES, sets)))
         rows = np.concatenate([table.blocks["test"].log_probs for table in tables])
         # MMLU's are log-probabilities; the others miss a constant a row.
         yield title, rows, ("normalized", "raw") if sets[0] in MMLU else ("normalized",)

@@ -70,9 +70,8 @@ def measure(tables: Sequence[ScoreTable], m: int, random: np.random.Generator) -
         batches = np.stack([scores[random.choice(len(scores), m, False)] for scores in rows])
         biases = np.asarray(learn(batches))  # [4, contexts, k]
         for context, (scores, block) in enumerate(zip(rows, blocks, strict=True)):
-            hits = [
-                (scores - bias).argmax(axis=1) == block.labels for bias in biases[:, context]
-            ]  # of each name
+            corrected = scores - biases[:, context, None]  # [4, rows, k]
+            hits = corrected.argmax(axis=2) == block.labels
             accuracies.append([hit.mean() for hit in hits])
             harmed.append([outcome(hits[0], hit).is_harmed for hit in hits])
     return Measured(*(100 * np.mean(part, axis=0) for part in (accuracies, harmed)))

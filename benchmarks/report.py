@@ -89,8 +89,11 @@ def table(rows: list[list[str]]) -> str:
     """Markdown whose columns stand straight in a terminal too."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
-    padded = ([cell.ljust(w) for cell, w in zip(row, widths, strict=True)] for row in rows)
-    return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+    lines = []
+    for row in rows:
+        padded = map(str.ljust, row, widths)
+        lines.append(f"| {' | '.join(padded)} |")
+    return "\n".join(lines)
 
 
 def section(what: str, *parts: str, device: dict[str, Any], threads: int, minutes: float) -> str:
@@ -108,9 +111,8 @@ def section(what: str, *parts: str, device: dict[str, Any], threads: int, minute
 
 def processor() -> str:
     """The processor's name."""
-    names = [
-        line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
-    ]
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line for line in lines if "model name" in line]
     # On ARM the file names no model.
     return names[0].partition(": ")[2] if names else platform.processor() or "an unnamed processor"
 

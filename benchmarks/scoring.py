@@ -148,10 +148,11 @@ def compare(run: Run, case: Case, shape: dict[str, Any]) -> Line:
             f"more than {AGREE[run.backend]:g}; no time is worth reading."
         )
     work = least_work(run.checkpoint, shape, content["texts"][-rows:], content["labels"])
+    taken = np.array([answer["seconds"] for answer in turns.warm])
     line = Line(
         case.name,
         rows=rows,
-        rate=rows / median(w["seconds"] for w in turns.warm),
+        rate=rows / median(taken),
         cold_rate=rows / turns.cold["seconds"],
         compiled=compiled(turns.cold),
         again=compiled(*turns.warm),
@@ -159,10 +160,7 @@ def compare(run: Run, case: Case, shape: dict[str, Any]) -> Line:
         goal=None if run.quick else case.goal,
         tokens=turns.warm[-1]["tokens"] / rows,
         least=work.tokens / rows,
-        share=median(
-            work.flops / answer["seconds"] / peak
-            for answer, peak in zip(turns.warm, turns.peaks, strict=True)
-        ),
+        share=median(work.flops / taken / turns.peaks),
     )
     if run.peered:
         line = line._replace(
@@ -204,10 +202,8 @@ def in_turn(
 
 def difference(turns: Turns, peers: int) -> tuple[float, float]:
     """The largest gap between the sides' scores, and how far scores of a label lie apart."""
-    ours, theirs = (
-        np.array([answer["log_probs"][:peers] for answer in answers])
-        for answers in (turns.warm, turns.theirs)
-    )
+    ours = np.array([answer["log_probs"][:peers] for answer in turns.warm])
+    theirs = np.array([answer["log_probs"][:peers] for answer in turns.theirs])
     # Over calls and rows, for each label.
     return float(np.abs(ours - theirs).max()), float(theirs.std(axis=(0, 1)).max())
 

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise, product, starmap
+from operator import add
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -144,39 +146,30 @@ def least_work(
     """The work of texts with labels, each distinct beginning once."""
     family = FAMILIES[shape["model_type"]]
     config: Any = read_config(family, shape, directory)
-    matrices = sum(
-        leaf.size
-        for path, leaf in nnx.to_flat_state(nnx.state(_skeleton(directory, shape)))
-        if path[-1] == "kernel"
-    )
+    leaves = nnx.to_flat_state(nnx.state(_skeleton(directory, shape)))
+    matrices = sum(leaf.size for path, leaf in leaves if path[-1] == "kernel")
     kinds = getattr(config, "layer_types", ("full_attention",) * config.layers)
     # None sees all
     windows = [config.sliding_window if kind.startswith("sliding") else None for kind in kinds]
     head = getattr(config, "head_dim", None) or config.width // config.heads
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-    encoded = tokenizer.encode_batch_fast([text + label for text in texts for label in labels])
+    encoded = tokenizer.encode_batch_fast(list(starmap(add, product(texts, labels))))
     ids = sorted(encoding.ids[:-1] for encoding in encoded)  # nothing is read after the last token
-    starts = [  # tokens shared with the text before
-        len(commonprefix([before, text_ids]))  # noqa: RUF071
-        # The first text has none before it.
-        for before, text_ids in zip([[], *ids], ids, strict=False)
-    ]
-    depths = [
-        depth
-        for start, text_ids in zip(starts, ids, strict=True)
-        for depth in range(start, len(text_ids))
-    ]
+    depths = list[int]()
+    # The first text has none before it.
+    for before, text_ids in pairwise([[], *ids]):
+        start = len(commonprefix([before, text_ids]))  # noqa: RUF071 (tokens are meant)
+        depths += range(start, len(text_ids))
     # Pairs of query and key that a layer's mask lets through.
-    pairs = sum(min(depth + 1, window or depth + 1) for depth in depths for window in windows)
+    pairs = 0
+    for window in windows:
+        pairs += sum(min(depth + 1, window or depth + 1) for depth in depths)
     prompts = tokenizer.encode_batch_fast(list(texts))
-    reads = len(
-        {
-            tuple(encoding.ids[:end])  # a beginning that two rows share is read once
-            for row, prompt in enumerate(prompts)
-            for encoding in encoded[row * len(labels) : (row + 1) * len(labels)]
-            for end in range(len(prompt.ids), len(encoding.ids))
-        }
-    )
+    beginnings = set[tuple[int, ...]]()  # one that two rows share is read once
+    for (prompt, _), encoding in zip(product(prompts, labels), encoded, strict=True):
+        ends = range(len(prompt.ids), len(encoding.ids))
+        beginnings.update(tuple(encoding.ids[:end]) for end in ends)
+    reads = len(beginnings)
     flops = (
         2.0 * matrices * len(depths)
         + 4.0 * config.heads * head * pairs  # 2 for the scores, 2 for the weighted sum

@@ -91,11 +91,11 @@ def measure(
 def summed(accuracies: Found) -> None:
     """Print the choosing half's mean over data and sizes from 2 to 20 rows, by which we chose."""
     print("choosing half, mean over data and 2, 5, 10, 20 rows: all rows, the m rows")
-    by_unit = [
-        np.mean([np.mean(by_size[m], axis=0) for m in (2, 5, 10, 20)], axis=0)
-        for (half, _), by_size in accuracies.items()
-        if half == 0
-    ]
+    by_unit = []
+    for (half, _), by_size in accuracies.items():
+        if half == 0:
+            means_by_size = [np.mean(by_size[m], axis=0) for m in (2, 5, 10, 20)]
+            by_unit.append(np.mean(means_by_size, axis=0))
     for factor, means in zip(FACTORS, np.mean(by_unit, axis=0).T, strict=True):
         print(f"{factor:18}" + "".join(f"{mean:8.2f}" for mean in means))
 
@@ -117,10 +117,7 @@ def main() -> None:
             print(f"\n{name}, {'reporting' if half else 'choosing'} half, {rows}, mean of "
                   f"{len(by_size[1])} contexts")  # fmt: skip
             print(f"{'m':18}" + "".join(f"{m:8}" for m in by_size))
-            tables = {
-                m: np.array([figures[rows_judged] for figures in units])
-                for m, units in by_size.items()
-            }
+            tables = {m: np.array(units)[:, rows_judged] for m, units in by_size.items()}
             for column, factor in enumerate(FACTORS):
                 means = (table[:, column].mean() for table in tables.values())
                 print(f"{factor:18}" + "".join(f"{mean:8.2f}" for mean in means))

@@ -126,9 +126,10 @@ def starts(folder: Path, repeats: int) -> None:
     print("| until the first rows are scored | cold | warm |\n|---|---|---|")
     for step in steps:
         print(f"| {step} | " + " | ".join(f"{best[k].get(step, 0):.2f}" for k in best) + " |")
-    remaining = (
-        best[kind]["all"] - sum(best[kind].get(step, 0) for step in steps) for kind in best
-    )
+    remaining = []
+    for times in best.values():
+        listed = sum(times.get(step, 0) for step in steps)
+        remaining.append(times["all"] - listed)
     print("| the rest: flags, weights to the device, the network itself | "
           + " | ".join(f"{seconds:.2f}" for seconds in remaining) + " |")  # fmt: skip
     print("| **seconds in all** | " + " | ".join(f"{best[k]['all']:.2f}" for k in best) + " |")

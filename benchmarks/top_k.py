@@ -194,7 +194,9 @@ def main() -> None:
         ("VLM, A to F", list(vlm(6)), (2, 3, 5)),
         ("BEAR", list(bear()), (2, 3, 5, 20)),
     )
-    rows = [measure(name, contexts, size) for name, contexts, sizes in cases for size in sizes]
+    rows = []
+    for name, contexts, sizes in cases:
+        rows += [measure(name, contexts, size) for size in sizes]
     head = ["scores, length of the list", "contexts", "labels missing, %", "ICL", "BC", *WAYS]
     print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|")
     print("\n".join(gains for gains, _ in rows))

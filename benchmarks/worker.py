@@ -26,9 +26,8 @@ class Worker:
         folder.mkdir(exist_ok=True)
         self.module, self.log = module, folder / f"{module}.log"
         # Each worker starts without compiled programs.
-        environment = {
-            name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"
-        }
+        environment = dict(os.environ)
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *map(str, arguments)],

@@ -40,9 +40,9 @@ def write(
     records = run_calibration(labeled, methods, seed=seed, options=options) if labeled else []
     results = catalogue.gather(records, lambda record: by_id[record.id])
     contexts = [table.context for table in tables]
-    title = writing.name_page(
-        *([str(context.get(key) or "") for context in contexts] for key in ("model", "task"))
-    )
+    models = [str(context.get("model") or "") for context in contexts]
+    tasks = [str(context.get("task") or "") for context in contexts]
+    title = writing.name_page(models, tasks)
     changed = [path.stat().st_mtime for path in files if path.is_file()]
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
     return writing.write_report(

@@ -197,12 +197,10 @@ class ModelFiles:
         tokenizer, start, sentence = self._texts
         with ThreadPoolExecutor(HASHED) as pool, ExitStack() as opened:
             # Beside the loading, which reads the same files; closing them ends it where that fails.
-            hashes = {
-                name: pool.submit(
-                    hashlib.file_digest, opened.enter_context(file.open("rb")), "sha256"
-                )
-                for name, file in _deciding(directory, sentence).items()
-            }
+            hashes = {}
+            for name, path in _deciding(directory, sentence).items():
+                file = opened.enter_context(path.open("rb"))
+                hashes[name] = pool.submit(hashlib.file_digest, file, "sha256")
             _, model = weights.load(directory, family, jnp.dtype(dtype), mesh, config)
             digests = {name: digest.result().hexdigest() for name, digest in hashes.items()}
         digests |= {"accepted keys": ", ".join(self._accepted)} if self._accepted else {}

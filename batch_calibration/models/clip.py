@@ -166,9 +166,8 @@ class Model(nnx.Module):
 
 def flatten(raw: RawConfig) -> RawConfig:
     """Both towers' keys after their names; a `text_config_dict` of old files has the last word."""
-    flat: RawConfig = {
-        key: raw[key] for key in ("projection_dim", "logit_scale_init_value") if key in raw
-    }
+    shared = ("projection_dim", "logit_scale_init_value")
+    flat: RawConfig = {key: raw[key] for key in shared if key in raw}
     for tower in ("text", "vision"):
         old = raw.get(f"{tower}_config_dict")  # files of 2021 and 2022
         tower_config = raw.get(f"{tower}_config") if old is None else old
@@ -198,9 +197,10 @@ FAMILY = Family(
     weights=WEIGHTS,
     fixed={"vision_num_channels": 3},
     parts={
-        f"{t}_config{old}": tower_keys(Config, t)
-        for t in ("text", "vision")
-        for old in ("", "_dict")
+        "text_config": tower_keys(Config, "text"),
+        "text_config_dict": tower_keys(Config, "text"),
+        "vision_config": tower_keys(Config, "vision"),
+        "vision_config_dict": tower_keys(Config, "vision"),
     },
     # Each tower's own projection is the size of both.
     inert=("projection_dim", "tie_word_embeddings"),

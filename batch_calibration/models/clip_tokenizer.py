@@ -32,7 +32,10 @@ def load(path: Path) -> Tokenizer:
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path}: cannot be read ({error}); fetch the file again.") from error
     lines = text.splitlines()[1 : 1 + MERGES]  # CLIP's list is longer than what it uses
-    merges = [(first, second) for first, _, second in (line.partition(" ") for line in lines)]
+    merges = []
+    for line in lines:
+        first, _, second = line.partition(" ")
+        merges.append((first, second))
     if not merges or any(" " in second or not second for _, second in merges):
         raise InputError(
             where=path, expected="two tokens a line to merge", remedy="fetch the file again"

@@ -8,7 +8,7 @@ from flax import nnx
 
 from batch_calibration.models import gated, layers, llama, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
-from batch_calibration.models.family import Family, RawConfig
+from batch_calibration.models.family import Family, RawConfig, Weight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +84,8 @@ def flatten_first(raw: RawConfig) -> RawConfig:
     return rotary.flatten(gated.layer_types(raw, lambda layer: False))
 
 
-WEIGHTS = {
-    name: weight._replace(path=weight.path.replace("ln_1", "ln"))
-    for name, weight in gated.WEIGHTS.items()
-    if "post_attention_layernorm" not in name
+WEIGHTS = gated.weights_without("post_attention_layernorm") | {
+    "model.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln.scale"),
 }
 FAMILY = Family(
     name="cohere2",

@@ -210,3 +210,16 @@ WEIGHTS = {
     "lm_head.weight": Weight("head.embedding", split=0),
 }
 """The names that the two families' checkpoints share."""
+
+
+def weights_without(*parts: str) -> dict[str, Weight]:
+    """`WEIGHTS` without the tensors whose name has one of `parts` in it.
+
+    >>> sorted(WEIGHTS.keys() - weights_without("input_layernorm", "lm_head"))
+    ['lm_head.weight', 'model.layers.{i}.input_layernorm.weight']
+    """
+    kept = dict(WEIGHTS)
+    for name in WEIGHTS:
+        if any(part in name for part in parts):
+            del kept[name]
+    return kept

@@ -33,14 +33,17 @@ class Config(gated.Config):
     local_rope: rotary.Rope | None = None
 
 
+def _norm(config: Config, rngs: nnx.Rngs) -> gated.RMSNorm:
+    return gated.RMSNorm(config.hidden_size, config.rms_norm_eps, centered=True, rngs=rngs)
+
+
 class Block(nnx.Module):
     """Attention, then a gated MLP, each normalized before and after."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         width = config.hidden_size
-        self.ln_1, self.ln_attention, self.ln_2, self.ln_mlp = (
-            gated.RMSNorm(width, config.rms_norm_eps, centered=True, rngs=rngs) for _ in range(4)
-        )
+        self.ln_1, self.ln_attention = _norm(config, rngs), _norm(config, rngs)
+        self.ln_2, self.ln_mlp = _norm(config, rngs), _norm(config, rngs)
         self.attention = gated.Attention(
             config,
             AttentionOptions(
@@ -65,9 +68,7 @@ class FirstBlock(nnx.Module):
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         width, bias = config.hidden_size, (config.attention_bias, config.attention_bias)
-        self.ln_1, self.ln_2 = (
-            gated.RMSNorm(width, config.rms_norm_eps, centered=True, rngs=rngs) for _ in range(2)
-        )
+        self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
         self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
 
@@ -90,7 +91,7 @@ class Model(nnx.Module):
         self.blocks = nnx.List(
             [self.block(config, window, rngs=rngs) for window in gated.windows(config)]
         )
-        self.norm = gated.RMSNorm(width, config.rms_norm_eps, centered=True, rngs=rngs)
+        self.norm = _norm(config, rngs)
         self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.cap = config.final_logit_softcapping
         self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
@@ -103,10 +104,8 @@ class Model(nnx.Module):
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         h = self.embed(tokens)
         h = h * jnp.asarray(h.shape[-1] ** 0.5, h.dtype)  # rounded before, as in transformers
-        full, local = (
-            rotary.angles(positions, frequencies, h.dtype)
-            for frequencies in (self.frequencies, self.local_frequencies)
-        )
+        full = rotary.angles(positions, self.frequencies, h.dtype)
+        local = rotary.angles(positions, self.local_frequencies, h.dtype)
         for layer, (block, slides) in enumerate(zip(self.blocks, self.slides, strict=True)):
             h = block(h, layer, attend, local if slides else full)
         return self.norm(h)

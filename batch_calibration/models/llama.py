@@ -1,6 +1,5 @@
 """The Llama family: Llama, SmolLM, Mistral, Qwen2, Qwen3, SmolLM3, Granite, Phi-3, OLMo 2 and 3."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -221,21 +220,13 @@ def _rope_layers(raw: RawConfig) -> tuple[int, ...]:
     return tuple(rotates)
 
 
-FUSED = {
-    name: weight
-    for name, weight in gated.WEIGHTS.items()
-    if not re.search(r"\.(q|k|v|gate|up)_proj\.", name)
-} | {
+FUSED = gated.weights_without(".q_proj", ".k_proj", ".v_proj", ".gate_proj", ".up_proj") | {
     "model.layers.{i}.self_attn.qkv_proj.weight": Weight(
         "blocks.{i}.attention.qkv.kernel", True, 1
     ),
     "model.layers.{i}.mlp.gate_up_proj.weight": Weight("blocks.{i}.mlp.gate_up.kernel", True, 1),
 }
-POST_NORM = {
-    name: weight
-    for name, weight in gated.WEIGHTS.items()
-    if not name.endswith(("input_layernorm.weight", "post_attention_layernorm.weight"))
-} | {
+POST_NORM = gated.weights_without("input_layernorm", "post_attention_layernorm") | {
     "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
     "model.layers.{i}.post_feedforward_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
 }
@@ -269,8 +260,11 @@ HARMLESS = {
     "activation": "swiglu", "full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False,
 }  # fmt: skip
 """Keys of some files (Falcon 3, Phi-4-mini) that say what these networks do anyway."""
-FAMILIES = {
-    kind: Family(
+
+
+def _family(kind: str, own: tuple[str, ...]) -> Family:
+    """The family of one `model_type`, whose files may set the options `own`."""
+    return Family(
         name=kind,
         kind="causal_lm",
         config=Config,
@@ -284,5 +278,6 @@ FAMILIES = {
         ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
         flatten=flatten,
     )
-    for kind, own in OWN.items()
-}
+
+
+FAMILIES = {kind: _family(kind, own) for kind, own in OWN.items()}

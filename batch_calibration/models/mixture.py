@@ -47,12 +47,8 @@ class Mixture(nnx.Module):
             )
         self.chosen, self.normalizes = config.num_experts_per_tok, config.norm_topk_prob
         self.router = layers.linear(width, experts, rngs, bias=False)
-        self.experts = nnx.List(
-            [
-                gated.MLP(width, config.moe_intermediate_size, config.hidden_act, rngs=rngs)
-                for _ in range(experts)
-            ]
-        )
+        inner, act = config.moe_intermediate_size, config.hidden_act
+        self.experts = nnx.List([gated.MLP(width, inner, act, rngs=rngs) for _ in range(experts)])
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """The chosen experts' outputs for `h [b, t, d]`, summed by their weights."""
@@ -116,11 +112,7 @@ def flatten_qwen3(raw: RawConfig) -> RawConfig:
 
 def _weights(router: str, expert: str, names: tuple[str, str, str]) -> dict[str, Weight]:
     """The table with the tensors of experts, whose gate, up and down are `names`."""
-    table = {
-        name: weight for name, weight in gated.WEIGHTS.items() if not name.startswith(
-            "model.layers.{i}.mlp."
-        )
-    }  # fmt: skip
+    table = gated.weights_without(".mlp.")
     table[f"model.layers.{{i}}.{router}.weight"] = Weight("blocks.{i}.mlp.router.kernel", True, 1)
     for number in range(MOST_EXPERTS):
         for theirs, ours, split in zip(names, ("gate", "up", "down"), (1, 1, 0), strict=True):

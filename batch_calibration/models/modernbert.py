@@ -63,11 +63,9 @@ class Model(nnx.Module):
         self.windows = tuple(gated.windows(config))
         self.embed = layers.embedding(config.vocab_size, config.hidden_size, rngs)
         self.ln = layers.layer_norm(*norm)
-        blocks = [
-            Block(config, window, layer == 0, rngs=rngs)
-            for layer, window in enumerate(self.windows)
-        ]
-        self.blocks = nnx.List(blocks)
+        self.blocks = nnx.List[Block]()
+        for layer, window in enumerate(self.windows):
+            self.blocks.append(Block(config, window, is_first=layer == 0, rngs=rngs))
         self.ln_last = layers.layer_norm(*norm)
         self.frequencies = rotary.frequencies(config.head_size, config.rope)
         self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)

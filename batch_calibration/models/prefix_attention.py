@@ -78,13 +78,11 @@ def append_cache(
     """
     keys, values = k[0], jnp.concatenate([v[0], jnp.ones_like(v[0, ..., :1])], axis=-1)  # [c, ...]
     if cached is None:
-        keys, values = (_fit(new, size) for new in (keys, values))
-    else:
-        where = start + jnp.arange(len(keys))  # beyond the cache's end nothing is written
-        keys, values = (
-            _fit(old, size).at[where].set(new, mode="drop")
-            for old, new in zip(cached, (keys, values), strict=True)
-        )
+        return truncate_cache(_fit(keys, size), _fit(values, size), start + count)
+    where = start + jnp.arange(len(keys))  # beyond the cache's end nothing is written
+    old_keys, old_values = cached
+    keys = _fit(old_keys, size).at[where].set(keys, mode="drop")
+    values = _fit(old_values, size).at[where].set(values, mode="drop")
     return truncate_cache(keys, values, start + count)
 
 

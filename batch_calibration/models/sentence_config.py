@@ -131,11 +131,11 @@ def _modules(directory: Path) -> tuple[Module, ...]:
             )
         return ()
     lines = read_value(path, "the modules of a sentence encoder")
-    modules = [
-        Module(str(line.get("type")), str(line.get("path")))
-        for line in (lines if isinstance(lines, list) else [])
-        if isinstance(line, dict)
-    ]
+    modules = []
+    for line in lines if isinstance(lines, list) else []:
+        if isinstance(line, dict):
+            kind, folder = str(line.get("type")), str(line.get("path"))
+            modules.append(Module(kind, folder))
     kinds = [kind.rsplit(".", 1)[-1] for kind, _ in modules]  # the classes' names
     is_known = (
         all(kind.startswith("sentence_transformers.") for kind, _ in modules)

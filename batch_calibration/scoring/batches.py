@@ -94,9 +94,9 @@ def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> l
 
 def _shared(prompts: Sequence[list[int]], rows: Sequence[int]) -> int:
     """Tokens that rows begin with alike: what is common to the first and the last is to all."""
-    # in lexicographic order
-    first, last = (end(prompts[row] for row in rows) for end in (min, max))
-    most = min(len(prompts[row]) for row in rows) - 1
+    row_prompts = [prompts[row] for row in rows]
+    first, last = min(row_prompts), max(row_prompts)  # in lexicographic order
+    most = min(map(len, row_prompts)) - 1
     return next((i for i in range(most) if first[i] != last[i]), most)
 
 

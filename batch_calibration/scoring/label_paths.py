@@ -1,6 +1,7 @@
 """A row's labels as sequences of their own, for networks that are run without a tree of tokens."""
 
 from collections.abc import Sequence
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,11 +33,12 @@ def paths(row: int, labels: LabelTokens) -> list[Path]:
     [Path(row=0, tokens=(7,), labels=(0, 1, 2))]
     """
     inner = sorted({label[:-1] for label in labels})
-    # In sorted order a beginning stands right before what it begins.
-    longest = [
-        tokens for tokens, after in zip(inner, [*inner[1:], None], strict=True)
-        if after is None or after[: len(tokens)] != tokens
-    ]  # fmt: skip
+    longest = []
+    # In sorted order a beginning stands right before what it begins; the last begins nothing.
+    for tokens, after in pairwise(inner):
+        if after[: len(tokens)] != tokens:
+            longest.append(tokens)
+    longest.append(inner[-1])
     labels_of: dict[tuple[int, ...], list[int]] = {tokens: [] for tokens in longest}
     for number, label in enumerate(labels):
         whole = next(tokens for tokens in longest if tokens[: len(label) - 1] == label[:-1])
@@ -72,7 +74,7 @@ def sum_label_tokens(
     rows, tokens_read = torch.as_tensor(chosen, dtype=torch.long).reshape(-1, 2).T
     values = log_probs[rows, tokens_read].cpu().numpy()
     label_sums = iter([float(values[span.start : span.stop].sum()) for span in spans])
-    return [[next(label_sums) for _ in path.labels] for path in batch]
+    return [list(islice(label_sums, len(path.labels))) for path in batch]
 
 
 def padded(lists: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -82,7 +84,7 @@ def padded(lists: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     [[1, 2], [3, 0]]
     """
     length = max(map(len, lists))
-    ids, mask = (np.zeros((len(lists), length), int) for _ in range(2))
+    ids, mask = np.zeros((2, len(lists), length), int)
     for row, tokens in enumerate(lists):
         ids[row, : len(tokens)], mask[row, : len(tokens)] = tokens, 1
     return ids, mask

@@ -46,10 +46,10 @@ def run(
     batch size 1 asks about one label at a time: the prompt and the label but its last token. So a
     row's score depends on no other row, and its labels may differ in the network.
     """
-    is_long = np.array([
-        [len(prompt) + len(label) - 1 > first_length for label in labels]
-        for prompt, labels in zip(encoded.prompts, encoded.labels, strict=True)
-    ])  # fmt: skip
+    is_long = np.zeros((len(encoded.labels), len(encoded.labels[0])), bool)
+    for row, (prompt, labels) in enumerate(zip(encoded.prompts, encoded.labels, strict=True)):
+        lengths = len(prompt) + np.array(list(map(len, labels))) - 1
+        is_long[row] = lengths > first_length
     by_short: dict[int, np.ndarray] = {}  # scores of rows that need both networks
     for forward, is_wanted in ((short, ~is_long), (long, is_long)):
         rows = np.flatnonzero(is_wanted.any(axis=1)).tolist()

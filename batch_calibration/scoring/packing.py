@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -88,12 +88,12 @@ def pack(
     head = min([*branches[1:], shortest_row - 1]) if len(order) > 1 else 0
     need = {row: len(prompts[row]) - shared - head + extra[row] for row in rows}  # slots
     own = (np.array(branches) - head).tolist()
-    plans = (
-        _fit(_lay_together(order, own, need, head, fraction, length, most), head, length, most)
-        # Where a sequence takes one row, none lie together.
-        for fraction in SHARED_FRACTIONS[: 1 if most == 1 else None]
-        for length in (SHORTEST, 2 * SHORTEST)
-    )
+    # Where a sequence takes one row, none lie together.
+    fractions = SHARED_FRACTIONS[:1] if most == 1 else SHARED_FRACTIONS
+    plans = []
+    for fraction, length in product(fractions, (SHORTEST, 2 * SHORTEST)):
+        items = _lay_together(order, own, need, head, fraction, length, most)
+        plans.append(_fit(items, head, length, most))
 
     def cost(plan: Iterable[PackedSequence]) -> float:
         return sum(packed.length * (1 + packed.length / QUADRATIC_SLOTS) for packed in plan)
@@ -165,6 +165,7 @@ def lay_out(
     ends = np.broadcast_to(np.arange(1, length + 1, dtype=np.int32), (size, length)).copy()
     slots: list[np.ndarray] = []
     reads: list[np.ndarray] = []
+    targets: list[np.ndarray] = []
     read_count = 0
     for number, packed in enumerate(sequences):
         start, before = 0, list[int]()
@@ -186,8 +187,8 @@ def lay_out(
             read = np.append(chain[-1:], np.arange(middle, end, dtype=np.int32))
             slots.append(number * length + read)
             reads.append(read_count + trie.slots)
+            targets.append(trie.targets)
             read_count += len(read)
             start, before = end, prompt
-    targets = [tries[row].targets for packed in sequences for row in packed.rows]
-    flat = (np.concatenate(arrays) for arrays in (slots, reads, targets))
+    flat = map(np.concatenate, (slots, reads, targets))
     return Layout(tokens, positions, ends, *flat)

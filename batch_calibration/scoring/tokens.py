@@ -110,7 +110,8 @@ def _prompts(
     """Ids of each text, text that all of them begin with encoded once where that is exact."""
     start = _cut(commonprefix(texts)) if local else 0  # noqa: RUF071 (characters are meant)
     (head,) = token_ids(tokenizer, [texts[0][:start]])  # what all rows begin with
-    prompts = [head + tail for tail in token_ids(tokenizer, [text[start:] for text in texts])]
+    tails = token_ids(tokenizer, [text[start:] for text in texts])
+    prompts = [head + tail for tail in tails]
     if bos is not None:
         # A rendered chat template begins with the token already: as the harness, no second one.
         token = tokenizer.id_to_token(bos) or ""

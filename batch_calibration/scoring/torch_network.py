@@ -116,14 +116,17 @@ class TorchNetwork:
         length = len(prompts[0])
         size = min(MOST_LOGITS // (self.vocabulary * longest), CACHED_TOKENS // (length + longest))
         size = max(1, size)
-        following = [tuple(label[1:] for label in labels) for labels in label_tokens]
+        first_tokens, following = [], []
+        for labels in label_tokens:
+            first_tokens.append([label[0] for label in labels])
+            following.append(tuple(label[1:] for label in labels))
         with torch.inference_mode():
             last = [[ids.shape[1] - 1]] * len(prompts)
             first, row_cache = self._read(
                 ids, np.ones_like(ids), prefix.length, prefix.repeat(len(prompts)), last
             )
-            for row, labels in enumerate(label_tokens):
-                scores[row] = first[row, [label[0] for label in labels]].cpu().numpy()
+            for row, tokens in enumerate(first_tokens):
+                scores[row] = first[row, tokens].cpu().numpy()
             for start in range(0, len(branches), size):
                 chunk = branches[start : start + size]
                 cache = copy.deepcopy(row_cache)
@@ -146,10 +149,10 @@ class TorchNetwork:
 
         sequences = [[*prompts[path.row][prefix.length :], *path.tokens] for path in batch]
         ids, mask = padded(sequences)
-        reads = [
-            list(range(len(sequence) - len(path.tokens) - 1, len(sequence)))
-            for sequence, path in zip(sequences, batch, strict=True)
-        ]
+        reads = []
+        for sequence, path in zip(sequences, batch, strict=True):
+            # The prompt's last token, and the path's.
+            reads.append(range(len(sequence) - len(path.tokens) - 1, len(sequence)))
         with torch.inference_mode():
             log_probs, _ = self._read(ids, mask, prefix.length, prefix.repeat(len(batch)), reads)
             return sum_label_tokens(log_probs, batch, label_tokens, reads)
@@ -179,9 +182,7 @@ class TorchNetwork:
                 decoder_input_ids=torch.as_tensor(decoded, device=device),
             ).logits
             reads = [list(range(len(path.tokens) + 1)) for path in batch]
-            rows_read = [number for number, positions in enumerate(reads) for _ in positions]
-            logits = logits[rows_read, [column for positions in reads for column in positions]]
-            log_probs = torch.log_softmax(logits.float(), dim=-1)
+            log_probs = torch.log_softmax(logits[_indices(reads)].float(), dim=-1)
             return sum_label_tokens(log_probs, batch, label_tokens, reads)
 
     def _read(
@@ -199,8 +200,7 @@ class TorchNetwork:
         """
         import torch
 
-        rows = [row for row, positions in enumerate(reads) for _ in positions]
-        columns = [position for positions in reads for position in positions]
+        rows, columns = _indices(reads)
         if self._has_plain_head:
             output = self._forward(self.model.base_model, ids, mask, cached, cache)
             logits = self.model.get_output_embeddings()(output.last_hidden_state[rows, columns])
@@ -235,3 +235,12 @@ class TorchNetwork:
             input_ids=torch.as_tensor(ids, device=device),
             attention_mask=torch.as_tensor(seen, device=device), use_cache=True, **options,
         )  # fmt: skip
+
+
+def _indices(reads: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    """The row and the column of each position that is read, row after row."""
+    rows, columns = list[int](), list[int]()
+    for row, positions in enumerate(reads):
+        rows += [row] * len(positions)
+        columns += positions
+    return rows, columns

@@ -6,6 +6,7 @@ row; where the network's cache cannot be copied, a row is run once for each path
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -179,7 +180,7 @@ class TransformersLM:
             size = max(1, min(self.batch_size, self._budget // (length - prefix.length)))
             for start in range(0, len(rows), size):
                 batch = rows[start : start + size]
-                batch_paths = [path for row in batch for path in paths_of[row]]
+                batch_paths = list(chain.from_iterable(paths_of[row] for row in batch))
                 yield batch, self._network.score_branches(
                     [prompts[row] for row in batch], [label_tokens[row] for row in batch],
                     [path._replace(row=batch.index(path.row)) for path in batch_paths], prefix,
@@ -190,7 +191,7 @@ class TransformersLM:
         paths_of: list[list[Path]], done: set[int], prefix: Prefix,
     ) -> Iterator[tuple[list[int], np.ndarray]]:  # fmt: skip
         """Rows of like length, each run once for each path of its labels."""
-        longest = max(len(path.tokens) for row_paths in paths_of for path in row_paths)
+        longest = max(len(path.tokens) for path in chain.from_iterable(paths_of))
         most_paths = max(map(len, paths_of))
         lengths = [len(prompt) - prefix.length + longest for prompt in prompts]
         # Padding within a batch is at most a bucket's, so that few logits beside those read come.
@@ -201,7 +202,7 @@ class TransformersLM:
         for rows, _, _ in batches(range(len(prompts)), lengths, size, budget, STEP):
             if done.issuperset(rows):
                 continue
-            batch = [path for row in rows for path in paths_of[row]]
+            batch = list(chain.from_iterable(paths_of[row] for row in rows))
             if self.checkpoint.is_encoder_decoder:
                 token_scores = self._network.decode(rows, batch, prompts, label_tokens)
             else:

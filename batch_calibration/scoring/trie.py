@@ -42,7 +42,10 @@ def build_trie(labels: LabelTokens) -> Trie:
     ([7], [0, 0, 1, 1], [5, 7, 8, 9], [[1, 2], [1, 3], [0, -1]])
     """
     # In sorted order a beginning stands right before all that it begins.
-    inner = sorted({label[:end] for label in labels for end in range(len(label))})
+    beginnings = set[tuple[int, ...]]()
+    for label in labels:
+        beginnings.update(label[:end] for end in range(len(label)))
+    inner = sorted(beginnings)
     slot_of = dict(zip(inner, count(), strict=False))
     pairs = set[tuple[int, int]]()
     for label in labels:
@@ -54,8 +57,10 @@ def build_trie(labels: LabelTokens) -> Trie:
         for end, token in enumerate(label):
             paths[row, end] = read_number[slot_of[label[:end]], token]
     nodes = inner[1:]  # without the prompt's end, the empty beginning
+    ends = []
     # A subtree is a run: it is as long as the nodes that begin with its root are many.
-    ends = [i + sum(n[: len(node)] == node for n in nodes[i:]) for i, node in enumerate(nodes)]
+    for number, root in enumerate(nodes):
+        ends.append(number + sum(node[: len(root)] == root for node in nodes[number:]))
     slots, targets = np.array(reads, np.int32).T
     return Trie(
         np.array([node[-1] for node in nodes], np.int32),

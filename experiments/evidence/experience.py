@@ -54,9 +54,8 @@ def held(judged: Sequence[Judged], method: str) -> float:
     rule = RULES[-1] if method == TO_SHARES else method
     shares = []
     for judgment in judged:
-        unlike = [
-            candidate for candidate in judged if candidate.source.rows != judgment.source.rows
-        ]
+        own_rows = judgment.source.rows
+        unlike = [candidate for candidate in judged if candidate.source.rows != own_rows]
         if not unlike:
             continue
         learned = ranges(unlike, method)

@@ -176,11 +176,15 @@ HEADING = f"Gain over {BASELINE} by the shares of the labels and the rows of a b
 def draw_real(grids: Sequence[Grid]) -> Chart:
     """The paper's method on each kind of real rows, accuracy and balanced accuracy."""
     # Grids of four labels have more shares; those of all are drawn.
-    shared = [s for s in grids[0].shares if all(np.isclose(grid.shares, s).any() for grid in grids)]
+    is_shared = np.ones(len(grids[0].shares), bool)
+    for grid in grids:
+        is_shared &= np.isclose(grid.shares, grids[0].shares[:, None]).any(axis=1)
+    shared = grids[0].shares[is_shared].tolist()
     panels = {}
     for metric_title, metric in (("accuracy", "accuracy"), ("balanced accuracy", "balanced")):
         for grid in grids:
-            share_indices = [int(np.argmin(abs(grid.shares - share))) for share in shared]
+            # The grid's own number for each share, up to rounding.
+            share_indices = abs(grid.shares - np.array(shared)[:, None]).argmin(axis=1)
             # [s, z], no bias added
             gains = getattr(grid, metric)[SHOWN][share_indices, :, 0].mean(axis=-1)
             panels[f"{SHOWN}, {grid.title}: {metric_title}"] = gains

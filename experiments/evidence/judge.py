@@ -117,10 +117,9 @@ def correct_from_other_half(margins: np.ndarray, seed: int) -> np.ndarray:
 def win_rates(margins: np.ndarray, is_first: np.ndarray) -> np.ndarray:
     """Mean preference for the candidate shown first, and shown second, [models, 2] in percent."""
     preferred = expit(np.where(is_first, margins, -margins))
-    by_place = [
-        np.nanmean(preferred[:, is_shown_so], axis=1) for is_shown_so in (is_first, ~is_first)
-    ]
-    return 100 * np.stack(by_place, axis=1)
+    shown_first = np.nanmean(preferred[:, is_first], axis=1)
+    shown_second = np.nanmean(preferred[:, ~is_first], axis=1)
+    return 100 * np.stack([shown_first, shown_second], axis=1)
 
 
 def findings(biases: np.ndarray, rates: Mapping[str, np.ndarray], options: Options) -> list[str]:

@@ -212,12 +212,15 @@ def against_goals(judged: Sequence[Judged]) -> str:
             f"worst {worst:+.1f}": round(worst, 1) >= GOAL_WORST,
             f"harmed {harmed:.1f} %": round(harmed, 1) <= GOAL_HARMED,
         }
-        texts = [f"{goal} ({'reached' if is_met else 'missed'})" for goal, is_met in
-                 reached.items()]  # fmt: skip
+        texts = []
+        for goal, is_met in reached.items():
+            verdict = "reached" if is_met else "missed"
+            texts.append(f"{goal} ({verdict})")
         verdicts.append(f"`{rule}`: {', '.join(texts)}")
     gains = []  # a source's title, the gain by the own constants and by those chosen elsewhere
     for judgment in judged:
-        own, elsewhere = (mean_gain(outcomes_of(rule), judgment) for rule in (LIKELY, ELSEWHERE))
+        own = mean_gain(outcomes_of(LIKELY), judgment)
+        elsewhere = mean_gain(outcomes_of(ELSEWHERE), judgment)
         gains.append((judgment.source.set.title, own, elsewhere))
     gains.sort(key=lambda gain: gain[2] - gain[1])  # the largest drop first
     drops = [f"{title} {own:+.1f} to {elsewhere:+.1f}" for title, own, elsewhere in gains[:3]]

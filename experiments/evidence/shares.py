@@ -116,13 +116,16 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
 def findings(grids: Sequence[Grid]) -> list[str]:
     """What a bias learned at other shares costs."""
     high = 0.9
-    return [
-        f"**Learn the bias from rows with balanced labels**: on {grid.title}, two labels, on rows "
-        f"of which one label has {100 * high:.0f} %, {SHOWN} changes accuracy by "
-        f"{grid.gain(SHOWN, high, high)} points if it learns from rows with the same shares, and "
-        f"by {grid.gain(SHOWN, EVEN, high)} if it learns from rows with balanced labels."
-        for grid in grids
-    ]
+    sentences = []
+    for grid in grids:
+        same, balanced = grid.gain(SHOWN, high, high), grid.gain(SHOWN, EVEN, high)
+        sentences.append(
+            f"**Learn the bias from rows with balanced labels**: on {grid.title}, two labels, on "
+            f"rows of which one label has {100 * high:.0f} %, {SHOWN} changes accuracy by {same} "
+            f"points if it learns from rows with the same shares, and by {balanced} if it learns "
+            "from rows with balanced labels."
+        )
+    return sentences
 
 
 def section(grids: Sequence[Grid], size: int) -> str:

@@ -50,10 +50,10 @@ def crossed_interval(
     >>> crossed_interval(np.full((3, 4), 2.0), draws=10)
     (2.0, 2.0)
     """
-    # [draws, A] and [draws, B], drawn apart
-    models, tasks = (
-        times_drawn(n, (seed, side), draws) for side, n in enumerate(differences.shape)
-    )
+    model_count, task_count = differences.shape
+    # Drawn apart: the second number of a seed is the side.
+    models = times_drawn(model_count, (seed, 0), draws)  # [draws, A]
+    tasks = times_drawn(task_count, (seed, 1), draws)  # [draws, B]
     means = np.sum((models @ differences) * tasks, axis=1) / differences.size  # [draws]
     tail = (1.0 - level) / 2.0
     low, high = np.quantile(means, (tail, 1.0 - tail))
@@ -150,10 +150,9 @@ def break_even_interval(
     >>> break_even_interval(np.array([0.5, 0.75]), gains, draws=10)
     (0.625, 0.625, 0.625)
     """
+    times_of_draws = times_drawn(gains.shape[1], (seed, 2), draws)
     # A sum over units in place of their mean crosses zero at the same share.
-    drawn = [
-        break_even(at, gains @ times) for times in times_drawn(gains.shape[1], (seed, 2), draws)
-    ]
+    drawn = [break_even(at, gains @ times) for times in times_of_draws]
     # No interpolation: between an infinite end and another it would give NaN.
     low, high = np.quantile(drawn, (0.025, 0.975), method="inverted_cdf")
     return break_even(at, gains.mean(axis=1)), float(low), float(high)

@@ -97,13 +97,11 @@ LAND = Caption(
 )  # fmt: skip
 TEXTURES = Caption(
     (0.06, 0.05, 0.10, 0.05, 0.14, 0.11, 0.06, 0.07, 0.06, 0.06, 0.18, 0.06),
-    tuple(
-        (name,)
-        for name in (
-            "banded", "blotchy", "chequered", "crosshatched", "dotted", "grid", "lined", "marbled",
-            "polka-dotted", "spiralled", "striped", "zigzagged",
-        )
-    ),
+    # Each is called by one word.
+    tuple(zip((
+        "banded", "blotchy", "chequered", "crosshatched", "dotted", "grid", "lined", "marbled",
+        "polka-dotted", "spiralled", "striped", "zigzagged",
+    ))),
     (
         Phrase("{label} texture.", 3, -1.0),
         Phrase("a photo of a {label} texture.", 2, 1.0),

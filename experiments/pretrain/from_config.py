@@ -142,7 +142,8 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
 def minutes(workdir: Path, ends: Sequence[int]) -> list[float]:
     """How long each stage took, by its last step and the curve that was kept."""
     rows = read_curve(workdir / CURVE)
-    steps, seconds = (np.array([row[key] for row in rows]) for key in ("step", "seconds"))
+    steps = [row["step"] for row in rows]
+    seconds = [row["seconds"] for row in rows]
     # The stage of a step is the first whose end it does not lie behind.
     by_stage = np.bincount(np.searchsorted(ends, steps), seconds, minlength=len(ends))
     return (by_stage[: len(ends)] / 60).tolist()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -53,7 +54,7 @@ class Local:
             return [worker.wait() for worker in started]
         finally:
             # Reached by an interruption, too: no worker may go on unseen.
-            _stop([process for worker in started for process in worker.processes], self.grace)
+            _stop(list(chain.from_iterable(worker.processes for worker in started)), self.grace)
 
     def _start(self, work: Work, number: int) -> "Worker":
         receiver, sender = SPAWN.Pipe(duplex=False)

@@ -57,10 +57,10 @@ class Ray:
             f"{self.workers} tasks for the cluster at {ray.get_runtime_context().gcs_address}; "
             f"what they say is in {work.logs}"
         )
-        tasks = [
-            run.remote(work, os.getcwd(), work.logs / f"worker-{number}.log")
-            for number in range(self.workers)
-        ]
+        tasks = []
+        for number in range(self.workers):
+            log = work.logs / f"worker-{number}.log"
+            tasks.append(run.remote(work, os.getcwd(), log))
         try:
             return [_wait(number, task) for number, task in enumerate(tasks)]
         finally:

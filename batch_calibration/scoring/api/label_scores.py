@@ -56,10 +56,11 @@ def score_first_tokens(
         f"the first are {shown(likely)}: raise config.top_logprobs, choose label words that the "
         "model answers with, or ask for whole labels (config.api_scores=echo)"
     )
-    absent = [name for name in names if not top.tokens[name]]
-    never = [
-        f"No answer has a token of the label {n!r} among its likeliest; {remedy}." for n in absent
-    ]
+    never = []
+    for name in names:
+        if not top.tokens[name]:
+            sentence = f"No answer has a token of the label {name!r} among its likeliest; {remedy}."
+            never.append(sentence)
     filled, is_kept = fill_scores(top.log_probs, missing, top.bound)
     scores = np.full(top.log_probs.shape, np.nan, np.float32)
     scores[is_kept] = filled

@@ -163,9 +163,10 @@ class Key:
         if isinstance(document, str):
             return self.hide(document)
         if isinstance(document, dict):
-            return {
-                self.hide(name): self._hide_in_each(member) for name, member in document.items()
-            }
+            hidden: dict[str, Json] = {}
+            for name, member in document.items():
+                hidden[self.hide(name)] = self._hide_in_each(member)
+            return hidden
         if isinstance(document, list):
             codes = _text_of_codes(document)
             if codes and self.hide(codes) != codes:
