@@ -31,7 +31,7 @@ ONE = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
 
 
 def test_a_table_of_gains():
-    found = gains.gain_cells(ONE, ["bc"])
+    found = method_tables.gain_cells(ONE, ["bc"])
     assert [row[0] for row in found] == [
         "task", "SST-2", "RTE", "WiC", "average", "wins, ties, losses"]  # fmt: skip
     # 50 rows of 500 are won and none lost: p = 51 / 502, q = 1 / 502.
@@ -66,12 +66,12 @@ def test_draws_that_disagree_widen_the_interval():
 
 def test_each_method_over_the_tasks():
     group = study(record(cc=0.4), record("sst2", 0.8, 0.9, cc=0.7))
-    found = gains.overview_cells(group)
+    found = method_tables.overview_cells(group)
     assert found[0] == ["method", "accuracy", "gain over icl", "wins, ties, losses"]
     assert [row[0] for row in found[1:]] == ["icl", "cc", "bc"]
     assert found[1][2:] == ["", ""] and found[2][3] == "0, 0, 2"
     assert isinstance(found[3][1], Best) and found[3][1].startswith("75.0 [")
-    rows = list(csv.DictReader(io.StringIO(csv_text(gains.overview_csv(group)))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(method_tables.overview_csv(group)))))
     assert len(rows) == 3 * (3 + 2)
     (one,) = (r for r in rows if (r["task"], r["method"], r["metric"]) == ("average", "bc", "gain"))
     low, value, high = (float(one[name]) for name in ("low", "value", "high"))
@@ -79,7 +79,7 @@ def test_each_method_over_the_tasks():
 
 
 def test_gains_stay_what_they_are_in_every_form():
-    cells = gains.gain_cells(ONE, ["bc"])
+    cells = method_tables.gain_cells(ONE, ["bc"])
     cell = cells[2][2]
     escaped = cell.replace("[", r"\[").replace("]", r"\]").replace("*", r"\*")
     assert f"| RTE | 500 | {escaped} |" in markdown(cells)
@@ -196,4 +196,4 @@ def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
     header, *rows = chart.data()
     assert header == ["method", "task", "gain", "low", "high"]
     cells = [f"{float(row[2]):+.1f} [{float(row[3]):+.1f}, {float(row[4]):+.1f}]" for row in rows]
-    assert cells == [row[2].rstrip("*") for row in gains.gain_cells(ONE, ["bc"])[1:-1]]
+    assert cells == [row[2].rstrip("*") for row in method_tables.gain_cells(ONE, ["bc"])[1:-1]]

@@ -1,22 +1,13 @@
 """Groups records whose demonstrations show other labels or label words into studies."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.gains import right_rows
-from batch_calibration.artifacts.grouping import (
-    BASELINE,
-    CONTROL,
-    CONTROLS,
-    REFERENCES,
-    VARIED,
-    Setting,
-    axis_name,
-    with_settings,
-)
+from batch_calibration.artifacts import gains, grouping
+from batch_calibration.artifacts.grouping import BASELINE, CONTROL, CORRECTED, REFERENCES, Setting
 from batch_calibration.embedded import suite
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows
 from batch_calibration.scores import ScoreTable
@@ -26,9 +17,10 @@ NONE, GOLD, FLIPPED = "none", "gold", "flipped"
 NEW, NEW_FLIPPED = "held-out words", "held-out words, flipped"
 # What demonstrations show, in the order of the columns; others come behind.
 CONDITIONS = (NONE, GOLD, "random", FLIPPED, "training words", NEW, NEW_FLIPPED)
-Hits = dict[int | None, np.ndarray]  # seed -> which test rows are right, [n]
-# A setting, its shots 0, and choices of the prompt that are not the task's own.
+# A setting without its shots, and choices of the prompt that are not the task's own.
 Held = tuple[Setting, tuple[str, ...]]
+# Which rows of a record a method answers rightly, [n]; None where that is not known.
+Hits = Callable[[Record, str], np.ndarray | None]
 
 
 class Point(NamedTuple):
@@ -43,10 +35,11 @@ class Point(NamedTuple):
 class Control(NamedTuple):
     """What one model does under each condition."""
 
-    setting: Setting  # what is held, its shots 0
+    setting: Setting  # what is held, without its shots
     # Those of the prompt that are not the task's own and do not vary, in words.
     choices: tuple[str, ...]
-    hits: dict[Point, Hits]  # of every accuracy the rows that are right
+    # Of every accuracy: seed -> which test rows are right, [n].
+    hits: dict[Point, dict[int | None, np.ndarray]]
     labels: dict[str, int]  # task -> how many labels it has
 
     @property
@@ -63,13 +56,14 @@ class Control(NamedTuple):
     @property
     def heading(self) -> str:
         """What the study shows."""
-        return f"Demonstration labels: {', '.join([self.setting.describe(), *self.choices])}"
+        return f"Demonstration labels: {', '.join([str(self.setting), *self.choices])}"
 
     @property
     def slug(self) -> str:
         """The study as part of a file name."""
-        slug = self.setting.slug.replace("-0shot", "", 1)
-        return "-".join([slug, *self.choices, "demonstration-labels"]).replace(" ", "-")
+        return "-".join([self.setting.slug, *self.choices, "demonstration-labels"]).replace(
+            " ", "-"
+        )
 
     def chance(self, task: str) -> float:
         """Accuracy of one who guesses."""
@@ -81,65 +75,56 @@ class Control(NamedTuple):
 
     def accuracy(self, *points: Point) -> Estimate | None:
         """The mean over seeds, of several points over these; None where it was not asked for."""
-        # Without demonstrations there is one point, whatever the shots beside it.
-        asked = [p._replace(shots=0) if p.condition == NONE else p for p in points]
-        by_seed = _mean_by_seed([self.hits.get(point, {}) for point in asked])
-        return over_rows(by_seed, OF_ACCURACY) if by_seed else None
-
-    def above_chance(self, points: Sequence[Point]) -> Estimate | None:
-        """Accuracy at some points less chance."""
-        mean = self.accuracy(*points)
-        return mean and Estimate(*(end - self.chance(points[0].task) for end in mean))
+        return self._mean(points)
 
     def difference(self, points: Sequence[Point], condition: str) -> Estimate | None:
         """Accuracy at some points less that under another condition, on the same rows."""
-        return self._difference(points, [point._replace(condition=condition) for point in points])
+        return self._mean(points, [point._replace(condition=condition) for point in points])
 
-    def gain(self, point: Point) -> Estimate | None:
-        """Accuracy at a point less that of icl on the same prompts; None where it is not known."""
-        if point.condition == NONE:
-            point = point._replace(shots=0)
-        return self._difference([point], [point._replace(method=BASELINE)])
+    def gain(self, shots: int, task: str, condition: str) -> Estimate | None:
+        """Accuracy with bc less that with icl on the same prompts."""
+        point = Point(task, shots, condition, CORRECTED)
+        return self._mean([point], [point._replace(method=BASELINE)])
 
-    def rise(self, task: str, condition: str, method: str) -> Estimate | None:
+    def rise(self, method: str, task: str, condition: str) -> Estimate | None:
         """Accuracy with the most shots less that with the fewest; None where there is one number.
 
         Of each seed the drawn words are the same.
         """
         shots = self.shots(task)
-        if len(shots) < 2:
+        if len(shots) < 2 or condition == NONE:
             return None
         point = Point(task, shots[-1], condition, method)
-        return self._difference([point], [point._replace(shots=shots[0])])
+        return self._mean([point], [point._replace(shots=shots[0])])
 
-    def _difference(self, points: Sequence[Point], references: Sequence[Point]) -> Estimate | None:
-        differences: list[Hits] = []
-        for point, reference in zip(points, references, strict=True):
-            hits, less = self.hits.get(point, {}), self.hits.get(reference, {})
-            # A seed without its counterpart is left out: the difference is paired.
-            differences.append({seed: hits[seed] - less[seed] for seed in hits if seed in less})
-        by_seed = _mean_by_seed(differences)
-        return over_rows(by_seed, OF_GAIN) if by_seed else None
+    def _mean(self, points: Sequence[Point], references: Sequence[Point] = ()) -> Estimate | None:
+        samples = []
+        for point, reference in zip_longest(points, references):
+            hits = self._hits_at(point)
+            if reference:
+                less = self._hits_at(reference)
+                # A seed without its counterpart is left out: the difference is paired.
+                hits = {seed: hits[seed] - less[seed] for seed in hits if seed in less}
+            samples.append(hits)
+        by_seed = []
+        for seed in dict.fromkeys(chain.from_iterable(samples)):
+            # Points of one seed share drawn words and rows.
+            points_of_seed = [hits[seed] for hits in samples if seed in hits]
+            by_seed.append(np.mean(points_of_seed, axis=0))
+        return over_rows(by_seed, OF_GAIN if references else OF_ACCURACY) if by_seed else None
 
-
-def _mean_by_seed(points: Sequence[Hits]) -> list[np.ndarray]:
-    """Of each seed the mean over the points: those of one seed share drawn words and rows."""
-    seeds = dict.fromkeys(chain.from_iterable(points))
-    return [np.mean([hits[seed] for hits in points if seed in hits], axis=0) for seed in seeds]
+    def _hits_at(self, point: Point) -> dict[int | None, np.ndarray]:
+        # Without demonstrations there is one point, whatever the shots beside it.
+        return self.hits.get(point._replace(shots=0) if point.condition == NONE else point, {})
 
 
 def right_by_data(record: Record, method: str) -> np.ndarray | None:
-    """Which rows a method answers with the label that the data give them."""
-    return right_rows([record], method)[0] if method in record.right else None
+    """By the labels that the data give the rows."""
+    return gains.right_rows([record], method)[0] if method in record.right else None
 
 
-def right_by_likelier_label(
-    load: Callable[[Record], ScoreTable | None],
-) -> Callable[[Record, str], np.ndarray | None]:
-    """Which rows of the embedded suite a method answers with the likelier label of their text.
-
-    Of rows that are not the suite's, and of score tables that are gone, None.
-    """
+def right_by_likelier_label(load: Callable[[Record], ScoreTable | None]) -> Hits:
+    """By the likelier label of the text of each row, of the embedded suite alone."""
 
     def hits(record: Record, method: str) -> np.ndarray | None:
         task, split = record.context.task, record.context.served or record.context.split
@@ -161,18 +146,20 @@ def right_by_likelier_label(
     return hits
 
 
-def find_controls(
-    records: Iterable[Record], hits: Callable[[Record, str], np.ndarray | None] = right_by_data
-) -> list[Control]:
+def find_controls(records: Iterable[Record], hits: Hits = right_by_data) -> list[Control]:
     """Studies of records that differ in what demonstrations show, one for each setting.
 
-    Args:
-        records: all of them; the usual ones are the condition `GOLD`.
-        hits: which rows a method answers rightly; None where that is not known.
+    The usual records are the condition `GOLD`.
     """
-    pairs = [(_held(s, r), r) for s, r in with_settings(records) if s.shots is not None]
+    pairs = []
+    for setting, record in grouping.with_settings(records):
+        if setting.shots is not None:
+            options = record.context.options
+            names = filter(options.__contains__, grouping.VARIED)
+            choices = tuple(f"{name} {options[name]}" for name in names)
+            pairs.append(((setting._replace(shots=None), choices), record))
     # Means are over the seeds, shots and tasks that were asked otherwise too.
-    keys = {_key(held, record) for held, record in pairs if axis_name(record) == CONTROL}
+    keys = {_key(held, record) for held, record in pairs if grouping.axis_name(record) == CONTROL}
     tasks = {key[:2] for key in keys}
     studies: dict[Held, Control] = {}
     for held, record in pairs:
@@ -193,15 +180,9 @@ def _key(held: Held, record: Record) -> tuple[Held, str, int | None, int | None]
     return held, record.context.task, record.context.shots, record.context.seed
 
 
-def _held(setting: Setting, record: Record) -> Held:
-    options = record.context.options
-    choices = tuple(f"{name} {options[name]}" for name in VARIED if name in options)
-    return setting._replace(shots=0), choices
-
-
 def condition_name(record: Record) -> str:
     """What a record's demonstrations show, in words."""
-    labels, word_pool = (record.context.options.get(name, "") for name in CONTROLS)
+    labels, word_pool = (record.context.options.get(name, "") for name in grouping.CONTROLS)
     if not labels and not word_pool:
         return GOLD if record.context.shots else NONE
     of_pool = f"{word_pool} words".replace("_", "-") if word_pool else ""

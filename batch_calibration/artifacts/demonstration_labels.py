@@ -1,6 +1,7 @@
 """Says how much a model reads in its demonstrations: a table, a verdict, a paragraph."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -15,12 +16,7 @@ from batch_calibration.artifacts.controls import (
     Point,
 )
 from batch_calibration.artifacts.gains import MARK, gain_cell
-from batch_calibration.artifacts.grouping import (
-    BASELINE,
-    CORRECTED,
-    REFERENCES,
-    task_title,
-)
+from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, task_title
 from batch_calibration.diagnosis.findings import join_names
 from batch_calibration.metrics import Estimate, over_tasks
 
@@ -81,12 +77,12 @@ def _estimates(control: Control) -> dict[tuple[str, int, str], dict[str, Estimat
     rows = {}
     for task in control.tasks:
         for shots, method in product(control.shots(task), REFERENCES):
-            point, estimates = Point(task, shots, GOLD, method), {}
+            estimates = {}
             for condition in control.conditions:
-                estimates[condition] = control.accuracy(point._replace(condition=condition))
+                estimates[condition] = control.accuracy(Point(task, shots, condition, method))
             for gold, flipped in FLIPS.items():
-                drop = control.difference([point._replace(condition=gold)], flipped)
-                estimates[f"{gold} - flipped"] = drop
+                point = Point(task, shots, gold, method)
+                estimates[f"{gold} - flipped"] = control.difference([point], flipped)
             rows[task, shots, method] = estimates
     return rows
 
@@ -100,19 +96,16 @@ def difference_cells(control: Control) -> Cells:
     for name, tasks in groups:
         shots = sorted(set.intersection(*(set(control.shots(task)) for task in tasks)))
         ends = f"{shots[-1]} - {shots[0]} shots" if len(shots) > 1 else "most - fewest shots"
-        by_words = {}
-        for n in shots:
-            points = [Point(task, n, GOLD, CORRECTED) for task in tasks]
-            by_words[f"bc - icl, {n} shot{'s' * (n > 1)}"] = [
-                [control.gain(point._replace(condition=condition)) for point in points]
-                for condition in control.conditions
-            ]
+        measures: dict[str, Callable[[str, str], Estimate | None]] = {}
+        for count in shots:
+            measures[f"bc - icl, {count} shot{'s' * (count > 1)}"] = partial(control.gain, count)
         for method in REFERENCES:
-            by_words[f"{method}, {ends}"] = [
-                [control.rise(task, condition, method) for task in tasks]
-                for condition in control.conditions
-            ]
-        for words, columns in by_words.items():
+            measures[f"{method}, {ends}"] = partial(control.rise, method)
+        for words, measure in measures.items():
+            columns = []
+            for condition in control.conditions:
+                differences = [measure(task, condition) for task in tasks]
+                columns.append(differences)
             # Of one number of shots there is no rise.
             if any(chain.from_iterable(columns)):
                 rows.append([name, words, *map(_mean_cell, columns)])
@@ -158,15 +151,13 @@ def read_control(control: Control, method: str = CORRECTED) -> Reading:
     reading = Reading({}, {}, {})
     for task in control.tasks:
         points = [Point(task, shots, GOLD, method) for shots in control.shots(task) if shots]
+        if drop := control.difference(points, FLIPPED):
+            reading.labels[task] = drop
         with_words = [point._replace(condition=NEW) for point in points]
-        with_flipped = [point._replace(condition=FLIPPED) for point in points]
-        for by_task, estimate in (
-            (reading.labels, control.difference(points, FLIPPED)),
-            (reading.words, control.difference(with_words, NEW_FLIPPED)),
-            (reading.flipped, control.above_chance(with_flipped)),
-        ):
-            if estimate:
-                by_task[task] = estimate
+        if drop := control.difference(with_words, NEW_FLIPPED):
+            reading.words[task] = drop
+        if mean := control.accuracy(*(point._replace(condition=FLIPPED) for point in points)):
+            reading.flipped[task] = Estimate(*(end - control.chance(task) for end in mean))
     return reading
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 
 from batch_calibration.artifacts import gains, paper_tables, robustness, two_labels, two_way
-from batch_calibration.artifacts.figures import curves, heat_maps, intervals, scores, studies
+from batch_calibration.artifacts.figures import curves, intervals, scores, studies
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import CORRECTED, SettingRecords
 from batch_calibration.artifacts.items import ACROSS, Drawing, Results, Texts, setting_slug
@@ -158,7 +158,7 @@ def of_prompts(study: Results) -> Iterator[Drawing]:
 def of_studies(study: Results) -> Iterator[Drawing]:
     """Two choices of the prompt, labels of demonstrations, one choice at a time, curves."""
     for grid in study.grids:
-        yield Drawing(ACROSS, f"{grid.slug}-grid", partial(heat_maps.grid_chart, grid))
+        yield Drawing(ACROSS, f"{grid.slug}-grid", partial(studies.grid_chart, grid))
     for control in study.controls:
         yield Drawing(ACROSS, control.slug, partial(studies.control_chart, control))
     for slug, axes in robustness.by_task(study.axes).items():

@@ -1,19 +1,11 @@
 """What methods gain over ICL, each with its interval; which gains exceed noise; tasks learned."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import (
-    LEARNED,
-    Cell,
-    Cells,
-    Sums,
-    estimate_cell,
-    mark_best,
-    rows_of_tasks,
-)
+from batch_calibration.artifacts.cells import LEARNED, Cell, estimate_cell
 from batch_calibration.artifacts.grouping import BASELINE, REFERENCES, SettingRecords, task_title
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.store import Record, unpack
@@ -43,22 +35,16 @@ def note(group: SettingRecords) -> str:
         )
     elif group.setting.shots:
         over += ": one draw of demonstrations says nothing of others"
+    rows = {task: sum(records[0].classes) for task, records in group.records.items()}
+    small = [f"{task_title(task)} ({rows[task]})" for task in rows if rows[task] < MIN_TEST_ROWS]
+    few_rows = f" Few test rows, so wide intervals: {', '.join(small)}." if small else ""
     return (
         f"A gain is paired: on the same rows, how many more are right than with {BASELINE}. In "
         f"brackets its 95 % interval {over}. {MARK} beyond noise: 0 is outside it; of 20 methods "
         f"that change nothing, about one is marked. '{WINS}' counts tasks whose interval is above "
-        f"0, holds 0, is below 0.{_name_small_tasks(group)} Averages are over these tasks and say "
-        "nothing of others."
+        f"0, holds 0, is below 0.{few_rows} Averages are over these tasks and say nothing of "
+        "others."
     )
-
-
-def _name_small_tasks(group: SettingRecords) -> str:
-    small = []
-    for task, records in group.records.items():
-        rows = sum(records[0].classes)
-        if rows < MIN_TEST_ROWS:
-            small.append(f"{task_title(task)} ({rows})")
-    return f" Few test rows, so wide intervals: {', '.join(small)}." if small else ""
 
 
 def accuracy(group: SettingRecords, task: str, method: str) -> Estimate:
@@ -92,70 +78,8 @@ def gain_over_contexts(records: Sequence[Record], method: str) -> Estimate:
 
 def compared(group: SettingRecords, methods: Sequence[str]) -> list[str]:
     """Of these methods, those whose gain over ICL is known."""
-    if BASELINE not in group.judged:
-        return []
-    return list(filter((group.judged - {BASELINE}).__contains__, methods))
-
-
-def gain_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
-    """Header, one row a task, their average, and on how many tasks a method wins and loses.
-
-    Methods whose gain is not known are left out; nothing where that is none's.
-    """
-    methods = compared(group, methods)
-    if not methods:
-        return []
-    by_method = {method: gain_by_task(group, method) for method in methods}
-
-    def cells_of(task: str) -> list[Cell]:
-        return [gain_cell(by_task[task]) for by_task in by_method.values()]
-
-    rows = rows_of_tasks(group.records, methods, cells_of)
-    return [*rows, *sum_rows("average", methods, by_method)]
-
-
-def sum_rows(
-    name: str, methods: Sequence[str], by_method: Mapping[str, Mapping[str, Estimate]]
-) -> Cells:
-    """Two rows: average gains, under this name, and wins, ties, losses; empty where unknown."""
-    means, wins = Sums([name, ""]), Sums([WINS, ""])
-    for method in methods:
-        gains = list(by_method.get(method, {}).values())
-        means.append(gain_cell(over_tasks(gains)) if gains else "")
-        wins.append(count_verdicts(gains) if gains else "")
-    return [means, wins]
-
-
-def overview_cells(group: SettingRecords) -> Cells:
-    """A row a method: accuracy and gain, averages over the tasks, and tasks gained and lost."""
-    methods = compared(group, group.methods)
-    if not methods:
-        return []
-    rows: Cells = [["method", "accuracy", "gain over icl", WINS]]
-    means = [mean_accuracy(group, method) for method in (BASELINE, *methods)]
-    cells = [estimate_cell(mean, is_share=True) for mean in means]
-    first, *others = mark_best([100 * mean.value for mean in means], cells)
-    rows.append([BASELINE, first, "", ""])
-    for method, cell in zip(methods, others, strict=True):
-        gains = list(gain_by_task(group, method).values())
-        rows.append([method, cell, gain_cell(over_tasks(gains)), count_verdicts(gains)])
-    return rows
-
-
-def overview_csv(group: SettingRecords) -> Cells:
-    """One line per task and method, and of all tasks: accuracy and gain, 0 to 1, and their ends."""
-    rows: Cells = [["task", "method", "metric", "value", "low", "high"]]
-    methods = compared(group, group.methods)
-    for metric, measure, names in (
-        ("accuracy", accuracy, [BASELINE, *methods]),
-        ("gain", gain, methods),
-    ):
-        for method in names:
-            estimates = {task: measure(group, task, method) for task in group.records}
-            estimates["average"] = over_tasks(list(estimates.values()))
-            for task, estimate in estimates.items():
-                rows.append([task, method, metric, *map("{:.6g}".format, estimate)])
-    return rows
+    others = group.judged - {BASELINE} if BASELINE in group.judged else frozenset()
+    return list(filter(others.__contains__, methods))
 
 
 def right_rows(records: Iterable[Record], method: str) -> list[np.ndarray]:

@@ -1,16 +1,25 @@
 """Tables of methods x tasks: accuracy with the gain over ICL, and the quality of probabilities."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import LEARNED, Cell, Cells, Sums, best_of, rows_of_tasks
-from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, methods_of_group
+from batch_calibration.artifacts import gains, grouping
+from batch_calibration.artifacts.cells import (
+    LEARNED,
+    Cell,
+    Cells,
+    Sums,
+    best_of,
+    estimate_cell,
+    mark_best,
+    rows_of_tasks,
+)
+from batch_calibration.artifacts.grouping import BASELINE, REFERENCES, SettingRecords
 from batch_calibration.methods import METHODS, Group
+from batch_calibration.metrics import Estimate, over_tasks
 
-GAIN = "gain over icl"  # the name of the row of average gains
 # The sentence on what stands behind a mean.
 SPREAD = "± is the standard deviation over draws of demonstrations (n - 1)."
 # Metric of probabilities -> what it is called, and its unit.
@@ -20,50 +29,48 @@ PROBABILITIES_NOTE = (
     "or not, so these judge probabilities that add up to 1 over the labels. ECE is how far "
     "confidence is from accuracy; it is not label bias, which the corrections remove."
 )
-LOWEST_BEST = partial(best_of, digits=3, is_lowest=True)  # cells of such metrics
 BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 
 
 def table_methods(group: SettingRecords, kind: Group) -> list[str]:
     """Methods of a group's table; all but the paper's stand beside icl and bc."""
-    methods = group.among(methods_of_group(kind))
+    methods = group.among(grouping.methods_of_group(kind))
     if kind == "paper" or not methods:
         return methods
     return group.among([*REFERENCES, *methods])
 
 
-def _with_average(
-    group: SettingRecords,
-    methods: Sequence[str],
-    measure: Callable[[str, str], ArrayLike],
-    average: Callable[[str], float],
-    mark: Callable[[Sequence[ArrayLike]], list[Cell]] = best_of,
-) -> Cells:
-    """Header, a row a task of what is measured of each method, and the average of the tasks."""
+def _percents(samples: Sequence[ArrayLike]) -> list[Cell]:
+    """Accuracies in %, `mean ± sd` over seeds."""
+    return best_of([100 * np.asarray(sample) for sample in samples])
+
+
+def _lowest_best(samples: Sequence[ArrayLike]) -> list[Cell]:
+    """Means of a metric of probabilities."""
+    return best_of([np.asarray(sample).mean() for sample in samples], digits=3, is_lowest=True)
+
+
+def _metric_cells(
+    group: SettingRecords, methods: Sequence[str], metric: str,
+    mark: Callable[[Sequence[ArrayLike]], list[Cell]],
+) -> Cells:  # fmt: skip
+    """Header, a row a task, and the average over the tasks."""
 
     def cells_of(task: str) -> list[Cell]:
-        return mark([measure(task, method) for method in methods])
+        return mark([group.values(task, method, metric) for method in methods])
 
-    rows = rows_of_tasks(group.records, methods, cells_of)
-    return [*rows, Sums(["average", "", *mark(list(map(average, methods)))])]
-
-
-def mean_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
-    """Accuracies in %, `mean ± sd` over seeds, and their average over the tasks."""
-    return _with_average(
-        group, methods, lambda task, method: 100 * group.values(task, method),
-        lambda method: 100 * group.average(method),
-    )  # fmt: skip
+    averages = mark([group.average(method, metric) for method in methods])
+    return [*rows_of_tasks(group.records, methods, cells_of), Sums(["average", "", *averages])]
 
 
 def accuracy_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
-    """Those, with the marks that `accuracy_note` explains, and sums of the gains that are known.
+    """Accuracies with the marks that `accuracy_note` explains, and sums of the known gains.
 
     These are the average gain over icl, and on how many tasks it is beyond noise.
     """
     if not methods:
         return []
-    rows, learned = mean_cells(group, methods), gains.learned_tasks(group)
+    rows, learned = _metric_cells(group, methods, "accuracy", _percents), gains.learned_tasks(group)
     compared = gains.compared(group, methods)
     by_method = {method: gains.gain_by_task(group, method) for method in compared}
     for task, row in zip(group.records, rows[1:], strict=False):
@@ -72,7 +79,7 @@ def accuracy_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
             if method in by_method and by_method[method][task].beyond_noise:
                 # The mark is as bold as its cell.
                 row[i] = type(row[i])(f"{row[i]} {gains.MARK}")
-    return rows + (gains.sum_rows(GAIN, methods, by_method) if compared else [])
+    return rows + (_sum_rows("gain over icl", methods, by_method) if compared else [])
 
 
 def accuracy_note(group: SettingRecords, methods: Sequence[str]) -> str:
@@ -83,8 +90,71 @@ def accuracy_note(group: SettingRecords, methods: Sequence[str]) -> str:
     return " ".join(filter(None, sentences))
 
 
-def probability_methods(group: SettingRecords) -> list[str]:
-    """Methods of which every record has all three."""
+def gain_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
+    """Header, one row a task, their average, and on how many tasks a method wins and loses.
+
+    Methods whose gain is not known are left out; nothing where that is none's.
+    """
+    methods = gains.compared(group, methods)
+    if not methods:
+        return []
+    by_method = {method: gains.gain_by_task(group, method) for method in methods}
+
+    def cells_of(task: str) -> list[Cell]:
+        return [gains.gain_cell(by_task[task]) for by_task in by_method.values()]
+
+    rows = rows_of_tasks(group.records, methods, cells_of)
+    return [*rows, *_sum_rows("average", methods, by_method)]
+
+
+def _sum_rows(
+    name: str, methods: Sequence[str], by_method: Mapping[str, Mapping[str, Estimate]]
+) -> Cells:
+    """Two rows: average gains, under this name, and wins, ties, losses."""
+    sums = [_sum_cells(by_method.get(method, {}).values()) for method in methods]
+    means, wins = zip(*sums, strict=True)
+    return [Sums([name, "", *means]), Sums([gains.WINS, "", *wins])]
+
+
+def _sum_cells(estimates: Iterable[Estimate]) -> tuple[str, str]:
+    """The mean over tasks, and wins, ties, losses; empty where no gain is known."""
+    known = list(estimates)
+    return (gains.gain_cell(over_tasks(known)), gains.count_verdicts(known)) if known else ("", "")
+
+
+def overview_cells(group: SettingRecords) -> Cells:
+    """A row a method: accuracy and gain, averages over the tasks, and tasks gained and lost."""
+    methods = gains.compared(group, group.methods)
+    if not methods:
+        return []
+    rows: Cells = [["method", "accuracy", "gain over icl", gains.WINS]]
+    means = [gains.mean_accuracy(group, method) for method in (BASELINE, *methods)]
+    cells = [estimate_cell(mean, is_share=True) for mean in means]
+    marked = mark_best([100 * mean.value for mean in means], cells)
+    for method, cell in zip((BASELINE, *methods), marked, strict=True):
+        estimates = gains.gain_by_task(group, method) if method != BASELINE else {}
+        rows.append([method, cell, *_sum_cells(estimates.values())])
+    return rows
+
+
+def overview_csv(group: SettingRecords) -> Cells:
+    """One line per task and method, and of all tasks: accuracy and gain, 0 to 1, and their ends."""
+    rows: Cells = [["task", "method", "metric", "value", "low", "high"]]
+    methods = gains.compared(group, group.methods)
+    for metric, measure, names in (
+        ("accuracy", gains.accuracy, [BASELINE, *methods]),
+        ("gain", gains.gain, methods),
+    ):
+        for method in names:
+            estimates = {task: measure(group, task, method) for task in group.records}
+            estimates["average"] = over_tasks(list(estimates.values()))
+            for task, estimate in estimates.items():
+                rows.append([task, method, metric, *map("{:.6g}".format, estimate)])
+    return rows
+
+
+def _probability_methods(group: SettingRecords) -> list[str]:
+    """Methods of which every record has all three metrics."""
     methods = list(group.methods)
     for record in group.all_records:
         methods = [name for name in methods if PROBABILITIES.keys() <= record.methods[name].keys()]
@@ -93,21 +163,18 @@ def probability_methods(group: SettingRecords) -> list[str]:
 
 def probability_averages(group: SettingRecords) -> Cells:
     """A row a method, each metric averaged over the tasks; nothing of no method."""
-    methods, columns = probability_methods(group), []
+    methods, columns = _probability_methods(group), []
     for metric in PROBABILITIES:
         averages = [group.average(method, metric) for method in methods]
-        columns.append(LOWEST_BEST(averages))
+        columns.append(_lowest_best(averages))
     header = ["method", *(f"{name} ({unit})" for name, unit in PROBABILITIES.values())]
     return [header, *map(list, zip(methods, *columns, strict=True))] if methods else []
 
 
 def probability_cells(group: SettingRecords, metric: str) -> Cells:
     """Header, one row a task (mean over seeds), and the average; nothing of no method."""
-    methods = probability_methods(group)
-    return _with_average(
-        group, methods, lambda task, method: group.values(task, method, metric).mean(),
-        lambda method: group.average(method, metric), LOWEST_BEST,
-    ) if methods else []  # fmt: skip
+    methods = _probability_methods(group)
+    return _metric_cells(group, methods, metric, _lowest_best) if methods else []
 
 
 def bcl_cells(group: SettingRecords) -> Cells:
@@ -116,7 +183,8 @@ def bcl_cells(group: SettingRecords) -> Cells:
     learned = group.among([name for name, method in METHODS.items() if method.has_curve])
     if not learned or not group.records:
         return []
-    rows = mean_cells(group, group.among([*REFERENCES, *learned]))
+    methods = group.among([*REFERENCES, *learned])
+    rows = _metric_cells(group, methods, "accuracy", _percents)
     strengths = [record.strength for record in group.all_records]
     column = ["-" if strength is None else f"{strength:+.1f}" for strength in strengths]
     for row, cell in zip(rows, ["γ learned", *column, ""], strict=True):

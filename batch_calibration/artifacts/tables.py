@@ -64,7 +64,7 @@ def by_methods(heading: str, slug: str, kind: Group) -> tuple[SettingTable, Sett
         lambda group: method_tables.accuracy_note(group, methods(group)),
     ), SettingTable(
         f"{slug}-gains", f"{heading}: gain over icl",
-        lambda group: gains.gain_cells(group, methods(group)), gains.note, unit="points",
+        lambda group: method_tables.gain_cells(group, methods(group)), gains.note, unit="points",
     )  # fmt: skip
 
 
@@ -176,8 +176,8 @@ TABLES: tuple[Callable[[Results], Iterable[Table]], ...] = (
     *by_methods("Beyond the paper, with labels", "labeled", "labeled"),
     # A row a method, whatever its group: accuracy and gain over all tasks.
     SettingTable(
-        "overview", "Each method over the tasks", gains.overview_cells, gains.note,
-        gains.overview_csv, "accuracy in %, gain in points",
+        "overview", "Each method over the tasks", method_tables.overview_cells, gains.note,
+        method_tables.overview_csv, "accuracy in %, gain in points",
     ),
     *PROBABILITIES,
     of_prompts,

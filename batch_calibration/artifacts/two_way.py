@@ -1,35 +1,14 @@
 """Two-way tables: accuracy over models and tasks, and over two choices of the prompt at once."""
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, combinations, starmap
+from itertools import chain, combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import (
-    Best,
-    Cell,
-    Cells,
-    Second,
-    Sums,
-    best_of,
-    notes,
-    rows_of_methods,
-    rows_of_tasks,
-)
-from batch_calibration.artifacts.grouping import (
-    CONTROL,
-    REFERENCES,
-    VARIED,
-    Setting,
-    SettingRecords,
-    axis_name,
-    group_by,
-    metric_values,
-    sort_tasks,
-    task_title,
-    with_settings,
-)
+from batch_calibration.artifacts import cells, grouping
+from batch_calibration.artifacts.cells import Best, Cell, Cells, Second, Sums, best_of
+from batch_calibration.artifacts.grouping import REFERENCES, VARIED, Setting, SettingRecords
 from batch_calibration.methods import METHODS
 from batch_calibration.store import Record
 from batch_calibration.tasks import TASKS
@@ -59,12 +38,12 @@ class Models(NamedTuple):
 
 def find_models(groups: Iterable[SettingRecords]) -> list[Models]:
     """Settings of two models or more, with two tasks or more."""
-    families = group_by(
+    families = grouping.group_by(
         groups, lambda group: group.setting._replace(model="", scorer="", variant="")
     )
     several = []
     for held, family in families.items():
-        tasks = sort_tasks(sorted(set().union(*(group.records for group in family))))
+        tasks = grouping.sort_tasks(sorted(set().union(*(group.records for group in family))))
         if len(family) > 1 and len(tasks) > 1:
             shared = held._replace(model=held.data or "unnamed data")
             slug, heading = f"{shared.slug}-models", f"Models on {shared}"
@@ -75,22 +54,23 @@ def find_models(groups: Iterable[SettingRecords]) -> list[Models]:
 def model_cells(models: Models) -> Cells:
     """Header, then a row for each model and method of the paper's comparison: accuracy in %."""
     tasks = models.tasks
-    rows: Cells = [["model", "method", *map(task_title, tasks), "average"]]
+    rows: Cells = [["model", "method", *map(grouping.task_title, tasks), "average"]]
     shared = [task for task in tasks if all(task in group.records for group in models.groups)]
     for group in models.groups:
-        methods, columns = group.paper_methods, []
+        columns = []
         # The last column is the average over the tasks that all models have.
         for column_tasks in [*([task] for task in tasks), shared]:
-            parts = [group.records[task] for task in column_tasks if task in group.records]
-            columns.append([_mean_of_tasks(parts, method) for method in methods])
+            means = [_mean_of_tasks(group, column_tasks, name) for name in group.paper_methods]
+            columns.append(means)
         name = f"{group.setting.model or 'unnamed'} {group.setting.variant}".rstrip()
-        rows += rows_of_methods(name, methods, columns)
+        rows += cells.rows_of_methods(name, group.paper_methods, columns)
     return rows
 
 
-def _mean_of_tasks(tasks: Sequence[Sequence[Record]], method: str) -> list[float]:
-    """The accuracy in %, mean over seeds, then over tasks; nothing of no task."""
-    means = [100 * metric_values(records, method).mean() for records in tasks]
+def _mean_of_tasks(group: SettingRecords, tasks: Sequence[str], method: str) -> list[float]:
+    """The accuracy in %, mean over seeds, then over the tasks that there are; of none nothing."""
+    present = filter(group.records.__contains__, tasks)
+    means = [100 * group.values(task, method).mean() for task in present]
     return [float(np.mean(means))] if means else []
 
 
@@ -108,10 +88,7 @@ def sizes(
 ) -> list[list[SettingRecords]]:
     """Settings of text that differ in the model alone, those with the most tasks first.
 
-    Args:
-        groups: of which to choose.
-        shots: per class.
-        models: their order, smallest first; others come behind, by name.
+    `models` are names, smallest first; others come behind, by name.
     """
     compared = []
     for group in groups:
@@ -119,7 +96,6 @@ def sizes(
         is_compared = len(group.among(compared_by_size())) > 1
         if group.setting.shots == shots and not of_images and is_compared:
             compared.append(group)
-    families = group_by(compared, lambda group: group.setting._replace(model="", variant=""))
 
     def rank(group: SettingRecords) -> tuple[int, str]:
         name = group.setting.model
@@ -128,15 +104,15 @@ def sizes(
     def count_cells(family: list[SettingRecords]) -> int:
         return len(family) * max(len(group.records) for group in family)
 
-    by_size = [sorted(family, key=rank) for family in families.values()]
-    return sorted(by_size, key=count_cells, reverse=True)
+    held = grouping.group_by(compared, lambda group: group.setting._replace(model="", variant=""))
+    families = [sorted(family, key=rank) for family in held.values()]
+    return sorted(families, key=count_cells, reverse=True)
 
 
 def size_cells(columns: Sequence[tuple[str, SettingRecords]]) -> Cells:
     """Header, a row a task (accuracy in %), and the average over the tasks that a model has.
 
-    Args:
-        columns: what stands over a model's columns, and its records.
+    A pair is what stands over a model's columns, and its records.
     """
     header, averages = [], Sums(["average", ""])
     tasks: dict[str, list[Record]] = {}
@@ -149,15 +125,15 @@ def size_cells(columns: Sequence[tuple[str, SettingRecords]]) -> Cells:
             tasks.setdefault(task, records)  # the first model that has a task names it
 
     def cells_of(task: str) -> list[Cell]:
-        cells = []
+        row = []
         for _, group in columns:
             records, methods = group.records.get(task, ()), group.among(compared_by_size())
-            samples = [100 * metric_values(records, method) for method in methods]
-            cells += best_of(samples, marks=(Best, Second))
-        return cells
+            samples = [100 * grouping.metric_values(records, method) for method in methods]
+            row += best_of(samples, marks=(Best, Second))
+        return row
 
-    ordered = {task: tasks[task] for task in sort_tasks(tasks)}
-    return [*rows_of_tasks(ordered, header, cells_of), averages]
+    ordered = {task: tasks[task] for task in grouping.sort_tasks(tasks)}
+    return [*cells.rows_of_tasks(ordered, header, cells_of), averages]
 
 
 class Grid(NamedTuple):
@@ -173,53 +149,52 @@ class Grid(NamedTuple):
 
     def values(self, dimension: int) -> list[str]:
         """The values of `down` (0) or `across` (1), numbers first."""
-        return sorted({key[dimension] for key in self.records}, key=_rank)
+
+        def rank(choice: str) -> tuple[bool, int, str]:
+            return not choice.isdigit(), int(choice) if choice.isdigit() else 0, choice
+
+        return sorted({key[dimension] for key in self.records}, key=rank)
 
     def accuracies(self, method: str, down: str, across: str) -> np.ndarray:
         """In %, of all seeds, [s]; of nothing that was run [0]."""
-        return 100 * metric_values(self.records.get((down, across), []), method)
+        return 100 * grouping.metric_values(self.records.get((down, across), []), method)
 
 
-def _rank(choice: str) -> tuple[bool, int, str]:
-    return not choice.isdigit(), int(choice) if choice.isdigit() else 0, choice
-
-
-# Task, what is held (its shots 0 where they vary), `down`, `across`, and other choices in words.
+# Task, what is held (without shots where they vary), `down`, `across`, other choices in words.
 Varied = tuple[str, Setting, str, str, tuple[str, ...]]
 
 
 def find_grids(records: Iterable[Record]) -> list[Grid]:
     """Every two choices of the prompt, the shots among them, that were varied together."""
-    pairs: dict[Varied, dict[tuple[str, str], list[Record]]] = {}
-    for setting, record in with_settings(records):
+    by_pair: dict[Varied, dict[tuple[str, str], list[Record]]] = {}
+    for setting, record in grouping.with_settings(records):
         is_compared = record.methods.keys() >= {*REFERENCES}
-        if setting.shots is None or not is_compared or axis_name(record) == CONTROL:
+        is_control = grouping.axis_name(record) == grouping.CONTROL
+        if setting.shots is None or not is_compared or is_control:
             continue
         chosen = {SHOTS: str(setting.shots)}
         for name in VARIED:
             chosen[name] = str(record.context.options.get(name, OWN[name]))
         changed = [name for name in VARIED if chosen[name] != OWN[name]]
         for across, down in combinations((SHOTS, *VARIED), 2):
-            setting_held = setting._replace(shots=0) if across == SHOTS else setting
+            setting_held = setting._replace(shots=None) if across == SHOTS else setting
             fixed = [name for name in changed if name not in (across, down)]
             held = tuple(f"{name} {chosen[name]}" for name in fixed)
             key = record.context.task, setting_held, down, across, held
-            cells = pairs.setdefault(key, {})
-            cells.setdefault((chosen[down], chosen[across]), []).append(record)
-    grids = starmap(_describe_grid, pairs.items())
-    # Both choices vary at once: one at a time is a cross, which has fewer cells.
-    return [g for g in grids if len(g.records) >= len(g.values(0)) + len(g.values(1))]
-
-
-def _describe_grid(varied: Varied, records: dict[tuple[str, str], list[Record]]) -> Grid:
-    task, setting, down, across, held = varied
-    words, slug = str(setting), setting.slug
-    if across == SHOTS:
-        words, slug = setting.describe(), slug.replace("-0shot", "", 1)
-    heading = f"{task_title(task)}, {down} × {across}: {', '.join([words, *held])}"
-    parts = [slug, task, down, across, *(choice.replace(" ", "-") for choice in held)]
-    note = notes(chain.from_iterable(records.values()))
-    return Grid("-".join(parts), heading, note, down, across, records)
+            choices = chosen[down], chosen[across]
+            by_pair.setdefault(key, {}).setdefault(choices, []).append(record)
+    grids = []
+    for (task, setting, down, across, held), by_choices in by_pair.items():
+        title, words = grouping.task_title(task), ", ".join([str(setting), *held])
+        held_slugs = [choice.replace(" ", "-") for choice in held]
+        slug = "-".join([setting.slug, task, down, across, *held_slugs])
+        heading = f"{title}, {down} × {across}: {words}"
+        note = cells.notes(chain.from_iterable(by_choices.values()))
+        grid = Grid(slug, heading, note, down, across, by_choices)
+        # Both choices vary at once: one at a time is a cross, which has fewer cells.
+        if len(by_choices) >= len(grid.values(0)) + len(grid.values(1)):
+            grids.append(grid)
+    return grids
 
 
 def grid_cells(grid: Grid) -> Cells:
@@ -230,5 +205,5 @@ def grid_cells(grid: Grid) -> Cells:
         for across in grid.values(1):
             pair = [grid.accuracies(method, down, across) for method in REFERENCES]
             columns.append(pair)
-        rows += rows_of_methods(down, REFERENCES, columns)
+        rows += cells.rows_of_methods(down, REFERENCES, columns)
     return rows

@@ -1,4 +1,4 @@
-"""The robustness study (Fig. 8), each of its prompts, and labels of demonstrations."""
+"""The robustness study (Fig. 8), each of its prompts, pairs of choices, demonstration labels."""
 
 from collections.abc import Sequence
 from itertools import chain, product
@@ -8,13 +8,15 @@ import numpy as np
 from batch_calibration.artifacts.controls import NONE, Control, Point
 from batch_calibration.artifacts.demonstration_labels import estimate_cells
 from batch_calibration.artifacts.figures.chart import INTERVALS, Axis, Chart, Panel
-from batch_calibration.artifacts.figures.marks import Bars, Dots, Line, Mark, Rule, Spans
+from batch_calibration.artifacts.figures.marks import Bars, Dots, Heat, Line, Mark, Rule, Spans
 from batch_calibration.artifacts.gains import gain_cell
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, task_title
 from batch_calibration.artifacts.method_display import CONDITIONS, GRAY, PALETTE, verdict_color
 from batch_calibration.artifacts.robustness import Axis as Study
 from batch_calibration.artifacts.robustness import describe_study
+from batch_calibration.artifacts.two_way import Grid
 
+BLUES = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 MAX_PROMPTS_NAMED = 12  # of more prompts none is named at the side
 PROMPTS_NOTE = (
     "A line is a prompt, from its accuracy with icl (open) to that with bc (filled), means over "
@@ -167,3 +169,20 @@ def _control_panel(control: Control, task: str, method: str) -> Panel:
     marks.append(Rule(100 * control.chance(task), "x", dash="dot", name="chance"))
     x = Axis("shots per class", (min(shots) - 0.5, max(shots) + 0.5), ticks=shots)
     return Panel(f"{task_title(task)}: {method}", marks, x, Axis("accuracy (%)", (0.0, 100.0)))
+
+
+def grid_chart(grid: Grid) -> Chart:
+    """Mean accuracy in %, a panel a method, darker where it is higher; all have one scale."""
+    across, down = grid.values(1), grid.values(0)
+    means = np.full((len(REFERENCES), len(down), len(across)), np.nan)  # NaN: nothing was scored
+    for i, j, k in np.ndindex(means.shape):
+        if (down[j], across[k]) in grid.records:
+            means[i, j, k] = grid.accuracies(REFERENCES[i], down[j], across[k]).mean()
+    ends = float(np.nanmin(means)), float(np.nanmax(means))
+    x, y = Axis(grid.across, names=across), Axis(grid.down, names=down, from_top=True)
+    panels = []
+    for method, of_method in zip(REFERENCES, means, strict=True):
+        panels.append(Panel(method, [Heat(of_method, *ends, BLUES, "accuracy (%)")], x, y))
+    size = (0.4 + 0.5 * len(across), 0.5 + 0.32 * len(down))
+    columns = ("method", "", grid.down, "accuracy")
+    return Chart(grid.heading, panels, columns, size=size, together=True)
