@@ -180,7 +180,7 @@ def _context(
 ) -> Imported:  # fmt: skip
     """One context's scores [n, k] with the arrays beside them; `index` is its leading index."""
     n, k = scores.shape
-    names, names_in_file = tuple(f"label {i}" for i in range(k)), None
+    names, names_in_file = tuple(map("label {}".format, range(k))), None
     for key in reversed(LABEL_NAMES):  # the first such name wins
         if _are_texts(arrays.get(key), k):
             names_in_file, names = arrays[key], tuple(map(str, arrays[key]))
@@ -214,7 +214,7 @@ def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, l
     for key, array in arrays.items():
         if key not in LABEL_NAMES and _are_texts(array, count):
             return key.removesuffix("s"), list(map(str, array))  # models -> model
-    return "", [f"context {i}" for i in range(count)]
+    return "", list(map("context {}".format, range(count)))
 
 
 def _decode(key: str, column: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:

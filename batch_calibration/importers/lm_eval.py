@@ -4,6 +4,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
+from operator import not_
 from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
@@ -176,20 +178,21 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
             remedy="write the log again",
         )
     scores = [_log_likelihood(answer, where, reading) for answer in members(answers)]
-    alone = _without_question(requests, is_mutual="acc_mutual_info" in line)
-    with_question = [i for i in range(len(requests)) if i not in alone]
+    is_alone = _are_without_question(requests, is_mutual="acc_mutual_info" in line)
+    is_asked = list(map(not_, is_alone))
+    prompts, choices = zip(*compress(requests, is_asked), strict=True)
     # Where the prompts differ and the answer is one, the choices stand in the prompts.
-    is_one_prompt = len({requests[i][0] for i in with_question}) == 1
-    choices = tuple(requests[i][1] for i in with_question) if is_one_prompt else ()
+    if len(set(prompts)) > 1:
+        choices = ()
     document = fields(line.get("doc"))  # the data set's own row
     target = line.get("target") if choices else None
     row = Row(
         id=str(line["doc_id"]),
-        scores=tuple(scores[i] for i in with_question),
+        scores=tuple(compress(scores, is_asked)),
         choices=choices,
         target=target_of(document, target, where, reading),
         right=read_flag(line.get("acc")),
-        alone=tuple(scores[i] for i in alone),
+        alone=tuple(compress(scores, is_alone)),
         columns=by_columns(document, where, reading),
     )
     content_hash = hash((tuple(requests), tuple(scores), str(line.get("target"))))
@@ -197,7 +200,7 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
     document_hash = hash(text_or_empty(line.get("doc_hash")) or (str(document), *requests))
     return Sample(
         row,
-        prompt=requests[with_question[0]][0],
+        prompt=prompts[0],
         filter=text_or_empty(line.get("filter")),
         content_hash=content_hash,
         document_hash=document_hash,
@@ -265,20 +268,20 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
     )
 
 
-def _without_question(requests: list[tuple[str, str]], *, is_mutual: bool) -> list[int]:
-    """Which requests ask for a choice without its question, as `acc_mutual_info` has them.
+def _are_without_question(requests: list[tuple[str, str]], *, is_mutual: bool) -> list[bool]:
+    """Whether each request asks for a choice without its question, as `acc_mutual_info` has them.
 
     They follow the others, or alternate with them (to 0.4.3 or later).
     """
     n, half = len(requests), len(requests) // 2
-    empty = [i for i, (prompt, _) in enumerate(requests) if not prompt]
-    if n == 2 * len(empty):  # a prompt of nothing asks for the choice alone
-        return empty
-    if len(empty) == n and is_mutual:
+    is_empty = [not prompt for prompt, _ in requests]
+    if n == 2 * sum(is_empty):  # a prompt of nothing asks for the choice alone
+        return is_empty
+    if all(is_empty) and is_mutual:
         # The questions are empty too: what is asked twice tells the order.
         answers = [answer.strip() for _, answer in requests]
         if answers[:half] == answers[half:]:
-            return list(range(half, n))
+            return [False] * half + [True] * half
         if answers[::2] == answers[1::2]:
-            return list(range(1, n, 2))
-    return []
+            return [False, True] * half
+    return [False] * n

@@ -108,7 +108,7 @@ def read_vectors(
     k = len(next(filter(None, rows), names_of_table))
     names = tuple(names_of_table)
     if not names:
-        names = numbered_names(k) if source else tuple(f"label {i}" for i in range(k))
+        names = numbered_names(k) if source else tuple(map("label {}".format, range(k)))
     for row, numbers in enumerate(rows):
         if len(numbers) != len(names) and cells[row] is not None:
             raise _other_cell(at, row, len(names), cells[row])

@@ -22,7 +22,8 @@ def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int
     # 3 DC's words, 5 the labels shown, 6 label words and PriDe's rows.
     rng = np.random.default_rng([seed, 1])
     chosen = _of_each_class(labels, names, shots, rng)
-    return [chosen[i] for i in rng.permutation(len(chosen))]
+    shuffled: list[int] = rng.permutation(chosen).tolist()
+    return shuffled
 
 
 def round_robin(labels: Sequence[int], names: Sequence[str], shots: int, seed: int) -> list[int]:

@@ -1,6 +1,7 @@
 """Scores one context: what its table lacks is asked of the model, and the table is kept."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -158,15 +159,16 @@ def _add_blocks(
 def _block(rendered: RenderedBlock, answer: LabelScores, start: int) -> Block:
     """The part of an answer that begins at `start`, without inputs that could not be read."""
     # Rows that belong together, such as the permutations of one question, are lost together.
-    lost_groups = {(row - start) // rendered.together for row in answer.failed}
-    rows = [row for row in range(rendered.size) if row // rendered.together not in lost_groups]
-    spec = dict(rendered.spec)
+    failed = np.array([*answer.failed], int) - start
+    numbers = np.arange(rendered.size)
+    is_kept = ~np.isin(numbers // rendered.together, failed // rendered.together)
+    rows, spec = numbers[is_kept], dict(rendered.spec)
     if len(rows) < rendered.size:
         spec[UNREADABLE] = rendered.size - len(rows)
-    answer_rows = [start + row for row in rows]
+    labels, row_ids = compress(rendered.labels, is_kept), compress(rendered.row_ids, is_kept)
     return make_block(
-        answer.log_probs[answer_rows], [rendered.labels[row] for row in rows],
-        answer.tokens[answer_rows], [rendered.row_ids[row] for row in rows], spec,
+        answer.log_probs[start + rows], list(labels), answer.tokens[start + rows], list(row_ids),
+        spec,
     )  # fmt: skip
 
 
