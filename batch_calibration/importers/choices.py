@@ -74,13 +74,8 @@ def _stack_rows(
     gold, gold_notes = gold_labels(rows, predicted, right, where)
     notes += gold_notes
     notes += note_other_accuracy(right, predicted == gold, gold)
-    right_labels = np.unique(gold[gold >= 0])
-    if not are_fixed and len(right_labels) == 1 and len(rows) >= MIN_ROWS_TO_WARN:
-        notes.append(
-            f"The right choice is {names[right_labels[0]]} in every row: its place tells the "
-            "answer, and accuracies of corrected scores mean nothing; shuffle the choices and ask "
-            "again."
-        )
+    if not are_fixed:
+        notes += note_one_place(gold, names)
     alone = None
     if all(row.alone for row in rows):  # a block has scores for every row or is left out
         alone = np.array([row.alone for row in rows], np.float64)
@@ -187,6 +182,18 @@ def note_other_accuracy(right: np.ndarray, is_ours: np.ndarray, gold: np.ndarray
         f"The log's own accuracy is {100 * counted.mean():.1f} % and that of the highest score "
         f"{100 * ours.mean():.1f} %: they differ in {differing:,} of {len(counted):,} "
         "rows, so the log's counts something else, or a target was read wrongly."
+    ]
+
+
+def note_one_place(gold: np.ndarray, names: Sequence[str]) -> list[str]:
+    """A note where the right choice stands in one place in all of many rows."""
+    right_labels = np.unique(gold[gold >= 0])
+    if len(right_labels) != 1 or len(gold) < MIN_ROWS_TO_WARN:
+        return []
+    return [
+        f"The right choice is {names[right_labels[0]]} in every row: its place tells the "
+        "answer, and accuracies of corrected scores mean nothing; shuffle the choices and ask "
+        "again."
     ]
 
 

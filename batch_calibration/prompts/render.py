@@ -1,6 +1,7 @@
 """Renders one context: every text that a model will be asked about, before any model is there."""
 
 import hashlib
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 
@@ -73,19 +74,9 @@ def render(
     if cell.prompt.over_long == "same_context":
         prompts = [(rows.prompt, rows.size) for rows in rows_of.values()]
         left_out = length_limit.common_skip(budget, prompts, shots, label_texts)
-
-    def block(name: str, rows: BlockRows) -> RenderedBlock:
-        def prompt(row: int, skip: int) -> str:
-            return rows.prompt(row, left_out + skip)
-
-        policy = cell.prompt.over_long
-        fitted = length_limit.fit(policy, budget, prompt, rows.size, rows.shots, label_texts)
-        # Any change in what is asked makes the block stale.
-        spec = {"texts": text_digest(fitted.texts), **rendered.block_options(cell, name)}
-        if policy != USUAL.over_long:
-            dropped = rows.size if left_out and rows.shots else fitted.dropped
-            spec |= {"dropped": dropped, "truncated": fitted.truncated}
-        return RenderedBlock(fitted.texts, list(rows.labels), list(rows.ids), spec, rows.together)
+    blocks = {}
+    for name, rows in rows_of.items():
+        blocks[name] = _fit_block(cell, name, rows, budget, label_texts, left_out)
 
     choices = rendered.CHOICES + (rendered.OF_DEMONSTRATIONS if chosen else ())
     description = rendered.describe(
@@ -99,7 +90,6 @@ def render(
         form=row_format.context,
         options=rendered.unusual(cell, choices),
     )
-    blocks = {name: block(name, rows) for name, rows in rows_of.items()}
     context = RenderedContext(description, task.label_names, row_format.labels, blocks)
     shortened = context.count("dropped") + context.count("truncated")
     notes = length_limit.notes(cell.prompt.over_long, shots, shortened)
@@ -131,6 +121,25 @@ def _probe_rows(
     if log_probs:
         rows_of |= probe_blocks.original_probes(cell, row_format, test.rows)
     return rows_of
+
+
+def _fit_block(
+    cell: Cell, name: str, rows: BlockRows, budget: TokenBudget | None,
+    label_texts: Sequence[str], left_out: int,
+) -> RenderedBlock:  # fmt: skip
+    """A block whose prompts fit; all of them leave out the first `left_out` demonstrations."""
+
+    def prompt(row: int, skip: int) -> str:
+        return rows.prompt(row, left_out + skip)
+
+    policy = cell.prompt.over_long
+    fitted = length_limit.fit(policy, budget, prompt, rows.size, rows.shots, label_texts)
+    # Any change in what is asked makes the block stale.
+    spec = {"texts": text_digest(fitted.texts), **rendered.block_options(cell, name)}
+    if policy != USUAL.over_long:
+        dropped = rows.size if left_out and rows.shots else fitted.dropped
+        spec |= {"dropped": dropped, "truncated": fitted.truncated}
+    return RenderedBlock(fitted.texts, list(rows.labels), list(rows.ids), spec, rows.together)
 
 
 def _choose(task: Task, cell: Cell, train: Rows) -> list[int]:

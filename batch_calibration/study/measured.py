@@ -75,19 +75,9 @@ def make_record(
         if name not in skipped and curve is None:
             strength = float(measured.strength[name][i])
             curve = Curve(_floats(measured.labeled[name][i]), _floats(measured.test[name][i]))
-    over_long, unreadable = dict[str, dict[str, int]](), dict[str, int]()
-    notes, shortened = list[str](), 0
-    for name, block in table.blocks.items():
-        for change in ("dropped", "truncated"):
-            if count := _count(block, change):
-                over_long.setdefault(name, {})[change] = count
-                shortened += count
-        if count := _count(block, "unreadable"):
-            unreadable[name] = count
-        # What the importer of the block says of it.
-        block_notes = block.spec.get("notes")
-        notes += map(str, block_notes if isinstance(block_notes, list) else [])
+    over_long, unreadable, notes = _outcomes(table)
     context = ContextInfo.from_table(table)
+    shortened = sum(sum(counts.values()) for counts in over_long.values())
     return Record(
         id=table.id,
         context=context,
@@ -114,6 +104,22 @@ def make_record(
 def _numbers(estimate: Estimate | None) -> tuple[float, ...]:
     """A share and the ends of its interval, none of none."""
     return () if estimate is None else (estimate.value, estimate.low, estimate.high)
+
+
+def _outcomes(table: ScoreTable) -> tuple[dict[str, dict[str, int]], dict[str, int], list[str]]:
+    """Prompts of each block that were shortened, inputs that could not be read, and notes."""
+    over_long, unreadable = dict[str, dict[str, int]](), dict[str, int]()
+    notes = list[str]()
+    for name, block in table.blocks.items():
+        for change in ("dropped", "truncated"):
+            if count := _count(block, change):
+                over_long.setdefault(name, {})[change] = count
+        if count := _count(block, "unreadable"):
+            unreadable[name] = count
+        # What the importer of the block says of it.
+        block_notes = block.spec.get("notes")
+        notes += map(str, block_notes if isinstance(block_notes, list) else [])
+    return over_long, unreadable, notes
 
 
 def _count(block: Block, name: str) -> int:
