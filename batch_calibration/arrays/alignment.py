@@ -113,7 +113,8 @@ def column_numbers(
             array = np.asarray(array.tolist())
     except (TypeError, ValueError, RuntimeError):  # refused where numbers are read
         return labels
-    cells, is_whole = array.reshape(-1).tolist(), array.dtype.kind in "iu"
+    cells = array.reshape(-1).tolist()
+    is_whole = array.dtype.kind in "iu"
     # Whole numbers are columns, unless the names are other ones; what is no name is refused later.
     is_named = any(map(is_whole_number, column_of)) and [*names] != [*range(len(names))]
     if not (is_named if is_whole else any(map(is_text, cells))):

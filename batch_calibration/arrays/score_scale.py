@@ -227,8 +227,10 @@ def note_moved(scores: np.ndarray, moved: np.ndarray) -> tuple[str, ...]:
 
 
 def _speaks_for_all(is_of_kind: np.ndarray) -> bool:
-    share, (many, share_of_many) = is_of_kind.mean() if len(is_of_kind) else 0.0, MANY
-    return bool(share >= MOST_ROWS or (len(is_of_kind) >= many and share >= share_of_many))
+    many, share_of_many = MANY
+    rows = len(is_of_kind)
+    share = is_of_kind.mean() if rows else 0.0
+    return bool(share >= MOST_ROWS or (rows >= many and share >= share_of_many))
 
 
 def _sum_error(numbers: np.ndarray, k: int) -> float:

@@ -181,7 +181,8 @@ def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Re
     """
     telling = {}
     for name, cells in columns.items():
-        kind, models = name.lower().partition("_")[0], list(filter(None, dict.fromkeys(cells)))
+        kind = name.lower().partition("_")[0]
+        models = list(filter(None, dict.fromkeys(cells)))
         is_said = name in reading.by or (kind in ("model", "task") and getattr(reading, kind))
         if len(models) > 1 and not is_said:
             more = " ..." if len(models) > 2 else ""
@@ -273,8 +274,9 @@ def fill_missing(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.n
     is_absent = find_missing(scores)
     if not is_absent.any():
         return scores, np.ones(n, bool), Gaps(n)
-    lacking, empty = is_absent.any(axis=1).sum(), is_absent.all(axis=1).sum()
-    gaps = Gaps(n, int(lacking), int(empty), is_absent.sum(axis=0))
+    lacking = int(is_absent.any(axis=1).sum())
+    empty = int(is_absent.all(axis=1).sum())
+    gaps = Gaps(n, lacking, empty, is_absent.sum(axis=0))
     if reading.missing is None:
         row, label = np.argwhere(is_absent)[0]
         file_row = row if imported.file_rows is None else imported.file_rows[row]

@@ -64,7 +64,8 @@ def _read_cells(column: Column) -> tuple[np.ndarray, list[int]]:
     if None in cells and _have_decimal_commas(column):
         cells = [number_of(str(cell).replace(",", ".")) for cell in column]
     numbers = np.array(cells, np.float64)  # None becomes NaN
-    has_numbers, bad_rows = np.isfinite(numbers).any(), []
+    has_numbers = np.isfinite(numbers).any()
+    bad_rows = []
     for row, number in enumerate(cells):
         is_dash = has_numbers and text_of(column[row]).translate(MINUS_SIGNS) in DASHES
         if number is None and not is_dash:

@@ -288,7 +288,8 @@ def _mentions(text: str, labels: Sequence[str]) -> Iterator[Mention]:
         if is_letter and not is_marked and match["label"] != label:
             continue  # "a" is a word and no answer "A"; after "ANSWER:" it is one
         before, after = text[: match.start()].rstrip(" \t"), text[end : end + 80]
-        begins_line, ends_line = before[-1:] in ("", "\n"), re.match(r"[)\s*]*($|\n|\.)", after)
-        is_line = is_marked and begins_line and ends_line is not None
+        begins_line = before[-1:] in ("", "\n")
+        ends_line = re.match(r"[)\s*]*($|\n|\.)", after) is not None
+        is_line = is_marked and begins_line and ends_line
         is_article = is_letter and re.match(r"[ \t]+\w", after) is not None
         yield Mention(start, label, is_marked, is_line, is_article)

@@ -110,7 +110,8 @@ def _group_prompts(
         label = max(endings, key=len)  # "not so" ends in "so" as well
         log_prob, size = end_log_prob(scored, label, line.where)
         longest = max(longest, size)
-        j, question = labels.index(label), text[: -len(label.strip())].rstrip()
+        j = labels.index(label)
+        question = text[: -len(label.strip())].rstrip()
         times[question, j] = times.get((question, j), 0) + 1
         key = question, times[question, j]
         prompt = prompts.setdefault(key, Prompt(len(prompts), {}, {}))

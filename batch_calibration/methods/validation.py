@@ -205,7 +205,8 @@ def check_options(
     """
     if not options:
         return {}
-    annotated, already_set = inspect.unwrap(make), {"floor"}
+    annotated = inspect.unwrap(make)
+    already_set = {"floor"}
     # Annotations are those of the function inside; what a partial has set is not asked for.
     while isinstance(annotated, partial):
         already_set, annotated = already_set | set(annotated.keywords), annotated.func

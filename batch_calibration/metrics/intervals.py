@@ -203,19 +203,23 @@ def over_rows(outcomes: ArrayLike, added: Sequence[float], *, level: float = 0.9
     from scipy.special import ndtri, stdtrit
 
     # [s, n]
-    draws, tail = np.asarray(outcomes, np.float64), 0.5 + level / 2
+    draws = np.asarray(outcomes, np.float64)
+    tail = 0.5 + level / 2
     s, n = draws.shape
     draw_means = draws.mean(axis=1, keepdims=True)
     rows = np.concatenate([draws.mean(axis=0), added])  # [n + rows added]
-    variance, drawn = float(rows.var() / len(rows)), 0.0
+    variance = float(rows.var() / len(rows))
+    drawn = 0.0
     # The residual of rows x draws is in the draws' means already.
     if s > 1:
         residual = draws - draw_means - draws.mean(axis=0) + draws.mean()
         variance -= float((residual**2).sum() / ((s - 1) * max(n - 1, 1)) / (s * n))
         drawn = float(stdtrit(s - 1, tail) * deviation(draw_means[:, 0]) / np.sqrt(s))
     reach = float(np.hypot(ndtri(tail) * np.sqrt(max(variance, 0.0)), drawn))
-    middle, ends = float(rows.mean()), (min(added), max(added))  # ends of the metric's range
-    return Estimate(float(draws.mean()), max(middle - reach, ends[0]), min(middle + reach, ends[1]))
+    middle = float(rows.mean())
+    # Rows that are added lie at the ends of the metric's range.
+    low, high = max(middle - reach, min(added)), min(middle + reach, max(added))
+    return Estimate(float(draws.mean()), low, high)
 
 
 def over_tasks(estimates: Sequence[Estimate]) -> Estimate:

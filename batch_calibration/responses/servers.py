@@ -103,7 +103,8 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
             expected="as many tokens as token_logprobs",
             remedy="ask with echo=true, logprobs=1",
         )
-    text, joined = value_at(response, "choices", 0, "text"), "".join(map(str, tokens))
+    text = value_at(response, "choices", 0, "text")
+    joined = "".join(map(str, tokens))
     if isinstance(text, str) and joined and text != joined and text.startswith(joined):
         # llama-cpp-python does so for models without a beginning token.
         raise InputError(

@@ -179,7 +179,8 @@ def correct_stream(
     bias = in_label_order(bias, opened.labels, "bias", absent=None)
     options = {"strength": strength, "target_prior": prior}
     check_options("bc", METHODS["bc"].factory, options, len(opened.labels))
-    learned, start = Learned(opened), time.monotonic()
+    learned = Learned(opened)
+    start = time.monotonic()
     total = opened.total * (1 if bias is not None else 2)
 
     def read_rows(rows_before: int, *, scores_alone: bool = False) -> Iterator[Rows]:
@@ -200,7 +201,8 @@ def correct_stream(
         means, rows_before = learned.means(), opened.total
         warn_of_few_rows("bc", ("test",), int(learned.counts.min()), learned.where)
     else:
-        means, rows_before = check_scores([list(bias)], "bias", labels=len(opened.labels)), 0
+        means = check_scores([list(bias)], "bias", labels=len(opened.labels))
+        rows_before = 0
     means = np.asarray(means, np.float64) - np.asarray(log_target(prior), np.float64)
     streamed = _write(opened, target, means, strength, read_rows(rows_before))
     bias_by_context = {}
@@ -242,7 +244,8 @@ def _write(
 
     k, size = len(source.labels), sources.MAX_BATCH_ROWS
     predicted = np.zeros((2, k))  # rows by label, before and after
-    right, rows_labeled, rows_changed, rows_written = np.zeros(2), 0, 0, 0
+    right = np.zeros(2)  # rows, before and after
+    rows_labeled = rows_changed = rows_written = 0
     # Without the fields' metadata, as a table that is built anew has none.
     score_types = dict.fromkeys(source.labels, pa.float32())
     fields = [pa.field(f.name, score_types.get(f.name, f.type)) for f in source.schema]

@@ -68,7 +68,8 @@ def _accuracy_by_weight(
     """Accuracy [p] of a method that learns from the rows that each of weights[p n] keeps."""
 
     def measure(weight: Weight) -> jax.Array:
-        blocks, rows = {"test": Evidence(log_probs, None, weight)}, jnp.asarray(log_probs)
+        blocks = {"test": Evidence(log_probs, None, weight)}
+        rows = jnp.asarray(log_probs)
         # The comparison's key: of all rows a method that starts at random finds the same here.
         scores = correct(METHODS[name], blocks, rows, key=key, **dict(options)).scores  # type: ignore
         return metrics.accuracy(scores, labels)

@@ -89,7 +89,8 @@ def score_context(
 
     from batch_calibration.scoring import sharding
 
-    is_first, table_id = jax.process_index() == 0, context_id(description)
+    is_first = jax.process_index() == 0
+    table_id = context_id(description)
     stored = store.get(description) if is_first else None
     # Only the first reads the store, and all must score the same blocks.
     names = sharding.agree(list(context.blocks), missing(context, stored))
@@ -162,7 +163,8 @@ def _block(rendered: RenderedBlock, answer: LabelScores, start: int) -> Block:
     failed = np.array([*answer.failed], int) - start
     numbers = np.arange(rendered.size)
     is_kept = ~np.isin(numbers // rendered.together, failed // rendered.together)
-    rows, spec = numbers[is_kept], dict(rendered.spec)
+    rows = numbers[is_kept]
+    spec = dict(rendered.spec)
     if len(rows) < rendered.size:
         spec[UNREADABLE] = rendered.size - len(rows)
     labels, row_ids = compress(rendered.labels, is_kept), compress(rendered.row_ids, is_kept)

@@ -98,8 +98,9 @@ def run_scoring(
     descriptions = [describe(context, scorer, settings.model.model) for context in contexts]
     facts = SCORERS.get(str(scorer.identity.get("kind")))
     if notify and facts and facts.asks_server:
-        api_scorer, lacking = cast("ApiScorer", scorer), []
+        api_scorer = cast("ApiScorer", scorer)
         api_scorer.notify = notify
+        lacking = []
         for context, description in zip(contexts, descriptions, strict=True):
             lacking.append((context, missing(context, store.get(description))))
         notify(f"{api_scorer.settings.server} will be asked {api_cost(lacking, api_scorer)}")
@@ -109,7 +110,9 @@ def run_scoring(
         plan.append(Planned(context_id(description), name_of(context), sizes))
     # After all checks: a run that is refused leaves nothing in the workdir.
     run = begin_run(settings, store, len(contexts))
-    total, done, scored, began = sum(c.size for c in contexts), 0, 0, time.monotonic()
+    total = sum(context.size for context in contexts)
+    done = scored = 0
+    began = time.monotonic()
 
     def work(index: int, claim: Claim | None) -> None:
         nonlocal done, scored
@@ -189,7 +192,8 @@ def render_contexts(
     """
     # Of many contexts of one task its file is read once.
     files = files or open_model(settings)
-    budget, task_of = load_token_budget(settings, files), cache(load_task)
+    budget = load_token_budget(settings, files)
+    task_of = cache(load_task)
     renderer = files.chat_template if files else None
     reader, contexts, notified = RowReader(), [], set[str]()
     dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()

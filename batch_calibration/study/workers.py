@@ -118,7 +118,8 @@ def sweep(
         sweep(grid(settings, shots=(1, 2, 4)), "runs/shots")
     """
     Store(workdir, create=True)  # refused here where it cannot be written, not in each worker
-    work, began = Work(tuple(studies), Path(workdir).absolute()), time.monotonic()
+    work = Work(tuple(studies), Path(workdir).absolute())
+    began = time.monotonic()
     endings = launch(work, notify) if launch else [work(notify)]
     reports = tuple(ending for ending in endings if not isinstance(ending, str))
     lost = tuple(dict.fromkeys(ending for ending in endings if isinstance(ending, str)))
