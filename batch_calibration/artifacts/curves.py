@@ -2,26 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.artifacts import gains
+from batch_calibration.artifacts import gains, grouping
 from batch_calibration.artifacts.cells import Cells, best_of, notes
-from batch_calibration.artifacts.grouping import (
-    CORRECTED,
-    REFERENCES,
-    SettingRecords,
-    group_by,
-    metric_values,
-    shared_methods,
-    task_title,
-)
+from batch_calibration.artifacts.grouping import CORRECTED, REFERENCES, SettingRecords, task_title
 from batch_calibration.artifacts.method_display import is_over_shots
 from batch_calibration.diagnosis.findings import join_names
-from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation
 
 # Accuracies in %, one for each seed or draw, by the number on the axis below them.
@@ -76,30 +66,30 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
     A task, or a method on it, that was run with one number of shots alone is left out.
     """
     known = [group for group in groups if group.setting.shots is not None]
-    families = group_by(known, lambda group: group.setting._replace(shots=0))
+    families = grouping.group_by(known, lambda group: group.setting._replace(shots=None))
     return [curves for curves in map(_shot_curves, families.values()) if curves.tasks]
 
 
 def _shot_curves(family: Sequence[SettingRecords]) -> Curves:
     tasks: dict[str, dict[str, Points]] = {}
     gained: dict[str, dict[int, Estimate]] = {}
-    drawn = list(filter(is_over_shots, METHODS))
     for group in family:
         shots = group.setting.shots or 0
         for task in group.records:
             if gains.compared(group, REFERENCES):
                 gained.setdefault(task, {})[shots] = gains.gain(group, task, CORRECTED)
-            for method in group.among(drawn):
+            for method in filter(is_over_shots, group.methods):
                 points = tasks.setdefault(task, {}).setdefault(method, {})
                 points[shots] = 100 * group.values(task, method)
-    # One point alone is no line.
+    lines = {}
     for task, by_method in tasks.items():
-        tasks[task] = {name: points for name, points in by_method.items() if len(points) > 1}
+        # One point alone is no line.
+        several = {method: points for method, points in by_method.items() if len(points) > 1}
+        lines |= {task: several} if several else {}
     setting, most = family[0].setting, max(group.setting.shots or 0 for group in family)
     return Curves(
         setting.slug.replace(f"-{setting.shots}shot", f"-0to{most}shots", 1),
-        f"Shots: {setting.describe()}", "shots per class",
-        {task: by_method for task, by_method in tasks.items() if by_method},
+        f"Shots: {setting._replace(shots=None)}", "shots per class", lines,
         notes(chain.from_iterable(group.all_records for group in family)), gains=gained,
         number="Figure 6",
     )  # fmt: skip
@@ -121,26 +111,19 @@ def _pool(records: Iterable[Draws]) -> dict[str, dict[str, Points]]:
 
 
 def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
-    """Accuracy against how many unlabeled rows a method learns from (the paper's Fig. 9).
-
-    Draws of all seeds are pooled.
-    """
+    """Accuracy against how many unlabeled rows a method learns from (the paper's Fig. 9)."""
     curves = []
     for group in groups:
         pairs = [(record.context.task, record.probe_size) for record in group.all_records]
         if tasks := _pool((task, p.sizes, p.accuracy) for task, p in pairs if p):
             slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
-            note = notes(group.all_records)
-            curves.append(
-                Curves(
-                    slug, heading, "rows the bias is learned from", tasks, note, number="Figure 9"
-                )
-            )
+            axis, note = "rows the bias is learned from", notes(group.all_records)
+            curves.append(Curves(slug, heading, axis, tasks, note, number="Figure 9"))
     return curves
 
 
 def by_rows_seen(groups: Sequence[SettingRecords]) -> list[Curves]:
-    """Accuracy of rows as they come against how many have come, orders of all seeds pooled.
+    """Accuracy of rows as they come against how many have come.
 
     Plain ICL and BC on all rows at once are levels.
     """
@@ -151,8 +134,8 @@ def by_rows_seen(groups: Sequence[SettingRecords]) -> list[Curves]:
         tasks = _pool((task, stream.rows, stream.accuracy) for task, stream in pairs if stream)
         for task in tasks:
             streamed = [record for record in group.records[task] if record.over_stream]
-            for method in filter(shared_methods(streamed).__contains__, REFERENCES):
-                mean = float(metric_values(streamed, method).mean())
+            for method in filter(grouping.shared_methods(streamed).__contains__, REFERENCES):
+                mean = float(grouping.metric_values(streamed, method).mean())
                 levels.setdefault(task, {})[method] = 100 * mean
         if tasks:
             slug, heading = f"{group.setting.slug}-rows-seen", f"Rows seen: {group.setting}"
@@ -170,9 +153,9 @@ def accuracy_cells(curves: Curves) -> Cells:
         levels = curves.levels.get(task, {})
         level_cells = [f"{levels[name]:.1f}" if name in levels else "-" for name in level_names]
         for number in sorted(set().union(*by_method.values())):
-            samples: list[ArrayLike] = [
-                by_method.get(method, {}).get(number, []) for method in curves.methods
-            ]
+            samples: list[ArrayLike] = []
+            for method in curves.methods:
+                samples.append(by_method.get(method, {}).get(number, []))
             rows.append([task_title(task), str(number), *best_of(samples), *level_cells])
     return rows
 
@@ -209,9 +192,9 @@ def paragraph(curves: Curves) -> str:
 
 def _range_of_means(points: Points) -> str:
     """The lowest and the highest mean, each with where it is."""
-    means = [(float(points[number].mean()), number) for number in points]
-    (low, low_at), (high, high_at) = (pick(means, key=itemgetter(0)) for pick in (min, max))
-    return f"{low:.1f} (at {low_at}) and {high:.1f} (at {high_at})"
+    means = {number: float(points[number].mean()) for number in points}
+    low_at, high_at = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    return f"{means[low_at]:.1f} (at {low_at}) and {means[high_at]:.1f} (at {high_at})"
 
 
 def _spread_sentence(curves: Curves, tasks: Sequence[str]) -> str:

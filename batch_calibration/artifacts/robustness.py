@@ -7,24 +7,9 @@ from itertools import chain
 
 import numpy as np
 
-from batch_calibration.artifacts import gains
+from batch_calibration.artifacts import gains, grouping
 from batch_calibration.artifacts.cells import Cells, Sums, best_of, notes, rows_cell, spread
-from batch_calibration.artifacts.grouping import (
-    AXES,
-    BASELINE,
-    CONTROL,
-    CONTROLS,
-    CORRECTED,
-    REFERENCES,
-    Setting,
-    axis_name,
-    group_by,
-    methods_of_group,
-    metric_values,
-    shared_methods,
-    task_title,
-    with_settings,
-)
+from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, task_title
 from batch_calibration.diagnosis.findings import join_names
 from batch_calibration.metrics import Estimate, over_tasks
 from batch_calibration.metrics.steadiness import change_of_deviation, gain_over_prompts
@@ -53,16 +38,10 @@ NOTE = (
 class Axis:
     """The records of one task and setting in which one choice of the prompt varies."""
 
-    setting: Setting
+    setting: grouping.Setting
     task: str
     name: str
     records: list[Record]
-
-    @cached_property
-    def methods(self) -> list[str]:
-        """Methods of the paper's comparison that every record has."""
-        shared = shared_methods(self.records)
-        return list(filter(shared.__contains__, methods_of_group("paper")))
 
     @property
     def slug(self) -> str:
@@ -80,6 +59,12 @@ class Axis:
         return notes(self.records)
 
     @cached_property
+    def methods(self) -> list[str]:
+        """Methods of the paper's comparison that every record has."""
+        shared = grouping.shared_methods(self.records)
+        return list(filter(shared.__contains__, grouping.methods_of_group("paper")))
+
+    @cached_property
     def prompts(self) -> dict[str, list[Record]]:
         """Each prompt by its choice, numbers first -> its records, one for each seed.
 
@@ -92,7 +77,7 @@ class Axis:
             is_of_draw = "order" in record.context.options and len(seeds) > 1
             return choice_name(record) + is_of_draw * f", seed {record.context.seed}"
 
-        groups = group_by(self.records, prompt_name)
+        groups = grouping.group_by(self.records, prompt_name)
         return {name: groups[name] for name in sorted(groups, key=choice_rank)}
 
     @property
@@ -117,6 +102,10 @@ class Axis:
         """Accuracy in % of each prompt [p], mean over its seeds."""
         return np.array([accuracies(records, method).mean() for records in self.prompts.values()])
 
+    def reach(self, method: str) -> str:
+        """How far the best prompt is from the worst, in points."""
+        return f"{np.ptp(self.values(method)):.1f}"
+
     @cached_property
     def outcomes(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Which rows are right with icl, and with bc: [p s n] each, prompts x seeds x rows.
@@ -124,16 +113,17 @@ class Axis:
         Where prompts have unlike seeds, the share of a prompt's seeds, s = 1; None where contexts
         have unlike rows.
         """
-        seeds, sides = [], []
-        for records in self.prompts.values():
-            seeds.append([record.context.seed for record in records])
-            sides.append([gains.right_rows(records, method) for method in REFERENCES])
-        contexts = chain.from_iterable(chain.from_iterable(sides))
-        if len({len(rows) for rows in contexts}) > 1:
+        prompts = list(self.prompts.values())
+        if len({sum(record.classes) for record in self.records}) > 1:
             return None
-        if any(prompt_seeds != seeds[0] for prompt_seeds in seeds):
-            sides = [[[np.mean(rows, axis=0)] for rows in side] for side in sides]
-        before, after = np.moveaxis(np.array(sides), 1, 0)
+        seeds = {tuple(record.context.seed for record in records) for records in prompts}
+        sides = []
+        for method in REFERENCES:
+            rights = [np.array(gains.right_rows(records, method)) for records in prompts]  # [s n]
+            if len(seeds) > 1:
+                rights = [rows.mean(axis=0, keepdims=True) for rows in rights]
+            sides.append(np.array(rights))
+        before, after = sides
         return before, after
 
     @cached_property
@@ -157,15 +147,18 @@ class Axis:
 
 def accuracies(records: Iterable[Record], method: str) -> np.ndarray:
     """Accuracy in %, one for each record."""
-    return 100 * metric_values(records, method)
+    return 100 * grouping.metric_values(records, method)
 
 
 def find_axes(records: Iterable[Record]) -> list[Axis]:
     """Every axis among the records, in the order of the paper's figure."""
-    varied = [pair for pair in with_settings(records) if axis_name(pair[1]) not in ("", CONTROL)]
-    groups = group_by(varied, lambda pair: (pair[0], pair[1].context.task, axis_name(pair[1])))
-    axes = [Axis(*key, [record for _, record in pairs]) for key, pairs in groups.items()]
-    order = list(dict.fromkeys(AXES.values()))
+    groups: dict[tuple[grouping.Setting, str, str], list[Record]] = {}
+    for setting, record in grouping.with_settings(records):
+        name = grouping.axis_name(record)
+        if name not in ("", grouping.CONTROL):
+            groups.setdefault((setting, record.context.task, name), []).append(record)
+    order = list(dict.fromkeys(grouping.AXES.values()))
+    axes = [Axis(*key, siblings) for key, siblings in groups.items()]
     # Axes that the paper does not have stand behind its own.
     return sorted(axes, key=lambda axis: [*order, axis.name].index(axis.name))
 
@@ -173,19 +166,21 @@ def find_axes(records: Iterable[Record]) -> list[Axis]:
 def by_task(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
     """The axes of icl and bc by the slug of a figure: one task and model, whatever the shots."""
     judged = [axis for axis in axes if {*REFERENCES} <= {*axis.methods}]
-    return group_by(judged, lambda axis: f"{axis.setting._replace(shots=1).slug}-{axis.task}")
+    return grouping.group_by(
+        judged, lambda axis: f"{axis.setting._replace(shots=1).slug}-{axis.task}"
+    )
 
 
 def by_study(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
     """The axes of icl and bc that vary the same choice of one setting, by slug, a task each."""
     compared = [axis for axis in axes if axis.is_compared]
-    return group_by(compared, lambda axis: f"{axis.setting.slug}-{axis.name}")
+    return grouping.group_by(compared, lambda axis: f"{axis.setting.slug}-{axis.name}")
 
 
 def choice_name(record: Record) -> str:
     """Where on its axis a record stands: the draw, the order, the template, the verbalizer."""
     options = record.context.options
-    keys = filter(options.__contains__, ("order", "template", "verbalizer", *CONTROLS))
+    keys = filter(options.__contains__, ("order", "template", "verbalizer", *grouping.CONTROLS))
     names = [str(options[key]) for key in keys]
     if options.get("selection") == "explicit":
         names += record.context.demonstrations
@@ -204,14 +199,8 @@ def accuracy_cells(axis: Axis) -> Cells:
         cells = best_of([accuracies(records, method) for method in axis.methods])
         rows.append([name, rows_cell(records), *cells])
     of_all = best_of([axis.values(method) for method in axis.methods])
-    reaches = [_reach(axis, method) for method in axis.methods]
-    return [*rows, Sums(["all", rows_cell(axis.records), *of_all]),
-            Sums(["max - min", "", *reaches])]  # fmt: skip
-
-
-def _reach(axis: Axis, method: str) -> str:
-    """How far the best prompt is from the worst, in points."""
-    return f"{np.ptp(axis.values(method)):.1f}"
+    rows.append(Sums(["all", rows_cell(axis.records), *of_all]))
+    return [*rows, Sums(["max - min", "", *map(axis.reach, axis.methods)])]
 
 
 def study_cells(axes: Iterable[Axis]) -> Cells:
@@ -224,7 +213,7 @@ def study_cells(axes: Iterable[Axis]) -> Cells:
         shots = "-" if axis.setting.shots is None else str(axis.setting.shots)
         row = [axis.name, task_title(axis.task), shots, str(len(axis.prompts)), axis.seeds]
         for method in REFERENCES:
-            row += [spread(axis.values(method)), _reach(axis, method)]
+            row += [spread(axis.values(method)), axis.reach(method)]
         row += [gains.gain_cell(axis.gain), gains.gain_cell(axis.change)]
         rows.append([*row, gains.count_verdicts(axis.gains)])
     return rows
@@ -240,23 +229,23 @@ def describe_study(axes: Sequence[Axis]) -> str:
 
 def paragraph(axes: Sequence[Axis]) -> str:
     """What one study varies, whether bc makes it matter less, how much, and how sure that is."""
-    first, moves, changes, won, lost = axes[0], [], [], [], 0
+    moves, won, lost = [], [], 0
     for axis in axes:
-        reach = f"{_reach(axis, BASELINE)} and {_reach(axis, CORRECTED)}"
-        moves.append(f"{reach} on {task_title(axis.task)}")
-        changes += [gains.gain_cell(axis.change)] if axis.change else []
+        ends = f"{axis.reach(BASELINE)} and {axis.reach(CORRECTED)}"
+        moves.append(f"{ends} on {task_title(axis.task)}")
         above, _, below = gains.verdicts(axis.gains)
         won.append(str(above))
         lost += below
+    changes = [gains.gain_cell(axis.change) for axis in axes if axis.change]
+    of_changes = "The standard deviation over them changes by {} points. "
     counts = join_names(dict.fromkeys(str(len(axis.prompts)) for axis in axes))
     prompts = join_names(dict.fromkeys(axis.count for axis in axes))
     tasks = join_names(task_title(axis.task) for axis in axes)
     seeds = ", seeds" if any(axis.seeds != "1" for axis in axes) else ""
     gained = join_names(gains.gain_cell(axis.gain) for axis in axes)
-    of_changes = "The standard deviation over them changes by {} points. "
     return (
         f"{describe_study(axes)} ({prompts} on {tasks}, all else stays: "
-        f"{first.setting}){_verdict(axes)}. From the worst to the best, accuracy moves by this "
+        f"{axes[0].setting}){_verdict(axes)}. From the worst to the best, accuracy moves by this "
         "many points with the plain scores (icl) and with Batch Calibration (bc): "
         f"{'; '.join(moves)}. {of_changes.format(join_names(changes)) if changes else ''}On "
         f"average over them bc gains {gained} points; with {join_names(won)} of {counts} it gains "

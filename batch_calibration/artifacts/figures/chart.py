@@ -47,6 +47,9 @@ class Axis(NamedTuple):
         return max(map(len, self.names or ()), default=0) if self.shows_names else 0
 
 
+ACCURACY = Axis("accuracy (%)")
+
+
 class Panel(NamedTuple):
     """Marks on two axes."""
 

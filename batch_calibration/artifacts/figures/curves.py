@@ -1,17 +1,16 @@
 """Accuracy against a number: shots, rows (Fig. 6 and 9), the strength γ (Fig. 5 and 11)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts.curves import Curves, mean_and_band
-from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel, share_values
+from batch_calibration.artifacts.curves import Curves, Points, mean_and_band
+from batch_calibration.artifacts.figures.chart import ACCURACY, Axis, Chart, Panel, share_values
 from batch_calibration.artifacts.figures.marks import Line, Mark, Rule
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, task_title
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.metrics import deviation
-from batch_calibration.store import Record
 
 AVERAGE = "average over the tasks"
 LEAST_POINTS = 3  # a line between two numbers shows no curve
@@ -38,40 +37,35 @@ def curve_chart(curves: Curves) -> Chart:
 
 def _without_short_lines(curves: Curves) -> tuple[Curves, str]:
     """The tasks that were run with three numbers or more, if there are any, and who is left out."""
-    sizes = {
-        task: len(set().union(*by_method.values())) for task, by_method in curves.tasks.items()
-    }
-    short = [task for task, count in sizes.items() if count < LEAST_POINTS]
-    if not short or len(short) == len(sizes):
+    drawn, short = {}, []
+    for task, by_method in curves.tasks.items():
+        if len(_numbers(by_method)) < LEAST_POINTS:
+            short.append(task_title(task))
+        else:
+            drawn[task] = by_method
+    if not short or not drawn:
         return curves, ""
-    drawn = {task: curves.tasks[task] for task in curves.tasks if task not in short}
-    names = ", ".join(map(task_title, short))
-    note = f" Not drawn, as they were run with two numbers of {curves.axis} alone: {names}."
-    return curves._replace(tasks=drawn), note
+    numbers = f"as they were run with two numbers of {curves.axis} alone"
+    return curves._replace(tasks=drawn), f" Not drawn, {numbers}: {', '.join(short)}."
+
+
+def _numbers(by_method: Mapping[str, Points]) -> list[int]:
+    return sorted(set().union(*by_method.values()))
 
 
 def _curve_panel(curves: Curves, task: str) -> Panel:
     marks: list[Mark] = []
-    numbers = sorted(set().union(*curves.tasks[task].values()))
+    numbers = _numbers(curves.tasks[task])
     for method, points in curves.tasks[task].items():
         at, mean, band = mean_and_band(points, of_mean=curves.of_mean)
         # What is compared stands out: five bands of one strength cannot be told apart.
         width, alpha = (2.2, 0.25) if method in REFERENCES else (1.0, 0.06)
-        marks.append(_line(method, at, mean, width, mean - band, mean + band, alpha))
+        color, dash, ends = PALETTE.color(method), PALETTE.dash(method), (mean - band, mean + band)
+        marks.append(Line(method, at, mean, color, dash, width, *ends, alpha, has_dots=True))
     for method, level in curves.levels.get(task, {}).items():
-        color = PALETTE.color(method)
-        marks.append(Line(f"{method}, all rows", [numbers[0], numbers[-1]], [level] * 2, color,
-                          "dash", 1.0))  # fmt: skip
-    return Panel(task_title(task), marks, _number_axis(curves.axis, numbers),
-                 Axis("accuracy (%)"))  # fmt: skip
-
-
-def _line(
-    method: str, at: Sequence[int], mean: np.ndarray, width: float,
-    low: np.ndarray | None = None, high: np.ndarray | None = None, alpha: float = 0.0,
-) -> Line:  # fmt: skip
-    color, dash = PALETTE.color(method), PALETTE.dash(method)
-    return Line(method, at, mean, color, dash, width, low, high, alpha, has_dots=True)
+        name, color, ends = f"{method}, all rows", PALETTE.color(method), (numbers[0], numbers[-1])
+        marks.append(Line(name, ends, (level, level), color, "dash", 1.0))
+    return Panel(task_title(task), marks, _number_axis(curves.axis, numbers), ACCURACY)
 
 
 def _average_panel(curves: Curves, numbers: Sequence[int]) -> Panel:
@@ -81,9 +75,13 @@ def _average_panel(curves: Curves, numbers: Sequence[int]) -> Panel:
         tasks = [by_method[method] for by_method in curves.tasks.values() if method in by_method]
         # An average over some of the tasks would not compare.
         if len(tasks) == len(curves.tasks):
-            means = [[points[number].mean() for number in numbers] for points in tasks]
-            marks.append(_line(method, numbers, np.mean(means, axis=0), 2.2))
-    return Panel(AVERAGE, marks, _number_axis(curves.axis, numbers), Axis("accuracy (%)"))
+            means = []
+            for points in tasks:
+                of_task = [points[number].mean() for number in numbers]
+                means.append(of_task)
+            mean, color, dash = np.mean(means, axis=0), PALETTE.color(method), PALETTE.dash(method)
+            marks.append(Line(method, numbers, mean, color, dash, 2.2, has_dots=True))
+    return Panel(AVERAGE, marks, _number_axis(curves.axis, numbers), ACCURACY)
 
 
 def _number_axis(title: str, numbers: Sequence[int]) -> Axis:
@@ -97,10 +95,13 @@ def has_strength(group: SettingRecords) -> bool:
 
 def strength_chart(group: SettingRecords) -> Chart:
     """Accuracy against γ, a panel a task: mean and deviation over seeds, test and labeled rows."""
-    panels, curves = [], []
+    panels, means = [], []
+    x = Axis("strength γ (no unit)")
     for task, records in group.records.items():
-        test, labeled = _strength_curves(records)
-        curves.append(test.mean(0))
+        curves = [record.curve for record in records if record.curve]  # see `has_strength`
+        test = 100 * np.array([curve.test for curve in curves])  # [seed strength], %
+        labeled = 100 * np.array([curve.labeled for curve in curves])
+        means.append(test.mean(0))
         learned = [record.strength for record in records if record.strength is not None]
         marks: list[Mark] = [
             strength_band("test rows", test, PALETTE.color("bc"), "solid"),
@@ -113,29 +114,18 @@ def strength_chart(group: SettingRecords) -> Chart:
             marks.append(Rule(mean, color=PALETTE.labels[0], name="γ learned (mean)"))
         best = float(STRENGTHS[test.mean(0).argmax()])
         marks.append(Rule(best, color=PALETTE.color("bcl"), dash="dashdot", name="γ best on test"))
-        panels.append(_strength_panel(task_title(task), marks))
+        panels.append(Panel(task_title(task), marks, x, ACCURACY))
     if len(panels) > 2:  # of two, which are the paper's examples, both are seen
-        mean_line = Line("test rows", STRENGTHS, np.mean(curves, axis=0), PALETTE.color("bc"))
-        panels.append(_strength_panel(AVERAGE, [mean_line]))
+        mean_line = Line("test rows", STRENGTHS, np.mean(means, axis=0), PALETTE.color("bc"))
+        panels.append(Panel(AVERAGE, [mean_line], x, ACCURACY))
     # Every task has as many seeds.
     count = max(map(len, group.records.values()))
-    seeds = "one seed" if count == 1 else f"mean and band of one sd over {count} seeds"
+    seeds = "One seed" if count == 1 else f"Mean and band of one sd over {count} seeds"
     return Chart(
         f"Strength of BC: {group.setting}", share_values(panels),
-        ("task", "rows", "strength", "accuracy"),
-        f"{seeds.capitalize()}.", (3.2, 2.3), slider="γ", first=len(panels) - 1,
+        ("task", "rows", "strength", "accuracy"), f"{seeds}.", (3.2, 2.3), slider="γ",
+        first=len(panels) - 1,
     )  # fmt: skip
-
-
-def _strength_panel(title: str, marks: Sequence[Mark]) -> Panel:
-    return Panel(title, marks, Axis("strength γ (no unit)"), Axis("accuracy (%)"))
-
-
-def _strength_curves(records: Sequence[Record]) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracy in % on test rows and on labeled rows, [seed strength]."""
-    curves = [record.curve for record in records if record.curve]  # see `has_strength`
-    test = 100 * np.array([curve.test for curve in curves])
-    return test, 100 * np.array([curve.labeled for curve in curves])
 
 
 def strength_band(name: str, curves: np.ndarray, color: str, dash: str) -> Line:

@@ -1,13 +1,13 @@
 """The robustness study (Fig. 8), each of its prompts, pairs of choices, demonstration labels."""
 
 from collections.abc import Sequence
-from itertools import chain, product
+from itertools import product
 
 import numpy as np
 
 from batch_calibration.artifacts.controls import NONE, Control, Point
 from batch_calibration.artifacts.demonstration_labels import estimate_cells
-from batch_calibration.artifacts.figures.chart import INTERVALS, Axis, Chart, Panel
+from batch_calibration.artifacts.figures.chart import ACCURACY, INTERVALS, Axis, Chart, Panel
 from batch_calibration.artifacts.figures.marks import Bars, Dots, Heat, Line, Mark, Rule, Spans
 from batch_calibration.artifacts.gains import gain_cell
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, task_title
@@ -33,8 +33,10 @@ BOXES_NOTE = (
 def box_chart(studies: Sequence[Study]) -> Chart:
     """ICL beside BC on each axis of one task: a box, and a dot for every prompt."""
     marks: list[Mark] = []
-    abouts = [_about(study) for study in studies]
-    extra = {name: list(chain.from_iterable(about[name] for about in abouts)) for name in abouts[0]}
+    extra: dict[str, list[object]] = {}
+    for study in studies:
+        for name, column in _about(study).items():
+            extra.setdefault(name, []).extend(column)
     choices = list(map(str, extra["choice"]))
     for side, method in zip((-0.2, 0.2), REFERENCES, strict=True):
         color = PALETTE.color(method)
@@ -53,7 +55,7 @@ def box_chart(studies: Sequence[Study]) -> Chart:
     task, setting = task_title(studies[0].task), studies[0].setting
     rows = f"first {setting.limit} rows" if setting.limit else "all rows"
     heading = f"One choice of the prompt at a time: {task}, {setting.model}, {rows}"
-    panel = Panel(task, marks, Axis("", names=names), Axis("accuracy (%)"))
+    panel = Panel(task, marks, Axis("", names=names), ACCURACY)
     size = (1.0 + 1.6 * len(studies), 2.6)
     columns = ("task", "method", "what varies", "accuracy")
     return Chart(heading, [panel], columns, BOXES_NOTE, size, together=True)
@@ -61,10 +63,10 @@ def box_chart(studies: Sequence[Study]) -> Chart:
 
 def _about(study: Study) -> dict[str, list[object]]:
     """What a figure's CSV says of each prompt beside its accuracy."""
-    prompts = study.prompts
-    seeds = [" ".join(str(record.context.seed) for record in records)
-             for records in prompts.values()]  # fmt: skip
-    return {"choice": [*prompts], "shots": [study.setting.shots] * len(prompts), "seeds": [*seeds]}
+    seeds: list[object] = []
+    for records in study.prompts.values():
+        seeds.append(" ".join(str(record.context.seed) for record in records))
+    return {"choice": [*study.prompts], "shots": [study.setting.shots] * len(seeds), "seeds": seeds}
 
 
 def _box(at: float, values: np.ndarray, color: str) -> list[Mark]:
@@ -72,11 +74,10 @@ def _box(at: float, values: np.ndarray, color: str) -> list[Mark]:
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
     reach = 1.5 * (high - low)
     inside = values[(values >= low - reach) & (values <= high + reach)]
-    ends = [float(inside.min()), float(low)], [float(high), float(inside.max())]
     return [
         Bars("", [at], [high], color, 0.3, [low], alpha=0.15, has_edge=True),
         Spans([middle], [at - 0.15], [at + 0.15], "x", color),
-        Spans([at, at], [pair[0] for pair in ends], [pair[1] for pair in ends], "y", color, 1.0),
+        Spans([at, at], [inside.min(), high], [low, inside.max()], "y", color, 1.0),
     ]
 
 
@@ -85,31 +86,42 @@ def prompt_chart(studies: Sequence[Study]) -> Chart:
 
     Prompts are sorted by ICL's accuracy, the worst below, on one scale.
     """
-    values = [study.values(method) for study in studies for method in REFERENCES]
-    chances = [100 / len(study.records[0].label_names) for study in studies]
     # From chance on, one range for all panels: a small scale makes noise look large.
-    limits = min(*chances, *(v.min() for v in values)) - 2, max(v.max() for v in values) + 2
-    panels = [_prompt_panel(study, (float(limits[0]), float(limits[1]))) for study in studies]
+    ends = [_chance(study) for study in studies]
+    highest = []
+    for study, method in product(studies, REFERENCES):
+        values = study.values(method)
+        ends.append(values.min())
+        highest.append(values.max())
+    limits = float(min(ends) - 2), float(max(highest) + 2)
     most = max(8, *(len(study.prompts) for study in studies))
-    heading = f"{describe_study(studies)}: {studies[0].setting}"
     return Chart(
-        heading, panels, ("task", "method", "prompt", "accuracy"), PROMPTS_NOTE,
-        (3.2, 1.1 + 0.13 * most), shares_y=False,
+        f"{describe_study(studies)}: {studies[0].setting}",
+        [_prompt_panel(study, limits) for study in studies],
+        ("task", "method", "prompt", "accuracy"), PROMPTS_NOTE, (3.2, 1.1 + 0.13 * most),
+        shares_y=False,
     )  # fmt: skip
+
+
+def _chance(study: Study) -> float:
+    """Accuracy in % of one who guesses."""
+    return 100 / len(study.records[0].label_names)
 
 
 def _prompt_panel(study: Study, limits: tuple[float, float]) -> Panel:
     before, after = study.values(BASELINE), study.values(CORRECTED)  # [prompt] each, %
     order = np.lexsort((after, before))  # by icl, ties by bc
-    about = {name: [column[i] for i in order] for name, column in _about(study).items()}
+    about = {}
+    for name, column in _about(study).items():
+        about[name] = [column[i] for i in order]
     names = list(map(str, about.pop("choice")))
     colors = [verdict_color(study.gains[i].beyond_noise) for i in order]
     heights = np.arange(float(len(order)))
-    gains = 100 * np.array([study.gains[i] for i in order])  # [prompt 3], points
-    gained = {name: list(gains[:, i]) for i, name in enumerate(("gain", "low", "high"))}
+    gains = 100 * np.array(study.gains)[order].T  # [3 prompt], points
+    gained = dict(zip(("gain", "low", "high"), map(list, gains), strict=True))
     low, high = np.minimum(before, after)[order], np.maximum(before, after)[order]
     marks: list[Mark] = [
-        Rule(100 / len(study.records[0].label_names), dash="dash", width=0.8, name="chance"),
+        Rule(_chance(study), dash="dash", width=0.8, name="chance"),
         Spans(heights, low, high, "x", colors, 2.0),
         Dots(BASELINE, before[order], heights, PALETTE.color(BASELINE), is_hollow=True, along="x",
              hover=names, extra=about),
@@ -119,8 +131,8 @@ def _prompt_panel(study: Study, limits: tuple[float, float]) -> Panel:
     change = f"; change of ± {gain_cell(study.change)}" if study.change else ""
     title = (
         f"{task_title(study.task)}, {study.count}\n"
-        f"worst to best: {BASELINE} {np.ptp(before):.1f}, {CORRECTED} {np.ptp(after):.1f} points\n"
-        f"gain {gain_cell(study.gain)}{change}"
+        f"worst to best: {BASELINE} {study.reach(BASELINE)}, {CORRECTED} {study.reach(CORRECTED)} "
+        f"points\ngain {gain_cell(study.gain)}{change}"
     )
     y = Axis(study.name, names=names, shows_names=len(names) <= MAX_PROMPTS_NAMED)
     return Panel(task_title(study.task), marks, Axis("accuracy (%)", limits), y, title)
