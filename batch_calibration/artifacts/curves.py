@@ -81,7 +81,7 @@ def _shot_curves(family: Sequence[SettingRecords]) -> Curves:
             for method in filter(is_over_shots, group.methods):
                 points = tasks.setdefault(task, {}).setdefault(method, {})
                 points[shots] = 100 * group.values(task, method)
-    lines = {}
+    lines: dict[str, dict[str, Points]] = {}
     for task, by_method in tasks.items():
         # One point alone is no line.
         several = {method: points for method, points in by_method.items() if len(points) > 1}
@@ -153,9 +153,8 @@ def accuracy_cells(curves: Curves) -> Cells:
         levels = curves.levels.get(task, {})
         level_cells = [f"{levels[name]:.1f}" if name in levels else "-" for name in level_names]
         for number in sorted(set().union(*by_method.values())):
-            samples: list[ArrayLike] = []
-            for method in curves.methods:
-                samples.append(by_method.get(method, {}).get(number, []))
+            points = [by_method.get(method, {}) for method in curves.methods]
+            samples: list[ArrayLike] = [of_method.get(number, []) for of_method in points]
             rows.append([task_title(task), str(number), *best_of(samples), *level_cells])
     return rows
 

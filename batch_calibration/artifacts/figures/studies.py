@@ -65,7 +65,8 @@ def _about(study: Study) -> dict[str, list[object]]:
     """What a figure's CSV says of each prompt beside its accuracy."""
     seeds: list[object] = []
     for records in study.prompts.values():
-        seeds.append(" ".join(str(record.context.seed) for record in records))
+        of_prompt = [str(record.context.seed) for record in records]
+        seeds.append(" ".join(of_prompt))
     return {"choice": [*study.prompts], "shots": [study.setting.shots] * len(seeds), "seeds": seeds}
 
 
