@@ -228,8 +228,9 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     # First, for most values of a file are numbers.
     if kind is float and type(value) in (int, float) and _is_finite(value):
         return float(value)  # type: ignore
-    # Not isinstance: True is an int.
-    if kind in (int, str) and type(value) is kind and _fits_64_bits(value):
+    # Not isinstance: True is an int. Of the 64 bits that numpy and Arrow hold one is the sign.
+    is_too_long = type(value) is int and value.bit_length() > 63
+    if kind in (int, str) and type(value) is kind and not is_too_long:
         return value
     origin, arguments = get_origin(kind), get_args(kind)
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
@@ -271,9 +272,3 @@ def _is_finite(number: object) -> bool:
         return math.isfinite(number)  # type: ignore[arg-type]
     except OverflowError:
         return False
-
-
-def _fits_64_bits(text_or_number: object) -> bool:
-    """Whether a value is no whole number that numpy and Arrow cannot hold in 64 bits."""
-    # The 64th bit is the sign.
-    return not isinstance(text_or_number, int) or text_or_number.bit_length() < 64

@@ -93,7 +93,8 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
                 processes,
                 __name__,
             )
-        counts = _requests_by_document(docs)
+        # How many requests each document has: those of one stand together.
+        counts = [len(list(requests)) for _, requests in groupby(docs, key=id)]
         scores = np.array([score for score, _ in responses])
         corrected = self.correct(_as_rows(np.split(scores, np.cumsum(counts)[:-1]), self.choices))
         greedy = [is_greedy for _, is_greedy in responses]
@@ -214,11 +215,6 @@ def _correction(
     if prior is not None:
         arguments["target_prior"] = list(prior)
     return lambda scores: np.asarray(calibrate(scores, method, **arguments))
-
-
-def _requests_by_document(docs: Sequence[Document]) -> list[int]:
-    """How many requests each document has, in order; those of a document stand together."""
-    return [len(list(requests)) for _, requests in groupby(docs, key=id)]
 
 
 def _labels_and_scores(samples: Sequence[LabelScores]) -> tuple[np.ndarray, np.ndarray]:

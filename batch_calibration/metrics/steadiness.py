@@ -73,11 +73,11 @@ def change_of_deviation(
             if axis == 0:
                 means = side.mean(axis=(1, 2))
                 # [p - 1, p]: all prompts but one, for each.
-                rest = means[np.nonzero(~np.eye(p, dtype=bool))[1].reshape(p, p - 1)].T
+                means_left = means[np.nonzero(~np.eye(p, dtype=bool))[1].reshape(p, p - 1)].T
             else:
                 sums = side.mean(axis=3 - axis)  # [p, s] or [p, n]
-                rest = (sums.sum(axis=1, keepdims=True) - sums) / (size - 1)
-            deviations.append(deviation(rest))
+                means_left = (sums.sum(axis=1, keepdims=True) - sums) / (size - 1)
+            deviations.append(deviation(means_left))
         difference: np.ndarray = deviations[1] - deviations[0]
         return difference
 

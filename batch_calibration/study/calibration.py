@@ -244,15 +244,15 @@ def corrected_scores(
         warn_of_few_rows(method, chosen.probe.blocks, len(table.blocks["test"].row_ids), where)
         options = check_options(method, chosen.make, options, len(table.label_names))
 
-    def context(parts: dict[str, Evidence]) -> jax.Array:
-        rows = parts["test"].log_probs
-        return correct(chosen, parts, rows, key=check_key(seed), **options).scores  # type: ignore
+    def correct_one(blocks: dict[str, Evidence]) -> jax.Array:
+        rows = blocks["test"].log_probs
+        return correct(chosen, blocks, rows, key=check_key(seed), **options).scores  # type: ignore
 
     # One program for all groups of a shape.
-    every = jax.jit(partial(over_contexts, chosen, context))
+    correct_group = jax.jit(partial(over_contexts, chosen, correct_one))
     by_position: dict[int, np.ndarray] = {}
     for group in make_groups(tables, [{}] * len(tables), [method], None):
-        padded = np.asarray(every(group.blocks))
+        padded = np.asarray(correct_group(group.blocks))
         for (position, table), scores_of_one in zip(group.tables, padded, strict=True):
             # Rows of padding stand behind those of the context.
             by_position[position] = scores_of_one[: len(table.blocks["test"].row_ids)]

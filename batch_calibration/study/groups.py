@@ -53,8 +53,8 @@ def make_groups(
         # Such a block has so many rows for each test row, or one for all: in a group all agree.
         aligned = []
         for name in sorted(aligned_blocks & set(table.blocks)):
-            per_row, rest = divmod(len(table.blocks[name].row_ids), rows)
-            if not rest:
+            per_row, remainder = divmod(len(table.blocks[name].row_ids), rows)
+            if not remainder:
                 aligned.append((name, per_row))
         shape = (labels, tuple(aligned), (rows - 1).bit_length())
         by_shape.setdefault(shape, []).append((position, table))
