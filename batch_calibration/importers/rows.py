@@ -52,8 +52,10 @@ def score_by_first_tokens(
     `reading.tokens` say which tokens mean a choice.
     """
     scored = list(rows)
-    for choices in dict.fromkeys(row.choices for row in rows):
-        indices = [i for i, row in enumerate(rows) if row.choices == choices]
+    by_choices: dict[tuple[str, ...], list[int]] = {}  # choices -> indices of rows
+    for i, row in enumerate(rows):
+        by_choices.setdefault(row.choices, []).append(i)
+    for choices, indices in by_choices.items():
         tokens = {name: texts for name, texts in reading.tokens.items() if name in choices}
         top = scores_of_top_k([lists[i] for i in indices], choices, tokens, where)
         for name, taken in top.tokens.items():
