@@ -134,9 +134,11 @@ def _kind_of_column(
     """What a column is where nobody named it, "real", "unsure" or "", and why."""
     count = int(np.sum(~np.isnan(numbers)))
     if is_vector(column):
+        numbers, _ = numbers_of(scores_of(first_cell(column)))
         # Lists of whole numbers are ids of tokens and the like.
-        reason = "it holds several numbers a row, and other columns one"
-        return "", "" if are_whole(numbers_of(scores_of(first_cell(column)))[0]) else reason
+        if are_whole(numbers):
+            return "", ""
+        return "", "it holds several numbers a row, and other columns one"
     if len(bad_rows) > count:  # mostly texts; one text among numbers is a mistake to be told
         sample = bad_rows[:MAX_CELLS_LOOKED_AT]
         unread = [column[row] for row in sample if _is_like_a_number(column[row])]

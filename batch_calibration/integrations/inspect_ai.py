@@ -207,8 +207,9 @@ def label_bias(
         except InputError as error:
             return Score.unscored(reason="scoring_failed", explanation=str(error))
         answer = max(label_scores, key=label_scores.__getitem__)
-        is_known = row.target in row.choices
-        value = NOANSWER if not is_known else CORRECT if answer == row.target else INCORRECT
+        value = CORRECT if answer == row.target else INCORRECT
+        if row.target not in row.choices:
+            value = NOANSWER
         record = {"row": vars(row), "place": vars(position), "options": options, "labels": names,
                   "missing": missing}  # fmt: skip
         # As text: all of it comes back from a log as it was, tokens that are keys too.

@@ -108,7 +108,14 @@ class Records(Sequence[Record]):
         Raises:
             InputError: pandas is not installed.
         """
-        return to_pandas(columns(self.rows()))
+        try:
+            import pandas
+        except ImportError as error:
+            raise InputError("to_pandas needs pandas; install it, or use rows().") from error
+        series = {}
+        for name, column in columns(self.rows()).items():
+            series[name] = pandas.Series(column.cells, dtype=PANDAS_DTYPES[column.kind])
+        return pandas.DataFrame(series)
 
     def to_arrow(self) -> pyarrow.Table:
         """`rows` as a pyarrow Table.
@@ -183,22 +190,6 @@ def _cast(cell: object, kind: type) -> object:
         return cell
     # A column of floats may hold whole numbers; any other mixture becomes texts.
     return float(str(cell)) if kind is float else json.dumps(cell)
-
-
-def to_pandas(table: Columns) -> pandas.DataFrame:
-    """A pandas DataFrame.
-
-    Raises:
-        InputError: pandas is not installed.
-    """
-    try:
-        import pandas
-    except ImportError as error:
-        raise InputError("to_pandas needs pandas; install it, or use rows().") from error
-    series = {}
-    for name, column in table.items():
-        series[name] = pandas.Series(column.cells, dtype=PANDAS_DTYPES[column.kind])
-    return pandas.DataFrame(series)
 
 
 def to_arrow(table: Columns) -> pyarrow.Table:

@@ -176,10 +176,10 @@ def open_source(
     scores = np.stack([np.asarray(columns[name], np.float64) for name in labels], axis=1)
     to_nats(scores, where, reading.from_probs, names=labels)
     stems = [path.stem for path in files]
-    names = {}
-    for path in files:
-        is_alone = stems.count(path.stem) == 1
-        names[path] = (path.stem if is_alone else str(path)) if by_file and files[1:] else ""
+    names = dict.fromkeys(files, "")
+    if by_file and len(files) > 1:
+        for path in files:
+            names[path] = path.stem if stems.count(path.stem) == 1 else str(path)
     return Source(
         names, first_batch.schema, labels, total, reading, (*notes, *gold_notes), scores[:KIND_ROWS]
     )
