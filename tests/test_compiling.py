@@ -14,8 +14,10 @@ def count_names(*, methods, options):
 def fresh():
     """No function compiled before, and none that a test compiled after it."""
     fitting._jit.cache_clear()
+    fitting._quick_options.cache_clear()
     yield
     fitting._jit.cache_clear()
+    fitting._quick_options.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh")

@@ -19,7 +19,8 @@ from batch_calibration.artifacts.grouping import (
 )
 from batch_calibration.artifacts.items import Texts
 from batch_calibration.artifacts.robustness import choice_name
-from batch_calibration.diagnosis import recommend, verdicts
+from batch_calibration.diagnosis import verdicts
+from batch_calibration.diagnosis.recommend import LIKELY, recommend_by_bias
 from batch_calibration.errors import InputError
 from batch_calibration.files import file_name, write_whole
 from batch_calibration.methods import METHODS, correct
@@ -157,7 +158,8 @@ def judge_record(record: Record, table: ScoreTable) -> verdicts.Verdict:
     """What is recommended for a record's scores, by the bias that the method found in them."""
     test, context = table.blocks["test"], record.context
     scores = test.log_probs if record.floor is None else np.maximum(test.log_probs, record.floor)
-    advice = recommend(scores, label_names=table.label_names, from_probs=False)
+    bias = record.bias.get(LIKELY)
+    advice = recommend_by_bias(scores, bias, table.label_names)
     bias = record.bias.get(advice.method)
     if bias is None:
         method = METHODS[advice.method]

@@ -32,6 +32,8 @@ from batch_calibration.methods import (
     check_scores,
     correct,
 )
+from batch_calibration.methods.fitting import jit_quickly
+from batch_calibration.typing import ProbeRows, Scalar, Scores
 
 CORRECT, TO_SHARES = "bc", "prior_matching"
 LIKELY, WITH_LABELS = "bc_empirical_bayes", "bcl_empirical_bayes"
@@ -53,8 +55,12 @@ def signals(scores: ArrayLike) -> Signals:
         len(rows),
         float(np.ptp(mean)),
         pair_error(rows, int(mean.argmax()), int(mean.argmin())),
-        float(information(label_normalized(jnp.asarray(rows, jnp.float32)))),
+        float(jit_quickly(_information)(jnp.asarray(rows, jnp.float32))),
     )
+
+
+def _information(rows: ProbeRows) -> Scalar:
+    return information(label_normalized(rows))
 
 
 def recommend(
@@ -151,11 +157,21 @@ def recommend(
     return _from_labels(advice, blocks, is_stated=shares is not None or share is not None)
 
 
+def recommend_by_bias(
+    scores: np.ndarray, bias: Sequence[float] | None, label_names: Sequence[str]
+) -> Recommendation:
+    """`recommend` for scores [n, k] in which `bc_empirical_bayes` found a bias [k] before.
+
+    None where it did not run: it is learned here then.
+    """
+    return _from_scores(scores, label_names, bias=bias)
+
+
 def _from_scores(
-    rows: np.ndarray, names: Sequence[str], shares: tuple[float, ...] | None,
-    share: tuple[float, float] | None,
+    rows: np.ndarray, names: Sequence[str], shares: tuple[float, ...] | None = None,
+    share: tuple[float, float] | None = None, bias: Sequence[float] | None = None,
 ) -> Recommendation:  # fmt: skip
-    """What unlabeled scores recommend, and what is stated of their labels."""
+    """What unlabeled scores recommend, what is stated of their labels, and a bias known before."""
     seen = signals(rows)
     mean = rows.mean(axis=0, dtype=np.float64)  # [k], nats
     favors = (
@@ -181,7 +197,10 @@ def _from_scores(
     if why_not:
         reason = (f"Leave the scores as they are, for {why_not}.", LABELS_SAY_MOST)
         return Recommendation(LEAVE, {}, reason, seen, Expected.none(), None, {})
-    expected = _expected_of(rows, LIKELY, {}, LIKELY)
+    if bias is None:
+        expected = _expected_of(rows, LIKELY, {}, LIKELY)
+    else:
+        expected = expect(rows, rows - np.asarray(bias, np.float32), LIKELY)
     reason = _sentences(f"Use {LIKELY}, for {favors}.", expected.sentence(), LABELS_SAY_MOST)
     return Recommendation(LIKELY, {}, reason, seen, expected, None, {})
 
@@ -199,8 +218,17 @@ def _to_shares(shares: tuple[float, ...]) -> tuple[str, Options, str]:
 
 
 def _expected_of(rows: np.ndarray, method: str, options: Options, like: str) -> Expected:
-    corrected = correct(METHODS[method], {"test": Evidence(rows)}, rows, **options).scores  # type: ignore[arg-type]
+    # One program: the method's operations would else be compiled one by one for each shape.
+    correct_rows = jit_quickly(_correct, "method", "options")
+    corrected = correct_rows(rows, method=method, options=tuple(options.items()))
     return expect(rows, np.asarray(corrected), like)
+
+
+def _correct(
+    rows: ProbeRows, *, method: str, options: tuple[tuple[str, float | tuple[float, ...]], ...]
+) -> Scores:
+    """Scores [n, k] by a method that learns from the same rows; options are static, so hashable."""
+    return correct(METHODS[method], {"test": Evidence(rows)}, rows, **dict(options)).scores  # type: ignore[arg-type]
 
 
 def _from_labels(

@@ -21,7 +21,7 @@ from batch_calibration.typing import Key, Labels, ProbeRows, Scores, State, Weig
 FrozenOptions = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
 """Method -> its options, as tuples: a compiled program is kept under them."""
 LEVEL = "xla_backend_optimization_level"
-WITHOUT_EMITTERS = {LEVEL: 0, "xla_cpu_use_fusion_emitters": False}
+WITHOUT_EMITTERS: dict[str, Any] = {LEVEL: 0, "xla_cpu_use_fusion_emitters": False}
 """For milliseconds of work: compiled in two thirds of the time, the same but for last bits."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -255,20 +255,31 @@ def jit_methods(function: Function, *, looped: bool) -> Function:
         looped: whether they do: such programs run for seconds, and are optimized a little. Level 1
             is below the usual 2, which takes the CPU's compiler longer and makes them no faster.
     """
-    return cast(Function, _jit(function, looped))
+    static = ("methods", "options")
+    return cast(Function, _jit(function, static, 1) if looped else jit_quickly(function, *static))
+
+
+def jit_quickly(function: Function, *static: str) -> Function:
+    """`jax.jit` for milliseconds of work, compiled in two thirds of the time.
+
+    Args:
+        function: of module level, as its compiled programs are kept.
+        *static: the names of its static arguments.
+    """
+    return cast(Function, _jit(function, static, 0))
 
 
 @cache  # one for each function, which keeps its compiled programs
-def _jit(function: Callable[..., Any], looped: bool) -> Callable[..., Any]:
-    options: dict[str, Any] = {LEVEL: 1}
-    if not looped:
-        options = WITHOUT_EMITTERS if _knows(WITHOUT_EMITTERS) else {LEVEL: 0}
-    return jax.jit(function, static_argnames=("methods", "options"), compiler_options=options)
+def _jit(function: Callable[..., Any], static: tuple[str, ...], level: int) -> Callable[..., Any]:
+    options = _quick_options() if level == 0 else {LEVEL: level}
+    return jax.jit(function, static_argnames=static, compiler_options=options)
 
 
-def _knows(options: dict[str, Any]) -> bool:
+@cache
+def _quick_options() -> dict[str, Any]:
+    """`WITHOUT_EMITTERS`, or what is left of it where this version of XLA does not know it all."""
     try:
-        jax.jit(lambda: 0.0).lower().compile(options)
+        jax.jit(lambda: 0.0).lower().compile(WITHOUT_EMITTERS)
     except jax.errors.JaxRuntimeError:
-        return False
-    return True
+        return {LEVEL: 0}
+    return WITHOUT_EMITTERS
