@@ -61,9 +61,8 @@ def group(prompts: Sequence[list[int]], slots: int) -> list[Group]:
             times = min(times, sum(len(prompts[row]) - shared for row in rows) // slots)
         return shared if times * shared > RUN_COST else 0
 
-    common = _shared(prompts, range(len(prompts)))
-    # alike ones together
-    order = sorted(range(len(prompts)), key=lambda row: prompts[row][common:])
+    # In lexicographic order, alike ones together.
+    order = sorted(range(len(prompts)), key=prompts.__getitem__)
     return [Group(apart(*subgroup), subgroup.rows) for subgroup in _group(prompts, order)]
 
 
@@ -93,10 +92,9 @@ def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> l
 
 
 def _shared(prompts: Sequence[list[int]], rows: Sequence[int]) -> int:
-    """Tokens that rows begin with alike: what is common to the first and the last is to all."""
-    row_prompts = [prompts[row] for row in rows]
-    first, last = min(row_prompts), max(row_prompts)  # in lexicographic order
-    most = min(map(len, row_prompts)) - 1
+    """Tokens that rows in lexicographic order begin with alike: those of the first and the last."""
+    first, last = prompts[rows[0]], prompts[rows[-1]]
+    most = min(len(prompts[row]) for row in rows) - 1
     return next((i for i in range(most) if first[i] != last[i]), most)
 
 
