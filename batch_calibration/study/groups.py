@@ -8,9 +8,9 @@ import numpy as np
 from batch_calibration.methods import METHODS, Evidence, Options, find_unusable, no_log_probs
 from batch_calibration.scores import Block, ScoreTable
 
-MAX_PADDING = 10_000
-"""Rows of padding that a group may have: a program takes seconds to compile, and PC takes about
-half a millisecond for a row of four labels."""
+MAX_PADDING_COST = 320_000
+"""Rows of padding that a group may have, times the square of its labels: a program takes about four
+seconds to compile, and PC at most 0.015 ms for a row and each pair of labels."""
 Shape = tuple[int, tuple[tuple[str, int], ...], int]
 """Labels, the aligned blocks with their rows for each test row, and the bits of the row count."""
 
@@ -84,7 +84,8 @@ def _merge_small(
         members = by_shape[labels, aligned, bits]
         counts = [len(table.blocks["test"].row_ids) for _, table in members]
         added = sum(longest - count for count in counts)
-        if kind == (labels, aligned) and padding + added <= MAX_PADDING:
+        cost = (padding + added) * labels**2
+        if kind == (labels, aligned) and cost <= MAX_PADDING_COST:
             merged[-1] += members
             padding += added
         else:
