@@ -68,7 +68,7 @@ def test_what_lies_beyond_the_axis_is_an_arrow_with_its_number():
     gains = {"near": Estimate(0.01, -0.01, 0.03), "far": Estimate(0.9, 0.2, 0.95)}
     pairs = {name: (gain, gain.beyond_noise) for name, gain in gains.items()}
     rows = [*gains, "missing"]
-    chart = intervals.forest({"bc": pairs}, rows, "points", "h", None)
+    chart = intervals.forest({"bc": pairs}, rows, "points", "h", ("panel", "row"))
     (panel,) = chart.panels
     dots = [mark for mark in shown_marks(panel) if isinstance(mark, Dots)]
     right = panel.x.limits[1]

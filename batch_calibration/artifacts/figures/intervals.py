@@ -26,7 +26,7 @@ Accuracies = Mapping[str, Mapping[str, Estimate]]  # title -> method -> accuracy
 
 
 def forest(
-    panels: Gains, rows: Sequence[str], label: str, heading: str, columns: tuple[str, str] | None,
+    panels: Gains, rows: Sequence[str], label: str, heading: str, columns: tuple[str, str],
     *, together: bool = False,
 ) -> Chart:  # fmt: skip
     """A panel a set: differences in points, a row each, with intervals and a line at zero.
@@ -41,29 +41,26 @@ def forest(
         columns: of the CSV, what a panel and what a row is.
         together: whether a page shows all panels at once.
     """
-    estimates = [pair[0] for panel in panels.values() for pair in panel.values()]
-    ends = [abs(100 * end) for estimate in estimates for end in estimate[1:]]
+    ends: list[float] = []
+    for by_row in panels.values():
+        for estimate, _ in by_row.values():
+            ends += [abs(100 * estimate.low), abs(100 * estimate.high)]
     reach = STEP * max(1.0, float(np.ceil(np.quantile(ends or [0.0], 0.9) / STEP)))
     limits = -min(reach, FARTHEST), min(reach, FARTHEST)
+    y = Axis("", names=rows, from_top=True, shows_names=len(rows) <= MAX_NAMED)
+    every, ones = np.arange(len(rows)), np.ones(len(rows))
+    grid = Spans(every, limits[0] * ones, limits[1] * ones, "x", FAINT, 0.6)
     drawn = []
     for title, by_row in panels.items():
-        numbers = 100 * np.array([by_row[row][0] for row in rows if row in by_row]).reshape(-1, 3)
+        shown = [row for row in rows if row in by_row]
+        numbers = 100 * np.array([by_row[row][0] for row in shown]).reshape(-1, 3)  # [row 3]
         places = np.array([i for i, row in enumerate(rows) if row in by_row], float)
-        colors = [verdict_color(by_row[row][1]) for row in rows if row in by_row]
-        every = np.arange(len(rows))
-        marks: list[Mark] = [
-            Spans(every, [limits[0]] * len(rows), [limits[1]] * len(rows), "x", FAINT, 0.6),
-            Rule(0.0),
-            Dots("gain", numbers[:, 0], places, colors, along="x", low=numbers[:, 1],
-                 high=numbers[:, 2]),
-        ]  # fmt: skip
-        drawn.append(
-            Panel(title, marks, Axis(label, limits, clips=True), Axis("", names=rows, from_top=True,
-                  shows_names=len(rows) <= MAX_NAMED))
-        )  # fmt: skip
-    panel_name, row_name = columns or ("panel", "row")
+        colors = [verdict_color(by_row[row][1]) for row in shown]
+        value, low, high = numbers.T
+        dots = Dots("gain", value, places, colors, along="x", low=low, high=high)
+        drawn.append(Panel(title, [grid, Rule(0.0), dots], Axis(label, limits, clips=True), y))
     return Chart(
-        heading, drawn, (panel_name, "", row_name, "gain"), VERDICT_NOTE,
+        heading, drawn, (columns[0], "", columns[1], "gain"), VERDICT_NOTE,
         (2.6, 0.7 + 0.17 * max(3, len(rows))), together=together, dpi=100,
     )  # fmt: skip
 
@@ -71,9 +68,7 @@ def forest(
 def gain_chart(group: SettingRecords, methods: Sequence[str]) -> Chart:
     """The gain of each method on each task in points, and its 95 % interval; last their average.
 
-    Args:
-        group: the records of a setting.
-        methods: those whose gain over icl is known.
+    The gain of all these methods over icl is known.
     """
     rows = [task_cell(task, records) for task, records in group.records.items()]
     rows += ["average"] if len(rows) > 1 else []
@@ -98,45 +93,42 @@ def context_chart(gains_by_context: Mapping[str, Estimate], heading: str) -> Cha
     numbers = 100 * np.array([gains_by_context[name] for name in names])  # [context 3]
     colors = [verdict_color(pairs[name][1]) for name in names]
     axes = Axis("contexts, the largest gain first"), Axis(label)
-    drawn = strip("gain", names, numbers, colors, axes, heading, ("", "", "rank", "gain"))
-    return drawn._replace(note=VERDICT_NOTE, dpi=100)
+    return strip("gain", names, numbers, colors, axes, heading, VERDICT_NOTE)._replace(dpi=100)
 
 
 def strip(
     kind: str, names: Sequence[str], numbers: np.ndarray, color: str | Sequence[str],
-    axes: tuple[Axis, Axis], heading: str, columns: tuple[str, str, str, str],
+    axes: tuple[Axis, Axis], heading: str, note: str,
 ) -> Chart:  # fmt: skip
     """Many contexts by rank, a thin line each: number and ends [context 3], the name on hover."""
-    ranks = np.arange(1.0, len(names) + 1)
+    ranks, (value, low, high) = np.arange(1.0, len(names) + 1), numbers.T
     dots = Dots(
-        kind, ranks, numbers[:, 0], color, size=3, low=numbers[:, 1], high=numbers[:, 2],
-        hover=names, extra={"context": names},
+        kind, ranks, value, color, size=3, low=low, high=high, hover=names,
+        extra={"context": names},
     )  # fmt: skip
     panel = Panel(kind, [Rule(0.0, "x"), dots], *axes)
-    return Chart(heading, [panel], columns, size=(8.0, 3.0), together=True)
+    return Chart(heading, [panel], ("", "", "rank", kind), note, size=(8.0, 3.0), together=True)
 
 
 def estimate_chart(panels: Accuracies, heading: str) -> Chart:
     """A dot and its interval for each method; the dotted line is the first method's."""
     methods = list(dict.fromkeys(chain.from_iterable(panels.values())))
-    ends = [100 * end for panel in panels.values() for estimate in panel.values()
-            for end in estimate]  # fmt: skip
-    limits = min(ends) - 2, max(ends) + 2
+    estimates = chain.from_iterable(panel.values() for panel in panels.values())
+    ends = [100 * end for end in chain.from_iterable(estimates)]
+    x = Axis("accuracy (%)", (min(ends) - 2, max(ends) + 2))
+    y = Axis("", names=methods, from_top=True)
     drawn = []
     for title, panel in panels.items():
-        numbers = 100 * np.array(list(panel.values()))  # [method 3]
+        value, low, high = 100 * np.array(list(panel.values())).T  # [method] each
         places = [float(methods.index(method)) for method in panel]
-        colors = list(map(PALETTE.color, panel))
-        texts = [f"{value:.1f}" for value in numbers[:, 0]]
+        texts = [f"{number:.1f}" for number in value]
         marks: list[Mark] = [
-            Rule(float(numbers[0, 0]), color=PALETTE.color(methods[0]), dash="dot"),
-            Dots("accuracy", numbers[:, 0], places, colors, along="x", low=numbers[:, 1],
-                 high=numbers[:, 2], texts=texts),
+            Rule(float(value[0]), color=PALETTE.color(methods[0]), dash="dot"),
+            Dots("accuracy", value, places, list(map(PALETTE.color, panel)), along="x", low=low,
+                 high=high, texts=texts),
         ]  # fmt: skip
-        names = Axis("", names=methods, from_top=True)
-        drawn.append(Panel(title, marks, Axis("accuracy (%)", limits), names))
-    note = f"{INTERVALS} Dotted: {methods[0]}."
-    size = (3.2, 0.7 + 0.28 * len(methods))
+        drawn.append(Panel(title, marks, x, y))
     return Chart(
-        heading, drawn, ("panel", "", "method", "accuracy"), note, size, together=len(drawn) <= 4
-    )
+        heading, drawn, ("panel", "", "method", "accuracy"), f"{INTERVALS} Dotted: {methods[0]}.",
+        (3.2, 0.7 + 0.28 * len(methods)), together=len(drawn) <= 4,
+    )  # fmt: skip

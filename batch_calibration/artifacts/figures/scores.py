@@ -1,6 +1,6 @@
 """Rows by the scores of two labels: boundaries, distributions, an illustration of BC."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 
 import numpy as np
@@ -43,16 +43,14 @@ def boundary_chart(tables: Sequence[ScoreTable], setting: str) -> Chart:
     """
     panels = []
     for two in map(cut_table, tables):
+        scores, _ = two.blocks["test"]
         ticks, boundaries = find_boundaries(two)
         for method, boundary in boundaries.items():
             in_probs = boundary_axes(method) == "probs"
-            shades = PALETTE.labels[1], PALETTE.labels[0]
-            field = Field(np.exp(ticks) if in_probs else ticks, boundary.margin, shades)
-            marks: list[Mark] = [
-                field,
-                *_rows(two, in_probs),
-                *_lines("", boundary, INK, "solid", in_probs),
-            ]
+            scale = np.exp if in_probs else np.asarray
+            marks: list[Mark] = [Field(scale(ticks), boundary.margin, PALETTE.labels[::-1])]
+            marks += _rows(two, scale(scores))
+            marks += _lines("", map(scale, boundary.lines), INK, "solid")
             title = f"{two.heading}\n{method}: {100 * boundary.accuracy:.1f} % right"
             panels.append(_plane(f"{two.heading}: {method}", title, two, ticks, marks, in_probs))
     note = (
@@ -68,9 +66,7 @@ def boundary_chart(tables: Sequence[ScoreTable], setting: str) -> Chart:
 def plane_chart(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting: str) -> Chart:
     """The boundaries of all methods in one plane of log-probabilities, a panel a table.
 
-    Args:
-        tables: each with the texts of its test rows by id.
-        setting: what it shows.
+    Beside each table stand the texts of its test rows by id.
     """
     panels = []
     for table, texts in tables:
@@ -78,15 +74,17 @@ def plane_chart(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting:
         ticks, boundaries = find_boundaries(two)
         marks: list[Mark] = []
         for method, boundary in boundaries.items():
-            marks += _lines(method, boundary, PALETTE.color(method), PALETTE.dash(method))
-        columns = list(map(table.label_names.index, two.names))
+            color, dash = PALETTE.color(method), PALETTE.dash(method)
+            marks += _lines(method, boundary.lines, color, dash)
         block = table.blocks["test"]
+        columns = list(map(table.label_names.index, two.names))
         rows = np.flatnonzero(np.isin(block.labels, columns))[:MAX_ROWS]
         ids = [block.row_ids[row] for row in rows]
         hovers = [_hover_text(two, i, row, texts, boundaries) for i, row in enumerate(ids)]
-        marks += _rows(two, False, hovers)
+        scores, _ = two.blocks["test"]
+        marks += _rows(two, scores[: len(rows)], hovers)
         name = two.heading.replace("\n", ": ")
-        panels.append(_plane(name, name, two, ticks, marks, False))
+        panels.append(_plane(name, name, two, ticks, marks))
     columns_of_plane = ("context", "mark", "log p second", "log p first")
     return Chart(
         f"Decision boundaries: {setting}", panels, columns_of_plane, PLANE_NOTE, (5.0, 5.0),
@@ -95,38 +93,40 @@ def plane_chart(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting:
 
 
 def _plane(
-    name: str, title: str, two: TwoLabels, ticks: np.ndarray, marks: Sequence[Mark], in_probs: bool
-) -> Panel:
+    name: str, title: str, two: TwoLabels, ticks: np.ndarray, marks: Sequence[Mark],
+    in_probs: bool = False,
+) -> Panel:  # fmt: skip
     """The same range on both axes, and the diagonal where plain scores decide."""
     low, high = float(ticks[0]), float(ticks[-1])
     limits = (float(np.exp(low)), min(float(np.exp(high)), 1.02)) if in_probs else (low, high)
     kind = "p({})" if in_probs else "log p({}) (nats)"
-    x, y = (Axis(kind.format(two.names[label]), limits) for label in (1, 0))
-    diagonal = Line("", limits, limits, DIAGONAL, "dash", 1.0)
-    return Panel(name, [diagonal, *marks], x, y, title, is_square=True)
+    y, x = (Axis(kind.format(label), limits) for label in two.names)
+    return Panel(name, [_diagonal(limits), *marks], x, y, title, is_square=True)
 
 
-def _rows(two: TwoLabels, in_probs: bool, hovers: Sequence[str] = ()) -> Iterator[Dots]:
-    """The test rows by right label; with texts to hover the first ones alone."""
-    scores, labels = two.blocks["test"]  # [n 2] in nats, [n]
-    count = len(hovers) or len(scores)
-    places = np.exp(scores[:count]) if in_probs else scores[:count]
+def _diagonal(limits: tuple[float, float]) -> Line:
+    return Line("", limits, limits, DIAGONAL, "dash", 1.0)
+
+
+def _rows(two: TwoLabels, places: np.ndarray, hovers: Sequence[str] = ()) -> list[Dots]:
+    """Test rows by right label, at their places [n 2], perhaps with texts to hover."""
+    dots, labels = [], two.blocks["test"][1][: len(places)]
     for label, color in enumerate(PALETTE.labels):
-        rows = np.flatnonzero(labels[:count] == label)
+        rows = np.flatnonzero(labels == label)
         texts = [hovers[row] for row in rows.tolist()] if hovers else []
-        yield Dots(
-            two.names[label], places[rows, 1], places[rows, 0], color, SYMBOLS[label],
-            7.0 if hovers else 2.0, alpha=0.7, hover=texts,
-        )  # fmt: skip
+        y, x = places[rows].T
+        name, symbol, size = two.names[label], SYMBOLS[label], 7.0 if hovers else 2.0
+        dots.append(Dots(name, x, y, color, symbol, size, alpha=0.7, hover=texts))
+    return dots
 
 
-def _lines(
-    name: str, boundary: Boundary, color: str, dash: str, in_probs: bool = False
-) -> Iterator[Line]:
+def _lines(name: str, lines: Iterable[np.ndarray], color: str, dash: str) -> list[Line]:
     """Where the margin is 0; pieces of a curve are lines of their own, the first has the name."""
-    for number, line in enumerate(boundary.lines):
-        x, y = (np.exp(line) if in_probs else line).T
-        yield Line("" if number else name, x, y, color, dash, 1.6)
+    pieces = []
+    for number, line in enumerate(lines):
+        x, y = line.T
+        pieces.append(Line("" if number else name, x, y, color, dash, 1.6))
+    return pieces
 
 
 def _hover_text(
@@ -158,6 +158,7 @@ def distribution_chart(context: Shifted, setting: str) -> Chart:
     edges = np.linspace(min(pooled.min(), -0.5), max(pooled.max(), 0.5), BINS + 1)
     middles, width = (edges[1:] + edges[:-1]) / 2, float(edges[1] - edges[0])
     first, second = context.labels
+    x = Axis(f"log p({first}) - log p({second}), less the bias (nats)")
     panels = []
     for method, margin in margins.items():
         marks: list[Mark] = [Rule(0.0)]
@@ -167,7 +168,6 @@ def distribution_chart(context: Shifted, setting: str) -> Chart:
             marks.append(Bars(name, middles, counts, color, width, alpha=0.45, has_edge=True))
         answered, right = 100 * float((margin > 0).mean()), 100 * context.accuracy(method)
         title = f"{method}: {right:.1f} % right\n{answered:.0f} % answered {first}"
-        x = Axis(f"log p({first}) - log p({second}), less the bias (nats)")
         panels.append(Panel(method, marks, x, Axis("rows"), title))
     share = 100 * float((context.gold == 0).sum() / (context.gold >= 0).sum())
     note = (
@@ -205,27 +205,24 @@ def _row_panel(contexts: Sequence[Shifted], context: Shifted, method: str, title
     pad = 0.03 * float(np.ptp(pooled))
     limits = float(pooled.min()) - pad, float(pooled.max()) + pad
     scores = context.scores - context.biases[method]
-    marks: list[Mark] = [Line("", limits, limits, DIAGONAL, "dash", 1.0)]
+    marks: list[Mark] = [_diagonal(limits)]
     for label, color in enumerate(PALETTE.labels):
         points = scores[context.gold == label]
-        mean = points.mean(axis=0)
-        marks += [
-            Dots(f"right: {context.labels[label]}", points[:, 1], points[:, 0], color,
-                 SYMBOLS[label], 2.0, alpha=0.5),
-            Dots("", mean[1:], mean[:1], color, "star", 12.0),
-        ]  # fmt: skip
+        (y, x), mean = points.T, points.mean(axis=0)
+        name = f"right: {context.labels[label]}"
+        marks.append(Dots(name, x, y, color, SYMBOLS[label], 2.0, alpha=0.5))
+        marks.append(Dots("", mean[1:], mean[:1], color, "star", 12.0))
     less = "" if method == BASELINE else " less its mean"
-    x, y = (Axis(f"log p({context.labels[k]}){less} (nats)", limits) for k in (1, 0))
+    y_axis, x_axis = (Axis(f"log p({label}){less} (nats)", limits) for label in context.labels)
     shown = f"{context.name}: {title}\n{100 * context.accuracy(method):.1f} % right"
-    return Panel(f"{context.name}: {method}", marks, x, y, shown, is_square=True)
+    return Panel(f"{context.name}: {method}", marks, x_axis, y_axis, shown, is_square=True)
 
 
 def _bias_panel(contexts: Sequence[Shifted], context: Shifted) -> Panel:
     bias = context.biases[CORRECTED]
-    lowest = min(0.0, *(float(other.biases[CORRECTED].min()) for other in contexts))
-    highest = max(0.0, *(float(other.biases[CORRECTED].max()) for other in contexts))
+    pooled = np.concatenate([other.biases[CORRECTED] for other in contexts])
     # Under a bar that hangs down there is room for its number.
-    limits = 1.15 * lowest, 1.15 * highest
+    limits = 1.15 * min(0.0, float(pooled.min())), 1.15 * max(0.0, float(pooled.max()))
     at = np.arange(2.0)
     marks: list[Mark] = [
         Bars("mean", at, bias, PALETTE.labels), Rule(0.0, "x"),
