@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from batch_calibration.artifacts.cells import Cells, estimate_cell
 from batch_calibration.artifacts.gains import MARK, gain_cell
 from batch_calibration.artifacts.items import ACROSS, Table
@@ -17,36 +19,51 @@ OVERVIEW_NOTE = (
 )
 
 
+OVERVIEW = (
+    "context", "rows", "prefers", "nats", "recommended", "expected", "before", "after", "gain",
+)  # fmt: skip
+
+
+def context_cells(name: str, diagnosis: Diagnosis) -> dict[str, str]:
+    """What is known of a context, by column; accuracies and their gain where labels are known."""
+    cells = {
+        "context": name,
+        "rows": str(diagnosis.rows),
+        "prefers": diagnosis.label_names[int(diagnosis.preference.argmax())],
+        "nats": f"{np.ptp(diagnosis.preference):.2f}",
+        "changed": str(len(diagnosis.changed)),
+        "gain": estimate_cell(diagnosis.gain) if diagnosis.gain else "",
+    }
+    for column, right in (("before", diagnosis.before), ("after", diagnosis.after)):
+        cells[column] = f"{100 * right.accuracy.value:.1f}" if right else ""
+    return cells
+
+
 def overview_cells(verdicts: Sequence[Verdict]) -> Cells:
     """A row a context, the largest effect first: its gain where it is known, else its nats."""
-    rows: Cells = [
-        ["context", "rows", "prefers", "nats", "recommended", "expected", "before", "after", "gain"]
-    ]  # fmt: skip
 
     def effect(verdict: Verdict) -> tuple[bool, float]:
         gain = verdict.diagnosis.gain
         return gain is None, -gain.value if gain else -verdict.nats
 
+    rows: Cells = [list(OVERVIEW)]
     for verdict in sorted(verdicts, key=effect):
         diagnosis, expected = verdict.diagnosis, verdict.recommendation.expected.gain
-        rights = (diagnosis.before, diagnosis.after)
-        cells = [verdict.name, str(diagnosis.rows), verdict.preferred]
-        cells.append(f"{verdict.nats:.2f} ± {diagnosis.pair_error:.2f}")
-        cells += [verdict.recommendation.short, estimate_cell(expected) if expected else ""]
-        cells += [f"{100 * right.accuracy.value:.1f}" if right else "" for right in rights]
-        gain = diagnosis.gain
-        cells.append(gain_cell(gain) if gain else "")
-        rows.append(cells)
+        cells = context_cells(verdict.name, diagnosis)
+        cells["nats"] += f" ± {diagnosis.pair_error:.2f}"
+        cells["recommended"] = verdict.recommendation.short
+        cells["expected"] = estimate_cell(expected) if expected else ""
+        cells["gain"] = gain_cell(diagnosis.gain) if diagnosis.gain else ""
+        rows.append([cells[column] for column in OVERVIEW])
     return rows
 
 
 def tables(verdict: Verdict) -> list[Table]:
     """What is known of each label of a context, and how often its predictions are right."""
-    diagnosis, name = verdict.diagnosis, verdict.name
-    cells = label_cells(diagnosis)
+    name, cells = verdict.name, label_cells(verdict.diagnosis)
     made = [Table(ACROSS, "labels", f"{name}: labels", cells, unit="shares in %")]
-    if diagnosis.before:  # None where no right label is known
-        cells = right_cells(diagnosis)
+    if verdict.diagnosis.before:  # None where no right label is known
+        cells = right_cells(verdict.diagnosis)
         made.append(Table(ACROSS, "right", f"{name}: right answers", cells, unit="in %"))
     return made
 
@@ -54,25 +71,22 @@ def tables(verdict: Verdict) -> list[Table]:
 def label_cells(diagnosis: Diagnosis) -> Cells:
     """A row a label: its preference, its share of predictions before and after, of the right."""
     rows: Cells = [["label", "preferred by (nats)", "predicted", f"after {diagnosis.method}"]]
-    for i, name in enumerate(diagnosis.label_names):
-        shares = f"{100 * diagnosis.predicted[i]:.1f}", f"{100 * diagnosis.corrected[i]:.1f}"
-        rows.append([name, f"{diagnosis.preference[i]:+.2f}", *shares])
+    shares = [diagnosis.predicted, diagnosis.corrected]
     if diagnosis.classes is not None:
         rows[0].append("right")
-        for row, share in zip(rows[1:], diagnosis.classes, strict=True):
-            row.append(f"{100 * share:.1f}")
+        shares.append(diagnosis.classes)
+    for i, name in enumerate(diagnosis.label_names):
+        percents = [f"{100 * share[i]:.1f}" for share in shares]
+        rows.append([name, f"{diagnosis.preference[i]:+.2f}", *percents])
     return rows
 
 
 def right_cells(diagnosis: Diagnosis) -> Cells:
-    """Accuracy and balanced accuracy, before and after."""
+    """Accuracy and balanced accuracy, before and after; without right labels neither is there."""
     rows: Cells = [["scores", "accuracy", "balanced accuracy"]]
-    # Without right labels neither is there.
-    for name, right in (
-        ("as they are", diagnosis.before),
-        (f"after {diagnosis.method}", diagnosis.after),
-    ):
+    pairs = ("as they are", diagnosis.before), (f"after {diagnosis.method}", diagnosis.after)
+    for name, right in pairs:
         if right:
-            shares = right.accuracy, right.balanced
-            rows.append([name, *(estimate_cell(share, is_share=True) for share in shares)])
+            cells = [estimate_cell(share, is_share=True) for share in right]
+            rows.append([name, *cells])
     return rows

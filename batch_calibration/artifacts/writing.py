@@ -1,8 +1,8 @@
 """Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from batch_calibration.artifacts import catalogue, report, summary, verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown
+from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import (
     axis_name,
     group_by,
@@ -57,13 +58,9 @@ def write_figure(drawing: catalogue.Drawing, path: Path) -> list[Path]:
 
 def write_table(table: catalogue.Table, path: Path) -> list[Path]:
     """A table as Markdown and LaTeX, and as CSV where it has one; `path` lacks the ending."""
-    texts = {
-        "md": markdown(table.cells, table.note),
-        "tex": latex(table.cells, table.note),
-    }
-    if table.csv is not None:
-        texts["csv"] = csv_text(table.csv)
-    return [_write(path, ending, text) for ending, text in texts.items()]
+    files = [_write(path, "md", markdown(table.cells, table.note))]
+    files.append(_write(path, "tex", latex(table.cells, table.note)))
+    return files if table.csv is None else [*files, _write(path, "csv", csv_text(table.csv))]
 
 
 def _write(path: Path, ending: str, text: str) -> Path:
@@ -90,43 +87,45 @@ def write_report(
         study: what is shown.
         page: the file.
         missing: sentences on what is not shown, or on what shown results are no longer true of.
-        cards: verdicts on contexts, by model and setting; by default the settings' own, where
-            `contexts` is True.
+        cards: verdicts on contexts, by model and setting.
         runs: what was run; None leaves that out.
         texts: of a score table the texts of its test rows by id.
-        contexts: whether the study's own contexts are judged, and each is said in words.
+        contexts: whether the settings' own contexts are judged, and each is said in words.
         title: of the page; by default the study's models and tasks.
         date: of the scores; by default that of the last run.
 
     Returns:
         Those sentences, the verdicts, and the paragraph of each setting and of each study.
     """
-    drawn = group_by(_find_figures(study, texts), itemgetter(0))
     shown = group_by(filter(attrgetter("shown"), catalogue.tables(study)), attrgetter("section"))
+    drawn: dict[str, list[tuple[str, Chart]]] = {}
+    for drawing in catalogue.figures(study):
+        if drawing.is_on_page:
+            chart = drawing.page_chart(texts) if drawing.page_chart else drawing.chart()
+            drawn.setdefault(drawing.section, []).append((drawing.slug, chart))
     sections, paragraphs, shown_cards = [], [], [*cards]
     for card in cards:
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
-        of_contexts = list(chain.from_iterable(map(verdict_tables.tables, few)))
+        tables = list(chain.from_iterable(map(verdict_tables.tables, few)))
         heading = f"{card.heading}: each context"
-        sections.append(report.Section(heading, "", of_contexts, (), card.verdicts))
+        sections.append(report.Section(heading, "", tables, (), card.verdicts))
     shorts = name_differences([group.setting for group in study.sections])
     for group, short in zip(study.sections, shorts, strict=True):
-        name = str(group.setting)
-        paragraphs.append(summary.paragraph(group))
+        name, paragraph = str(group.setting), summary.paragraph(group)
+        paragraphs.append(paragraph)
         loaded = ((record, study.load(record)) for record in group.all_records if contexts)
         single = [judge_record(record, table) for record, table in loaded if table]
         shown_cards += [report.Card(name, single, short)] if single else []
-        figures = [figure for _, figure in drawn.get(name, ())]
-        section = report.Section(name, paragraphs[-1], shown.get(name, ()), figures, single)
-        sections.append(section)
+        figures = drawn.get(name, ())
+        sections.append(report.Section(name, paragraph, shown.get(name, ()), figures, single))
     studies = summary.study_paragraphs(study).values()
     if ACROSS in shown or ACROSS in drawn:
         lines = "\n".join(["Accuracy as one thing varies, and the rest stays.", *studies])
-        figures = [figure for _, figure in drawn.get(ACROSS, ())]
+        figures = drawn.get(ACROSS, ())
         sections.append(report.Section(ACROSS, lines, shown.get(ACROSS, ()), figures))
     last_run = max((run.began for run in runs or ()), default="")
-    models, tasks = ([getattr(record.context, key) for record in study.records]
-                     for key in ("model", "task"))  # fmt: skip
+    models = [record.context.model for record in study.records]
+    tasks = [record.context.task for record in study.records]
     html = report.page(
         sections, runs, cards=shown_cards, notices=missing, date=date or last_run[:10],
         title=title or name_page(models, tasks),
@@ -166,29 +165,13 @@ def judge_record(record: Record, table: ScoreTable) -> verdicts.Verdict:
         corrected = np.asarray(correct(method, {"test": (scores,)}, scores).scores)
     else:
         corrected = scores - np.asarray(bias, np.float32)
-    name = task_title(context.task)
-    if context.seed is not None:
-        name = ", ".join(filter(None, (name, f"seed {context.seed}")))
+    seed = "" if context.seed is None else f"seed {context.seed}"
+    name = ", ".join(filter(None, (task_title(context.task), seed)))
     verdict = verdicts.judge(
-        name,
-        context.task,
-        advice,
-        scores,
-        corrected,
-        test.labels,
-        table.label_names,
-        table.dtype,
+        name, context.task, advice, scores, corrected, test.labels, table.label_names, table.dtype
     )
     # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
-
-
-def _find_figures(study: Results, texts: Texts) -> Iterator[tuple[str, report.Figure]]:
-    """The figures of the page, each with its section."""
-    for drawing in catalogue.figures(study):
-        if drawing.is_on_page:
-            chart = drawing.page_chart(texts) if drawing.page_chart else drawing.chart()
-            yield drawing.section, report.Figure(drawing.slug, chart)
 
 
 def write_events(records: Records, folder: Path) -> int:
@@ -220,12 +203,12 @@ def write_events(records: Records, folder: Path) -> int:
         prompt = f"-{axis}-{choice_name(record)}" if axis else ""
         runs[record.id] = file_name(f"{setting.slug}{prompt}")
 
-    def run_and_method(row: dict[str, object]) -> tuple[str, str]:
-        return runs[str(row["id"])], file_name(str(row["method"]))
+    def folder_of(row: Mapping[str, object]) -> Path:
+        return folder / runs[str(row["id"])] / file_name(str(row["method"]))
 
-    rows = sorted(records.rows(), key=run_and_method)
-    for (run, method), scalars in groupby(rows, run_and_method):
-        with SummaryWriter(str(folder / run / method)) as writer:
+    rows = sorted(records.rows(), key=folder_of)
+    for events, scalars in groupby(rows, folder_of):
+        with SummaryWriter(str(events)) as writer:
             for row in scalars:
                 tag = f"{row['metric']}/{row['task'] or 'scores'}"
                 writer.add_scalar(tag, row["value"], row["seed"] or 0)

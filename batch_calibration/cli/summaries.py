@@ -12,7 +12,7 @@ from batch_calibration.arrays import DISTANCES, prediction_range
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.gains import count_signs
-from batch_calibration.artifacts.verdict_tables import label_cells, right_cells
+from batch_calibration.artifacts.verdict_tables import context_cells, label_cells, right_cells
 from batch_calibration.cli import advice
 from batch_calibration.diagnosis import Diagnosis, Recommendation
 from batch_calibration.errors import escape_controls
@@ -69,7 +69,7 @@ def show(contexts: Sequence[Corrected], changed: int, output_stream: TextIO) -> 
     """A few contexts one by one, each with some rows that change; many as one table."""
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
-            terminal.show_cells("Contexts", context_cells(contexts), CONTEXT_NOTE)
+            terminal.show_cells("Contexts", _context_cells(contexts), CONTEXT_NOTE)
             # A header alone, or as many models as contexts, would say nothing more.
             if 1 < len(cells := model_cells(contexts)) <= len(contexts):
                 terminal.show_cells("Over contexts: accuracy in %", cells)
@@ -158,18 +158,15 @@ CONTEXT_NOTE = (
 )
 
 
-def context_cells(contexts: Sequence[Corrected]) -> Cells:
+CONTEXT_COLUMNS = ("context", "rows", "prefers", "nats", "changed", "before", "after", "gain")
+
+
+def _context_cells(contexts: Sequence[Corrected]) -> Cells:
     """A row a context: what it prefers, and accuracies where right labels are known."""
-    rows: Cells = [["context", "rows", "prefers", "nats", "changed", "before", "after", "gain"]]
+    rows: Cells = [list(CONTEXT_COLUMNS)]
     for context in sorted(contexts, key=lambda context: title(context.table)):
-        diagnosis = context.diagnosis
-        pair = (diagnosis.before, diagnosis.after)  # None without right labels
-        rights = [f"{100 * right.accuracy.value:.1f}" if right else "" for right in pair]
-        gain = diagnosis.gain.points if diagnosis.gain else ""
-        prefers = diagnosis.label_names[int(diagnosis.preference.argmax())]
-        size = f"{np.ptp(diagnosis.preference):.2f}"  # nats
-        counts = f"{diagnosis.rows}", prefers, size, f"{len(diagnosis.changed)}"
-        rows.append([title(context.table), *counts, *rights, gain])
+        cells = context_cells(title(context.table), context.diagnosis)
+        rows.append([cells[column] for column in CONTEXT_COLUMNS])
     return rows
 
 

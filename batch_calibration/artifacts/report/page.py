@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.artifacts import verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Table
-from batch_calibration.artifacts.cells import Best, Cell, Sums
+from batch_calibration.artifacts.cells import Best, Sums
 from batch_calibration.artifacts.figures import preferences
+from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import group_by
 from batch_calibration.artifacts.report import plots
 from batch_calibration.diagnosis import verdicts
@@ -41,7 +43,7 @@ class Section(NamedTuple):
     heading: str
     paragraph: str
     tables: Sequence[Table] = ()
-    figures: Sequence[plots.Figure] = ()
+    figures: Sequence[tuple[str, Chart]] = ()  # slugs and charts
     contexts: Sequence[Verdict] = ()
 
 
@@ -64,8 +66,11 @@ def page(
         title: whose bias it is, on what.
         date: of the scores.
     """
-    named = f"{title}, {date}" if date else title
-    lines = [f"<header><h1>{escape(title)}</h1>{_subtitle(cards, date)}</header>"]
+    every = list(chain.from_iterable(card.verdicts for card in cards))
+    rows = sum(verdict.diagnosis.rows for verdict in every)
+    counts = f"{len(every):,} context{'s' * (len(every) > 1)}, {rows:,} rows" if every else ""
+    subtitle = escape(", ".join(filter(None, (counts, date))))
+    lines = [f'<header><h1>{escape(title)}</h1><p class="note">{subtitle}</p></header>']
     lines += [f'<p class="notice">{escape(notice)}</p>' for notice in notices]
     if cards:
         lines.append(f'<div class="cards">{"".join(map(card_html, cards))}</div>')
@@ -76,7 +81,7 @@ def page(
         lines.append(_section(section, f"s{number}"))
     if runs is not None:
         lines.append(f'<section id="run"><h2>What was run</h2>{runs_html(runs)}</section>')
-    body = "\n".join(lines)
+    body, named = "\n".join(lines), escape(", ".join(filter(None, (title, date))))
     # Without a figure to draw, its library of some megabytes stays out.
     library = ""
     if 'class="plot"' in body:
@@ -86,16 +91,13 @@ def page(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{escape(named)}</title>\n<style>{style}</style></head>\n"
+        f"<title>{named}</title>\n<style>{style}</style></head>\n"
         f"<body><main>\n{body}\n</main>\n{library}<script>{program}</script></body></html>\n"
     )
 
 
-def _subtitle(cards: Sequence[Card], date: str) -> str:
-    contexts = sum(len(card.verdicts) for card in cards)
-    rows = sum(verdict.diagnosis.rows for card in cards for verdict in card.verdicts)
-    counts = f"{contexts:,} context{'s' * (contexts > 1)}, {rows:,} rows" if contexts else ""
-    return f'<p class="note">{escape(", ".join(filter(None, (counts, date))))}</p>'
+def _fold(attributes: str, summary: str, content: str) -> str:
+    return f"<details {attributes}><summary>{summary}</summary>\n{content}</details>"
 
 
 def card_html(card: Card) -> str:
@@ -112,14 +114,17 @@ def card_html(card: Card) -> str:
 
 def _contexts(cards: Sequence[Card]) -> list[str]:
     """The contexts in one table, where there are several, and one chart of them."""
-    every = [verdict for card in cards for verdict in card.verdicts]
+    every = list(chain.from_iterable(card.verdicts for card in cards))
     if len({verdict.name for verdict in every}) < len(every):
         # Settings have contexts of one name: each says its setting.
-        every = [verdict._replace(name=f"{verdict.name}: {card.short or card.heading}")
-                 for card in cards for verdict in card.verdicts]  # fmt: skip
+        every = []
+        for card in cards:
+            setting = card.short or card.heading
+            for verdict in card.verdicts:
+                every.append(verdict._replace(name=f"{verdict.name}: {setting}"))
     names = [verdict.name for verdict in every]
     chart = preferences.chart([verdict.diagnosis for verdict in every], names)
-    drawn = f'<div id="effects">{plots.html(plots.Figure("preferences", chart))}</div>'
+    drawn = f'<div id="effects">{plots.html("preferences", chart)}</div>'
     if len(every) == 1:
         return [drawn]
     cells = verdict_tables.overview_cells(every)
@@ -131,30 +136,22 @@ def _contexts(cards: Sequence[Card]) -> list[str]:
 
 def _section(section: Section, name: str) -> str:
     """A section of the details, folded; in it tables and single contexts are folded, too."""
-    lines = [
-        f'<details class="section" id="{name}"><summary><h3>{escape(section.heading)}</h3>'
-        "</summary>"
-    ]
-    lines += map("<p>{}</p>".format, escape(section.paragraph).splitlines())
+    lines = list(map("<p>{}</p>".format, escape(section.paragraph).splitlines()))
     for i, table in enumerate(section.tables):
         state = " open" if not i or len(section.tables) <= MAX_TABLES_OPEN else ""
-        lines.append(
-            f'<details id="{name}-t{i}"{state}><summary><h4>{escape(table.title)}</h4></summary>\n'
-            f"{table_html(table)}</details>"
-        )
+        heading = f"<h4>{escape(table.title)}</h4>"
+        lines.append(_fold(f'id="{name}-t{i}"{state}', heading, table_html(table)))
     for i, figure in enumerate(section.figures):
-        lines.append(f'<div id="{name}-f{i}">{plots.html(figure)}</div>')
+        lines.append(f'<div id="{name}-f{i}">{plots.html(*figure)}</div>')
     if section.contexts:
-        count = len(section.contexts)
-        lines.append(
-            f'<details id="{name}-contexts"><summary><h4>Each context in words ({count:,})</h4>'
-            "</summary>"
-        )
-        is_drawn = count <= MAX_CONTEXTS_DRAWN
+        count, contexts = len(section.contexts), []
         for i, context in enumerate(section.contexts):
-            lines.append(context_html(context, f"{name}-c{i}", is_drawn=is_drawn))
-        lines.append("</details>")
-    return "\n".join([*lines, "</details>"])
+            is_drawn = count <= MAX_CONTEXTS_DRAWN
+            contexts.append(context_html(context, f"{name}-c{i}", is_drawn=is_drawn))
+        heading = f"<h4>Each context in words ({count:,})</h4>"
+        lines.append(_fold(f'id="{name}-contexts"', heading, "\n".join([*contexts, ""])))
+    heading = f"<h3>{escape(section.heading)}</h3>"
+    return _fold(f'class="section" id="{name}"', heading, "\n".join([*lines, ""]))
 
 
 def table_html(table: Table) -> str:
@@ -163,31 +160,25 @@ def table_html(table: Table) -> str:
     split = sum(not isinstance(row, Sums) for row in rows)
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     body, foot = ("\n".join(map(_row, part)) for part in (rows[:split], rows[split:]))
+    sums = f"\n<tfoot>{foot}</tfoot>" if foot else ""
     note = f"<p>{escape(table.note)}</p>\n" if table.note else ""
     return (
         f'<div class="table" role="region" tabindex="0" aria-label="{escape(table.title)}" '
-        f'data-file="{file_name(table.slug)}"><table>'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>"
-        + (f"\n<tfoot>{foot}</tfoot>" if foot else "")
-        + f"</table></div>\n{note}"
+        f'data-file="{file_name(table.slug)}"><table><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>{body}</tbody>{sums}</table></div>\n{note}"
     )
 
 
 def _row(row: Sequence[str]) -> str:
-    name = _marked(row[0], escape(row[0]))
-    return f'<tr><th scope="row">{name}</th>{"".join(map(_cell, row[1:]))}</tr>'
+    name, *cells = map(_shown, row)
+    return f'<tr><th scope="row">{name}</th>{"".join(map("<td>{}</td>".format, cells))}</tr>'
 
 
-def _cell(cell: str) -> str:
-    parts = cell.parts if isinstance(cell, Cell) else ()
-    if not parts:
-        return f"<td>{_marked(cell, escape(cell))}</td>"
-    number, interval, mark = map(escape, parts)
-    return f"<td>{_marked(cell, number)}<span> {interval}</span>{mark}</td>"
-
-
-def _marked(cell: str, shown: str) -> str:
-    return f"<b>{shown}</b>" if isinstance(cell, Best) else shown
+def _shown(cell: str) -> str:
+    """A cell; what is the best is bold, an interval stands in an element of its own."""
+    number, interval, mark = map(escape, getattr(cell, "parts", ()) or (cell, "", ""))
+    bold = f"<b>{number}</b>" if isinstance(cell, Best) else number
+    return f"{bold}<span> {interval}</span>{mark}" if interval else bold
 
 
 def runs_html(runs: Sequence[Run]) -> str:
@@ -227,11 +218,9 @@ def context_html(context: Verdict, name: str, *, is_drawn: bool) -> str:
     if is_drawn:
         sentences += context.recommendation.reason
         chart = preferences.chart([context.diagnosis], [context.name])
-        figure = plots.html(plots.Figure(name, chart))
-    return (
-        f'<details id="{name}" class="context"><summary>{escape(headline(context))}</summary>\n'
-        f"<p>{escape(' '.join(sentences))}</p>\n{figure}</details>"
-    )
+        figure = plots.html(name, chart)
+    content = f"<p>{escape(' '.join(sentences))}</p>\n{figure}"
+    return _fold(f'id="{name}" class="context"', escape(headline(context)), content)
 
 
 def headline(context: Verdict) -> str:

@@ -7,7 +7,6 @@ from functools import cache
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,13 +23,6 @@ WITHOUT = (
 )
 
 
-class Figure(NamedTuple):
-    """A figure of the page."""
-
-    slug: str  # the file's name without its ending
-    chart: Chart
-
-
 @cache
 def library() -> str:
     """plotly.js, packed by gzip to two fifths, as base64; empty where plotly is not installed."""
@@ -44,14 +36,15 @@ def library() -> str:
     return base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
 
 
-def html(figure: Figure) -> str:
+def html(slug: str, chart: Chart) -> str:
     """A figure with its heading, its controls, how to read it, and a link to its numbers."""
-    name, chart = file_name(figure.slug), figure.chart
-    lines = [f'<figure id="figure-{name}"><figcaption>{escape(chart.heading)}</figcaption>']
+    lines = [
+        f'<figure id="figure-{file_name(slug)}"><figcaption>{escape(chart.heading)}</figcaption>'
+    ]
     lines += _controls(chart) if library() else [_picture(chart)]
     if chart.note:
         lines.append(f'<p class="note">{escape(chart.note)}</p>')
-    lines.append(f"<p>{download(figure.slug, chart.data())}</p>")
+    lines.append(f"<p>{download(slug, chart.data())}</p>")
     return "\n".join([*lines, "</figure>"])
 
 
