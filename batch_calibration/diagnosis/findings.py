@@ -267,8 +267,15 @@ class Diagnosis(NamedTuple):
 
 
 def factor(nats: float) -> str:
-    """The factor that so many nats are, in words."""
-    return f"{np.exp(nats):.3g}" if nats < 14 else "more than a million"  # exp(14) is 1.2 million
+    """The factor that so many nats are, in words.
+
+    >>> factor(0.5), factor(9.0), factor(14.0)
+    ('1.65', '8,100', 'more than a million')
+    """
+    if nats >= 14:  # exp(14) is 1.2 million
+        return "more than a million"
+    size = float(np.exp(nats))
+    return f"{size:.3g}" if size < 999.5 else f"{float(f'{size:.2g}'):,.0f}"
 
 
 def join_names(names: Iterable[str]) -> str:
