@@ -57,7 +57,7 @@ def figure_1(study: Results) -> Iterator[Drawing]:
     if panels:
         heading = "Average over the tasks, 1-shot"
         if len(panels) == 1:
-            heading = f"Average over the tasks: {study.sizes[0].setting.describe('1-shot')}"
+            heading = f"Average over the tasks: {study.sizes[0].setting}"
         chart = partial(intervals.estimate_chart, panels, heading)
         yield Drawing(ACROSS, "paper-averages", chart, "Figure 1")
 

@@ -54,14 +54,11 @@ class Setting(NamedTuple):
 
     def __str__(self) -> str:
         """In words, for titles and file names' captions."""
-        if self.shots is None:
-            return self.describe()
-        return self.describe("zero-shot" if self.shots == 0 else f"{self.shots}-shot")
-
-    def describe(self, shots: str = "") -> str:
-        """The setting in words; `shots` stands before the split."""
         model = self.model or "unnamed model"
-        phrases = [model if self.data in ("", self.model) else f"{model} on {self.data}", shots]
+        if self.data not in ("", self.model):
+            model = f"{model} on {self.data}"
+        shots = "zero-shot" if self.shots == 0 else f"{self.shots}-shot"
+        phrases = [model, "" if self.shots is None else shots]
         phrases.append(f"{self.split} split" if self.split else "")
         # Scores without a split are some rows of unknown origin: "all rows" would claim too much.
         all_rows = "all rows" if self.split else ""
@@ -102,8 +99,8 @@ class SettingRecords:
     @cached_property
     def judged(self) -> frozenset[str]:
         """Methods of which every record keeps which rows they answer rightly."""
-        records = self.all_records
-        return frozenset(m for m in self.methods if all(m in record.right for record in records))
+        rights = [record.right.keys() for record in self.all_records]
+        return frozenset(self.methods).intersection(*rights)
 
     @cached_property
     def paper_methods(self) -> list[str]:
@@ -134,15 +131,13 @@ def name_differences(settings: Sequence[Setting]) -> list[str]:
     >>> name_differences([one, one._replace(shots=0), one._replace(model="mini")])
     ['gpt2, 4-shot', 'gpt2, 0-shot', 'mini, 4-shot']
     """
-    names = []
-    for setting in settings:
-        values = []
-        for field, value in setting._asdict().items():
-            if any(getattr(other, field) != value for other in settings):
+    names = [list[str]() for _ in settings]
+    for field, values in zip(Setting._fields, zip(*settings, strict=True), strict=True):
+        if len(set(values)) > 1:
+            for name, value in zip(names, values, strict=True):
                 texts = value if isinstance(value, tuple) else [str(value)]
-                values += [f"{text}-shot" if field == "shots" else text for text in texts]
-        names.append(", ".join(filter(None, values)))
-    return names
+                name += [f"{text}-shot" if field == "shots" else text for text in texts]
+    return [", ".join(filter(None, name)) for name in names]
 
 
 def methods_of_group(group: Group) -> list[str]:
@@ -152,7 +147,8 @@ def methods_of_group(group: Group) -> list[str]:
 
 def shared_methods(records: Sequence[Record]) -> list[str]:
     """Methods that every record has, in the order of the table of methods."""
-    return [name for name in METHODS if all(name in record.methods for record in records)]
+    shared = set(METHODS).intersection(*(record.methods for record in records))
+    return list(filter(shared.__contains__, METHODS))
 
 
 def metric_values(records: Iterable[Record], method: str, metric: str = "accuracy") -> np.ndarray:
@@ -233,7 +229,7 @@ def with_settings(records: Iterable[Record]) -> list[tuple[Setting, Record]]:
         variant = record.context.scorer.digest[:4] if len(scorers[setting]) > 1 else ""
         return setting._replace(variant=variant, options=tuple(texts))
 
-    return list(zip(map(full_setting, ordered), ordered, strict=True))
+    return [(full_setting(record), record) for record in ordered]
 
 
 def _option_texts(options: Mapping[str, object]) -> tuple[str, ...]:
@@ -271,23 +267,30 @@ def axis_name(record: Record) -> str:
     return name if selection == "total" else f"{name}-{selection}"
 
 
+def _position(task: str) -> int:
+    return [*TASKS, task].index(task)
+
+
 def sort_records(records: Iterable[Record]) -> list[Record]:
     """Tasks in the order of `TASKS`, seeds ascending."""
-    position = dict(zip(TASKS, range(len(TASKS)), strict=True))
 
     def rank(record: Record) -> tuple[int, str, int]:
         task, seed = record.context.task, record.context.seed
-        return position.get(task, len(position)), task, -1 if seed is None else seed
+        return _position(task), task, -1 if seed is None else seed
 
     return sorted(records, key=rank)
 
 
 def sort_tasks(tasks: Iterable[str]) -> list[str]:
     """Tasks in the order of `TASKS`, then the others as they come."""
-    names = list(dict.fromkeys(tasks))
-    return [*filter(names.__contains__, TASKS), *filter(lambda name: name not in TASKS, names)]
+    return sorted(dict.fromkeys(tasks), key=_position)
 
 
 def task_title(task: str) -> str:
     """A task's name as papers print it."""
     return TASKS[task].title if task in TASKS else task
+
+
+def context_title(task: str, seed: int | None) -> str:
+    """The task and its seed, if it has one: "SST-2, seed 0"."""
+    return task_title(task) if seed is None else f"{task_title(task)}, seed {seed}"

@@ -111,8 +111,11 @@ def image_cells(group: SettingRecords) -> Cells:
     tasks = list(filter(IMAGES.__contains__, group.records))
     if not tasks or not set(REFERENCES) <= set(group.methods):
         return []
-    icl, bc = ([100 * group.values(task, m).mean() for task in tasks] for m in REFERENCES)
-    sides = {"": np.stack([icl, bc], axis=1)}  # [task, 2]
+    columns = []
+    for method in REFERENCES:
+        means = [100 * group.values(task, method).mean() for task in tasks]
+        columns.append(means)
+    sides = {"": np.stack(columns, axis=1)}  # [task, 2]
     if is_of_paper(group):
         sides["paper "] = np.array([IMAGES[task] for task in tasks])
     rows: Cells = [["task"]]
@@ -120,8 +123,8 @@ def image_cells(group: SettingRecords) -> Cells:
     rows.append(Sums(["average"]))
     for side, shares in sides.items():
         rows[0] += [f"{side}ZS", f"{side}ZS+BC", f"{side}gain"]
-        means = np.vstack([shares, shares.mean(axis=0)])
-        for row, (before, after) in zip(rows[1:], means, strict=True):
+        with_average = np.vstack([shares, shares.mean(axis=0)])
+        for row, (before, after) in zip(rows[1:], with_average, strict=True):
             row += [f"{before:.1f}", f"{after:.1f}", f"{after - before:+.1f}"]
     return rows
 
@@ -144,8 +147,10 @@ def choice_cells(axes: Sequence[Axis]) -> Cells:
     numbers = sorted(choices, key=choice_rank)
     rows: Cells = [["choice", "method", *numbers]]
     for axis in numbered:
-        by_number = [axis.prompts.get(number, ()) for number in numbers]
-        columns = [[_mean(records, m) for m in REFERENCES] for records in by_number]
+        columns = []
+        for number in numbers:
+            records = axis.prompts.get(number, [])
+            columns.append([_mean(records, method) for method in REFERENCES])
         rows += rows_of_methods(axis.name, REFERENCES, columns)
     return rows if numbered else []
 

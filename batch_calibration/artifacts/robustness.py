@@ -116,8 +116,9 @@ class Axis:
         prompts = list(self.prompts.values())
         if len({sum(record.classes) for record in self.records}) > 1:
             return None
-        seeds = {tuple(record.context.seed for record in records) for records in prompts}
-        sides = []
+        sides, seeds = [], set()
+        for records in prompts:
+            seeds.add(tuple(record.context.seed for record in records))
         for method in REFERENCES:
             rights = [np.array(gains.right_rows(records, method)) for records in prompts]  # [s n]
             if len(seeds) > 1:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.artifacts.cells import Cells
-from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, task_title
+from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, context_title
 from batch_calibration.artifacts.method_display import boundary_axes
 from batch_calibration.methods import METHODS, Evidence, fit
 from batch_calibration.metrics import accuracy, boundary
@@ -62,11 +62,9 @@ def shift_scores(record: Record, table: ScoreTable) -> Shifted | None:
             biases[name] = np.array(record.bias[name])
     if not np.isfinite(scores).all() or CORRECTED not in biases:
         return None
-    seed = "" if record.context.seed is None else f", seed {record.context.seed}"
-    return Shifted(
-        f"{task_title(record.context.task)}{seed}", (record.label_names[0], record.label_names[1]),
-        scores, np.asarray(block.labels), biases,
-    )  # fmt: skip
+    first, second = record.label_names
+    name = context_title(record.context.task, record.context.seed)
+    return Shifted(name, (first, second), scores, np.asarray(block.labels), biases)
 
 
 def shifted_cells(contexts: Sequence[Shifted]) -> Cells:
@@ -87,17 +85,9 @@ class TwoLabels(NamedTuple):
     """A table cut to two labels: their columns, and of the test rows those with these labels."""
 
     task: str
-    seed: int | None
-    is_cut: bool
+    heading: str  # the task and its seed, and which rows are drawn where it has more labels
     names: tuple[str, str]
     blocks: dict[str, tuple[np.ndarray, np.ndarray]]
-
-    @property
-    def heading(self) -> str:
-        """The task and its seed, and which rows are drawn where it has more than two labels."""
-        pair = f"\n{self.names[0]} / {self.names[1]} rows only" if self.is_cut else ""
-        seed = "" if self.seed is None else f", seed {self.seed}"
-        return f"{task_title(self.task)}{seed}{pair}"
 
 
 class Boundary(NamedTuple):
@@ -143,7 +133,9 @@ def cut_table(table: ScoreTable) -> TwoLabels:
         blocks[name] = (block.log_probs[keep][:, columns], labels.astype(np.int32))
     first, second = (table.label_names[column] for column in columns)
     context = ContextInfo.from_table(table)
-    return TwoLabels(context.task, context.seed, k > 2, (first, second), blocks)
+    heading = context_title(context.task, context.seed)
+    heading += f"\n{first} / {second} rows only" if k > 2 else ""
+    return TwoLabels(context.task, heading, (first, second), blocks)
 
 
 def can_draw(table: ScoreTable) -> bool:

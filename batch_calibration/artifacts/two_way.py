@@ -55,7 +55,8 @@ def model_cells(models: Models) -> Cells:
     """Header, then a row for each model and method of the paper's comparison: accuracy in %."""
     tasks = models.tasks
     rows: Cells = [["model", "method", *map(grouping.task_title, tasks), "average"]]
-    shared = [task for task in tasks if all(task in group.records for group in models.groups)]
+    of_all = set(tasks).intersection(*(group.records for group in models.groups))
+    shared = list(filter(of_all.__contains__, tasks))
     for group in models.groups:
         columns = []
         # The last column is the average over the tasks that all models have.

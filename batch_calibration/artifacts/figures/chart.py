@@ -91,7 +91,7 @@ def frame(chart: Chart) -> Cells:
             for name, place, value, more in _points(panel, mark):
                 point = zip(chart.columns, (panel.name, name, place, value), strict=True)
                 lines.append(dict(point) | more)
-    names = list(dict.fromkeys(name for line in lines for name in line if name))
+    names = list(filter(None, dict.fromkeys(chain.from_iterable(lines))))
     rows: Cells = [names]
     for line in lines:
         rows.append([_cell(line.get(name, "")) for name in names])

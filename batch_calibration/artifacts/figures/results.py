@@ -1,5 +1,7 @@
 """The figure of a diagnosis, a recommendation or a comparison, for notebooks and scripts."""
 
+from collections.abc import Mapping
+
 from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.figures import preferences, render
@@ -7,8 +9,7 @@ from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.figures.intervals import estimate_chart, forest
 from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
 from batch_calibration.errors import InputError
-
-GAIN = "gain in accuracy (points)"
+from batch_calibration.metrics import Estimate
 
 
 def plot(result: Diagnosis | Recommendation | Comparison, title: str = "scores") -> Figure:
@@ -39,23 +40,19 @@ def _chart(result: object, title: str) -> Chart:
     if isinstance(result, Diagnosis):
         return preferences.chart([result], [title])
     if isinstance(result, Comparison):
-        gains = {
-            row.method: (row.gain, row.gain.beyond_noise) for row in result.results if row.gain
-        }
+        gains = {row.method: row.gain for row in result.results if row.gain}
         if not gains:
             raise InputError(
                 where="plot", expected="a comparison with icl and another method",
                 got=", ".join(row.method for row in result.results), remedy="compare icl, too",
             )  # fmt: skip
-        heading = f"Gain over icl: {title}, {result.rows:,} labeled rows"
-        return forest({"gain": gains}, [*gains], GAIN, heading, ("", "method"), together=True)
+        return _gain_chart(gains, f"Gain over icl: {title}, {result.rows:,} labeled rows")
     if isinstance(result, Recommendation):
         if result.measured:
             return estimate_chart({title: result.measured}, "Each judged by what other rows teach")
         if gain := result.expected.gain:
-            rows = {result.short: (gain, gain.beyond_noise)}
             heading = f"Gain to expect: {title} ({result.expected.source})"
-            return forest({"gain": rows}, [*rows], GAIN, heading, ("", "method"), together=True)
+            return _gain_chart({result.short: gain}, heading)
         raise InputError(
             where="plot", expected="a recommendation with measured accuracies or a gain to expect",
             got=f"{result.short}, of which nothing is known",
@@ -65,3 +62,9 @@ def _chart(result: object, title: str) -> Chart:
         where="plot", expected="what diagnose, recommend or compare returned",
         got=type(result).__name__, remedy="give one of these",
     )  # fmt: skip
+
+
+def _gain_chart(gains: Mapping[str, Estimate], heading: str) -> Chart:
+    pairs = {method: (gain, gain.beyond_noise) for method, gain in gains.items()}
+    label, columns = "gain in accuracy (points)", ("", "method")
+    return forest({"gain": pairs}, list(gains), label, heading, columns, together=True)
