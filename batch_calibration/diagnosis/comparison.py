@@ -21,7 +21,7 @@ from batch_calibration.methods import (
     no_log_probs,
 )
 from batch_calibration.methods import compare as correct_by_methods
-from batch_calibration.methods.fitting import FrozenOptions, jit_methods
+from batch_calibration.methods.compiling import jit_methods
 
 
 def compare(
@@ -97,21 +97,19 @@ def predict_by_methods(
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
     """What each method predicts for the test rows of c contexts: name -> label indices [c n]."""
-    frozen = tuple((name, tuple(chosen.items())) for name, chosen in options.items())
     picks = dict[str, jax.Array]()
     for is_looped in (True, False):
-        names = tuple(name for name in methods if METHODS[name].looped == is_looped)
+        names = [name for name in methods if METHODS[name].looped == is_looped]
         if names:
             predict = jit_methods(_predict, looped=is_looped)
-            picks |= predict(dict(blocks), jax.random.key(seed), methods=names, options=frozen)
+            picks |= predict(dict(blocks), jax.random.key(seed), methods=names, options=options)
     # A compiled program returns a dict in the order of the alphabet.
     return {name: np.asarray(picks[name]) for name in methods}
 
 
 def _predict(
-    blocks: dict[str, Evidence], key: jax.Array, *, methods: tuple[str, ...],
-    options: FrozenOptions,
+    blocks: dict[str, Evidence], key: jax.Array, *, methods: Sequence[str],
+    options: Mapping[str, Options],
 ) -> dict[str, jax.Array]:  # fmt: skip
-    by_method = {name: dict(pairs) for name, pairs in options}
-    corrected = correct_by_methods(blocks, methods=methods, key=key, options=by_method)
+    corrected = correct_by_methods(blocks, methods=methods, key=key, options=options)
     return {name: method.scores.argmax(axis=-1) for name, method in corrected.items()}

@@ -32,7 +32,7 @@ from batch_calibration.methods import (
     check_scores,
     correct,
 )
-from batch_calibration.methods.fitting import jit_quickly
+from batch_calibration.methods.compiling import jit_quickly
 from batch_calibration.typing import ProbeRows, Scalar, Scores
 
 CORRECT, TO_SHARES = "bc", "prior_matching"

@@ -1,12 +1,8 @@
-"""Learns a method's bias from blocks of rows and removes it, for one context or for many.
-
-How much XLA optimizes decides how long programs of many methods take to compile (`jit_methods`).
-"""
+"""Learns a method's bias from blocks of rows and removes it, for one context or for many."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +13,6 @@ from batch_calibration.calibration.base import Calibrator, floored, weights_of
 from batch_calibration.errors import InputError
 from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place
 from batch_calibration.typing import Key, Labels, ProbeRows, Scores, State, Weight
-
-FrozenOptions = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
-"""Method -> its options, as tuples: a compiled program is kept under them."""
-LEVEL = "xla_backend_optimization_level"
-WITHOUT_EMITTERS: dict[str, Any] = {LEVEL: 0, "xla_cpu_use_fusion_emitters": False}
-"""For milliseconds of work: compiled in two thirds of the time, the same but for last bits."""
-
-Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class Evidence(NamedTuple):
@@ -245,41 +233,3 @@ def compare(
 
         corrected[name] = over_contexts(method, correct_one, named)
     return corrected
-
-
-def jit_methods(function: Function, *, looped: bool) -> Function:
-    """`jax.jit` of a function whose arguments `methods` and `options` are static.
-
-    Args:
-        function: what corrects by methods, all of which loop over contexts, or none of which does.
-        looped: whether they do: such programs run for seconds, and are optimized a little. Level 1
-            is below the usual 2, which takes the CPU's compiler longer and makes them no faster.
-    """
-    static = ("methods", "options")
-    return cast(Function, _jit(function, static, 1) if looped else jit_quickly(function, *static))
-
-
-def jit_quickly(function: Function, *static: str) -> Function:
-    """`jax.jit` for milliseconds of work, compiled in two thirds of the time.
-
-    Args:
-        function: of module level, as its compiled programs are kept.
-        *static: the names of its static arguments.
-    """
-    return cast(Function, _jit(function, static, 0))
-
-
-@cache  # one for each function, which keeps its compiled programs
-def _jit(function: Callable[..., Any], static: tuple[str, ...], level: int) -> Callable[..., Any]:
-    options = _quick_options() if level == 0 else {LEVEL: level}
-    return jax.jit(function, static_argnames=static, compiler_options=options)
-
-
-@cache
-def _quick_options() -> dict[str, Any]:
-    """`WITHOUT_EMITTERS`, or what is left of it where this version of XLA does not know it all."""
-    try:
-        jax.jit(lambda: 0.0).lower().compile(WITHOUT_EMITTERS)
-    except jax.errors.JaxRuntimeError:
-        return {LEVEL: 0}
-    return WITHOUT_EMITTERS

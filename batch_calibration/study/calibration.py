@@ -27,7 +27,7 @@ from batch_calibration.methods import (
     over_contexts,
     warn_of_few_rows,
 )
-from batch_calibration.methods.fitting import FrozenOptions, jit_methods
+from batch_calibration.methods.compiling import jit_methods
 from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store import Record, Records
@@ -96,14 +96,13 @@ def run_calibration(
     for table in tables:
         check(table, floor)
     options = check_chosen(options, names, (len(table.label_names) for table in tables))
-    frozen = tuple((name, tuple(of_method.items())) for name, of_method in options.items())
     skipped = [find_skipped(table, names, options) for table in tables]
     key = jax.random.key(seed)
     records: dict[int, Record] = {}  # by position among the tables
     # One after the other: programs with linear algebra over many contexts have waited for each
     # other forever where several ran at once on a CPU.
     for group in make_groups(tables, skipped, names, floor):
-        measured = _run(group, key=key, options=frozen)
+        measured = _run(group, key=key, options=options)
         # Place in the group, and among all tables.
         for i, (position, table) in enumerate(group.tables):
             record = make_record(table, i, measured, skipped[position], floor)
@@ -159,35 +158,28 @@ def check(table: ScoreTable, floor: float | None = None) -> None:
         check_scores(block.log_probs, f"{where}, block {name}", floor=floor)
 
 
-def _run(group: Group, *, key: Key, options: FrozenOptions) -> Measured:
+def _run(group: Group, *, key: Key, options: Mapping[str, Options]) -> Measured:
     """Two programs a group: methods that loop over contexts, then the others and all metrics."""
     if not group.methods:
         return Measured({}, {}, {}, {}, {}, {})
-    looped_names = tuple(name for name in group.methods if METHODS[name].looped)
-    mapped_names = tuple(name for name in group.methods if not METHODS[name].looped)
+    looped_names = [name for name in group.methods if METHODS[name].looped]
+    mapped_names = [name for name in group.methods if not METHODS[name].looped]
     looped: dict[str, Corrected] = {}
     if looped_names:
-        run_looped = jit_methods(_compare, looped=True)
-        looped = run_looped(group.blocks, key, methods=looped_names, options=options)
+        run_looped = jit_methods(compare, looped=True)
+        looped = run_looped(group.blocks, key=key, methods=looped_names, options=options)
     run_mapped = jit_methods(_measure, looped=False)
     measured = run_mapped(group.blocks, looped, key, methods=mapped_names, options=options)
     on_host: Measured = jax.device_get(measured)
     return on_host
 
 
-def _compare(
-    blocks: dict[str, Evidence], key: Key, *, methods: tuple[str, ...], options: FrozenOptions
-) -> dict[str, Corrected]:
-    by_method = {name: dict(pairs) for name, pairs in options}
-    return compare(blocks, methods=methods, key=key, options=by_method)
-
-
 def _measure(
     blocks: dict[str, Evidence], looped: dict[str, Corrected], key: Key, *,
-    methods: tuple[str, ...], options: FrozenOptions,
+    methods: Sequence[str], options: Mapping[str, Options],
 ) -> Measured:  # fmt: skip
     """The methods named, and the metrics of theirs and of the looped ones' scores."""
-    corrected = _compare(blocks, key, methods=methods, options=options) | looped
+    corrected = compare(blocks, methods=methods, key=key, options=options) | looped
     test = blocks["test"]
     gold = jnp.asarray(test.labels)
     # One method after the other: a single body to compile.
