@@ -150,8 +150,8 @@ def markdown(cells: Cells, note: str = "") -> str:
         return f"{sign}{plain}{sign}"
 
     lines = [f"| {' | '.join(map(text, row))} |" for row in cells]
-    lines.insert(1, "|" + "|".join([" --- "] + [" ---: "] * (len(cells[0]) - 1)) + "|")
-    return "\n".join(lines) + "\n" + (f"\n{text(note)}\n" if note else "")
+    lines.insert(1, f"| --- |{' ---: |' * (len(cells[0]) - 1)}")
+    return "\n".join([*lines, *(["", text(note)] if note else []), ""])
 
 
 def latex(cells: Cells, note: str = "") -> str:
@@ -166,12 +166,11 @@ def latex(cells: Cells, note: str = "") -> str:
             return rf"\underline{{{plain}}}"
         return rf"\textbf{{{plain}}}" if isinstance(cell, Best) else plain
 
-    below = [rf"\par\footnotesize {text(note)}"] if note else []
-    body = [" & ".join(map(text, row)) + r" \\" for row in cells]
+    header, *body = [" & ".join(map(text, row)) + r" \\" for row in cells]
     if sums := sum(isinstance(row, Sums) for row in cells):
         body.insert(len(body) - sums, r"\midrule")
     columns = "l" + "r" * (len(cells[0]) - 1)
-    return "\n".join(
-        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:],
-         r"\bottomrule", r"\end{tabular}", *below, ""]
-    )  # fmt: skip
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", header, r"\midrule", *body]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par\footnotesize {text(note)}"] if note else []
+    return "\n".join([*lines, ""])

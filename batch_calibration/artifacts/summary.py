@@ -33,35 +33,35 @@ def paragraph(group: SettingRecords) -> str:
             f"In this setting ({group.setting}), icl and bc were not both run, so there is nothing "
             "to compare; run experiments.calibrate with all methods."
         )
-    tasks = list(group.records)
+    tasks, by_task = list(group.records), gains.gain_by_task(group, CORRECTED)
     scope = f"{len(tasks)} tasks"
     if len(tasks) <= MAX_TASKS_NAMED:
         scope = _list_names(list(map(task_title, tasks)))
-    gain_by_task = gains.gain_by_task(group, CORRECTED)
-    number, interval, _ = estimate_cell(over_tasks(list(gain_by_task.values()))).parts
+    number, interval, _ = estimate_cell(over_tasks(list(by_task.values()))).parts
     over = "rows and seeds" if gains.max_seeds(group) > 1 else "rows alone"
     sentences = [
         f"In this setting ({group.setting}), the uncalibrated scores are right on "
         f"{_average(group, BASELINE, tasks)} % of the rows and Batch Calibration on "
         f"{_average(group, CORRECTED, tasks)} %, on average over {scope}: {number} points "
         f"{interval} (95 % interval over {over}; noise where it holds 0).",
-        _describe_gains(gain_by_task),
-        _describe_not_learned(group, tasks),
-        _describe_two_fields(group, tasks),
+        _describe_gains(by_task),
+        _describe_not_learned(group),
+        _describe_two_fields(group),
         _describe_best(group),
-        _describe_spread(group, tasks),
+        _describe_spread(group),
     ]
     return " ".join(filter(None, sentences))
 
 
 def study_paragraphs(study: Results) -> dict[str, str]:
     """A paragraph for each study of prompts, demonstrations and shots, by its figure's slug."""
-    axes = robustness.by_study(study.axes)
-    paragraphs = {
-        **{f"{slug}-prompts": robustness.paragraph(axes[slug]) for slug in axes},
-        **{control.slug: demonstration_labels.paragraph(control) for control in study.controls},
-        **{f"{curve.slug}-curve": curves.paragraph(curve) for curve in study.curves},
-    }
+    paragraphs = {}
+    for slug, axes in robustness.by_study(study.axes).items():
+        paragraphs[f"{slug}-prompts"] = robustness.paragraph(axes)
+    for control in study.controls:
+        paragraphs[control.slug] = demonstration_labels.paragraph(control)
+    for curve in study.curves:
+        paragraphs[f"{curve.slug}-curve"] = curves.paragraph(curve)
     return {slug: paragraph for slug, paragraph in paragraphs.items() if paragraph}
 
 
@@ -78,38 +78,35 @@ def _describe_gains(gain_by_task: Mapping[str, Estimate]) -> str:
     def points(task: str) -> str:
         return f"{task_title(task)} ({100 * gain_by_task[task].value:+.1f})"
 
+    def noise(tasks: Sequence[str]) -> str:
+        count = sum(gain_by_task[task].beyond_noise != 0 for task in tasks)
+        if len(tasks) == 1:
+            return "by more than noise" if count else "by no more than noise"
+        return f"on {count or 'none'} of them by more than noise"
+
     sentence = "BC gains"
     if len(order) > 1:
         sentence += f" on {len(won)} of {len(order)} tasks"
     if won:
-        sentence += f", {_describe_noise(won, gain_by_task)}"
-        sentence += f", {'most ' * (len(won) > 1)}on {points(won[-1])}"
+        sentence += f", {noise(won)}, {'most ' * (len(won) > 1)}on {points(won[-1])}"
     elif len(order) == 1:
         sentence = "BC does not gain"
     if not lost:
         return f"{sentence}; it loses on none."
-    losses = f"{_list_names(list(map(points, lost)))}, {_describe_noise(lost, gain_by_task)}"
+    losses = f"{_list_names(list(map(points, lost)))}, {noise(lost)}"
     return f"{sentence}; it loses on {losses}: calibration does not help everywhere."
 
 
-def _describe_noise(tasks: Sequence[str], gain_by_task: Mapping[str, Estimate]) -> str:
-    """How many of these are more than noise."""
-    count = sum(gain_by_task[task].beyond_noise != 0 for task in tasks)
-    if len(tasks) == 1:
-        return "by more than noise" if count else "by no more than noise"
-    return f"on {count or 'none'} of them by more than noise"
-
-
-def _describe_not_learned(group: SettingRecords, tasks: Sequence[str]) -> str:
+def _describe_not_learned(group: SettingRecords) -> str:
     """Tasks the model has not learned, and the averages without them."""
     learned = gains.learned_tasks(group)
-    missing = [task_title(task) for task in tasks if task not in learned]
-    if not missing:
-        return ""
+    missing = [task_title(task) for task in group.records if task not in learned]
     rule = (
         f"the better of ICL and BC is less than {gains.LEARNED_MARGIN:.0f} points above chance, or "
         "its interval holds chance or the most frequent label's share"
     )
+    if not missing:
+        return ""
     if not learned:
         return f"No task is learned ({rule})."
     return (
@@ -118,10 +115,13 @@ def _describe_not_learned(group: SettingRecords, tasks: Sequence[str]) -> str:
     )
 
 
-def _describe_two_fields(group: SettingRecords, tasks: Sequence[str]) -> str:
-    """CC and DC where a row has more than one field."""
-    several = [task for task in tasks if _count_fields(group, task) > 1]
-    methods = group.among(["cc", "dc"])
+def _describe_two_fields(group: SettingRecords) -> str:
+    """CC and DC where a row has more than one field: the task's, or those in its template."""
+    several, methods = [], group.among(["cc", "dc"])
+    for task, records in group.records.items():
+        fields = set(re.findall(r"\{(\w+)\}", records[0].context.template)) - {"label"}
+        if len(TASKS[task].fields if task in TASKS else fields) > 1:
+            several.append(task)
     if not several or not methods:
         return ""
     shares = [f"{name.upper()} has {_average(group, name, several)} %" for name in methods]
@@ -130,14 +130,6 @@ def _describe_two_fields(group: SettingRecords, tasks: Sequence[str]) -> str:
         f"On {subject} whose rows are more than one text {_list_names(shares)} beside ICL's "
         f"{_average(group, BASELINE, several)} %."
     )
-
-
-def _count_fields(group: SettingRecords, task: str) -> int:
-    """Fields of a row: the task's, or those in the template of a task file's."""
-    if task in TASKS:
-        return len(TASKS[task].fields)
-    template = group.records[task][0].context.template
-    return len(set(re.findall(r"\{(\w+)\}", template)) - {"label"})
 
 
 def _describe_best(group: SettingRecords) -> str:
@@ -154,13 +146,13 @@ def _describe_best(group: SettingRecords) -> str:
     )
 
 
-def _describe_spread(group: SettingRecords, tasks: Sequence[str]) -> str:
+def _describe_spread(group: SettingRecords) -> str:
     """How far the seeds are apart, mean over the tasks."""
     if min(map(len, group.records.values())) < 2:
         return ""
     means = []
     for method in REFERENCES:
-        deviations = [deviation(100 * group.values(task, method)) for task in tasks]
+        deviations = [deviation(100 * group.values(task, method)) for task in group.records]
         means.append(float(np.mean(deviations)))
     icl, bc = means
     return (

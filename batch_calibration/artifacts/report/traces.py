@@ -19,7 +19,10 @@ def panel_parts(panel: Panel) -> Parts:
     shapes: list[Parts] = []
     for mark in shown_marks(panel):
         if isinstance(mark, Rule):
-            shapes.append(_shape(mark))
+            # The page puts a line across the panel on the panel's axes.
+            line = {"color": mark.color, "dash": mark.dash, "width": mark.width}
+            name, at = _text(mark.name), float(mark.at)
+            shapes.append({"along": mark.along, "at": at, "name": name, "line": line})
         else:
             traces += _traces(mark, panel)
     y = _axis(panel.y)
@@ -47,12 +50,6 @@ def _axis(axis: Axis) -> Parts:
     return parts
 
 
-def _shape(rule: Rule) -> Parts:
-    """A line across the panel; the page puts it on the panel's axes."""
-    parts: Parts = {"along": rule.along, "at": float(rule.at), "name": _text(rule.name)}
-    return parts | {"line": {"color": rule.color, "dash": rule.dash, "width": rule.width}}
-
-
 def _traces(mark: Mark, panel: Panel) -> list[Parts]:
     match mark:
         case Line():
@@ -64,9 +61,21 @@ def _traces(mark: Mark, panel: Panel) -> list[Parts]:
         case Spans():
             return _spans(mark)
         case Bars():
-            return [_bars(mark)]
+            low = np.zeros(len(mark.at)) if mark.low is None else np.asarray(mark.low)
+            heights, color = np.asarray(mark.high) - low, {"color": mark.color}
+            return [_trace(
+                "bar", mark.name, orientation="v", x=floats(mark.at), base=floats(low),
+                width=mark.width, y=floats(heights), marker=color | {"opacity": mark.alpha},
+                hovertemplate=f"%{{y:.4g}}<extra>{_text(mark.name)}</extra>",
+            )]  # fmt: skip
         case Heat():
-            return [_heat(mark)]
+            steps = np.linspace(0, 1, len(mark.colors)).tolist()
+            return [{
+                "type": "heatmap", "z": mark.values.tolist(), "zmin": mark.low, "zmax": mark.high,
+                "colorscale": list(map(list, zip(steps, mark.colors, strict=True))),
+                "texttemplate": f"%{{z:.{mark.digits}f}}", "showscale": False,
+                "hovertemplate": f"%{{z:.2f}} {_text(mark.label)}<extra></extra>",
+            }]  # fmt: skip
     # Shades of the plane say on a page what lines say.
     return []
 
@@ -129,8 +138,7 @@ def _hovers(mark: Dots, panel: Panel) -> list[str]:
 
 def _spans(mark: Spans, name: str = "") -> list[Parts]:
     """A trace a color: lines that gaps keep apart."""
-    single = mark.color if isinstance(mark.color, str) else ""
-    colors = [single] * len(mark.at) if single else list(mark.color)
+    colors = [mark.color] * len(mark.at) if isinstance(mark.color, str) else list(mark.color)
     traces: list[Parts] = []
     for color in dict.fromkeys(colors):
         along: list[float | None] = []
@@ -146,25 +154,6 @@ def _spans(mark: Spans, name: str = "") -> list[Parts]:
             "legendgroup": name,
         })  # fmt: skip
     return traces
-
-
-def _bars(mark: Bars) -> Parts:
-    low = np.zeros(len(mark.at)) if mark.low is None else np.asarray(mark.low)
-    return _trace(
-        "bar", mark.name, orientation="v", x=floats(mark.at), base=floats(low), width=mark.width,
-        y=floats(np.asarray(mark.high) - low), marker={"color": mark.color, "opacity": mark.alpha},
-        hovertemplate=f"%{{y:.4g}}<extra>{_text(mark.name)}</extra>",
-    )  # fmt: skip
-
-
-def _heat(mark: Heat) -> Parts:
-    scale = [[i / (len(mark.colors) - 1), color] for i, color in enumerate(mark.colors)]
-    rows = [[None if np.isnan(number) else float(number) for number in row] for row in mark.values]
-    return {
-        "type": "heatmap", "z": rows, "zmin": mark.low, "zmax": mark.high, "colorscale": scale,
-        "texttemplate": f"%{{z:.{mark.digits}f}}", "showscale": False,
-        "hovertemplate": f"%{{z:.2f}} {_text(mark.label)}<extra></extra>",
-    }  # fmt: skip
 
 
 def _text(plain: str) -> str:
