@@ -17,10 +17,11 @@ from batch_calibration.importers import (
     server_logs,
     text_tables,
 )
-from batch_calibration.importers.base import Imported, Reading, own_tables, to_table, to_tables
+from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.frames import tables_of
 from batch_calibration.importers.local_copies import address, is_remote, list_files, local_copy
 from batch_calibration.importers.shards import join_shards
+from batch_calibration.importers.tables import own_tables, to_table, to_tables
 from batch_calibration.importers.text_files import beginning
 from batch_calibration.scores import ScoreTable
 

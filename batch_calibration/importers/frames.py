@@ -14,10 +14,11 @@ import numpy as np
 from batch_calibration.arrays import EACH_SCORE, SCORES, read_numbers
 from batch_calibration.errors import InputError
 from batch_calibration.importers.array_files import from_arrays
-from batch_calibration.importers.base import Imported, Reading, to_tables
+from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Column, refuse_repeated_columns
 from batch_calibration.importers.columns import from_columns
 from batch_calibration.importers.local_copies import check_rows
+from batch_calibration.importers.tables import to_tables
 from batch_calibration.scores import ScoreTable
 
 if TYPE_CHECKING:

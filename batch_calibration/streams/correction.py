@@ -15,9 +15,9 @@ from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
 from batch_calibration.files import whole_file
 from batch_calibration.importers import Reading
-from batch_calibration.importers.base import refuse_several
 from batch_calibration.importers.cells import text_of
 from batch_calibration.importers.frames import arrow_errors
+from batch_calibration.importers.tables import refuse_several
 from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few_rows
 from batch_calibration.responses import refuse_constant
 from batch_calibration.streams import source as sources

@@ -10,12 +10,12 @@ import numpy as np
 
 from batch_calibration.arrays import LARGEST, keep_differences, to_nats
 from batch_calibration.errors import InputError
-from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading, fill_missing
+from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import gold_indices, text_of
 from batch_calibration.importers.columns import label_columns
 from batch_calibration.importers.frames import arrow_columns, arrow_errors, need_pyarrow
-from batch_calibration.importers.gaps import Gaps
 from batch_calibration.importers.score_columns import recognize_gold
+from batch_calibration.importers.tables import Gaps, fill_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
