@@ -132,7 +132,8 @@ def name_differences(settings: Sequence[Setting]) -> list[str]:
     ['gpt2, 4-shot', 'gpt2, 0-shot', 'mini, 4-shot']
     """
     names = [list[str]() for _ in settings]
-    for field, values in zip(Setting._fields, zip(*settings, strict=True), strict=True):
+    for field in Setting._fields:
+        values = [getattr(setting, field) for setting in settings]
         if len(set(values)) > 1:
             for name, value in zip(names, values, strict=True):
                 texts = value if isinstance(value, tuple) else [str(value)]

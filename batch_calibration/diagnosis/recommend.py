@@ -3,7 +3,6 @@
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -32,8 +31,13 @@ from batch_calibration.methods import (
     check_scores,
     correct,
 )
+<<<<<<< HEAD
 from batch_calibration.methods.compiling import jit_quickly
 from batch_calibration.typing import ProbeRows, Scalar, Scores
+=======
+from batch_calibration.methods.fitting import jit_quickly
+from batch_calibration.typing import ProbeRows, Scalar, Scores, Weight
+>>>>>>> b3270b7 (Contexts of different lengths share the programs of recommend)
 
 CORRECT, TO_SHARES = "bc", "prior_matching"
 LIKELY, WITH_LABELS = "bc_empirical_bayes", "bcl_empirical_bayes"
@@ -55,12 +59,22 @@ def signals(scores: ArrayLike) -> Signals:
         len(rows),
         float(np.ptp(mean)),
         pair_error(rows, int(mean.argmax()), int(mean.argmin())),
-        float(jit_quickly(_information)(jnp.asarray(rows, jnp.float32))),
+        float(jit_quickly(_information)(*_pad(rows))),
     )
 
 
-def _information(rows: ProbeRows) -> Scalar:
-    return information(label_normalized(rows))
+def _information(rows: ProbeRows, weight: Weight) -> Scalar:
+    return information(label_normalized(rows), weight)
+
+
+def _pad(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows up to the next power of two, [m k], and their weights, [m]: 0 where one is padding.
+
+    Contexts of different lengths share compiled programs.
+    """
+    missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
+    weight = np.pad(np.ones(len(rows), np.float32), (0, missing))
+    return np.pad(rows.astype(np.float32), ((0, missing), (0, 0))), weight
 
 
 def recommend(
@@ -220,15 +234,17 @@ def _to_shares(shares: tuple[float, ...]) -> tuple[str, Options, str]:
 def _expected_of(rows: np.ndarray, method: str, options: Options, like: str) -> Expected:
     # One program: the method's operations would else be compiled one by one for each shape.
     correct_rows = jit_quickly(_correct, "method", "options")
-    corrected = correct_rows(rows, method=method, options=tuple(options.items()))
-    return expect(rows, np.asarray(corrected), like)
+    corrected = correct_rows(*_pad(rows), method=method, options=tuple(options.items()))
+    return expect(rows, np.asarray(corrected)[: len(rows)], like)
 
 
 def _correct(
-    rows: ProbeRows, *, method: str, options: tuple[tuple[str, float | tuple[float, ...]], ...]
-) -> Scores:
-    """Scores [n, k] by a method that learns from the same rows; options are static, so hashable."""
-    return correct(METHODS[method], {"test": Evidence(rows)}, rows, **dict(options)).scores  # type: ignore[arg-type]
+    rows: ProbeRows, weight: Weight, *, method: str,
+    options: tuple[tuple[str, float | tuple[float, ...]], ...]  # hashable, for it is static
+) -> Scores:  # fmt: skip
+    """Scores [m, k] by a method that learns from the same rows."""
+    blocks = {"test": Evidence(rows, None, weight)}
+    return correct(METHODS[method], blocks, rows, **dict(options)).scores  # type: ignore[arg-type]
 
 
 def _from_labels(
