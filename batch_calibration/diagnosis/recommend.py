@@ -31,13 +31,8 @@ from batch_calibration.methods import (
     check_scores,
     correct,
 )
-<<<<<<< HEAD
 from batch_calibration.methods.compiling import jit_quickly
-from batch_calibration.typing import ProbeRows, Scalar, Scores
-=======
-from batch_calibration.methods.fitting import jit_quickly
 from batch_calibration.typing import ProbeRows, Scalar, Scores, Weight
->>>>>>> b3270b7 (Contexts of different lengths share the programs of recommend)
 
 CORRECT, TO_SHARES = "bc", "prior_matching"
 LIKELY, WITH_LABELS = "bc_empirical_bayes", "bcl_empirical_bayes"
