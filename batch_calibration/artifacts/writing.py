@@ -21,10 +21,10 @@ from batch_calibration.artifacts.grouping import (
 from batch_calibration.artifacts.items import Texts
 from batch_calibration.artifacts.robustness import choice_name
 from batch_calibration.diagnosis import verdicts
-from batch_calibration.diagnosis.recommend import LIKELY, recommend_by_bias
+from batch_calibration.diagnosis.recommend import LIKELY, likely_bias, recommend_by_bias
+from batch_calibration.diagnosis.recommendation import LEAVE
 from batch_calibration.errors import InputError
 from batch_calibration.files import file_name, write_whole
-from batch_calibration.methods import METHODS, correct
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store import Record, Records, Run, csv_text
 
@@ -155,23 +155,41 @@ def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
 
 def judge_record(record: Record, table: ScoreTable) -> verdicts.Verdict:
     """What is recommended for a record's scores, by the bias that the method found in them."""
-    test, context = table.blocks["test"], record.context
-    scores = test.log_probs if record.floor is None else np.maximum(test.log_probs, record.floor)
-    bias = record.bias.get(LIKELY)
-    advice = recommend_by_bias(scores, bias, table.label_names)
-    bias = record.bias.get(advice.method)
-    if bias is None:
-        method = METHODS[advice.method]
-        corrected = np.asarray(correct(method, {"test": (scores,)}, scores).scores)
-    else:
-        corrected = scores - np.asarray(bias, np.float32)
+    context, scores = record.context, table.blocks["test"].log_probs
+    if record.floor is not None:
+        scores = np.maximum(scores, record.floor)
     seed = "" if context.seed is None else f"seed {context.seed}"
     name = ", ".join(filter(None, (task_title(context.task), seed)))
-    verdict = verdicts.judge(
-        name, context.task, advice, scores, corrected, test.labels, table.label_names, table.dtype
-    )
+    verdict = judge_scores(name, context.task, table, scores, known_bias(record))
     # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
+
+
+def known_bias(record: Record) -> np.ndarray | None:
+    """The bias [k] of the recommended method, None where it did not run as it does by default."""
+    if LIKELY not in record.bias or LIKELY in record.options:
+        return None
+    return np.asarray(record.bias[LIKELY], np.float32)
+
+
+def judge_scores(
+    name: str, task: str, table: ScoreTable, scores: np.ndarray, bias: np.ndarray | None
+) -> verdicts.Verdict:
+    """What is recommended for a table's test scores [n, k], and what that does to them.
+
+    Args:
+        name: of the context.
+        task: its name.
+        table: where labels and their names are.
+        scores: [n, k], those of the table or floored.
+        bias: [k], that `likely_bias` finds in them; None learns it.
+    """
+    if bias is None:
+        bias = likely_bias(scores)
+    advice = recommend_by_bias(scores, bias, table.label_names)
+    corrected = scores if advice.method == LEAVE else scores - bias
+    gold, names = table.blocks["test"].labels, table.label_names
+    return verdicts.judge(name, task, advice, scores, corrected, gold, names, table.dtype)
 
 
 def write_events(records: Records, folder: Path) -> int:

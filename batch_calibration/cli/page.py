@@ -1,6 +1,6 @@
 """The page of `batch-calibration report`: verdicts on files of scores, then the page of a study."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,11 +9,11 @@ import numpy as np
 from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.report import Card
 from batch_calibration.cli import notes, summaries
-from batch_calibration.diagnosis import Recommendation, recommend, verdicts
-from batch_calibration.methods import Options
+from batch_calibration.diagnosis import verdicts
+from batch_calibration.methods import Options, check_scores
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import Record
 from batch_calibration.study import run_calibration
-from batch_calibration.study.calibration import corrected_scores
 
 
 def write(
@@ -46,47 +46,22 @@ def write(
     changed = [path.stat().st_mtime for path in files if path.is_file()]
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
     return writing.write_report(
-        results, page, notes.group(tables), _cards(tables, seed), title=title, date=date
+        results, page, notes.group(tables), _cards(tables, records), title=title, date=date
     )
 
 
-def _cards(tables: Sequence[ScoreTable], seed: int) -> list[Card]:
+def _cards(tables: Sequence[ScoreTable], records: Iterable[Record]) -> list[Card]:
     """A card for each model and number of shots, in the order of the files."""
-    recommended = []
-    for table in tables:
-        rows = table.blocks["test"].log_probs
-        recommended.append(recommend(rows, label_names=table.label_names, from_probs=False))
-    corrected = _correct(tables, recommended, seed)
+    bias_of_table = {record.id: writing.known_bias(record) for record in records}
     cards: dict[str, list[verdicts.Verdict]] = {}
-    for table, advice, scores in zip(tables, recommended, corrected, strict=True):
-        test, name = table.blocks["test"], summaries.title(table)
-        task = str(table.context.get("task") or table.id)
-        verdict = verdicts.judge(
-            name,
-            task,
-            advice,
-            test.log_probs,
-            scores,
-            test.labels,
-            table.label_names,
-            table.dtype,
+    for table in tables:
+        scores = check_scores(table.blocks["test"].log_probs, from_probs=False)
+        name, task = summaries.title(table), str(table.context.get("task") or table.id)
+        verdict = writing.judge_scores(
+            name, task, table, np.asarray(scores), bias_of_table.get(table.id)
         )
         shots = table.context.get("shots")
         model = str(table.context.get("model") or "unnamed model")
         heading = model if shots is None else f"{model}, {shots}-shot"
         cards.setdefault(heading, []).append(verdict)
     return [Card(heading, of_card) for heading, of_card in cards.items()]
-
-
-def _correct(
-    tables: Sequence[ScoreTable], recommended: Sequence[Recommendation], seed: int
-) -> list[np.ndarray]:
-    """Each table's scores as its recommendation corrects them; those of one share programs."""
-    by_method: dict[str, list[int]] = {}
-    for number, advice in enumerate(recommended):
-        by_method.setdefault(advice.method, []).append(number)
-    corrected: dict[int, np.ndarray] = {}
-    for method, numbers in by_method.items():
-        group = [tables[number] for number in numbers]
-        corrected |= dict(zip(numbers, corrected_scores(group, method, seed=seed), strict=True))
-    return [corrected[number] for number in range(len(tables))]

@@ -15,6 +15,7 @@ from batch_calibration.arrays import (
 )
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
+from batch_calibration.calibration.shift import Shift
 from batch_calibration.diagnosis.cross_validation import CLEAR, LEAST_LABELED, choose
 from batch_calibration.diagnosis.diagnose import accuracy_of, check_names, gain_of
 from batch_calibration.diagnosis.experience import Expected, expect, expect_from_rows
@@ -30,9 +31,10 @@ from batch_calibration.methods import (
     check_options,
     check_scores,
     correct,
+    fit,
 )
 from batch_calibration.methods.compiling import jit_quickly
-from batch_calibration.typing import ProbeRows, Scalar, Scores, Weight
+from batch_calibration.typing import Bias, ProbeRows, Scalar, Scores, Weight
 
 CORRECT, TO_SHARES = "bc", "prior_matching"
 LIKELY, WITH_LABELS = "bc_empirical_bayes", "bcl_empirical_bayes"
@@ -166,19 +168,26 @@ def recommend(
     return _from_labels(advice, blocks, is_stated=shares is not None or share is not None)
 
 
-def recommend_by_bias(
-    scores: np.ndarray, bias: Sequence[float] | None, label_names: Sequence[str]
-) -> Recommendation:
-    """`recommend` for scores [n, k] in which `bc_empirical_bayes` found a bias [k] before.
+def likely_bias(rows: np.ndarray) -> np.ndarray:
+    """The bias [k], in nats, that `bc_empirical_bayes` finds in the scores [n, k] of a prompt."""
+    return np.asarray(jit_quickly(_likely_bias)(*_pad(rows)))
 
-    None where it did not run: it is learned here then.
-    """
+
+def _likely_bias(rows: ProbeRows, weight: Weight) -> Bias:
+    state: Shift = fit(METHODS[LIKELY], {"test": Evidence(rows, None, weight)})
+    return state.bias
+
+
+def recommend_by_bias(
+    scores: np.ndarray, bias: np.ndarray, label_names: Sequence[str]
+) -> Recommendation:
+    """`recommend` for scores [n, k] in which `likely_bias` was found."""
     return _from_scores(scores, label_names, bias=bias)
 
 
 def _from_scores(
     rows: np.ndarray, names: Sequence[str], shares: tuple[float, ...] | None = None,
-    share: tuple[float, float] | None = None, bias: Sequence[float] | None = None,
+    share: tuple[float, float] | None = None, bias: np.ndarray | None = None,
 ) -> Recommendation:  # fmt: skip
     """What unlabeled scores recommend, what is stated of their labels, and a bias known before."""
     seen = signals(rows)
@@ -192,7 +201,7 @@ def _from_scores(
         return Recommendation(method, options, why, seen, expected, None, {})
     if shares is not None:
         method, options, sentence = _to_shares(shares)
-        expected = _expected_of(rows, method, options, TO_SHARES)
+        expected = _expected_of(rows, method, options)
         reason = _sentences(sentence, expected.sentence())
         return Recommendation(method, options, reason, seen, expected, None, {})
     why_not = ""
@@ -206,10 +215,7 @@ def _from_scores(
     if why_not:
         reason = (f"Leave the scores as they are, for {why_not}.", LABELS_SAY_MOST)
         return Recommendation(LEAVE, {}, reason, seen, Expected.none(), None, {})
-    if bias is None:
-        expected = _expected_of(rows, LIKELY, {}, LIKELY)
-    else:
-        expected = expect(rows, rows - np.asarray(bias, np.float32), LIKELY)
+    expected = expect(rows, rows - (likely_bias(rows) if bias is None else bias), LIKELY)
     reason = _sentences(f"Use {LIKELY}, for {favors}.", expected.sentence(), LABELS_SAY_MOST)
     return Recommendation(LIKELY, {}, reason, seen, expected, None, {})
 
@@ -226,11 +232,12 @@ def _to_shares(shares: tuple[float, ...]) -> tuple[str, Options, str]:
     return TO_SHARES, {"target_prior": shares}, why
 
 
-def _expected_of(rows: np.ndarray, method: str, options: Options, like: str) -> Expected:
+def _expected_of(rows: np.ndarray, method: str, options: Options) -> Expected:
+    """What a method gains where the shares of labels are known."""
     # One program: the method's operations would else be compiled one by one for each shape.
     correct_rows = jit_quickly(_correct, "method", "options")
     corrected = correct_rows(*_pad(rows), method=method, options=tuple(options.items()))
-    return expect(rows, np.asarray(corrected)[: len(rows)], like)
+    return expect(rows, np.asarray(corrected)[: len(rows)], TO_SHARES)
 
 
 def _correct(
