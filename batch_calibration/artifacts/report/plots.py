@@ -1,4 +1,4 @@
-"""Draws charts on a page with plotly.js: traces and axes, a choice, a slider, the numbers as CSV."""
+"""Draws charts on a page with plotly.js: traces and axes, a choice, a slider, numbers as CSV."""
 
 import base64
 import gzip
