@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from batch_calibration.arrays import BELOW, fill_scores
+from batch_calibration.arrays import fill_scores
 
 SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
 Context = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -87,7 +87,7 @@ def tobit(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 WAYS: dict[str, Fill] = {
-    "least (0.5 below)": least(BELOW),
+    "least (0.5 below)": least(0.5),
     "0.001 below": least(1e-3),
     "1 below": least(1.0),
     "2 below": least(2.0),

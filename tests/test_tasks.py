@@ -10,7 +10,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.prompts import template
 from batch_calibration.tasks import TASKS, get_task
 
-# Rows of the shared validation files; two are not the paper's: a proxy, and 2 rows that are lost.
+# Rows of the shared validation files, 0 of a task that has none there; two are not the paper's: a proxy, and 2 rows that are lost.
 COUNTS = {
     "sst2": 872, "mnli": 9815, "qnli": 5463, "mrpc": 408, "qqp": 7999, "boolq": 3270, "cb": 56,
     "copa": 100, "rte": 277, "wic": 638, "anli_r1": 1000, "anli_r2": 1000, "anli_r3": 1198,
@@ -44,7 +44,7 @@ COLUMNS = {
 """Where the shared files call a field otherwise."""
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("name", [name for name, count in COUNTS.items() if count])
 def test_real_rows_are_read(shared, name):
     """All texts and labels are those of the file, read here by itself."""
     rows = read(TASKS[name], str(shared / "data"), "validation")

@@ -29,7 +29,7 @@ METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "{True,F
 FLAGS: dict[str, dict[str, tuple[type, object, str]]] = {
     "score": {name: (kind, None, text) for name, (kind, text) in machine.FLAGS.items()},
     "sweep": {
-        "launcher": (str, "local", "what starts workers: local, slurm or ray (default: local)"),
+        "launcher": (str, "local", f"{launchers.HELP} (default: local)"),
         "workers": (int, 2, "how many share the sweep (default: 2)"),
         "dry_run": (bool, False, "print contexts, tokens and time; score nothing"),
         **{name: (flag.text_kind, None, flag.help) for name, flag in launchers.FLAGS.items()},

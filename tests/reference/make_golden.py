@@ -1,9 +1,12 @@
 """Write tests/golden: checkpoints and answers of transformers, for tests that have no torch.
 
-python tests/reference/make_golden.py
+python tests/reference/make_golden.py [CASE ...]
+
+Other threads and processors round otherwise: for a new case name it, and the others stay.
 """
 
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +16,13 @@ from safetensors.numpy import save_file
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
-def main() -> None:
-    """Write each case anew."""
-    shutil.rmtree(GOLDEN, ignore_errors=True)
-    for name in [*CAUSAL, *BERT]:
+def main(names: list[str]) -> None:
+    """Write these cases anew, or all."""
+    if not names:
+        shutil.rmtree(GOLDEN, ignore_errors=True)
+    for name in names or [*CAUSAL, *BERT]:
         directory = GOLDEN / name
+        shutil.rmtree(directory, ignore_errors=True)
         model = build(name)
         save(name, model, directory)
         (directory / "generation_config.json").unlink(missing_ok=True)
@@ -32,4 +37,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from batch_calibration.study.workers import Launcher
 
 NAMES = ("local", "slurm", "ray")
+HELP = f"what starts workers: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
 GPUS = "GPUs for each worker, of several processes or nodes for each of these"
 
 
