@@ -10,7 +10,8 @@ from batch_calibration.errors import InputError
 from batch_calibration.prompts import template
 from batch_calibration.tasks import TASKS, get_task
 
-# Rows of the shared validation files, 0 of a task that has none there; two are not the paper's: a proxy, and 2 rows that are lost.
+# Rows of the shared validation files, 0 of a task that has none there. Two are not the paper's: a
+# proxy, and 2 rows that are lost.
 COUNTS = {
     "sst2": 872, "mnli": 9815, "qnli": 5463, "mrpc": 408, "qqp": 7999, "boolq": 3270, "cb": 56,
     "copa": 100, "rte": 277, "wic": 638, "anli_r1": 1000, "anli_r2": 1000, "anli_r3": 1198,

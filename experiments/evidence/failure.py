@@ -86,17 +86,17 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
     # 1/k, as of balanced labels, may be rounded in a config.
     shares = np.array([share for share in options.shares if share > 1 / k - 1e-6])
     names = batches.chosen(options.methods)
-    units = len({pool.name for pool in pool_group})  # models, or draws
-    shape = 2, len(shares), len(options.sizes), len(options.strengths), units
+    sizes, strengths, units = options.sizes, options.strengths, pools.count_units(pool_group)
+    shape = 2, len(shares), len(sizes), len(strengths), units
     gains = {name: np.zeros(shape) for name in names}  # accuracy, balanced accuracy
     key = jax.random.key(options.seed)
     for a, b in np.ndindex(shape[1:3]):
         # Seeded by the cell alone: every method and strength sees the same rows.
         random = np.random.default_rng([options.seed, k, a, b])
-        share, size = float(shares[a]), options.sizes[b]
+        share, size = float(shares[a]), sizes[b]
         rows, gold = pools.several(pool_group, share, size, options.rows, random)
         counts = (gold[..., None] == np.arange(k)).sum(axis=(1, 2))  # [u, k]
-        for c, strength in enumerate(options.strengths):
+        for c, strength in enumerate(strengths):
             bias = np.zeros(k, np.float32)
             bias[0] = strength
             for name in names:
@@ -106,6 +106,7 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
                     by_pool = by_batch.reshape(len(pool_group), k).mean(axis=1)
                     gains[name][metric, a, b, c] = pools.units(by_pool, pool_group)
     plain = gains.pop(BASELINE)
-    accuracy = {name: gain[0] - plain[0] for name, gain in gains.items()}
-    balanced = {name: gain[1] - plain[1] for name, gain in gains.items()}
-    return Grid(title, shares, options.sizes, options.strengths, accuracy, balanced)
+    accuracy, balanced = {}, {}
+    for name, gain in gains.items():
+        accuracy[name], balanced[name] = gain - plain
+    return Grid(title, shares, sizes, strengths, accuracy, balanced)

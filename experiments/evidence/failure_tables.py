@@ -212,4 +212,4 @@ def draw_simulated(grids: Sequence[Grid]) -> Chart:
 
 
 def _ticks(grid: Grid, shares: Sequence[float]) -> tuple[list[str], list[str]]:
-    return [f"{share:.2f}" for share in shares], [f"{size:,}" for size in grid.sizes]
+    return number_cells(shares, ".2f"), number_cells(grid.sizes, ",")

@@ -173,7 +173,7 @@ def cells(rates: Mapping[str, np.ndarray], options: Options) -> Cells:
 
 def draw(rates: Mapping[str, np.ndarray]) -> Chart:
     """Each candidate's win rates by place, before and after BC; even places are on the line."""
-    most = float(max(by_place.max() for by_place in rates.values()))
+    most = float(np.max(list(rates.values())))
     panels = []
     for name in ("icl", "bc"):
         marks: list[Mark] = [

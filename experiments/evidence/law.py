@@ -6,7 +6,7 @@ on the other, in batches drawn from it. Nothing is chosen by what is measured.
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,10 +96,10 @@ def measure_pair(
     random: np.random.Generator,
 ) -> PairCells | None:  # fmt: skip
     """The cells of two labels of a pool; None where a half has too few rows of one of them."""
-    halves = [_rows_of_pair(half, pair) for half in (fitted, judged)]
-    if not all(map(_has_rows, halves)):
+    own, judged_rows = _rows_of_pair(fitted, pair), _rows_of_pair(judged, pair)
+    if not (_has_rows(own) and _has_rows(judged_rows)):
         return None
-    (rows, gold), judged_rows = halves
+    rows, gold = own
     shares, sizes = np.array(options.shares)[:, None], np.array(options.sizes)
     margins = fit_margins(rows, gold)
     by_few = np.zeros((options.repeats, len(shares), len(sizes)))
@@ -125,9 +125,9 @@ def _has_rows(half: tuple[np.ndarray, np.ndarray]) -> bool:
     return int(np.bincount(half[1], minlength=2).min()) >= MIN_ROWS_OF_LABEL
 
 
-def _margins_by_label(rows: np.ndarray, gold: np.ndarray) -> list[np.ndarray]:
+def _margins_by_label(rows: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     margins = rows[:, 0] - rows[:, 1]
-    return [margins[gold == label] for label in (0, 1)]
+    return margins[gold == 0], margins[gold == 1]
 
 
 def measure_contexts(folder: Path, options: Options) -> list[GainCells]:
@@ -137,7 +137,7 @@ def measure_contexts(folder: Path, options: Options) -> list[GainCells]:
     what is known of a task without a label.
     """
     score_sets = [*read_sets(folder, options.contexts)]
-    score_sets += [read_workdir(Path(path)) for path in options.embedded]
+    score_sets += map(read_workdir, map(Path, options.embedded))
     shares, sizes = np.array(options.shares)[:, None], np.array(options.sizes)
     cells: list[GainCells] = []
     for number, score_set in enumerate(score_sets):
@@ -146,17 +146,20 @@ def measure_contexts(folder: Path, options: Options) -> list[GainCells]:
         halves = [split_in_halves(pool, random) for pool in pools.context_pools(score_set)]
         for index, (fitted, judged) in enumerate(halves):
             for pair in combinations(range(fitted.log_probs.shape[1]), 2):
-                own, other_half = (_rows_of_pair(half, pair) for half in (fitted, judged))
-                if not (_has_rows(own) and _has_rows(other_half)):
+                own, judged_rows = _rows_of_pair(fitted, pair), _rows_of_pair(judged, pair)
+                if not (_has_rows(own) and _has_rows(judged_rows)):
                     continue
-                measured = _measure_gains(_margins_by_label(*other_half), options, random)
+                measured = _measure_gains(_margins_by_label(*judged_rows), options, random)
                 by_own = np.asarray(expected_gain(fit_margins(*own), shares, sizes))
                 cells.append(GainCells(score_set.title, fitted.name, measured, by_own))
                 if score_set.models == 1:
                     continue
-                halves_elsewhere = [half for half, _ in halves[:index] + halves[index + 1 :]]
-                of_model = [half for half in halves_elsewhere if half.name == fitted.name]
-                elsewhere = [_rows_of_pair(half, pair) for half in of_model]
+                others = [half for half, _ in halves[:index] + halves[index + 1 :]]
+                elsewhere = []
+                for other in others:
+                    if other.name == fitted.name:  # the same model on another task
+                        other_rows = _rows_of_pair(other, pair)
+                        elsewhere.append(other_rows)
                 rows, gold = map(np.concatenate, zip(*elsewhere, strict=True))
                 by_others = np.asarray(expected_gain(fit_margins(rows, gold), shares, sizes))
                 title = f"{score_set.title}, numbers of the other subjects"
@@ -211,7 +214,8 @@ def _expected_without_labels(
     size = max(options.sizes)
     for line, share in enumerate(options.shares):
         is_second = (random.random(size) >= share).astype(int)
-        drawn = np.where(is_second, *(random.choice(by_label[label], size) for label in (1, 0)))
+        second, first = random.choice(by_label[1], size), random.choice(by_label[0], size)
+        drawn = np.where(is_second, second, first)
         fit = fit_mixture(np.stack([drawn, np.zeros(size)], axis=1))
         if fit.is_identified:
             expected[line] = expected_gain(fit.margins, fit.share, np.array(options.sizes))
@@ -227,10 +231,10 @@ def measure_labels(
     """
     law = fit_label_scores(fitted.log_probs, fitted.gold)
     right = np.unique(fitted.gold)  # the labels that are right in some row
-    vectors = [np.full(len(right), 1 / len(right))]
-    for label in range(len(right)):
-        vectors += [pools.uneven(len(right), label, share) for share in LABEL_SHARES]
-    vectors = [np.bincount(right, vector, LABELS) for vector in vectors]
+    vectors = [np.bincount(right, np.full(len(right), 1 / len(right)), LABELS)]
+    for label, most in product(range(len(right)), LABEL_SHARES):
+        uneven = pools.uneven(len(right), label, most)
+        vectors.append(np.bincount(right, uneven, LABELS))
     shares, sizes = np.array(vectors), np.array(LABEL_SIZES, np.float32)
     over_sizes = jax.vmap(partial(expected_gain, law), (None, 0))
     expected = np.asarray(jax.vmap(over_sizes, (0, None))(shares, sizes))
@@ -252,5 +256,8 @@ def measure_labels(
 
 def _accuracies(by_label: Sequence[np.ndarray], bias: np.ndarray) -> np.ndarray:
     """The share of each label's rows, [n, k] each, that are right less a bias, [k]; 0 of none."""
-    hits = [(rows - bias).argmax(axis=1) == label for label, rows in enumerate(by_label)]
-    return np.array([hit.mean() if len(hit) else 0.0 for hit in hits])
+    shares = np.zeros(len(by_label))
+    for label, rows in enumerate(by_label):
+        if len(rows):
+            shares[label] = ((rows - bias).argmax(axis=1) == label).mean()
+    return shares

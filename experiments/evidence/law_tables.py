@@ -1,6 +1,7 @@
 """What the study "law" says of its cells: how well gains are foretold, and what that is worth."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import NamedTuple, TypeVar
 
@@ -129,7 +130,7 @@ def by_model(
     gains: dict[str, list[float]] = {}
     for cell in cells:
         gains.setdefault(cell.unit, []).append(100 * float(np.mean(gain_of(cell))))
-    return statistics.mean_interval(np.array([np.mean(group) for group in gains.values()]))
+    return statistics.mean_interval(np.array(list(map(np.mean, gains.values()))))
 
 
 def decisions(shares: Sequence[float], few: int) -> dict[str, Callable[[PairCells], np.ndarray]]:
@@ -152,12 +153,16 @@ def of_set(cells: Sequence[AnyCells], name: str) -> list[AnyCells]:
     return [cell for cell in cells if name in (ALL, cell.set_name)]
 
 
+def count_cells(cells: Sequence[AnyCells]) -> tuple[int, int]:
+    """How many units there are, and how many shares and sizes of all pairs."""
+    return len({cell.unit for cell in cells}), sum(cell.measured.size for cell in cells)
+
+
 def findings(cells: Sequence[PairCells], shares: Sequence[float], few: int) -> list[str]:
     """What decides: how much of the gains is foretold, and what knowing that is worth."""
-    count = sum(cell.measured.size for cell in cells)
-    models = len({cell.unit for cell in cells})
+    models, count = count_cells(cells)
     rules = decisions(shares, few)
-    always, _, law, _, best = (by_model(cells, gain_of) for gain_of in rules.values())
+    always, _, law, _, best = map(partial(by_model, cells), rules.values())
     r2, signs, *_ = judge_fit(cells)
     return [
         f"**The gain follows a law of three numbers**: over {count:,} pairs of labels, shares and "
@@ -180,8 +185,11 @@ def section(
     rules = decisions(shares, few)
     worth: Cells = [["how it is decided", *names]]
     for rule, gain_of in rules.items():
-        gains = [by_model(of_set(cells, name), gain_of) for name in names]
-        worth.append([rule, *(statistics.interval_cell(*gain, digits=2) for gain in gains)])
+        line = [rule]
+        for name in names:
+            gain = by_model(of_set(cells, name), gain_of)
+            line.append(statistics.interval_cell(*gain, digits=2))
+        worth.append(line)
     answered = np.mean([np.isfinite(cell.by_none).mean() for cell in cells])
     unlabeled = by_model(cells, lambda cell: np.where(cell.by_none > 0, cell.measured, 0))[0]
     return "\n\n".join([
@@ -214,9 +222,9 @@ def fit_lines(cells: Sequence[AnyCells], labels: str, *, over_all: bool = True) 
     lines = []
     for title in titles:
         r2, signs, slope, error = judge_fit(by_set[title])
+        units, count = count_cells(by_set[title])
         lines.append([
-            title, labels, f"{len({cell.unit for cell in by_set[title]})}",
-            f"{sum(cell.measured.size for cell in by_set[title]):,}",
+            title, labels, f"{units}", f"{count:,}",
             f"{r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]",
             f"{signs.value:.1f} % [{signs.low:.1f}, {signs.high:.1f}]",
             f"{slope.value:.2f}", f"{error.value:.1f}",

@@ -95,7 +95,8 @@ def fill(page: Path, study: str, texts: dict[str, str]) -> str:
         )
     text = page.read_text(encoding="utf-8")
     for part_name in PARTS:
-        begin, end = (f"<!-- evidence {study} {part_name}: {mark} -->" for mark in ("begin", "end"))
+        begin = f"<!-- evidence {study} {part_name}: begin -->"
+        end = f"<!-- evidence {study} {part_name}: end -->"
         # Partition leaves the marker empty where it is missing.
         before, marker, after_begin = text.partition(begin)
         _, closed, after = after_begin.partition(end)

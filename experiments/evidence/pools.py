@@ -144,6 +144,11 @@ def several(
     return np.stack(scores), np.stack(gold)
 
 
+def count_units(pools: Sequence[Pool]) -> int:
+    """How many names pools have: models, or draws."""
+    return len({pool.name for pool in pools})
+
+
 def units(pool_values: np.ndarray, pools: Sequence[Pool]) -> np.ndarray:
     """The mean of values [..., pools] over the pools of one name, [..., units]."""
     names = np.array([pool.name for pool in pools])

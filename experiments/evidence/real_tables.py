@@ -117,7 +117,7 @@ def tally(judged: Sequence[Judged]) -> Cells:
     for line in tallies(judged):
         # The second: neither gain nor loss.
         counts = line.gains, line.sets - line.gains - line.losses, line.losses
-        points = (f"{number:+.1f}" for number in (line.mean, line.worst))
+        points = number_cells((line.mean, line.worst), "+.1f")
         cells.append([line.method, *map(str, counts), *points])
     return cells
 

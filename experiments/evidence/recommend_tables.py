@@ -115,15 +115,21 @@ def _labeled_outcomes(method: str) -> Outcomes:
     return lambda judged: [trial.outcomes[method] for trial in judged.labeled]
 
 
+def with_labels(judged: Sequence[Judged]) -> tuple[list[Judged], list[trials.LabeledTrial]]:
+    """The sources whose contexts are large enough to label some rows, and these contexts."""
+    having = [judgment for judgment in judged if judgment.labeled]
+    return having, list(chain.from_iterable(judgment.labeled for judgment in having))
+
+
 def labeled_cells(judged: Sequence[Judged]) -> Cells:
     """A line a source whose contexts are large enough: what is gained with labels, and stated."""
-    having = [judgment for judgment in judged if judgment.labeled]
+    having, labeled_trials = with_labels(judged)
     table = [["source", "contexts", *WITH, "another method", "stated - true", "interval holds"]]
     rules = [*map(_labeled_outcomes, WITH)]
 
     def stated(labeled: Sequence[trials.LabeledTrial]) -> list[str]:
-        error = np.mean([trial.stated for trial in labeled])
-        return [f"{error:+.1f}", f"{100 * np.mean([trial.holds for trial in labeled]):.0f} %"]
+        _, _, errors, holds = zip(*labeled, strict=True)
+        return [f"{np.mean(errors):+.1f}", f"{100 * np.mean(holds):.0f} %"]
 
     for judgment in having:
         other_share = np.mean([trial.method != WITH_LABELS for trial in judgment.labeled])
@@ -132,7 +138,6 @@ def labeled_cells(judged: Sequence[Judged]) -> Cells:
             judgment.source.set.title, f"{len(judgment.labeled)}", *gains,
             f"{100 * other_share:.0f} %", *stated(judgment.labeled),
         ])  # fmt: skip
-    labeled_trials = list(chain.from_iterable(judgment.labeled for judgment in having))
     means, worst, harmed = summary_cells(having, rules)
     table.append(["mean gain", f"{len(labeled_trials)}", *means, "", *stated(labeled_trials)])
     table.append(["worst source", "", *worst, "", "", ""])
@@ -155,11 +160,10 @@ def findings(judged: Sequence[Judged], options: Options) -> list[str]:
         f"other rows {by_rule[ELSEWHERE]}; the rule before it {by_rule[OLD]}; bc always "
         f"{by_rule['bc']}."
     )
-    having = [judgment for judgment in judged if judgment.labeled]
+    having, labeled_trials = with_labels(judged)
     if not having:
         return [text]
     recommended = sentence(_labeled_outcomes("recommended"), having)
-    labeled_trials = chain.from_iterable(judgment.labeled for judgment in having)
     errors = [trial.stated for trial in labeled_trials]
     return [
         text,

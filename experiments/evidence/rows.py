@@ -75,15 +75,18 @@ def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
     random = np.random.default_rng(options.seed)
     # As many for each pool, so that pools stack to one array.
     tested = min(options.rows, *(len(pool.gold) // 2 for pool in pool_group))
-    orders = [random.permutation(len(pool.gold)) for pool in pool_group]
-    test, gold = _stack(pool_group, [order[:tested] for order in orders])  # [u, n, k], [u, n]
-    learning_orders = [order[tested:] for order in orders]
-    most_rows = min(len(row_order) for row_order in learning_orders)  # the smallest pool's
+    test_orders, learning_orders = [], []
+    for pool in pool_group:
+        order = random.permutation(len(pool.gold))
+        test_orders.append(order[:tested])
+        learning_orders.append(order[tested:])
+    test, gold = _stack(pool_group, test_orders)  # [u, n, k], [u, n]
+    most_rows = min(map(len, learning_orders))  # the smallest pool's
     sizes = [*(size for size in options.sizes if size < most_rows), most_rows]
     plain = 100 * (test.argmax(axis=-1) == gold).mean(axis=-1)  # [u], percent
-    count = len({pool.name for pool in pool_group})
-    accuracy = {name: np.zeros((len(sizes), count)) for name in names}
-    error = {name: np.zeros((len(sizes), count)) for name in names if METHODS[name].keeps_bias}
+    shape = len(sizes), pools.count_units(pool_group)
+    accuracy = {name: np.zeros(shape) for name in names}
+    error = {name: np.zeros(shape) for name in names if METHODS[name].keeps_bias}
     content_free = [pool.content_free for pool in pool_group if pool.content_free is not None]
     # [u, f, k], or None where a model lacks them
     free = np.stack(content_free) if len(content_free) == len(pool_group) else None

@@ -108,7 +108,8 @@ def gains(curves: Curves, methods: Sequence[str]) -> Cells:
     """A line a method: its gain at each size, and the fewest rows that do not cost."""
     shown = [index for index, size in enumerate(curves.sizes) if size in (1, 10, 100)]
     shown.append(len(curves.sizes) - 1)  # all rows, whatever their number
-    lines = [["method", *(f"{curves.sizes[i]:,}" for i in shown), f"rows to reach {BASELINE}"]]
+    sizes = number_cells(np.array(curves.sizes)[shown], ",")
+    lines = [["method", *sizes, f"rows to reach {BASELINE}"]]
     for name in filter(methods.__contains__, curves.accuracy):
         row = [curves.gain(name, index) for index in shown]
         lines.append([name, *row, curves.rows_needed(name, 0.0)])

@@ -86,7 +86,7 @@ def arrays(folder: Path, name: str) -> Mapping[str, np.ndarray]:
             remedy="name the folder of label scores that the README of the evidence describes",
         )  # fmt: skip
     with np.load(path) as archive:
-        return {key: archive[key] for key in archive.files}
+        return dict(archive)
 
 
 def read_archive(folder: Path, name: str) -> Archive:

@@ -88,8 +88,8 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
     learned = np.array(options.shares)
     # Each label is the frequent one in turn, so that a share below one half would repeat another.
     corrected = learned[learned > EVEN - 1e-6]
-    models = len({pool.name for pool in pool_group})
-    gains = {name: np.zeros((len(learned), len(corrected), models)) for name in names}
+    shape = len(learned), len(corrected), pools.count_units(pool_group)
+    gains = {name: np.zeros(shape) for name in names}
     key, no_bias = jax.random.key(options.seed), np.zeros(2, np.float32)  # two labels
     draws = options.draws * options.size
 
@@ -172,8 +172,9 @@ def draw(grids: Sequence[Grid]) -> Chart:
     """The paper's method on each kind of rows, the others on the first."""
     panels = {f"{SHOWN}, {grid.title}": grid.gains[SHOWN].mean(axis=-1) for grid in grids}
     first = grids[0]
-    for name in [name for name in first.gains if name != SHOWN]:
-        panels[f"{name}, {first.title}"] = first.gains[name].mean(axis=-1)
+    for name, gain in first.gains.items():
+        if name != SHOWN:
+            panels[f"{name}, {first.title}"] = gain.mean(axis=-1)
     across, up = number_cells(first.learned, "g"), number_cells(first.corrected, "g")
     labels = (
         "share of a label where the bias is learned",

@@ -105,7 +105,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * steps), 1.0)
     in_given_order = np.empty(len(p_values))
     in_given_order[order] = adjusted
-    return [float(p) for p in in_given_order]
+    return list(in_given_order.tolist())
 
 
 def mcnemar(gained: np.ndarray, lost: np.ndarray) -> np.ndarray:

@@ -167,7 +167,8 @@ def old_rule(rows: np.ndarray) -> np.ndarray:
     if (after * (log_after - np.log(after.mean(axis=0)))).sum(axis=1).mean() < 0.05:
         return np.zeros(k)
     label_of_row, sureness = after.argmax(axis=1), after.max(axis=1)
-    counts, sums = (np.bincount(label_of_row, w, minlength=k) for w in (None, sureness))
+    counts = np.bincount(label_of_row, minlength=k)
+    sums = np.bincount(label_of_row, sureness, minlength=k)
     with np.errstate(invalid="ignore", divide="ignore"):
         is_doubtful = (sums / counts) / ((sums.sum() - sums) / (n - counts)) < 0.9
     predicted = np.bincount(rows.argmax(axis=1), minlength=k) + 1.0

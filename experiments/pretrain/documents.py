@@ -242,9 +242,8 @@ def documents(
     while True:
         document = written(tasks, recipe, rng)
         encoded = tokenizer.encode(document.text, add_special_tokens=False)
-        begins = np.array([begin for begin, _ in encoded.offsets])  # in characters
-        ends = np.array([stop for _, stop in encoded.offsets])
-        label, named = (np.full(len(begins), -1) for _ in range(2))
+        begins, ends = np.array(encoded.offsets).T  # in characters
+        label, named = np.full((2, len(begins)), -1)
         for span in document.spans:
             # Tokens that lie wholly in the span.
             inside = (begins >= span.begin) & (ends <= span.stop)

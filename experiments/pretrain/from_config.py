@@ -1,6 +1,6 @@
 """Trains the embedded models as a training config says, and writes them with their loss curves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
         "eos_token_id": end,
         "tie_word_embeddings": True,
     }
-    shared = {key: config[key] for key in language.Hyperparameters._fields}
+    shared = _chosen(config, language.Hyperparameters._fields)
     # Most steps, tokens a step.
     sizes = [(stage.steps, stage.rows * stage.length) for stage in stages]
     with TrainingProgress(workdir / CURVE, config.log_every, "tokens") as progress:
@@ -125,7 +125,7 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
         vision_image_size=drawing.SIZE,
         vision_patch_size=config.patch,
     )
-    optimizer = Optimizer(**{key: config[key] for key in Optimizer._fields})
+    optimizer = Optimizer(**_chosen(config, Optimizer._fields))
     sizes = [(stage.steps, stage.pairs) for stage in stages]  # steps, pairs a step
     with TrainingProgress(workdir / CURVE, config.log_every, "pairs") as progress:
         model = image_text.train(
@@ -141,12 +141,13 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
 
 def minutes(workdir: Path, ends: Sequence[int]) -> list[float]:
     """How long each stage took, by its last step and the curve that was kept."""
-    rows = read_curve(workdir / CURVE)
-    steps = [row["step"] for row in rows]
-    seconds = [row["seconds"] for row in rows]
-    # The stage of a step is the first whose end it does not lie behind.
-    by_stage = np.bincount(np.searchsorted(ends, steps), seconds, minlength=len(ends))
-    return (by_stage[: len(ends)] / 60).tolist()
+    by_stage = np.zeros(len(ends))
+    for row in read_curve(workdir / CURVE):
+        # The stage of a step is the first whose end it does not lie behind.
+        stage = np.searchsorted(ends, row["step"])
+        if stage < len(ends):
+            by_stage[stage] += row["seconds"]
+    return (by_stage / 60).tolist()
 
 
 def _make_folders(out: Path, workdir: Path) -> None:
@@ -177,7 +178,12 @@ def _reporter(
 
 def _text_stage(settings: dict[str, Any]) -> language.TextStage:
     """A stage of the config, which may set knobs of the text for itself."""
-    recipe = {key: settings[key] for key in documents.Recipe._fields}
+    recipe = _chosen(settings, documents.Recipe._fields)
     recipe["mix"] = tuple(settings["mix"].items())
-    fields = {key: settings[key] for key in language.TextStage._fields if key != "recipe"}
-    return language.TextStage(**fields, recipe=documents.Recipe(**recipe))
+    stage = _chosen({**settings, "recipe": documents.Recipe(**recipe)}, language.TextStage._fields)
+    return language.TextStage(**stage)
+
+
+def _chosen(config: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The settings of some names."""
+    return {name: config[name] for name in names}

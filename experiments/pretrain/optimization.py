@@ -146,7 +146,8 @@ def minimize(
     mesh = jax.make_mesh((devices,), ("data",), axis_types=(AxisType.Auto,),
                          devices=jax.devices()[:devices])  # fmt: skip
     # A batch's rows are divided, all else is copied.
-    rows, replicated = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("data",), ()))
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    replicated = NamedSharding(mesh, PartitionSpec())
 
     @jax.jit
     def advance(carry: Any, batch: Any, rate: Any) -> Any:
@@ -206,13 +207,13 @@ def _resume(path: Path, carry: Any, stages: int, run: str) -> tuple[list[int], A
         return [0], carry
     leaves, structure = jax.tree.flatten(carry)
     with safe_open(path, framework="numpy") as file:
-        arrays = [file.get_tensor(name) for name in sorted(file.keys())]
+        arrays = list(map(file.get_tensor, sorted(file.keys())))
         metadata = file.metadata() or {}
         steps = json.loads(metadata.get("steps", "[]"))
-    is_same_shape = [np.shape(leaf) for leaf in arrays] == [np.shape(leaf) for leaf in leaves]
+    is_same_shape = list(map(np.shape, arrays)) == list(map(np.shape, leaves))
     if not is_same_shape or not 1 <= len(steps) <= stages or metadata.get("run") != run:
         raise InputError(
             f"{path}: holds another run than the config's; "
             "give another workdir, or delete the file to start again."
         )
-    return steps, jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in arrays])
+    return steps, jax.tree.unflatten(structure, list(map(jnp.asarray, arrays)))

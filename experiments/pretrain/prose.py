@@ -49,10 +49,9 @@ def retold(rng: random.Random) -> tuple[str, str]:
     person, (first_form, other_form, _) = rng.choice(world.PEOPLE), world.forms(rng)
     # Without the pairs that are for test rows.
     topics = rng.sample(world.topics(person, test=False), rng.randint(1, 2))
-    facts = [world.fact(person, topic, rng) for topic in topics]
+    facts = world.facts_of(person, topics, rng)
     link, form = ("Again", first_form) if rng.random() < 0.25 else ("In other words", other_form)
-    first = " and ".join(world.phrase(fact, first_form) for fact in facts)
-    repeated = " and ".join(world.phrase(fact, form) for fact in facts)
+    first, repeated = world.phrases(facts, first_form), world.phrases(facts, form)
     return f"The {person} {first}. {link}: the {person}", f" {repeated}."
 
 

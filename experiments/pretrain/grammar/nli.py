@@ -105,7 +105,7 @@ def qnli(label: int, structure: Structure, rng: random.Random, test: bool) -> Ex
     person, witness = rng.sample(world.PEOPLE, 2)
     topic, second, absent = rng.sample(world.topics(person, test), 3)
     stated_topics = (topic, second)[: 1 + structure.extra_fact]  # one or two
-    facts = [world.fact(person, stated, rng) for stated in stated_topics]
+    facts = world.facts_of(person, stated_topics, rng)
     asked_topic = absent if label else topic
     rng.shuffle(facts)  # so that the answer's place tells nothing
     phrases = [world.phrase(stated, rng.randrange(world.FORMS)) for stated in facts]

@@ -20,7 +20,7 @@ def mrpc(label: int, structure: Structure, rng: random.Random, test: bool) -> Ex
     person = rng.choice(world.PEOPLE)
     # One topic or two, and one for a fact that is wrong.
     *topics, strange = rng.sample(world.topics(person, test), 2 + structure.extra_fact)
-    facts = [world.fact(person, topic, rng) for topic in topics]
+    facts = world.facts_of(person, topics, rng)
     restated_facts = list(facts)
     if not label:
         at = rng.randrange(len(restated_facts))
@@ -29,8 +29,8 @@ def mrpc(label: int, structure: Structure, rng: random.Random, test: bool) -> Ex
         restated_facts[at] = rng.choice(wrong)
     first_form, second_form, _ = world.forms(rng)
     rng.shuffle(restated_facts)  # so that the order of facts tells nothing
-    first_phrase = " and ".join(world.phrase(fact, first_form) for fact in facts)
-    second_phrase = " and ".join(world.phrase(fact, second_form) for fact in restated_facts)
+    first_phrase = world.phrases(facts, first_form)
+    second_phrase = world.phrases(restated_facts, second_form)
     row = {
         "sentence1": world.sentence(f"the {world.adjective(rng)}{person} {first_phrase}"),
         "sentence2": world.sentence(structure.hedge, f"the {person} {second_phrase}"),

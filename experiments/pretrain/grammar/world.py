@@ -89,6 +89,11 @@ def fact(person: str, topic: str, rng: random.Random) -> Fact:
     return Fact(person, topic, rng.randrange(VALUES))
 
 
+def facts_of(person: str, topics: Sequence[str], rng: random.Random) -> list[Fact]:
+    """A fact about a person for each topic."""
+    return [fact(person, topic, rng) for topic in topics]
+
+
 def contradict(fact: Fact, rng: random.Random) -> Fact:
     """Another value of the same topic."""
     other_values = [number for number in range(VALUES) if number != fact.value]
@@ -109,6 +114,11 @@ def phrase(fact: Fact, form: int) -> str:
     """What is said of the person: `is sleeping`, `enjoys a nap` or `keeps dozing`."""
     topic = TOPICS[fact.topic]
     return topic.frames[form].format(topic.words[fact.value][form])
+
+
+def phrases(facts: Sequence[Fact], form: int) -> str:
+    """What is said of the person in several facts, all in one form."""
+    return " and ".join(phrase(fact, form) for fact in facts)
 
 
 def question(person: str, topics: Sequence[str], form: int) -> str:
