@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 from api_server import LABELS, first_tokens, summed
 
-from batch_calibration.scoring.api.pace import Pace
+from batch_calibration.scoring.api.client import Pace
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import ApiSettings
 

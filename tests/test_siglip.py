@@ -12,7 +12,7 @@ from tiny import byte_level, write
 from tokenizers import Tokenizer, models
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import siglip_tokenizer
+from batch_calibration.models import siglip
 from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
 from batch_calibration.scoring.dual_encoder import DualEncoder
 
@@ -64,7 +64,7 @@ def test_texts_are_canonical(directory):
 def test_any_character_is_read_as_by_the_class(tmp_path):
     """Which needs sentencepiece for more than this: its `canonicalize_text` is written out."""
     tokenizer = Tokenizer(models.WordLevel({"a": 0}))
-    siglip_tokenizer.canonicalize(tokenizer, tmp_path)
+    siglip.canonicalize(tokenizer, tmp_path)
     without_punctuation = str.maketrans("", "", string.punctuation)
     for character in map(chr, range(0x10000)):
         # Left out: surrogates, what Unicode has only since, and the capital sigma, which the

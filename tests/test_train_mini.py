@@ -21,9 +21,8 @@ from batch_calibration.tasks import TASKS
 from experiments.pretrain import documents, vocabulary
 from experiments.pretrain import train_language_model as training
 from experiments.pretrain.documents import Recipe
-from experiments.pretrain.loss_curve import draw_curve
+from experiments.pretrain.progress import TrainingProgress, draw_curve, read_curve
 from experiments.pretrain.train_language_model import TextStage
-from experiments.progress import TrainingProgress, read_curve
 
 ROOT = Path(__file__).resolve().parents[1]
 MINI = {name: TASKS[name] for name in ("mnli", "sst2")}

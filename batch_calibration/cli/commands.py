@@ -12,7 +12,6 @@ import numpy as np
 from batch_calibration.arrays import DISTANCES
 from batch_calibration.cli import (
     comparison,
-    drawing,
     harness_results,
     inputs,
     notes,
@@ -34,7 +33,7 @@ from batch_calibration.study.calibration import corrected_scores
 def calibrate(args: Namespace) -> None:
     """Corrected scores into a file or the output, the rest beside them."""
     output.check_output(args.output)
-    drawing.check_plot(args.plot)
+    output.check_plot(args.plot)
     # Before any file is read: these mistakes show in the flags alone.
     _check_method(args)
     if stream.takes(args, paths := inputs.paths(args)):
@@ -60,12 +59,12 @@ def calibrate(args: Namespace) -> None:
     if args.results:
         for path in harness_results.write(files, corrected, args.method):
             print(f"results of the harness: {path}", file=stream_out)
-    drawing.plot(args.plot, corrected, stream_out)
+    output.plot(args.plot, corrected, stream_out)
 
 
 def diagnose_files(args: Namespace) -> None:
     """What each prompt prefers, and whether a correction helps."""
-    drawing.check_plot(args.plot)
+    output.check_plot(args.plot)
     _check_method(args)
     corrected = _corrected(args, _tables(args))
     if args.json:
@@ -74,7 +73,7 @@ def diagnose_files(args: Namespace) -> None:
     else:
         summaries.show(corrected, args.changed, sys.stdout)
         _range(args, sys.stdout)
-    drawing.plot(args.plot, corrected, sys.stdout)
+    output.plot(args.plot, corrected, sys.stdout)
 
 
 def recommend_files(args: Namespace) -> None:

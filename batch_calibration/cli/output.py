@@ -1,4 +1,4 @@
-"""Writes scores row by row, each file whole or not at all, and prints findings as JSON."""
+"""Writes scores row by row and figures, each file whole, and prints findings as JSON."""
 
 import io
 import json
@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
 
-from batch_calibration.cli.summaries import say_notes, title
+from batch_calibration.cli.summaries import Corrected, say_notes, title
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.scores import ScoreTable
@@ -200,3 +200,25 @@ def plain(fact: object) -> object:
     if isinstance(fact, float) and not math.isfinite(fact):
         return None
     return fact
+
+
+def check_plot(path: str) -> None:
+    """Refuse a name that no figure is written under."""
+    if path and Path(path).suffix not in (".png", ".pdf", ".svg"):
+        raise InputError(where=f"--plot={path}", expected="a file that ends in .png, .pdf or .svg")
+
+
+def plot(path: str, contexts: Sequence[Corrected], output_stream: TextIO) -> None:
+    """Write the figure where a path is given."""
+    if path:
+        try:
+            from batch_calibration.artifacts.figures import preferences, render, style
+        except ImportError as error:
+            raise InputError(
+                "--plot needs matplotlib, which is not installed: pip install "
+                "'batch-calibration[plots]'."
+            ) from error
+        titles = [title(context.table) for context in contexts]
+        chart = preferences.chart([context.diagnosis for context in contexts], titles)
+        write_whole(Path(path), style.to_file(render.draw(chart), Path(path).suffix[1:]))
+        print(f"figure: {path}", file=output_stream)

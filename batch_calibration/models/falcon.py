@@ -8,12 +8,11 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import bloom, layers, neox, rotary
+from batch_calibration.models import bloom, gated, layers, neox, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import (
     Family,
     RawConfig,
-    TransformerConfig,
     Weight,
     linear_weights,
     norm_weights,
@@ -21,12 +20,12 @@ from batch_calibration.models.family import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TransformerConfig):
+class Config(gated.RotaryConfig):
     """Shape of a Falcon network, in the names of its Hugging Face `config.json`.
 
     `new_decoder_architecture` is that of Falcon 40B and later: it has groups of queries, and two
     norms side by side unless `num_ln_in_parallel_attn` is 1. `layer_norm_eps` is the file's
-    `layer_norm_epsilon`; `rope` is as `rotary.flatten` says.
+    `layer_norm_epsilon`.
     """
 
     num_kv_heads: int | None = None  # read with new_decoder_architecture alone
@@ -40,12 +39,6 @@ class Config(TransformerConfig):
     activation: str = "gelu"
     layer_norm_eps: float = 1e-5
     tie_word_embeddings: bool = True
-    rope: rotary.Rope
-
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.rope.longest
 
     @property
     def groups(self) -> int:

@@ -177,7 +177,7 @@ class Family(NamedTuple):
         fixed: Keys of `config.json` and the only value each may have; the network knows no other.
         keys: Further keys of `config.json` that `flatten` reads.
         parts: Objects in `config.json` and the further keys of each; the other keys are as above.
-        inert: Patterns of keys that change no score of this family (`config_keys.INERT`: of any).
+        inert: Patterns of keys that change no score of this family (`config.INERT`: of any).
         tied: Tensors, prefixes removed, that must equal the weight of ours which does their work.
         ignored: Patterns of tensors, prefixes removed, that no score depends on: heads of other
             tasks, other towers, and buffers that transformers computes anew.

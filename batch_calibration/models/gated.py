@@ -23,8 +23,23 @@ DEEPEST = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TransformerConfig):
-    """What all their configs have; `rope` is as `rotary.flatten` says.
+class RotaryConfig(TransformerConfig):
+    """The fields that configs of networks with rotary positions share.
+
+    `rope` is as `rotary.flatten` says.
+    """
+
+    rope: Rope
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.rope.longest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(RotaryConfig):
+    """What configs of networks with gated MLPs share.
 
     `fused` (Phi-3: one matrix for queries, keys and values, and one for gate and up) follows from
     the family.
@@ -40,17 +55,11 @@ class Config(TransformerConfig):
     qk_norm: bool = False
     fused: bool = False
     sliding_window: int | None = None
-    rope: Rope
 
     @property
     def head_size(self) -> int:
         """Size of a head, which need not divide the hidden size."""
         return self.head_dim or self.hidden_size // self.heads
-
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.rope.longest
 
 
 def windows(config: Config) -> list[int | None]:

@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.models import layers, rotary
+from batch_calibration.models import gated, layers, rotary
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import (
     Family,
     RawConfig,
-    TransformerConfig,
     Weight,
     linear_weights,
     norm_weights,
@@ -21,11 +20,8 @@ from batch_calibration.models.family import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TransformerConfig):
-    """Shape of a GPT-NeoX network, in the names of its Hugging Face `config.json`.
-
-    `rope` is as `rotary.flatten` says.
-    """
+class Config(gated.RotaryConfig):
+    """Shape of a GPT-NeoX network, in the names of its Hugging Face `config.json`."""
 
     intermediate_size: int
     max_position_embeddings: int = 2048
@@ -34,12 +30,6 @@ class Config(TransformerConfig):
     use_parallel_residual: bool = True  # the MLP reads what attention reads
     attention_bias: bool = True
     tie_word_embeddings: bool = False
-    rope: rotary.Rope
-
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.rope.longest
 
 
 class Block(nnx.Module):

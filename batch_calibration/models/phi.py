@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import jax
 from flax import nnx
 
-from batch_calibration.models import layers, rotary
+from batch_calibration.models import gated, layers, neox, rotary
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import (
     Family,
     RawConfig,
-    TransformerConfig,
     Weight,
     linear_weights,
     norm_weights,
@@ -18,11 +17,8 @@ from batch_calibration.models.family import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TransformerConfig):
-    """Shape of a Phi network, in the names of its Hugging Face `config.json`.
-
-    `rope` is as `rotary.flatten` says.
-    """
+class Config(gated.RotaryConfig):
+    """Shape of a Phi network, in the names of its Hugging Face `config.json`."""
 
     intermediate_size: int = 8192
     max_position_embeddings: int = 2048
@@ -30,12 +26,6 @@ class Config(TransformerConfig):
     layer_norm_eps: float = 1e-5
     hidden_act: str = "gelu_new"
     tie_word_embeddings: bool = False
-    rope: rotary.Rope
-
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.rope.longest
 
 
 class Block(nnx.Module):
@@ -65,33 +55,21 @@ class Block(nnx.Module):
         return h + self.out(mean.reshape(h.shape)) + self.proj(self.activation(self.fc(normed)))
 
 
-class Model(nnx.Module):
+class Model(neox.Model):
     """Phi (Li et al. 2023), loadable from any Hugging Face `phi` directory."""
 
-    def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = layers.embedding(vocabulary, width, rngs)
-        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
-        self.ln = layers.layer_norm(width, config.layer_norm_eps, rngs)
-        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
-        self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (vocabulary,)))
-        self.frequencies = rotary.frequencies(width // config.heads, config.rope)
+    block = Block
 
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        h: jax.Array = self.embed(tokens)
-        angle = rotary.angles(positions, self.frequencies, h.dtype)
-        for layer, block in enumerate(self.blocks):
-            h = block(h, layer, attend, angle)
-        h = self.ln(h)
-        return h
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        # What is read of GPT-NeoX's config stands in this one, too.
+        super().__init__(config, rngs=rngs)  # type: ignore[arg-type]
+        self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (config.vocab_size,)))
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        table = self.embed if self.head is None else self.head
         # [v], like the logits
         bias = layers.select_rows(self.bias[...], token_set).astype("float32")
-        return layers.logits(h, table.embedding[...], token_set) + bias
+        return super().unembed(h, token_set) + bias
 
 
 def flatten(raw: RawConfig) -> RawConfig:

@@ -1,16 +1,24 @@
 """SigLIP: CLIP's two towers without end and class tokens; attention pools the patches."""
 
+import string
 from dataclasses import dataclass
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from tokenizers import Regex, Tokenizer, normalizers
 
-from batch_calibration.models import clip, layers, siglip_tokenizer, towers
+from batch_calibration.errors import InputError
+from batch_calibration.models import clip, layers, towers
 from batch_calibration.models.attention import full
+from batch_calibration.models.config import read_json
 from batch_calibration.models.family import TokenId, Weight, linear_weights, norm_weights
 
 DEFAULT_PADDING = TokenId(1)
+TOKENIZER_CLASS = "SiglipTokenizer"
+AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")
+"""Classes that take `tokenizer.json` as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +146,40 @@ class Model(nnx.Module):
 
 HEAD, POOLING = "vision_model.head", "vision.pooling"
 EMBEDDINGS = "vision_model.embeddings"
+
+
+def canonicalize(tokenizer: Tokenizer, directory: Path) -> None:
+    """Make a tokenizer read text as SigLIP's class in transformers does.
+
+    It lowers the case, drops ASCII punctuation and joins spaces, before what `tokenizer.json` does.
+    A file that does so itself loses nothing by it.
+
+    Raises:
+        InputError: another class, such as that of SigLIP 2, whose texts are padded otherwise.
+    """
+    path = directory / "tokenizer_config.json"
+    options = read_json(path, "a tokenizer config") if path.is_file() else {}
+    name = str(options.get("tokenizer_class", TOKENIZER_CLASS)).removesuffix("Fast")
+    if name in AS_IT_STANDS:
+        return
+    if name != TOKENIZER_CLASS:
+        raise InputError(
+            where=path, expected=f"tokenizer_class {TOKENIZER_CLASS}", got=name,
+            remedy="use a checkpoint of the first SigLIP",
+        )  # fmt: skip
+    punctuation = "".join(f"\\{mark}" for mark in string.punctuation)
+    before = [normalizers.Lowercase()] if options.get("do_lower_case", True) else []
+    steps = [
+        *before,
+        normalizers.Replace(Regex(f"[{punctuation}]"), ""),
+        # Python's white space has four control characters more than the regular expressions'.
+        normalizers.Replace(Regex(r"[\s\x1c-\x1f]+"), " "),
+        normalizers.Strip(),
+    ]
+    after = [tokenizer.normalizer] if tokenizer.normalizer else []
+    tokenizer.normalizer = normalizers.Sequence([*steps, *after])
+
+
 WEIGHTS = {
     "logit_scale": Weight("log_scale"),
     "logit_bias": Weight("logit_bias"),
@@ -166,5 +208,5 @@ FAMILY = clip.FAMILY._replace(
         "text_config": towers.tower_keys(Config, "text"),
         "vision_config": (*towers.tower_keys(Config, "vision"), "vision_use_head"),
     },
-    adapt_tokenizer=siglip_tokenizer.canonicalize,
+    adapt_tokenizer=canonicalize,
 )

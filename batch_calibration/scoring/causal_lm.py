@@ -119,39 +119,20 @@ class CausalLM:
                 f"{self.checkpoint.directory}: a {self.checkpoint.model_type} network reads text "
                 "alone; score images with DualEncoder and a CLIP checkpoint."
             )
-        forms, counts = label_texts.flatten(labels)
         if finished is not NOTHING_FINISHED:
             # What was scored before must not decide the last bits of what is kept.
             self._forward.prefix = PrefixCache([], ())
             if self._long is not None:
                 self._long.prefix = PrefixCache([], ())
-        log_probs = np.zeros((len(inputs), len(forms)), np.float32)
-        tokens = np.zeros(len(inputs), np.int32)
-        finished_rows = finished.rows
-        for row, row_scores in finished_rows.items():
-            log_probs[row] = row_scores
-        rows_done = len(finished_rows)
-        for start, encoded in self._encode(inputs, forms):
-            span = slice(start, start + len(encoded.prompts))  # of this part
+        parts = self._parts(inputs, label_texts.flatten(labels)[0])
+        return label_texts.score_parts(parts, labels, len(inputs), progress, finished)
+
+    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[label_texts.Part]:
+        for start, encoded in self._encode(texts, forms):
             tries = list(map(trie.build_trie, encoded.labels))
             self._check(start, encoded.prompts, tries)
-            tokens[span] = list(map(len, encoded.prompts))
-            finished_here = {row - start for row in finished_rows}
-            for rows, scores in self._run(encoded, tries, finished_here):
-                if not np.isfinite(scores).all():
-                    row, form = np.argwhere(~np.isfinite(scores))[0]
-                    raise InputError(
-                        where=f"row {start + rows[row]}, label {forms[form]!r}",
-                        expected="a finite log-probability",
-                        got=f"{scores[row, form]}",
-                        remedy="the checkpoint's numbers overflow",
-                    )
-                log_probs[span][rows] = scores
-                finished.add([start + row for row in rows], scores)
-                rows_done += len(rows)
-                if progress:
-                    progress(rows_done)
-        return LabelScores(label_texts.sum_probabilities(log_probs, counts), tokens)
+            lengths = list(map(len, encoded.prompts))
+            yield label_texts.Part(start, lengths, partial(self._run, encoded, tries))
 
     def _run(
         self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]

@@ -6,6 +6,7 @@ row; where the network's cache cannot be copied, a row is run once for each path
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -83,34 +84,16 @@ class TransformersLM:
         """
         if isinstance(inputs, ImageInputs):
             raise InputError(f"{self.checkpoint.directory}: it is asked about texts, not images.")
-        forms, counts = label_texts.flatten(labels)
-        log_probs = np.zeros((len(inputs), len(forms)), np.float32)
-        tokens = np.zeros(len(inputs), np.int32)
-        for row, row_scores in finished.rows.items():
-            log_probs[row] = row_scores
-        rows_done = len(finished.rows)
-        for start in range(0, len(inputs), TOKENIZED_ROWS):
-            prompts, label_tokens = self._encode(
-                inputs[start : start + TOKENIZED_ROWS], forms, start
-            )
+        parts = self._parts(inputs, label_texts.flatten(labels)[0])
+        return label_texts.score_parts(parts, labels, len(inputs), progress, finished)
+
+    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[label_texts.Part]:
+        for start in range(0, len(texts), TOKENIZED_ROWS):
+            part = texts[start : start + TOKENIZED_ROWS]
+            prompts, label_tokens = self._encode(part, forms, start)
             self._check(start, prompts, label_tokens)
-            tokens[start : start + len(prompts)] = list(map(len, prompts))
-            done = {row - start for row in finished.rows}
-            for rows, scores in self._run(prompts, label_tokens, done):
-                if not np.isfinite(scores).all():
-                    row, form = np.argwhere(~np.isfinite(scores))[0]
-                    raise InputError(
-                        where=f"row {start + rows[row]}, label {forms[form]!r}",
-                        expected="a finite log-probability", got=f"{scores[row, form]}",
-                        remedy="the checkpoint's numbers overflow",
-                    )  # fmt: skip
-                numbers = [start + row for row in rows]
-                log_probs[numbers] = scores
-                finished.add(numbers, scores)
-                rows_done += len(rows)
-                if progress:
-                    progress(rows_done)
-        return LabelScores(label_texts.sum_probabilities(log_probs, counts), tokens)
+            lengths = list(map(len, prompts))
+            yield label_texts.Part(start, lengths, partial(self._run, prompts, label_tokens))
 
     def _encode(
         self, texts: Sequence[str], forms: Sequence[str], first: int

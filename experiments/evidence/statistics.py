@@ -8,6 +8,7 @@ from scipy.special import bdtr
 
 from batch_calibration.artifacts.cells import Cell
 
+LEVEL = 0.95  # share of the draws that lies between the ends of an interval
 DRAWS = 10_000
 """How many times contexts are drawn, or signs flipped."""
 
@@ -31,9 +32,9 @@ def number_cells(numbers: Iterable[float], form: str = ".4g") -> list[str]:
 
 
 def crossed_interval(
-    differences: np.ndarray, seed: int = 0, *, draws: int = DRAWS, level: float = 0.95
+    differences: np.ndarray, seed: int = 0, *, draws: int = DRAWS
 ) -> tuple[float, float]:
-    """The percentile interval of a mean over models x tasks, both drawn with replacement.
+    """The 95 % interval of a mean over models x tasks, both drawn with replacement.
 
     The pigeonhole bootstrap: a draw takes models and, apart from these, tasks; its mean is
     sum_ab u_a w_b x_ab / (A B), u and w how often each was drawn. It covers that the same tasks
@@ -45,7 +46,6 @@ def crossed_interval(
         differences: [models, tasks], such as differences in points.
         seed: of the draws, which are the same for all of one shape.
         draws: how many.
-        level: what share of them lies between both ends.
 
     >>> crossed_interval(np.full((3, 4), 2.0), draws=10)
     (2.0, 2.0)
@@ -55,7 +55,7 @@ def crossed_interval(
     models = times_drawn(model_count, (seed, 0), draws)  # [draws, A]
     tasks = times_drawn(task_count, (seed, 1), draws)  # [draws, B]
     means = np.sum((models @ differences) * tasks, axis=1) / differences.size  # [draws]
-    tail = (1.0 - level) / 2.0
+    tail = (1.0 - LEVEL) / 2.0
     low, high = np.quantile(means, (tail, 1.0 - tail))
     return float(low), float(high)
 

@@ -18,10 +18,9 @@ from batch_calibration.tasks import TASKS, get_task
 from experiments.pretrain import documents, prose, vocabulary
 from experiments.pretrain import train_clip as image_text
 from experiments.pretrain import train_language_model as language
-from experiments.pretrain.loss_curve import draw_curve
 from experiments.pretrain.objective import GUIDED
 from experiments.pretrain.optimization import Optimizer, StepReport
-from experiments.progress import TrainingProgress, read_curve
+from experiments.pretrain.progress import TrainingProgress, draw_curve, read_curve
 
 STATE, CURVE = "state.safetensors", "curve.jsonl"
 

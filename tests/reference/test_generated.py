@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM  # noqa: E4
 from batch_calibration.errors import InputError  # noqa: E402
 from batch_calibration.models import FAMILIES, weights  # noqa: E402
 from batch_calibration.models.attention import causal, masked  # noqa: E402
-from batch_calibration.models.config_keys import INERT, is_known  # noqa: E402
+from batch_calibration.models.config import INERT, is_known  # noqa: E402
 from batch_calibration.scoring.longrope import long_network  # noqa: E402
 
 TYPES = [name for name in FAMILIES if name not in ("clip", "siglip", "gemma3")]

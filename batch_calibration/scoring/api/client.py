@@ -4,7 +4,8 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -15,7 +16,6 @@ from batch_calibration.responses import value_at
 from batch_calibration.scoring import Refused
 from batch_calibration.scoring.api.answers import Request
 from batch_calibration.scoring.api.bodies import ENCODINGS, TornAnswer, read_body, read_json
-from batch_calibration.scoring.api.pace import Pace
 from batch_calibration.scoring.api.server import Server
 
 if TYPE_CHECKING:
@@ -32,6 +32,35 @@ REFUSING_STATUSES = {400, 413, 422}
 """Final statuses by which a server may refuse one prompt: content filters, prompts too long."""
 TOLD_WAIT = 5.0  # seconds of a wait from which it is told, with its reason
 LONGEST_MESSAGE = 200  # letters of a server's message that a sentence repeats
+
+
+class Pace:
+    """Spaces requests evenly, so that no minute has more than `per_minute`; 0 is no limit."""
+
+    def __init__(
+        self,
+        per_minute: int = 0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.sleep = sleep
+        self.clock = clock
+        self._gap = 60.0 / per_minute if per_minute else 0.0
+        self._next = -math.inf
+        self._held_until = -math.inf
+
+    async def wait_for_turn(self) -> None:
+        """Wait until the next request may be sent."""
+        turn = max(self._next, self.clock())  # seconds of the clock
+        # The turn is taken before the wait, so that no two requests share one.
+        self._next = turn + self._gap
+        # While it waits, another answer may hold all requests for longer.
+        while (wait := max(turn, self._held_until) - self.clock()) > 0:
+            await self.sleep(wait)
+
+    def hold(self, seconds: float) -> None:
+        """Let no request be sent for so long."""
+        self._held_until = max(self._held_until, self.clock() + seconds)
 
 
 class Client:

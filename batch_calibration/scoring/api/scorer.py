@@ -26,8 +26,7 @@ from batch_calibration.scoring import (
 from batch_calibration.scoring.api import asking, label_scores
 from batch_calibration.scoring.api.answers import Answers, Request
 from batch_calibration.scoring.api.asking import ApiCost, Failures
-from batch_calibration.scoring.api.client import Client, connect
-from batch_calibration.scoring.api.pace import Pace
+from batch_calibration.scoring.api.client import Client, Pace, connect
 from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
 from batch_calibration.scoring.api.server import Server
 from batch_calibration.scoring.api.tokens import (
