@@ -13,7 +13,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.store import Store
 from batch_calibration.store.claims import Claims
-from batch_calibration.store.progress import read_status
+from batch_calibration.store.status import read_status
 from batch_calibration.study import scoring
 
 CELLS = [Cell("fake", seed) for seed in range(2)]

@@ -9,7 +9,7 @@ from batch_calibration.scoring import NoAnswer
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.store import Store
 from batch_calibration.store.claims import Claims
-from batch_calibration.store.progress import read_status
+from batch_calibration.store.status import read_status
 from batch_calibration.study import calibrate_store, scoring, stored
 
 CELLS = [Cell("fake", seed) for seed in range(4)]

@@ -21,7 +21,7 @@ from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.store import Store
-from batch_calibration.store.progress import read_status
+from batch_calibration.store.status import read_status
 from batch_calibration.study import scoring
 
 CONTEXTS, ROWS, BATCH = 12, 40, 5

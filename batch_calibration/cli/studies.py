@@ -160,7 +160,7 @@ def _show_sweep(report: "SweepReport", workdir: str) -> None:
 def show_status(workdir: str, study: "Study | None" = None) -> None:
     """Print how far runs are, a line for each context that is running or failed."""
     from batch_calibration.store import Store
-    from batch_calibration.store.progress import read_status
+    from batch_calibration.store.status import read_status
     from batch_calibration.study.scoring import plan_name
 
     plan = plan_name(*study) if study else None  # None: every plan of the workdir
