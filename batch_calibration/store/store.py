@@ -1,13 +1,10 @@
-"""The workdir: score tables by the id of their context, records by the same id; its results."""
-
-from __future__ import annotations
+"""The workdir: score tables by the id of their context, records by the same id."""
 
 import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
 
 from batch_calibration import scores
 from batch_calibration.errors import InputError
@@ -18,13 +15,6 @@ from batch_calibration.store.journal import BlockPlan, Journal, remove_stored
 from batch_calibration.store.progress import Progress
 from batch_calibration.store.records import Record
 from batch_calibration.store.tidy import Records
-
-if TYPE_CHECKING:
-    import pandas
-    import pyarrow
-
-FORMS = ("pandas", "arrow")
-"""What `load_results` gives."""
 
 
 class Store:
@@ -243,35 +233,3 @@ def _sentence(titles: list[str], kind: str, state: str, remedy: str) -> list[str
     few = "; ".join(titles[:3]) + ("; ..." if len(titles) > 3 else "")
     plural = "s" if len(titles) > 1 else ""
     return [f"{len(titles)} {kind}{plural} {state} ({few}): {remedy}."] if titles else []
-
-
-@overload
-def load_results(
-    workdir: str | Path | Store, form: Literal["pandas"] = "pandas"
-) -> pandas.DataFrame: ...
-@overload
-def load_results(workdir: str | Path | Store, form: Literal["arrow"]) -> pyarrow.Table: ...
-def load_results(
-    workdir: str | Path | Store, form: str = "pandas"
-) -> pandas.DataFrame | pyarrow.Table:
-    """What calibration found in a workdir: a row per context, method and metric.
-
-    The columns are those of `Records.rows`. They are read from the records, so they are those of
-    the last `experiments.calibrate`, whatever files of results there are.
-
-    Args:
-        workdir: the folder of scores and records.
-        form: "pandas" for a DataFrame, "arrow" for a pyarrow Table.
-
-    Raises:
-        InputError: no records in the folder; another form; its library is not installed.
-
-    Example:
-        results = load_results("runs/mini")
-        accuracy = results[results.metric == "accuracy"]
-        accuracy.pivot_table("value", "task", "method")
-    """
-    if form not in FORMS:
-        raise InputError.unknown("form", form, FORMS)
-    records = (workdir if isinstance(workdir, Store) else Store(workdir)).records()  # reads files
-    return records.to_pandas() if form == "pandas" else records.to_arrow()

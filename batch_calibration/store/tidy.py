@@ -6,11 +6,9 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import write_whole
 from batch_calibration.settings import keys
 from batch_calibration.store.records import Record
 
@@ -255,22 +253,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def write_results(records: Records, folder: str | Path) -> tuple[list[Path], str]:
-    """Write `results.csv` and, where pyarrow is installed, `results.parquet`.
-
-    Returns:
-        The files, and a sentence on the one that is not written, empty where both are.
-    """
-    table = columns(records.rows())
-    csv_path, parquet_path = Path(folder) / "results.csv", Path(folder) / "results.parquet"
-    write_whole(csv_path, to_csv(table).encode())
-    try:
-        parquet = to_parquet(table)
-    except InputError:
-        # One from before would hold other results than the file beside it.
-        parquet_path.unlink(missing_ok=True)
-        return [csv_path], f"{parquet_path} is not written: it needs pyarrow; pip install pyarrow."
-    write_whole(parquet_path, parquet)
-    return [csv_path, parquet_path], ""
