@@ -10,7 +10,6 @@ from batch_calibration.arrays.frames import GOLD, column_names, in_kind_of, is_f
 from batch_calibration.arrays.missing_scores import (
     BELOW,
     BOUND,
-    DISTANCES,
     LARGEST,
     Missing,
     check_missing,
@@ -18,8 +17,6 @@ from batch_calibration.arrays.missing_scores import (
     fill_scores,
     find_impossible,
     find_missing,
-    prediction_range,
-    range_of_predictions,
     refuse_unusable,
 )
 from batch_calibration.arrays.numbers import (
@@ -30,6 +27,11 @@ from batch_calibration.arrays.numbers import (
     read_numbers,
     read_scores,
     read_whole_numbers,
+)
+from batch_calibration.arrays.prediction_ranges import (
+    DISTANCES,
+    prediction_range,
+    range_of_predictions,
 )
 from batch_calibration.arrays.rows import (
     plain,

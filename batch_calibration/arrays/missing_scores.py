@@ -4,15 +4,12 @@ A score is a number within `LARGEST` nats of 0. Minus infinity, a sentinel and w
 below say that a label was not returned: refused, raised to a floor, or put below the least score
 of its row (`missing=`). NaN and gaps of a table are such labels too where `missing=` is given,
 and refused elsewhere. Plus infinity and what lies farther above are refused always. (Weights of 0
-are another thing: what such a row holds is masked in `calibration.base.weighted_mean`.) How far
-predictions depend on what was put in is counted at several distances (`range_of_predictions`).
+are another thing: what such a row holds is masked in `calibration.base.weighted_mean`.)
 """
 
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from batch_calibration.errors import InputError
 
@@ -40,9 +37,6 @@ SENTINEL = -9999.0
 
 BOUND = "give the least log-probability returned for each row, of any token"
 """What to do about bounds, as a sentence ends."""
-
-DISTANCES = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0)
-"""How far below the bound the missing labels are put, in nats, to see what depends on it."""
 
 
 def find_missing(scores: np.ndarray) -> np.ndarray:
@@ -182,80 +176,3 @@ def fill_every_row(
         )
     rows = np.asarray(scores, np.float64).reshape(-1, scores.shape[-1])
     return fill_scores(rows, check_missing(missing), bound)[0].reshape(scores.shape)
-
-
-class PredictionRange(NamedTuple):
-    """What predictions do as the missing labels are put at several distances below their bound.
-
-    Attributes:
-        rows: the rows that returned a label; the others are left out.
-        same: how many of these are predicted the same at every distance.
-        accuracy: least and greatest share of right predictions among rows whose label is known;
-            None where none is.
-        shares: [k, 2], least and greatest share of rows that each label is predicted for.
-    """
-
-    rows: int
-    same: int
-    accuracy: tuple[float, float] | None
-    shares: np.ndarray
-
-
-def range_of_predictions(
-    scores: np.ndarray,
-    correct: Callable[[np.ndarray], ArrayLike],
-    bound: np.ndarray | None = None,
-    *,
-    labels: np.ndarray | None = None,
-    distances: Sequence[float] = DISTANCES,
-) -> PredictionRange:
-    """How far predictions depend on where below their bound the missing labels lie.
-
-    All missing labels are put at the same distance, for each distance in turn; distances that
-    differ by label and row could change more.
-
-    Args:
-        scores: [n, k], in nats; `find_missing` says which are missing.
-        correct: scores [m, k] without missing ones -> corrected scores, such as `calibrate`.
-        bound: [n], see `fill_scores`.
-        labels: [n], the right labels, -1 where unknown.
-        distances: how far below the bound, in nats.
-
-    Raises:
-        InputError: no row returned a label.
-
-    >>> seen = range_of_predictions(np.array([[-1.0, -np.inf], [-2.0, -1.0]]), lambda rows: rows)
-    >>> seen.same, seen.shares.tolist()
-    (2, [[0.5, 0.5], [0.5, 0.5]])
-    """
-    picks = []
-    for below in distances:
-        filled, is_kept = fill_scores(scores, "least", bound, below=below)
-        if not is_kept.any():
-            raise InputError("scores: no row has the score of a label; ask for more tokens.")
-        picks.append(np.asarray(correct(filled)).argmax(axis=-1))
-    # The same rows are kept at each distance, so the last mask is that of all.
-    return prediction_range(
-        np.stack(picks), scores.shape[1], None if labels is None else labels[is_kept]
-    )
-
-
-def prediction_range(
-    picks: np.ndarray, k: int, labels: np.ndarray | None = None
-) -> PredictionRange:
-    """How far predictions `picks` [d, n] differ from one distance to the next.
-
-    >>> prediction_range(np.array([[0, 1], [0, 0]]), 2, np.array([0, 1]))[:3]
-    (2, 1, (0.5, 1.0))
-    """
-    counts = np.stack([(picks == j).mean(axis=1) for j in range(k)])  # [k, d]
-    accuracy = None
-    if labels is not None and (is_known := labels >= 0).any():
-        right = (picks == labels)[:, is_known].mean(axis=1)  # [d]
-        accuracy = float(right.min()), float(right.max())
-    return PredictionRange(
-        picks.shape[1],
-        int((picks == picks[0]).all(axis=0).sum()),
-        accuracy,
-        np.stack([counts.min(axis=1), counts.max(axis=1)], axis=1),
-    )
