@@ -1,6 +1,7 @@
 """Cells of a table, and their forms: Markdown and LaTeX; names in them stay what they are."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,6 +44,7 @@ class Sums(list[str]):
     """A row that sums up those above it."""
 
 
+Column = TypeVar("Column")
 Cells = list[list[str]]  # texts are names and counts, each `Cell` is a measured number
 
 
@@ -129,10 +131,14 @@ def rows_of_tasks(
 
 
 def rows_of_methods(
-    name: str, methods: Sequence[str], columns: Iterable[Sequence[ArrayLike]]
-) -> Cells:
-    """A row a method below one another; a column is a sample of each, the best of it marked."""
-    marked = list(map(best_of, columns))
+    name: str, methods: Sequence[str], columns: Iterable[Column],
+    sample_of: Callable[[Column, str], ArrayLike],
+) -> Cells:  # fmt: skip
+    """A row a method below one another: its sample in each column, the best of these marked."""
+    marked = []
+    for column in columns:
+        samples = [sample_of(column, method) for method in methods]
+        marked.append(best_of(samples))
     return [[name, *row] for row in zip(methods, *marked, strict=True)]
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from batch_calibration.artifacts import gains, paper_tables, robustness, two_labels, two_way
+from batch_calibration.artifacts import gains, robustness, two_labels, two_way
 from batch_calibration.artifacts.figures import curves, intervals, scores, studies
 from batch_calibration.artifacts.figures.chart import Chart
-from batch_calibration.artifacts.grouping import CORRECTED, SettingRecords
+from batch_calibration.artifacts.grouping import CORRECTED, REFERENCES, SettingRecords, task_title
 from batch_calibration.artifacts.items import ACROSS, Drawing, Results, Texts, setting_slug
 from batch_calibration.artifacts.two_labels import Shifted, shift_scores
 
@@ -16,6 +16,8 @@ BOUNDARY_TASKS = ("sst2", "qnli")
 """Tasks whose boundaries come first: the paper's Fig. 2."""
 STRENGTH_TASKS = ("qqp", "cb")
 """Tasks whose strength is drawn by itself: the paper's Fig. 5."""
+IMAGE_TASKS = ("svhn", "eurosat", "clevr")
+"""Tasks of images that are drawn with intervals: the paper's Fig. 7."""
 # The task whose distributions of scores are drawn: the paper's; else the first of two labels.
 SCORES_TASK = "qnli"
 METHOD_TASK = "sst2"  # the task that illustrates BC; likewise
@@ -65,7 +67,12 @@ def figure_1(study: Results) -> Iterator[Drawing]:
 def figure_7(study: Results) -> Iterator[Drawing]:
     """Zero-shot images before and after BC, a panel a task."""
     for group in study.groups:
-        if panels := paper_tables.image_estimates(group):
+        panels = {}
+        is_known = gains.compared(group, REFERENCES)
+        for task in filter(group.records.__contains__, IMAGE_TASKS if is_known else ()):
+            estimates = {method: gains.accuracy(group, task, method) for method in REFERENCES}
+            panels[task_title(task)] = estimates
+        if panels:
             heading = f"Zero-shot images: {group.setting}"
             chart = partial(intervals.estimate_chart, panels, heading)
             yield Drawing(*setting_slug(group, "image-gains"), chart, "Figure 7")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.artifacts import gains, grouping
+from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import (
     LEARNED,
     Cell,
@@ -17,7 +17,7 @@ from batch_calibration.artifacts.cells import (
     rows_of_tasks,
 )
 from batch_calibration.artifacts.grouping import BASELINE, REFERENCES, SettingRecords
-from batch_calibration.methods import METHODS, Group
+from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, over_tasks
 
 # The sentence on what stands behind a mean.
@@ -30,14 +30,6 @@ PROBABILITIES_NOTE = (
     "confidence is from accuracy; it is not label bias, which the corrections remove."
 )
 BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
-
-
-def table_methods(group: SettingRecords, kind: Group) -> list[str]:
-    """Methods of a group's table; all but the paper's stand beside icl and bc."""
-    methods = group.among(grouping.methods_of_group(kind))
-    if kind == "paper" or not methods:
-        return methods
-    return group.among([*REFERENCES, *methods])
 
 
 def _percents(samples: Sequence[ArrayLike]) -> list[Cell]:

@@ -9,12 +9,11 @@ import numpy as np
 
 from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import Cells, Sums, rows_cell, rows_of_methods, task_cell
-from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, task_title
+from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords
 from batch_calibration.artifacts.method_display import FORMULAS
 from batch_calibration.artifacts.robustness import Axis, accuracies, choice_rank
 from batch_calibration.methods import METHODS
-from batch_calibration.metrics import Estimate, over_tasks
-from batch_calibration.store import Record
+from batch_calibration.metrics import over_tasks
 from batch_calibration.tasks import PAPER_LANGUAGE, TASKS
 
 METHODS_NOTE = (
@@ -35,8 +34,6 @@ IMAGES = {
     "clevr": (14.7, 29.2), "aircraft": (24.8, 22.3), "dtd": (44.4, 41.7),
 }  # fmt: skip
 """Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, Table 6)."""
-FIGURE_7 = ("svhn", "eurosat", "clevr")
-"""The tasks of images in the paper's Fig. 7."""
 PAPER_MODEL = re.compile(r"vit-?b(ase)?-?(patch)?/?16", re.IGNORECASE)  # names of its checkpoint
 # The note where the images are the embedded suite's.
 DRAWN_IMAGES = (
@@ -129,17 +126,6 @@ def image_cells(group: SettingRecords) -> Cells:
     return rows
 
 
-def image_estimates(group: SettingRecords) -> dict[str, dict[str, Estimate]]:
-    """Task of images -> zero-shot and BC with their intervals."""
-    if not gains.compared(group, REFERENCES):
-        return {}
-    panels = {}
-    for task in filter(group.records.__contains__, FIGURE_7):
-        estimate = partial(gains.accuracy, group, task)
-        panels[task_title(task)] = dict(zip(REFERENCES, map(estimate, REFERENCES), strict=True))
-    return panels
-
-
 def choice_cells(axes: Sequence[Axis]) -> Cells:
     """Two rows an axis, a column a number, the better marked; dashes where not run."""
     numbered = [axis for axis in axes if axis.name in ("templates", "verbalizers")]
@@ -147,14 +133,11 @@ def choice_cells(axes: Sequence[Axis]) -> Cells:
     numbers = sorted(choices, key=choice_rank)
     rows: Cells = [["choice", "method", *numbers]]
     for axis in numbered:
-        columns = []
-        for number in numbers:
-            records = axis.prompts.get(number, [])
-            columns.append([_mean(records, method) for method in REFERENCES])
-        rows += rows_of_methods(axis.name, REFERENCES, columns)
+        rows += rows_of_methods(axis.name, REFERENCES, numbers, partial(_mean_accuracy, axis))
     return rows if numbered else []
 
 
-def _mean(records: Sequence[Record], method: str) -> list[float]:
+def _mean_accuracy(axis: Axis, number: str, method: str) -> list[float]:
     """Of what was not run nothing."""
+    records = axis.prompts.get(number, [])
     return [float(accuracies(records, method).mean())] if records else []

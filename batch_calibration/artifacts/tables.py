@@ -16,7 +16,12 @@ from batch_calibration.artifacts import (
 )
 from batch_calibration.artifacts.cells import Cells, notes
 from batch_calibration.artifacts.controls import Control, find_controls, right_by_likelier_label
-from batch_calibration.artifacts.grouping import SettingRecords, task_title
+from batch_calibration.artifacts.grouping import (
+    REFERENCES,
+    SettingRecords,
+    methods_of_group,
+    task_title,
+)
 from batch_calibration.artifacts.items import ACROSS, Results, Table, setting_slug
 from batch_calibration.methods import Group
 
@@ -56,15 +61,17 @@ class SettingTable:
 def by_methods(heading: str, slug: str, kind: Group) -> tuple[SettingTable, SettingTable]:
     """Tables of tasks x methods for each setting: accuracy, and what is gained over ICL."""
 
-    def methods(group: SettingRecords) -> list[str]:
-        return method_tables.table_methods(group, kind)
+    def methods_of(group: SettingRecords) -> list[str]:
+        methods = group.among(methods_of_group(kind))
+        # All but the paper's stand beside icl and bc.
+        return group.among([*REFERENCES, *methods]) if methods and kind != "paper" else methods
 
     return SettingTable(
-        slug, heading, lambda group: method_tables.accuracy_cells(group, methods(group)),
-        lambda group: method_tables.accuracy_note(group, methods(group)),
+        slug, heading, lambda group: method_tables.accuracy_cells(group, methods_of(group)),
+        lambda group: method_tables.accuracy_note(group, methods_of(group)),
     ), SettingTable(
         f"{slug}-gains", f"{heading}: gain over icl",
-        lambda group: method_tables.gain_cells(group, methods(group)), gains.note, unit="points",
+        lambda group: method_tables.gain_cells(group, methods_of(group)), gains.note, unit="points",
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Two-way tables: accuracy over models and tasks, and over two choices of the prompt at once."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain, combinations
 from typing import NamedTuple
 
@@ -57,14 +58,12 @@ def model_cells(models: Models) -> Cells:
     rows: Cells = [["model", "method", *map(grouping.task_title, tasks), "average"]]
     of_all = set(tasks).intersection(*(group.records for group in models.groups))
     shared = list(filter(of_all.__contains__, tasks))
+    # The last column is the average over the tasks that all models have.
+    columns = [*([task] for task in tasks), shared]
     for group in models.groups:
-        columns = []
-        # The last column is the average over the tasks that all models have.
-        for column_tasks in [*([task] for task in tasks), shared]:
-            means = [_mean_of_tasks(group, column_tasks, name) for name in group.paper_methods]
-            columns.append(means)
         name = f"{group.setting.model or 'unnamed'} {group.setting.variant}".rstrip()
-        rows += cells.rows_of_methods(name, group.paper_methods, columns)
+        mean = partial(_mean_of_tasks, group)
+        rows += cells.rows_of_methods(name, group.paper_methods, columns, mean)
     return rows
 
 
@@ -156,7 +155,7 @@ class Grid(NamedTuple):
 
         return sorted({key[dimension] for key in self.records}, key=rank)
 
-    def accuracies(self, method: str, down: str, across: str) -> np.ndarray:
+    def accuracies(self, down: str, across: str, method: str) -> np.ndarray:
         """In %, of all seeds, [s]; of nothing that was run [0]."""
         return 100 * grouping.metric_values(self.records.get((down, across), []), method)
 
@@ -202,9 +201,6 @@ def grid_cells(grid: Grid) -> Cells:
     """Header, then rows of icl and bc for each value down: accuracy in %, mean ± sd over seeds."""
     rows: Cells = [[grid.down, "method", *map(f"{grid.across} {{}}".format, grid.values(1))]]
     for down in grid.values(0):
-        columns = []
-        for across in grid.values(1):
-            pair = [grid.accuracies(method, down, across) for method in REFERENCES]
-            columns.append(pair)
-        rows += cells.rows_of_methods(down, REFERENCES, columns)
+        accuracies = partial(grid.accuracies, down)
+        rows += cells.rows_of_methods(down, REFERENCES, grid.values(1), accuracies)
     return rows

@@ -190,7 +190,7 @@ def grid_chart(grid: Grid) -> Chart:
     means = np.full((len(REFERENCES), len(down), len(across)), np.nan)  # NaN: nothing was scored
     for i, j, k in np.ndindex(means.shape):
         if (down[j], across[k]) in grid.records:
-            means[i, j, k] = grid.accuracies(REFERENCES[i], down[j], across[k]).mean()
+            means[i, j, k] = grid.accuracies(down[j], across[k], REFERENCES[i]).mean()
     ends = float(np.nanmin(means)), float(np.nanmax(means))
     x, y = Axis(grid.across, names=across), Axis(grid.down, names=down, from_top=True)
     panels = []

@@ -189,27 +189,27 @@ def runs_html(runs: Sequence[Run]) -> str:
 
 
 def _run(runs: Sequence[Run]) -> str:
-    first = runs[0]
-    lines = [f"<code>{escape(first.command)}</code>"]
-    lines.append(f"<p>{escape('; '.join(map(_progress, runs)))}.</p>")
+    first, progress = runs[0], []
+    for run in runs:
+        done = "did not come to its end"
+        if run.rows is not None and run.seconds is not None:
+            done = f"{run.rows:,} rows in {run.seconds:,.1f} s"
+        progress.append(f"{run.began} UTC: {done}")
     versions = ", ".join(map(" ".join, first.versions.items()))
     code = f"Commit {first.commit}. {versions}." if first.commit else f"{versions}."
-    lines.append(f"<p>{first.contexts:,} contexts on {escape(first.device)}. {escape(code)}</p>")
     settings = []
     for name, setting in first.config.items():
         several = isinstance(setting, list | tuple)
         shown = ", ".join(map(str, setting)) if several else str(setting)  # type: ignore[call-overload]
         settings.append(f"<dt>{escape(name)}</dt><dd>{escape(shown)}</dd>")
-    if settings:
-        listed = "\n".join(settings)
-        lines.append(f"<details><summary>Settings</summary><dl>{listed}</dl></details>")
-    return "\n".join(lines)
-
-
-def _progress(run: Run) -> str:
-    if run.rows is None or run.seconds is None:
-        return f"{run.began} UTC: did not come to its end"
-    return f"{run.began} UTC: {run.rows:,} rows in {run.seconds:,.1f} s"
+    listed = "\n".join(settings)
+    lines = [
+        f"<code>{escape(first.command)}</code>",
+        f"<p>{escape('; '.join(progress))}.</p>",
+        f"<p>{first.contexts:,} contexts on {escape(first.device)}. {escape(code)}</p>",
+        f"<details><summary>Settings</summary><dl>{listed}</dl></details>" if settings else "",
+    ]
+    return "\n".join(filter(None, lines))
 
 
 def context_html(context: Verdict, name: str, *, is_drawn: bool) -> str:
