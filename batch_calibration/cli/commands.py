@@ -25,7 +25,8 @@ from batch_calibration.cli.judging import judge
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, Corrected
 from batch_calibration.diagnosis import Recommendation, diagnose, recommend
 from batch_calibration.errors import InputError
-from batch_calibration.methods import Evidence, correct, get_method, read_options
+from batch_calibration.methods import Evidence, get_method, read_options
+from batch_calibration.methods.compiling import correct_quickly
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study.calibration import corrected_scores
 
@@ -100,9 +101,8 @@ def recommend_files(args: Namespace) -> None:
 def _followed(table: ScoreTable, recommendation: Recommendation) -> Corrected:
     """A context as the recommendation corrects it."""
     blocks = {name: Evidence(block.log_probs, block.labels) for name, block in table.blocks.items()}
-    rows = blocks["test"].log_probs
-    correction = correct(get_method(recommendation.method), blocks, rows, **recommendation.options)  # type: ignore[arg-type]
-    return _diagnosed(recommendation.method, table, np.asarray(correction.scores), recommendation)
+    corrected = correct_quickly(recommendation.method, blocks, recommendation.options)
+    return _diagnosed(recommendation.method, table, corrected, recommendation)
 
 
 def _recommended(

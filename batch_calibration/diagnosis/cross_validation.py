@@ -10,6 +10,7 @@ import numpy as np
 
 from batch_calibration.calibration.base import predict
 from batch_calibration.methods import METHODS, Evidence, Method, gather, no_log_probs
+from batch_calibration.methods.compiling import pad_rows
 
 Options = Mapping[str, float | tuple[float, ...]]
 FOLDS = 8
@@ -93,11 +94,14 @@ def _hits(
 ) -> np.ndarray:
     """[folds, folds, m]: whether each row is right by a fit that saw neither fold."""
     gold = np.asarray(blocks["labeled"].labels)
-    # [36, m], 0 for rows held out
-    weights = np.all(folds != PAIRS[:, :, None], axis=1).astype(np.float32)
     # Only what the method reads: others would compile a program of their own.
-    read = {block: blocks[block] for block in ("test", *METHODS[name].probe.blocks, "labeled")}
+    names = dict.fromkeys(("test", *METHODS[name].probe.blocks, "labeled"))
+    read = {block: pad_rows(blocks[block]) for block in names}
+    # [36, m], 0 for rows held out and for padding
+    weights = np.zeros((len(PAIRS), len(read["labeled"].log_probs)), np.float32)
+    weights[:, : len(gold)] = np.all(folds != PAIRS[:, :, None], axis=1)
     guesses = np.asarray(_held_out(weights, read, name=name, options=tuple(options.items())))
+    guesses = guesses[:, : len(gold)]
     grid = np.empty((FOLDS, FOLDS, len(gold)), bool)
     for (first, second), of_pair in zip(PAIRS, guesses == gold, strict=True):
         grid[first, second] = grid[second, first] = of_pair

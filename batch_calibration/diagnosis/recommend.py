@@ -30,11 +30,10 @@ from batch_calibration.methods import (
     check_labels,
     check_options,
     check_scores,
-    correct,
     fit,
 )
-from batch_calibration.methods.compiling import jit_quickly
-from batch_calibration.typing import Bias, ProbeRows, Scalar, Scores, Weight
+from batch_calibration.methods.compiling import correct_quickly, jit_quickly, pad_rows
+from batch_calibration.typing import Bias, Scalar
 
 CORRECT, TO_SHARES = "bc", "prior_matching"
 LIKELY, WITH_LABELS = "bc_empirical_bayes", "bcl_empirical_bayes"
@@ -56,22 +55,12 @@ def signals(scores: ArrayLike) -> Signals:
         len(rows),
         float(np.ptp(mean)),
         pair_error(rows, int(mean.argmax()), int(mean.argmin())),
-        float(jit_quickly(_information)(*_pad(rows))),
+        float(jit_quickly(_information)(pad_rows(Evidence(rows)))),
     )
 
 
-def _information(rows: ProbeRows, weight: Weight) -> Scalar:
-    return information(label_normalized(rows), weight)
-
-
-def _pad(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows up to the next power of two, [m k], and their weights, [m]: 0 where one is padding.
-
-    Contexts of different lengths share compiled programs.
-    """
-    missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
-    weight = np.pad(np.ones(len(rows), np.float32), (0, missing))
-    return np.pad(rows.astype(np.float32), ((0, missing), (0, 0))), weight
+def _information(block: Evidence) -> Scalar:
+    return information(label_normalized(block.log_probs), block.weight)
 
 
 def recommend(
@@ -170,11 +159,11 @@ def recommend(
 
 def likely_bias(rows: np.ndarray) -> np.ndarray:
     """The bias [k], in nats, that `bc_empirical_bayes` finds in the scores [n, k] of a prompt."""
-    return np.asarray(jit_quickly(_likely_bias)(*_pad(rows)))
+    return np.asarray(jit_quickly(_likely_bias)(pad_rows(Evidence(rows))))
 
 
-def _likely_bias(rows: ProbeRows, weight: Weight) -> Bias:
-    state: Shift = fit(METHODS[LIKELY], {"test": Evidence(rows, None, weight)})
+def _likely_bias(block: Evidence) -> Bias:
+    state: Shift = fit(METHODS[LIKELY], {"test": block})
     return state.bias
 
 
@@ -234,19 +223,7 @@ def _to_shares(shares: tuple[float, ...]) -> tuple[str, Options, str]:
 
 def _expected_of(rows: np.ndarray, method: str, options: Options) -> Expected:
     """What a method gains where the shares of labels are known."""
-    # One program: the method's operations would else be compiled one by one for each shape.
-    correct_rows = jit_quickly(_correct, "method", "options")
-    corrected = correct_rows(*_pad(rows), method=method, options=tuple(options.items()))
-    return expect(rows, np.asarray(corrected)[: len(rows)], TO_SHARES)
-
-
-def _correct(
-    rows: ProbeRows, weight: Weight, *, method: str,
-    options: tuple[tuple[str, float | tuple[float, ...]], ...]  # hashable, for it is static
-) -> Scores:  # fmt: skip
-    """Scores [m, k] by a method that learns from the same rows."""
-    blocks = {"test": Evidence(rows, None, weight)}
-    return correct(METHODS[method], blocks, rows, **dict(options)).scores  # type: ignore[arg-type]
+    return expect(rows, correct_quickly(method, {"test": Evidence(rows)}, options), TO_SHARES)
 
 
 def _from_labels(

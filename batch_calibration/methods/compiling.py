@@ -5,8 +5,10 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 import jax
+import numpy as np
 
-from batch_calibration.methods.table import Options
+from batch_calibration.methods.fitting import Evidence, correct
+from batch_calibration.methods.table import Options, get_method
 
 FrozenOptions = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
 """Method and its options, as tuples: a compiled program is kept under them."""
@@ -73,3 +75,46 @@ def _quick_options() -> dict[str, Any]:
     except jax.errors.JaxRuntimeError:
         return {LEVEL: 0}
     return WITHOUT_EMITTERS
+
+
+def pad_rows(block: Evidence) -> Evidence:
+    """A block [m k] up to the next power of two: padding has label -1 and weight 0.
+
+    Blocks of different lengths then share compiled programs.
+
+    >>> block = pad_rows(Evidence(np.zeros((3, 2), np.float32), np.array([0, 1, 1], np.int32)))
+    >>> block.labels.tolist(), block.weight.tolist()
+    ([0, 1, 1, -1], [1.0, 1.0, 1.0, 0.0])
+    """
+    count = len(block.log_probs)
+    missing = (1 << (count - 1).bit_length()) - count
+    labels = np.full(count, -1, np.int32) if block.labels is None else block.labels
+    weight = np.ones(count, np.float32) if block.weight is None else block.weight
+    return Evidence(
+        np.pad(np.asarray(block.log_probs, np.float32), ((0, missing), (0, 0))),
+        np.pad(np.asarray(labels, np.int32), (0, missing), constant_values=-1),
+        np.pad(np.asarray(weight, np.float32), (0, missing)),
+    )
+
+
+def correct_quickly(name: str, blocks: Mapping[str, Evidence], options: Options) -> np.ndarray:
+    """Test scores [n k] of one context, corrected in one compiled program.
+
+    Its operations would else be compiled one by one for each shape. Not for methods whose probe
+    rows belong to single test rows: blocks are padded apart.
+
+    >>> rows = np.array([[-1.0, -3.0], [-2.0, -2.5]], np.float32)
+    >>> correct_quickly("bc", {"test": Evidence(rows)}, {}).tolist()
+    [[0.5, -0.25], [-0.5, 0.25]]
+    """
+    names = dict.fromkeys(("test", *get_method(name).probe.blocks))
+    padded = {block: pad_rows(blocks[block]) for block in names if block in blocks}
+    run = jit_quickly(_correct, "name", "options")
+    scores = run(padded, name=name, options=tuple(options.items()))
+    return np.asarray(scores)[: len(blocks["test"].log_probs)]
+
+
+def _correct(
+    blocks: dict[str, Evidence], *, name: str, options: tuple[tuple[str, Any], ...]
+) -> jax.Array:
+    return correct(get_method(name), blocks, blocks["test"].log_probs, **dict(options)).scores
