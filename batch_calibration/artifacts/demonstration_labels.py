@@ -151,12 +151,13 @@ def read_control(control: Control, method: str = CORRECTED) -> Reading:
     reading = Reading({}, {}, {})
     for task in control.tasks:
         points = [Point(task, shots, GOLD, method) for shots in control.shots(task) if shots]
+        with_words = [point._replace(condition=NEW) for point in points]
+        flipped = [point._replace(condition=FLIPPED) for point in points]
         if drop := control.difference(points, FLIPPED):
             reading.labels[task] = drop
-        with_words = [point._replace(condition=NEW) for point in points]
         if drop := control.difference(with_words, NEW_FLIPPED):
             reading.words[task] = drop
-        if mean := control.accuracy(*(point._replace(condition=FLIPPED) for point in points)):
+        if mean := control.accuracy(*flipped):
             reading.flipped[task] = Estimate(*(end - control.chance(task) for end in mean))
     return reading
 

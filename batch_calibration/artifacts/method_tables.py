@@ -5,17 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import (
-    LEARNED,
-    Cell,
-    Cells,
-    Sums,
-    best_of,
-    estimate_cell,
-    mark_best,
-    rows_of_tasks,
-)
+from batch_calibration.artifacts import cells, gains
+from batch_calibration.artifacts.cells import Cell, Cells, Sums, best_of, rows_of_tasks
 from batch_calibration.artifacts.grouping import BASELINE, REFERENCES, SettingRecords
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, over_tasks
@@ -66,7 +57,7 @@ def accuracy_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
     compared = gains.compared(group, methods)
     by_method = {method: gains.gain_by_task(group, method) for method in compared}
     for task, row in zip(group.records, rows[1:], strict=False):
-        row[0] += f" {LEARNED}" * (task in learned)
+        row[0] += f" {cells.LEARNED}" * (task in learned)
         for i, method in enumerate(methods, 2):
             if method in by_method and by_method[method][task].beyond_noise:
                 # The mark is as bold as its cell.
@@ -121,8 +112,8 @@ def overview_cells(group: SettingRecords) -> Cells:
         return []
     rows: Cells = [["method", "accuracy", "gain over icl", gains.WINS]]
     means = [gains.mean_accuracy(group, method) for method in (BASELINE, *methods)]
-    cells = [estimate_cell(mean, is_share=True) for mean in means]
-    marked = mark_best([100 * mean.value for mean in means], cells)
+    shown = [cells.estimate_cell(mean, is_share=True) for mean in means]
+    marked = cells.mark_best([100 * mean.value for mean in means], shown)
     for method, cell in zip((BASELINE, *methods), marked, strict=True):
         estimates = gains.gain_by_task(group, method) if method != BASELINE else {}
         rows.append([method, cell, *_sum_cells(estimates.values())])

@@ -42,21 +42,9 @@ class Axis:
     task: str
     name: str
     records: list[Record]
-
-    @property
-    def slug(self) -> str:
-        """The axis as part of a file name."""
-        return f"{self.setting.slug}-{self.task}-{self.name}"
-
-    @property
-    def heading(self) -> str:
-        """What the table of its prompts shows."""
-        return f"{task_title(self.task)} over {self.name}: {self.setting}"
-
-    @property
-    def note(self) -> str:
-        """What a reader of the records must know."""
-        return notes(self.records)
+    slug: str  # the axis as part of a file name
+    heading: str  # what the table of its prompts shows
+    note: str  # what a reader of the records must know
 
     @cached_property
     def methods(self) -> list[str]:
@@ -158,8 +146,14 @@ def find_axes(records: Iterable[Record]) -> list[Axis]:
         name = grouping.axis_name(record)
         if name not in ("", grouping.CONTROL):
             groups.setdefault((setting, record.context.task, name), []).append(record)
+    axes = []
+    for (setting, task, name), siblings in groups.items():
+        slug, heading = (
+            f"{setting.slug}-{task}-{name}",
+            f"{task_title(task)} over {name}: {setting}",
+        )
+        axes.append(Axis(setting, task, name, siblings, slug, heading, notes(siblings)))
     order = list(dict.fromkeys(grouping.AXES.values()))
-    axes = [Axis(*key, siblings) for key, siblings in groups.items()]
     # Axes that the paper does not have stand behind its own.
     return sorted(axes, key=lambda axis: [*order, axis.name].index(axis.name))
 

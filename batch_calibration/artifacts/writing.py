@@ -7,17 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.artifacts import catalogue, report, summary, verdict_tables
+from batch_calibration.artifacts import catalogue, grouping, report, summary, verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.artifacts.figures.chart import Chart
-from batch_calibration.artifacts.grouping import (
-    axis_name,
-    group_by,
-    name_differences,
-    task_title,
-    with_settings,
-)
 from batch_calibration.artifacts.items import Texts
 from batch_calibration.artifacts.robustness import choice_name
 from batch_calibration.diagnosis import verdicts
@@ -97,7 +90,8 @@ def write_report(
     Returns:
         Those sentences, the verdicts, and the paragraph of each setting and of each study.
     """
-    shown = group_by(filter(attrgetter("shown"), catalogue.tables(study)), attrgetter("section"))
+    shown_tables = filter(attrgetter("shown"), catalogue.tables(study))
+    shown = grouping.group_by(shown_tables, attrgetter("section"))
     drawn: dict[str, list[tuple[str, Chart]]] = {}
     for drawing in catalogue.figures(study):
         if drawing.is_on_page:
@@ -109,7 +103,7 @@ def write_report(
         tables = list(chain.from_iterable(map(verdict_tables.tables, few)))
         heading = f"{card.heading}: each context"
         sections.append(report.Section(heading, "", tables, (), card.verdicts))
-    shorts = name_differences([group.setting for group in study.sections])
+    shorts = grouping.name_differences([group.setting for group in study.sections])
     for group, short in zip(study.sections, shorts, strict=True):
         name, paragraph = str(group.setting), summary.paragraph(group)
         paragraphs.append(paragraph)
@@ -149,7 +143,7 @@ def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
     """
     names, tasks = list(dict.fromkeys(models)), list(dict.fromkeys(tasks))
     model = f"{len(names):,} models" if len(names) > 1 else "".join(names)
-    task = f"{len(tasks):,} tasks" if len(tasks) > 1 else task_title("".join(tasks))
+    task = f"{len(tasks):,} tasks" if len(tasks) > 1 else grouping.task_title("".join(tasks))
     return f"Label bias{model and f' of {model}'}{task and f' on {task}'}"
 
 
@@ -159,7 +153,7 @@ def judge_record(record: Record, table: ScoreTable) -> verdicts.Verdict:
     if record.floor is not None:
         scores = np.maximum(scores, record.floor)
     seed = "" if context.seed is None else f"seed {context.seed}"
-    name = ", ".join(filter(None, (task_title(context.task), seed)))
+    name = ", ".join(filter(None, (grouping.task_title(context.task), seed)))
     verdict = judge_scores(name, context.task, table, scores, known_bias(record))
     # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
@@ -215,9 +209,9 @@ def write_events(records: Records, folder: Path) -> int:
     for path in folder.rglob("events.out.tfevents.*"):
         path.unlink()
     runs = {}
-    for setting, record in with_settings(records):
+    for setting, record in grouping.with_settings(records):
         # Of a robustness study each prompt is a run of its own.
-        axis = axis_name(record)
+        axis = grouping.axis_name(record)
         prompt = f"-{axis}-{choice_name(record)}" if axis else ""
         runs[record.id] = file_name(f"{setting.slug}{prompt}")
 

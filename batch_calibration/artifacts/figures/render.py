@@ -11,22 +11,11 @@ from matplotlib.collections import PathCollection
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.figures import style
+from batch_calibration.artifacts.figures import marks, style
 from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel, shown_marks
-from batch_calibration.artifacts.figures.marks import (
-    FAINT,
-    INK,
-    Bars,
-    Dots,
-    Field,
-    Heat,
-    Line,
-    Mark,
-    Rule,
-    Spans,
-)
+from batch_calibration.artifacts.figures.marks import Mark
 
-COLORS = {INK: "#000000", FAINT: "#eeeeee"}
+COLORS = {marks.INK: "#000000", marks.FAINT: "#eeeeee"}
 DASHES: dict[str, Any] = {
     "solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3)),
     "longdashdot": (0, (8, 3, 1, 3)),
@@ -58,7 +47,7 @@ def draw(chart: Chart) -> Figure:
             if axes.get_subplotspec().is_first_col() or panel.y.title != chart.panels[0].y.title:
                 axes.set_ylabel(panel.y.title)
         # What the colors of cells mean.
-        for heat in [mark for mark in chart.panels[0].marks if isinstance(mark, Heat)]:
+        for heat in [mark for mark in chart.panels[0].marks if isinstance(mark, marks.Heat)]:
             figure.colorbar(grid[0][0].images[0], ax=grid, label=heat.label, shrink=0.8)
         _add_legend(figure, grid, chart)
         heading = " ".join(filter(None, (f"{chart.heading}.", chart.note)))
@@ -104,7 +93,7 @@ def _color(color: str | Sequence[str]) -> Any:
 
 def _draw_mark(axes: Axes, mark: Mark) -> None:
     match mark:
-        case Line():
+        case marks.Line():
             color = _color(mark.color)
             axes.plot(
                 mark.x, mark.y, marker="o" if mark.has_dots else None, ls=DASHES[mark.dash], ms=3,
@@ -112,25 +101,25 @@ def _draw_mark(axes: Axes, mark: Mark) -> None:
             )  # fmt: skip
             if mark.low is not None and mark.high is not None:
                 axes.fill_between(mark.x, mark.low, mark.high, color=color, alpha=mark.alpha, lw=0)
-        case Dots():
+        case marks.Dots():
             _draw_dots(axes, mark)
-        case Spans():
+        case marks.Spans():
             lines = axes.hlines if mark.along == "x" else axes.vlines
             lines(mark.at, mark.low, mark.high, colors=_color(mark.color), lw=mark.width)
-        case Bars():
+        case marks.Bars():
             _draw_bars(axes, mark)
-        case Rule():
+        case marks.Rule():
             rule = axes.axvline if mark.along == "y" else axes.axhline
             rule(mark.at, color=_color(mark.color), ls=DASHES[mark.dash], lw=mark.width,
                  label=mark.name or None, zorder=0)  # fmt: skip
-        case Heat():
+        case marks.Heat():
             _draw_heat(axes, mark)
-        case Field():
+        case marks.Field():
             axes.contourf(mark.ticks, mark.ticks, mark.values, levels=[-1e9, 0, 1e9],
                           colors=mark.colors, alpha=0.1)  # fmt: skip
 
 
-def _draw_dots(axes: Axes, mark: Dots) -> None:
+def _draw_dots(axes: Axes, mark: marks.Dots) -> None:
     if spans := mark.spans():
         _draw_mark(axes, spans)
     color = _color(mark.color)
@@ -143,7 +132,7 @@ def _draw_dots(axes: Axes, mark: Dots) -> None:
         axes.annotate(text, (x, y), (0, 4), textcoords="offset points", ha="center", fontsize=7)
 
 
-def _draw_bars(axes: Axes, mark: Bars) -> None:
+def _draw_bars(axes: Axes, mark: marks.Bars) -> None:
     low, color = np.zeros(len(mark.at)) if mark.low is None else mark.low, _color(mark.color)
     edge = {"edgecolor": color, "linewidth": 0.8} if mark.has_edge else {}
     axes.bar(
@@ -152,7 +141,7 @@ def _draw_bars(axes: Axes, mark: Bars) -> None:
     )  # fmt: skip
 
 
-def _draw_heat(axes: Axes, mark: Heat) -> None:
+def _draw_heat(axes: Axes, mark: marks.Heat) -> None:
     scale = LinearSegmentedColormap.from_list("scale", mark.colors)
     axes.imshow(mark.values, cmap=scale, vmin=mark.low, vmax=mark.high, aspect="auto")
     for (y, x), number in np.ndenumerate(mark.values):

@@ -5,20 +5,12 @@ from textwrap import wrap
 
 import numpy as np
 
+from batch_calibration.artifacts import two_labels
 from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel
 from batch_calibration.artifacts.figures.marks import INK, Bars, Dots, Field, Line, Mark, Rule
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED
 from batch_calibration.artifacts.method_display import PALETTE, boundary_axes
-from batch_calibration.artifacts.two_labels import (
-    Boundary,
-    Shifted,
-    TwoLabels,
-    cut_table,
-    drawn_methods,
-    find_boundaries,
-    row_cells,
-    shifted_cells,
-)
+from batch_calibration.artifacts.two_labels import Boundary, Shifted, TwoLabels
 from batch_calibration.scores import ScoreTable
 
 BINS = 40
@@ -42,9 +34,9 @@ def boundary_chart(tables: Sequence[ScoreTable], setting: str) -> Chart:
     log-probabilities, where theirs is a shifted diagonal (PC: the curve of equal densities).
     """
     panels = []
-    for two in map(cut_table, tables):
+    for two in map(two_labels.cut_table, tables):
         scores, _ = two.blocks["test"]
-        ticks, boundaries = find_boundaries(two)
+        ticks, boundaries = two_labels.find_boundaries(two)
         for method, boundary in boundaries.items():
             in_probs = boundary_axes(method) == "probs"
             scale = np.exp if in_probs else np.asarray
@@ -58,8 +50,8 @@ def boundary_chart(tables: Sequence[ScoreTable], setting: str) -> Chart:
         "as the label of that color."
     )
     return Chart(
-        f"Decision boundaries: {setting}", panels, SCORES, note, (2.6, 2.5), len(drawn_methods()),
-        cells=row_cells(tables), shares_y=False,
+        f"Decision boundaries: {setting}", panels, SCORES, note, (2.6, 2.5),
+        across=len(two_labels.drawn_methods()), cells=two_labels.row_cells(tables), shares_y=False,
     )  # fmt: skip
 
 
@@ -70,8 +62,8 @@ def plane_chart(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting:
     """
     panels = []
     for table, texts in tables:
-        two = cut_table(table)
-        ticks, boundaries = find_boundaries(two)
+        two = two_labels.cut_table(table)
+        ticks, boundaries = two_labels.find_boundaries(two)
         marks: list[Mark] = []
         for method, boundary in boundaries.items():
             color, dash = PALETTE.color(method), PALETTE.dash(method)
@@ -88,7 +80,7 @@ def plane_chart(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting:
     columns_of_plane = ("context", "mark", "log p second", "log p first")
     return Chart(
         f"Decision boundaries: {setting}", panels, columns_of_plane, PLANE_NOTE, (5.0, 5.0),
-        cells=row_cells([table for table, _ in tables]), shares_y=False,
+        cells=two_labels.row_cells([table for table, _ in tables]), shares_y=False,
     )  # fmt: skip
 
 
@@ -176,7 +168,7 @@ def distribution_chart(context: Shifted, setting: str) -> Chart:
     )
     return Chart(
         f"Score distributions: {setting}", panels, ("method", "label", "margin", "rows"), note,
-        (2.9, 2.3), together=True, cells=shifted_cells([context]),
+        (2.9, 2.3), together=True, cells=two_labels.shifted_cells([context]),
     )  # fmt: skip
 
 
@@ -195,7 +187,7 @@ def correction_chart(contexts: Sequence[Shifted], setting: str) -> Chart:
     note = "Two draws of demonstrations; a star is the mean of a label's rows."
     return Chart(
         f"Batch calibration at work: {setting}", panels, SCORES, note, (3.0, 2.8), 3,
-        together=True, cells=shifted_cells(contexts), shares_y=False,
+        together=True, cells=two_labels.shifted_cells(contexts), shares_y=False,
     )  # fmt: skip
 
 
