@@ -7,7 +7,7 @@ before JAX is loaded.
 import re
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import patch
@@ -76,7 +76,7 @@ def machine_flags() -> None:
 
 def set_up_machine() -> None:
     """Keep compiled programs, and join the other processes that `machine_flags` name."""
-    machine.set_up(**{name: flags.FLAGS[name].value for name in machine.FLAGS})
+    machine.set_up(**_values(machine.FLAGS))
 
 
 def launcher_flags() -> None:
@@ -92,17 +92,25 @@ def launcher_flags() -> None:
 
 def read_launcher() -> Any:
     """The launcher that the flags name; errors as in `make_launcher`."""
-    options = {name: flags.FLAGS[name].value for name in launchers.FLAGS}
+    options = _values(launchers.FLAGS)
     return launchers.make_launcher(flags.FLAGS.launcher, flags.FLAGS.workers, options)
+
+
+def _values(names: Iterable[str]) -> dict[str, Any]:
+    """What flags of some names were given."""
+    return {name: flags.FLAGS[name].value for name in names}
 
 
 def configured_settings() -> Settings:
     """The settings of `--config`, overrides and flags of keys included; else the defaults."""
     config = flags.FLAGS["config"].value
     settings = Settings() if config is None else Settings.of(**config.to_dict())
-    # A program has flags for some parts alone.
-    texts = {name: flags.FLAGS[name].value for name in keys() if name in flags.FLAGS}
-    parsed = {name: keys()[name].parse(text) for name, text in texts.items() if text is not None}
+    parsed = {}
+    for name, key in keys().items():
+        # A program has flags for some parts alone, and None where one was left out.
+        text = flags.FLAGS[name].value if name in flags.FLAGS else None
+        if text is not None:
+            parsed[name] = key.parse(text)
     return settings.replace(**parsed)
 
 

@@ -198,13 +198,12 @@ def _methods(args: Namespace) -> list[str] | None:
 
 def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
     """Each context's file and scores; what was noticed while reading them is printed."""
-    pairs = inputs.contexts(args)
-    tables = [table for _, table in pairs]
+    files, tables = inputs.contexts(args)
     sentences = [*inputs.note_of_files(args, inputs.paths(args)), *notes.group(tables)]
     # Of a few contexts these commands print the sentences, the question among them.
     is_said = args.command in ("calibrate", "diagnose") and len(tables) <= MAX_SHOWN_SINGLY
     summaries.say_notes(sentences if is_said else [*sentences, *summaries.doubts(tables)])
-    return [path for path, _ in pairs], tables
+    return files, tables
 
 
 def _tables(args: Namespace) -> list[ScoreTable]:
@@ -273,7 +272,7 @@ def _range(args: Namespace, output_stream: TextIO) -> None:
     # Read anew at each distance, in nats.
     by_distance = []
     for nats in DISTANCES:
-        tables = [table for _, table in inputs.contexts(args, below=nats)]
+        _, tables = inputs.contexts(args, below=nats)
         by_distance.append(_corrected(args, tables))
     summaries.show_range(by_distance, output_stream)
 

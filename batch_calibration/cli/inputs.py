@@ -61,8 +61,8 @@ def reading_of(args: Namespace) -> Reading:
     )
 
 
-def contexts(args: Namespace, **changes: float) -> list[tuple[Path, ScoreTable]]:
-    """Every context in the files, with its file and with the blocks of --probe and --labeled.
+def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreTable]]:
+    """The file of each context, and the contexts with the blocks of --probe and --labeled.
 
     Args:
         args: the options.
@@ -74,10 +74,11 @@ def contexts(args: Namespace, **changes: float) -> list[tuple[Path, ScoreTable]]
     reading = replace(reading_of(args), **changes)  # type: ignore[arg-type]
     files = paths(args)
     if args.shards and len(files) > 1:
-        pairs = [(files[0], table) for table in importers.read_shards(files, reading)]
+        tables = importers.read_shards(files, reading)
+        table_files = files[:1] * len(tables)
     else:
-        pairs = list(_read(files, reading))
-    tables = _named_apart(pairs)
+        table_files, tables = _read(files, reading)
+    tables = _named_apart(table_files, tables)
     probe_tables: dict[str, list[ScoreTable]] = {}
     for block, table in probes(args):
         probe_tables.setdefault(block, []).append(table)
@@ -85,9 +86,9 @@ def contexts(args: Namespace, **changes: float) -> list[tuple[Path, ScoreTable]]
         tables = _with_block(tables, block, of_block)
     if getattr(args, "labeled", ""):
         # --by does not split it: a context finds its model's rows.
-        labeled_tables = _read(expand(args.labeled), replace(reading, by=()))
-        tables = _with_block(tables, "labeled", [table for _, table in labeled_tables])
-    return [(path, table) for (path, _), table in zip(pairs, tables, strict=True)]
+        _, labeled_tables = _read(expand(args.labeled), replace(reading, by=()))
+        tables = _with_block(tables, "labeled", labeled_tables)
+    return table_files, tables
 
 
 def paths(args: Namespace) -> list[Path]:
@@ -133,7 +134,8 @@ def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
         reading = reading_of(args)
         gold = reading.gold if name in LABELED else ""
         without = replace(reading, by=(), gold=gold, ids="")
-        yield from ((name, table) for _, table in _read(expand(file), without))
+        for table in _read(expand(file), without)[1]:
+            yield name, table
 
 
 def _block_of(method: str) -> str:
@@ -142,15 +144,18 @@ def _block_of(method: str) -> str:
     return next((block for block in blocks if block in PROBES), "cc")
 
 
-def _read(files: Sequence[Path], reading: Reading) -> Iterator[tuple[Path, ScoreTable]]:
+def _read(files: Sequence[Path], reading: Reading) -> tuple[list[Path], list[ScoreTable]]:
+    """The file of each context in some files, and the contexts."""
+    table_files, tables = list[Path](), list[ScoreTable]()
     for path in files:
         with _on_disk(path) as file:
             try:
-                tables = importers.read(file, reading)
+                tables += importers.read(file, reading)
             except InputError as error:
                 # Standard input lies in a temporary file, whose path means nothing to the user.
                 raise InputError(str(error).replace(str(file), _title(path))) from error
-        yield from ((path, table) for table in tables)
+        table_files += [path] * (len(tables) - len(table_files))
+    return table_files, tables
 
 
 def expand(name: str) -> list[Path]:
@@ -219,18 +224,18 @@ def _title(path: Path) -> str:
     return INPUT if str(path) == "-" else importers.address(path)
 
 
-def _named_apart(pairs: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
+def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreTable]:
     """Contexts of one name, as of several files, take their file's name into the task's."""
 
     def name(table: ScoreTable) -> tuple[str, ...]:
         return tuple(str(table.context.get(key)) for key in ("task", "model", "shots", "seed"))
 
     # What tables and records tell contexts apart by.
-    names = [name(table) for _, table in pairs]
+    names = list(map(name, tables))
     if len(set(names)) == len(names):
-        return [table for _, table in pairs]
+        return tables
     renamed = []
-    for path, table in pairs:
+    for path, table in zip(files, tables, strict=True):
         stem = INPUT if str(path) == "-" else path.stem
         task = str(table.context.get("task", ""))
         # A task that is called as its file is not named twice; its folder tells it apart.
@@ -238,9 +243,9 @@ def _named_apart(pairs: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
         is_twice = names.count(name(table)) > 1
         facts = {**table.context, "task": f"{task} {suffix}".strip()} if is_twice else table.context
         renamed.append(table._replace(context=facts))
-    if len({name(table) for table in renamed}) < len(renamed):
+    if len(set(map(name, renamed))) < len(renamed):
         raise InputError(
-            f"{_title(pairs[0][0])}: two contexts have one name, so that their numbers could "
+            f"{_title(files[0])}: two contexts have one name, so that their numbers could "
             "not be told apart; name what differs with --by, or give each file a name of its own."
         )
     return renamed

@@ -39,9 +39,8 @@ def write(
     by_id = {table.id: table for table in tables}
     records = run_calibration(labeled, methods, seed=seed, options=options) if labeled else []
     results = catalogue.gather(records, lambda record: by_id[record.id])
-    contexts = [table.context for table in tables]
-    models = [str(context.get("model") or "") for context in contexts]
-    tasks = [str(context.get("task") or "") for context in contexts]
+    models = [str(table.context.get("model") or "") for table in tables]
+    tasks = [str(table.context.get("task") or "") for table in tables]
     title = writing.name_page(models, tasks)
     changed = [path.stat().st_mtime for path in files if path.is_file()]
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""

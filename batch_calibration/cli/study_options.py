@@ -26,8 +26,9 @@ SCORING = ("", "data", "prompt", "model", "api")
 PARTS = {"score": SCORING, "sweep": SCORING, "show": SCORING, "calibrate": ("calibration",)}
 """Command -> the parts of the settings whose keys are its flags."""
 METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "{True,False}"}
+MACHINE = {name: (kind, None, text) for name, (kind, text) in machine.FLAGS.items()}
 FLAGS: dict[str, dict[str, tuple[type, object, str]]] = {
-    "score": {name: (kind, None, text) for name, (kind, text) in machine.FLAGS.items()},
+    "score": {**MACHINE},
     "sweep": {
         "launcher": (str, "local", f"{launchers.HELP} (default: local)"),
         "workers": (int, 2, "how many share the sweep (default: 2)"),
@@ -42,7 +43,7 @@ FLAGS: dict[str, dict[str, tuple[type, object, str]]] = {
         "floor": (float, None, "raise scores below it, -inf too, to this many nats"),
         "tasks": (str, None, "calibrate scores of these tasks alone"),
         "shots": (int, None, "calibrate scores of so many shots alone"),
-        **{name: (kind, None, text) for name, (kind, text) in machine.FLAGS.items()},
+        **MACHINE,
     },
     "tables": {"tensorboard": (bool, False, "also write WORKDIR/tensorboard")},
     "figures": {"boundary_tasks": (int, 2, "tasks in the figure of boundaries (default: 2)")},

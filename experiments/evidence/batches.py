@@ -49,7 +49,7 @@ def chosen(methods: Sequence[str], *, other_rows: bool = False) -> list[str]:
         if name not in able:
             raise InputError.unknown("method that learns from unlabeled test rows", name, able)
     named = methods or without_labels(other_rows=other_rows)
-    return [*REFERENCES, *(name for name in named if name not in REFERENCES)]
+    return list(dict.fromkeys((*REFERENCES, *named)))
 
 
 # One program for a method and shape; strengths of the bias run through it as numbers.

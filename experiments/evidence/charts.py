@@ -1,5 +1,6 @@
 """Charts of evidence alone: heat maps of gains, and what methods reach by rows learned from."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from batch_calibration.artifacts.method_display import PALETTE
 FARTHEST = 15.0  # the color of so many points, and of all beyond
 # Losses orange, gains violet: apart for all kinds of color vision.
 ORANGE_TO_VIOLET = ("#7f3b08", "#e08214", "#fee0b6", "#f7f7f7", "#d8daeb", "#8073ac", "#2d004b")
+SIZE_TICKS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 NATS_TICKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 MIN_GAIN_SHOWN = -12.0  # gains are shown from so many points on
 # Method -> values by size, and whether they are drawn on a logarithmic axis.
@@ -72,7 +74,7 @@ def _learning_panel(title: str, panel: Learning, sizes: np.ndarray) -> Panel:
         kept = heights > 0 if is_logarithmic else np.ones(len(heights), bool)
         marks.append(Line(method, sizes[kept], heights[kept], PALETTE.color(method),
                           PALETTE.dash(method)))  # fmt: skip
-    ticks = [10.0**power for power in range(5) if 10**power <= sizes[-1]]
+    ticks = SIZE_TICKS[: bisect_right(SIZE_TICKS, sizes[-1])]
     if is_logarithmic:
         y = Axis("", (NATS_TICKS[0], NATS_TICKS[-1]), is_log=True, ticks=NATS_TICKS)
     else:

@@ -261,6 +261,6 @@ def draw(judged: Sequence[Judged], options: Options) -> Chart:
             gain = gain_over_models(judgment, rule, options)
             fractions = Estimate(gain.value / 100, gain.low / 100, gain.high / 100)
             panels[title][judgment.source.set.title] = (fractions, gain.beyond_noise)
-    names = [judgment.source.set.title for judgment in judged]
+    names = list(panels[LIKELY])
     heading = "Recommendations without labels: the gain on each source"
     return forest(panels, names, f"change from {BASELINE} (points)", heading, ("rule", "source"))

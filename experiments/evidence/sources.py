@@ -66,10 +66,13 @@ def draw_uneven(score_set: ScoreSet, seed: int) -> ScoreSet:
             random = np.random.default_rng([seed, number])
             shares = random.dirichlet(np.ones(len(by_label)))
             # As many rows as the scarcest label allows, so that the shares are those drawn.
-            available = min(len(rows) / share for rows, share in zip(by_label, shares, strict=True))
+            available = float(np.min(list(map(len, by_label)) / shares))
             counts = np.floor(shares * min(UNEVEN_ROWS, available)).astype(int)
-            drawn = map(random.permutation, by_label)
-            rows = np.sort(np.concatenate([r[:n] for r, n in zip(drawn, counts, strict=True)]))
+            drawn = []
+            for label_rows, count in zip(by_label, counts, strict=True):
+                order = random.permutation(label_rows)
+                drawn.append(order[:count])
+            rows = np.sort(np.concatenate(drawn))
             block = make_block(test.log_probs[rows], test.labels[rows])
             context = {**table.context, "task": f"draw {number}"}
             tables.append(ScoreTable(context, table.label_names, {"test": block}))

@@ -1,7 +1,7 @@
 """Trains the embedded models as a training config says, and writes them with their loss curves."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, starmap
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
             remedy="give --config=configs/train_mini_clip.py",
         )  # fmt: skip
     _make_folders(out, workdir)
-    stages = tuple(image_text.ImageStage(*stage) for stage in config.stages)
+    stages = tuple(starmap(image_text.ImageStage, config.stages))
     tokenizer = vocabulary.train_clip_tokenizer(
         config.vocabulary, config.vocabulary_texts, config.seed
     )
