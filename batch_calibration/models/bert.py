@@ -48,6 +48,7 @@ class Block(nnx.Module):
         q = layers.split_heads(self.query(h), self.heads)  # [b, t, heads, d]
         k = layers.split_heads(self.key(h), self.heads)
         v = layers.split_heads(self.value(h), self.heads)
+        # The sum is normalized, where later networks normalize what is read.
         h = self.ln_1(h + self.out(attend(layer, q, k, v).reshape(h.shape)))
         h = self.ln_2(h + self.proj(self.activation(self.fc(h))))
         return h
@@ -78,7 +79,7 @@ class Model(nnx.Module):
         """
         types = jnp.zeros_like(tokens) if types is None else types  # 0: the first sentence
         h = self.token_embedding(tokens) + self.position_embedding(positions)
-        h = self.ln(h + self.type_embedding(types))
+        h = self.ln(h + self.type_embedding(types))  # [b, t, d]
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, attend)
         return h

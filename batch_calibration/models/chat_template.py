@@ -78,6 +78,7 @@ class ChatTemplate:
         is_started = chat[-1]["role"] == "assistant"
         if is_started:
             chat[-1]["content"] += CONTINUED
+        # Off: a label is the first thing that the model says.
         switches = {name: False for name in SWITCHES if name in self.source}
         try:
             text: str = self._compiled.render(
@@ -92,6 +93,7 @@ class ChatTemplate:
             ) from error
         if not is_started:
             return text
+        # What the template writes behind a finished answer is cut off.
         end = text.rfind(CONTINUED.rstrip())
         if end < 0:
             raise InputError(

@@ -47,6 +47,7 @@ class Block(nnx.Module):
         self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
     ) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
+        # One norm for both, which read the same and are added at once.
         normed = self.ln(h)
         return h + self.attention(normed, layer, attend, angle) + self.mlp(normed)
 
@@ -61,6 +62,7 @@ class Model(llama.Model):
         self.blocks = nnx.List([Block(config, window, rngs=rngs) for window in windows])
         self.norm = _norm(config, rngs)
         self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        # Of the second generation, layers that see everything have no positions.
         self.rotates = tuple(int(config.rotates_all or w is not None) for w in windows)
         self.multiplier, self.scale = 1.0, config.logit_scale
         self.frequencies = rotary.frequencies(config.head_size, config.rope)

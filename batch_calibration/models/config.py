@@ -125,7 +125,7 @@ def read_config(
             f"{where}: config.json says {config.heads} attention heads of a width of "
             f"{config.width}, expected heads that divide it; fetch the file again."
         )
-    groups = settings.get("num_key_value_heads") or 1
+    groups = settings.get("num_key_value_heads") or 1  # null: as many as heads, which fits
     if config.heads % groups:
         raise InputError(
             f"{where}: config.json says {config.heads} attention heads over {groups} of keys and "

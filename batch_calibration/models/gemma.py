@@ -59,6 +59,7 @@ class Block(nnx.Module):
         self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
     ) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
+        # Normalized before and after: what is added has the size that was learned for it.
         h = h + self.ln_attention(self.attention(self.ln_1(h), layer, attend, angle))
         return h + self.ln_mlp(self.mlp(self.ln_2(h)))
 

@@ -90,6 +90,7 @@ class Model(nnx.Module):
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        # The input's own table: GPT-2 has no other.
         return layers.logits(h, self.wte.embedding[...], token_set)
 
 

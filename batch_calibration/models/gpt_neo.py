@@ -46,6 +46,7 @@ class Block(nnx.Module):
         width, inner = config.width, config.intermediate_size or 4 * config.width
         eps = config.layer_norm_epsilon
         self.heads = config.heads
+        # Trained without division by the root of a head's size.
         self.options = AttentionOptions(scale=1.0, window=window)
         self.activation = layers.activation(config.activation_function)
         self.ln_1 = layers.layer_norm(width, eps, rngs)
@@ -102,7 +103,7 @@ def flatten(raw: RawConfig) -> RawConfig:
     kinds: list[str] = []
     try:
         for group, times in types if isinstance(types, list) else []:
-            kinds += [*group] * min(int(times), 1000)
+            kinds += [*group] * min(int(times), 1000)  # a nonsense number must not fill the memory
     except (TypeError, ValueError):
         kinds = []
     if len(kinds) != depth or not {*kinds} <= {*KINDS}:

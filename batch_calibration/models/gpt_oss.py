@@ -55,12 +55,14 @@ class Experts(nnx.Module):
 
         def add_expert(number: jax.Array, mixed: jax.Array) -> jax.Array:
             both = layers.product(h, gate_up[number], contracted) + gate_up_bias[number]
+            # Gate and up lie in turn, number by number.
             gate = jnp.minimum(both[..., ::2], self.limit)
             up = jnp.clip(both[..., 1::2], -self.limit, self.limit)
             inner = (up + 1) * gate * jax.nn.sigmoid(self.alpha * gate)
             output = layers.product(inner, down[number], contracted) + down_bias[number]
             return mixed + output * weights[..., number, None]
 
+        # One expert after the other: all at once would need the memory of all.
         mixed: jax.Array = jax.lax.fori_loop(0, self.experts, add_expert, jnp.zeros_like(h))
         return mixed
 

@@ -41,6 +41,7 @@ class Block(nnx.Module):
         v = layers.split_heads(self.value(normed), self.heads)
         q, k = rotary.rotate(q, angle, interleaved=True), rotary.rotate(k, angle, interleaved=True)
         mean = attend(layer, q, k, v).reshape(h.shape)
+        # Both read the same normalized states, and neither the other.
         return h + self.out(mean) + self.proj(self.activation(self.fc(normed)))
 
 

@@ -117,6 +117,7 @@ class Model(nnx.Module):
             local = rotary.angles(positions, self.local_frequencies, h.dtype)
         for layer, (block, rotates) in enumerate(zip(self.blocks, self.rotates, strict=True)):
             turned = local if self.slides[layer] else angle
+            # None: SmolLM3's layers without positions.
             h = block(h, layer, attend, turned if rotates else None)
         h = self.norm(h)
         return h

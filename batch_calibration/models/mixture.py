@@ -54,6 +54,7 @@ class Mixture(nnx.Module):
         """The chosen experts' outputs for `h [b, t, d]`, summed by their weights."""
         weights = expert_weights(self.router(h), self.chosen, self.normalizes)
         mixed = jnp.zeros_like(h)
+        # Every expert reads every token; those that are not chosen weigh 0.
         for number, expert in enumerate(self.experts):
             mixed = mixed + expert(h) * weights[..., number, None]
         return mixed
@@ -113,6 +114,7 @@ def flatten_qwen3(raw: RawConfig) -> RawConfig:
 def _weights(router: str, expert: str, names: tuple[str, str, str]) -> dict[str, Weight]:
     """The table with the tensors of experts, whose gate, up and down are `names`."""
     table = gated.weights_without(".mlp.")
+    # A name for each expert that a network may have; those that it lacks are not asked for.
     table[f"model.layers.{{i}}.{router}.weight"] = Weight("blocks.{i}.mlp.router.kernel", True, 1)
     for number in range(MOST_EXPERTS):
         for theirs, ours, split in zip(names, ("gate", "up", "down"), (1, 1, 0), strict=True):

@@ -85,6 +85,7 @@ class Model(nnx.Module):
         h: jax.Array = self.ln(self.embed(tokens))
         angle = rotary.angles(positions, self.frequencies, h.dtype)
         local = rotary.angles(positions, self.local_frequencies, h.dtype)
+        # Layers with a window rotate by a base of their own.
         for layer, (block, window) in enumerate(zip(self.blocks, self.windows, strict=True)):
             h = block(h, layer, attend, angle if window is None else local)
         h = self.ln_last(h)

@@ -78,6 +78,7 @@ class Model(nnx.Module):
         h: jax.Array = self.ln(self.token_embedding(tokens) + self.position_embedding(counted))
         buckets = jnp.asarray(distance_buckets(tokens.shape[1]))
         bias = self.distance_embedding(buckets).transpose(2, 0, 1)  # [heads, t, s]
+        # All layers add the same bias.
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, partial(attend, bias=bias))
         return h

@@ -53,6 +53,7 @@ class Block(nnx.Module):
         q, k, v = jnp.split(heads, 3, axis=-1)  # [b, t, heads, d] each
         mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
         attended = h + self.out(mean.reshape(h.shape))
+        # In parallel the MLP reads the block's input, and not what attention added.
         inner = self.fc(self.ln_2(h if self.parallel else attended))
         return attended + self.proj(self.activation(inner))
 

@@ -68,7 +68,7 @@ class Block(nnx.Module):
         k = layers.split_heads(self.key(normed), self.heads)
         v = layers.split_heads(self.value(normed), self.heads)
         h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
-        h = h if self.before else self.ln_1(h)
+        h = h if self.before else self.ln_1(h)  # the other order, of OPT-350M alone
         normed = self.ln_2(h) if self.before else h
         h = h + self.proj(self.activation(self.fc(normed)))
         return h if self.before else self.ln_2(h)
@@ -95,7 +95,7 @@ class Model(nnx.Module):
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         h = self.token_embedding(tokens)
         h = h if self.project_in is None else self.project_in(h)
-        h = h + self.position_embedding(positions + OFFSET)
+        h = h + self.position_embedding(positions + OFFSET)  # [b, t, d]
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, attend)
         return h if self.ln is None else self.ln(h)

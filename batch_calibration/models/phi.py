@@ -52,6 +52,7 @@ class Block(nnx.Module):
         k = layers.split_heads(self.key(normed), self.groups)
         v = layers.split_heads(self.value(normed), self.groups)
         mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
+        # Both read the same normalized states, and neither the other.
         return h + self.out(mean.reshape(h.shape)) + self.proj(self.activation(self.fc(normed)))
 
 

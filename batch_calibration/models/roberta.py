@@ -31,6 +31,7 @@ def count_positions(tokens: jax.Array, padding: int, last: int) -> jax.Array:
     Padding tokens in a text have no position of their own. What lies beyond a text's length is
     masked by the attention, and may have any position up to the `last`.
     """
+    # 0 at padding, so that the sum stands still there.
     is_token = (tokens != padding).astype(jnp.int32)
     return jnp.minimum(jnp.cumsum(is_token, axis=1) * is_token + padding, last)
 

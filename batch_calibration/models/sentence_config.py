@@ -178,7 +178,7 @@ def _pooling(path: Path, width: int, prompt: str) -> str:
     if modes is None:
         unknown = {key for key in raw if key.startswith("pooling_mode_") and raw[key]} - set(FLAGS)
         modes = [*(mode for key, mode in FLAGS.items() if raw.get(key)), *sorted(unknown)]
-        modes = modes or ["mean"]
+        modes = modes or ["mean"]  # as sentence-transformers where no flag is set
     modes = [str(mode) for mode in (modes if isinstance(modes, list) else [modes])]
     if len(modes) != 1 or modes[0] not in FLAGS.values():
         raise InputError(

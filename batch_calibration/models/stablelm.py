@@ -68,6 +68,7 @@ class Block(nnx.Module):
         """Add this block's attention and MLP to `h [b, t, d]`."""
         normed = self.ln_1(h)
         h = h + self.attention(normed, layer, attend, angle)
+        # In parallel both read by one norm, and there is no second.
         return h + self.mlp(normed if self.ln_2 is None else self.ln_2(h))
 
 
@@ -85,6 +86,7 @@ def flatten(raw: RawConfig) -> RawConfig:
     return rotary.flatten(gated.layer_types(raw, lambda layer: False), share=0.25)
 
 
+# Llama's table, but layer norms have biases.
 WEIGHTS = {
     **{name: weight for name, weight in gated.WEIGHTS.items() if "norm" not in name},
     **norm_weights("model.layers.{i}.input_layernorm", "blocks.{i}.ln_1"),

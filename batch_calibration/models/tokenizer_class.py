@@ -173,7 +173,7 @@ def split_as(tokenizer: Tokenizer, class_name: str, tokenizer_config: RawConfig)
             remedy="if tokenizer.json splits text as the network was trained, write "
             "PreTrainedTokenizerFast as tokenizer_class into tokenizer_config.json",
         )
-    before = _state(tokenizer)
+    before = _state(tokenizer)  # to tell in the end whether anything changed
     tokenizer.normalizer = splitting.normalizer
     tokenizer.pre_tokenizer = splitting.pre_tokenizer
     tokenizer.model.fuse_unk = splitting.fuse_unk
