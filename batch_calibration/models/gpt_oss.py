@@ -109,7 +109,7 @@ def flatten(raw: RawConfig) -> RawConfig:
 
 MLP = "model.layers.{i}.mlp"
 WEIGHTS = {
-    **{name: weight for name, weight in gated.WEIGHTS.items() if ".mlp." not in name},
+    **gated.weights_without(".mlp."),
     "model.layers.{i}.self_attn.sinks": Weight("blocks.{i}.attention.sinks"),
     **linear_weights(f"{MLP}.router", "blocks.{i}.mlp.router", 1),
     f"{MLP}.experts.gate_up_proj": Weight("blocks.{i}.mlp.gate_up", split=2),

@@ -88,7 +88,7 @@ def flatten(raw: RawConfig) -> RawConfig:
 
 # Llama's table, but layer norms have biases.
 WEIGHTS = {
-    **{name: weight for name, weight in gated.WEIGHTS.items() if "norm" not in name},
+    **gated.weights_without("norm"),
     **norm_weights("model.layers.{i}.input_layernorm", "blocks.{i}.ln_1"),
     **norm_weights("model.layers.{i}.post_attention_layernorm", "blocks.{i}.ln_2"),
     **norm_weights("model.norm", "ln"),

@@ -16,6 +16,7 @@ from batch_calibration.metrics import Estimate
 from experiments.evidence import statistics
 
 ONE_POINT = 0.01
+DRAWS = 2000  # of units, for the intervals of a fit
 EVEN_SHARE = 0.6
 """The simple rule that is compared: BC where neither label has a greater share."""
 ALL = "all"
@@ -91,7 +92,7 @@ class Fit(NamedTuple):
     error: Estimate
 
 
-def judge_fit(cells: Sequence[AnyCells], draws: int = 2000) -> Fit:
+def judge_fit(cells: Sequence[AnyCells]) -> Fit:
     """How well gains are foretold; intervals are of a bootstrap that draws units.
 
     Cells of one unit are of the same rows, so that they are drawn together.
@@ -100,7 +101,7 @@ def judge_fit(cells: Sequence[AnyCells], draws: int = 2000) -> Fit:
     for cell in cells:
         sums[cell.unit] = sums.get(cell.unit, 0.0) + _sums(cell.measured, cell.expected)
     by_unit = np.stack([*sums.values()])  # [units, 9]
-    times = statistics.times_drawn(len(by_unit), (0, 3), draws)
+    times = statistics.times_drawn(len(by_unit), (0, 3), DRAWS)
     drawn = _fit_of_sums(times @ by_unit)  # [4, draws]
     low, high = np.quantile(drawn, (0.025, 0.975), axis=1)
     return Fit(*map(Estimate, _fit_of_sums(by_unit.sum(axis=0)), low, high))
