@@ -25,8 +25,10 @@ def gather(
     all_boundaries: bool = False,
 ) -> Results:
     """Results of some records; `load` finds their score tables for the figures that need them."""
-    kept = list(records)
-    return Results(kept, by_setting(kept), load, boundary_tasks, tuple(models), all_boundaries)
+    all_records = list(records)
+    return Results(
+        all_records, by_setting(all_records), load, boundary_tasks, tuple(models), all_boundaries
+    )
 
 
 def tables(study: Results) -> list[Table]:

@@ -18,7 +18,7 @@ NEW, NEW_FLIPPED = "held-out words", "held-out words, flipped"
 # What demonstrations show, in the order of the columns; others come behind.
 CONDITIONS = (NONE, GOLD, "random", FLIPPED, "training words", NEW, NEW_FLIPPED)
 # A setting without its shots, and choices of the prompt that are not the task's own.
-Held = tuple[Setting, tuple[str, ...]]
+Fixed = tuple[Setting, tuple[str, ...]]
 # Which rows of a record a method answers rightly, [n]; None where that is not known.
 Hits = Callable[[Record, str], np.ndarray | None]
 
@@ -159,14 +159,14 @@ def find_controls(records: Iterable[Record], hits: Hits = right_by_data) -> list
             choices = tuple(f"{name} {options[name]}" for name in names)
             pairs.append(((setting._replace(shots=None), choices), record))
     # Means are over the seeds, shots and tasks that were asked otherwise too.
-    keys = {_key(held, record) for held, record in pairs if grouping.axis_name(record) == CONTROL}
+    keys = {_key(fixed, record) for fixed, record in pairs if grouping.axis_name(record) == CONTROL}
     tasks = {key[:2] for key in keys}
-    studies: dict[Held, Control] = {}
-    for held, record in pairs:
+    studies: dict[Fixed, Control] = {}
+    for fixed, record in pairs:
         task, name = record.context.task, condition_name(record)
-        if _key(held, record) not in keys and (name != NONE or (held, task) not in tasks):
+        if _key(fixed, record) not in keys and (name != NONE or (fixed, task) not in tasks):
             continue
-        control = studies.setdefault(held, Control(*held, {}, {}))
+        control = studies.setdefault(fixed, Control(*fixed, {}, {}))
         for method in REFERENCES:
             right = hits(record, method)
             if right is not None:
@@ -176,8 +176,8 @@ def find_controls(records: Iterable[Record], hits: Hits = right_by_data) -> list
     return [control for control in studies.values() if control.hits]
 
 
-def _key(held: Held, record: Record) -> tuple[Held, str, int | None, int | None]:
-    return held, record.context.task, record.context.shots, record.context.seed
+def _key(fixed: Fixed, record: Record) -> tuple[Fixed, str, int | None, int | None]:
+    return fixed, record.context.task, record.context.shots, record.context.seed
 
 
 def condition_name(record: Record) -> str:

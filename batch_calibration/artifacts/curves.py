@@ -65,8 +65,8 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
 
     A task, or a method on it, that was run with one number of shots alone is left out.
     """
-    known = [group for group in groups if group.setting.shots is not None]
-    families = grouping.group_by(known, lambda group: group.setting._replace(shots=None))
+    with_shots = [group for group in groups if group.setting.shots is not None]
+    families = grouping.group_by(with_shots, lambda group: group.setting._replace(shots=None))
     return [curves for curves in map(_shot_curves, families.values()) if curves.tasks]
 
 

@@ -114,10 +114,10 @@ def difference_cells(control: Control) -> Cells:
 
 def _mean_cell(differences: Sequence[Estimate | None]) -> str:
     """The mean over tasks with its interval; a dash where one of them was not asked."""
-    known = list(filter(None, differences))
-    if len(known) < len(differences):
+    estimates = list(filter(None, differences))
+    if len(estimates) < len(differences):
         return "-"
-    return gain_cell(over_tasks(known) if len(known) > 1 else known[0])
+    return gain_cell(over_tasks(estimates) if len(estimates) > 1 else estimates[0])
 
 
 class Reading(NamedTuple):

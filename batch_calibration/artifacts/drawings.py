@@ -30,12 +30,12 @@ def of_methods(study: Results) -> Iterator[Drawing]:
     for group in study.sections:
         methods = gains.compared(group, group.paper_methods)
         # A page lets readers choose among all methods.
-        every = gains.compared(group, group.methods)
+        page_methods = gains.compared(group, group.methods)
         if len(group.records) > MAX_TASKS:
-            every = _bc_first(methods)[:1]
+            page_methods = _bc_first(methods)[:1]
         if methods:
             chart = partial(intervals.gain_chart, group, methods)
-            page_chart = partial(_page_gains, group, _bc_first(every))
+            page_chart = partial(_page_gains, group, _bc_first(page_methods))
             yield Drawing(*setting_slug(group, "differences"), chart, page_chart=page_chart)
 
 

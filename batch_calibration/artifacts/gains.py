@@ -78,8 +78,8 @@ def gain_over_contexts(records: Sequence[Record], method: str) -> Estimate:
 
 def compared(group: SettingRecords, methods: Sequence[str]) -> list[str]:
     """Of these methods, those whose gain over ICL is known."""
-    others = group.judged - {BASELINE} if BASELINE in group.judged else frozenset()
-    return list(filter(others.__contains__, methods))
+    judged = group.judged - {BASELINE} if BASELINE in group.judged else frozenset()
+    return list(filter(judged.__contains__, methods))
 
 
 def right_rows(records: Iterable[Record], method: str) -> list[np.ndarray]:

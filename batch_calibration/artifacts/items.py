@@ -39,8 +39,8 @@ class Results:
         """
 
         def is_widest(group: SettingRecords) -> bool:
-            tasks, held = group.records.keys(), group.setting._replace(shots=0)
-            rivals = [rival for rival in self.groups if rival.setting._replace(shots=0) == held]
+            tasks, setting = group.records.keys(), group.setting._replace(shots=0)
+            rivals = [rival for rival in self.groups if rival.setting._replace(shots=0) == setting]
             return not any(tasks < rival.records.keys() for rival in rivals)
 
         return list(filter(is_widest, self.groups))

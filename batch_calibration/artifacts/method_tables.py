@@ -1,6 +1,6 @@
 """Tables of methods x tasks: accuracy with the gain over ICL, and the quality of probabilities."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,15 +94,17 @@ def _sum_rows(
     name: str, methods: Sequence[str], by_method: Mapping[str, Mapping[str, Estimate]]
 ) -> Cells:
     """Two rows: average gains, under this name, and wins, ties, losses."""
-    sums = [_sum_cells(by_method.get(method, {}).values()) for method in methods]
+    sums = [_sum_cells(by_method.get(method, {})) for method in methods]
     means, wins = zip(*sums, strict=True)
     return [Sums([name, "", *means]), Sums([gains.WINS, "", *wins])]
 
 
-def _sum_cells(estimates: Iterable[Estimate]) -> tuple[str, str]:
+def _sum_cells(by_task: Mapping[str, Estimate]) -> tuple[str, str]:
     """The mean over tasks, and wins, ties, losses; empty where no gain is known."""
-    known = list(estimates)
-    return (gains.gain_cell(over_tasks(known)), gains.count_verdicts(known)) if known else ("", "")
+    if not by_task:
+        return "", ""
+    estimates = list(by_task.values())
+    return gains.gain_cell(over_tasks(estimates)), gains.count_verdicts(estimates)
 
 
 def overview_cells(group: SettingRecords) -> Cells:
@@ -115,8 +117,8 @@ def overview_cells(group: SettingRecords) -> Cells:
     shown = [cells.estimate_cell(mean, is_share=True) for mean in means]
     marked = cells.mark_best([100 * mean.value for mean in means], shown)
     for method, cell in zip((BASELINE, *methods), marked, strict=True):
-        estimates = gains.gain_by_task(group, method) if method != BASELINE else {}
-        rows.append([method, cell, *_sum_cells(estimates.values())])
+        by_task = gains.gain_by_task(group, method) if method != BASELINE else {}
+        rows.append([method, cell, *_sum_cells(by_task)])
     return rows
 
 

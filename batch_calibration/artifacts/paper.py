@@ -179,8 +179,8 @@ def write_paper(study: Results, workdir: Path) -> Iterator[str]:
         yield "\n    ".join(lines) + "\n" * (len(lines) == 1)
     for ending, text in (("md", to_markdown(states, files)), ("tex", to_latex(states, files))):
         write_whole(folder / f"paper.{ending}", text.encode())
-    whole = sum(not state.lacks for state in states)
-    yield f"{whole} of {len(states)} are whole; all that is drawn is in {folder}/paper.md and .tex"
+    count = sum(not state.lacks for state in states)
+    yield f"{count} of {len(states)} are whole; all that is drawn is in {folder}/paper.md and .tex"
 
 
 def comparison_note(item: Item, artifact: Table | Drawing) -> str:

@@ -66,9 +66,10 @@ def method_cells(measured: SettingRecords | None = None) -> Cells:
             continue
         rows[0].append(f"gain, {kind}")
         for row in rows[1:]:
-            gain_of = partial(gains.gain, measured, method=row[0])
-            known = row[0] in compared
-            row.append(gains.gain_cell(over_tasks(list(map(gain_of, tasks)))) if known else "-")
+            mean = None
+            if row[0] in compared:
+                mean = over_tasks([gains.gain(measured, task, row[0]) for task in tasks])
+            row.append(gains.gain_cell(mean))
     return rows
 
 

@@ -83,8 +83,8 @@ class Axis:
     @cached_property
     def is_compared(self) -> bool:
         """Whether the answers of icl and bc are known, of two prompts or more."""
-        known = all(record.right.keys() >= {*REFERENCES} for record in self.records)
-        return known and len(self.prompts) > 1
+        has_answers = all(record.right.keys() >= {*REFERENCES} for record in self.records)
+        return has_answers and len(self.prompts) > 1
 
     def values(self, method: str) -> np.ndarray:
         """Accuracy in % of each prompt [p], mean over its seeds."""

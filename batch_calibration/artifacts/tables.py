@@ -162,12 +162,14 @@ def tables_2_and_5(study: Results) -> Iterator[Table]:
     if len(study.sizes) > 1:
         ends = [(group.setting.model, group) for group in (study.sizes[0], study.sizes[-1])]
     zero_shot = [family[0] for family in two_way.sizes(study.groups, 0, study.models)[:1]]
-    others: Sized = []
+    zero_shot_columns: Sized = []
     for group in (*zero_shot, *study.middle):
-        others.append((f"{group.setting.model} {group.setting.shots}-shot", group.first_seeds()))
+        zero_shot_columns.append(
+            (f"{group.setting.model} {group.setting.shots}-shot", group.first_seeds())
+        )
     for slug, heading, columns, number in (
         ("paper-sizes", "Models of two sizes, 1 shot", ends, "Table 2"),
-        ("paper-zero-shot", "Zero-shot and the middle size", others, "Table 5"),
+        ("paper-zero-shot", "Zero-shot and the middle size", zero_shot_columns, "Table 5"),
     ):
         if columns:
             records = chain.from_iterable(group.all_records for _, group in columns)

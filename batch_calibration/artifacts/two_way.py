@@ -43,10 +43,10 @@ def find_models(groups: Iterable[SettingRecords]) -> list[Models]:
         groups, lambda group: group.setting._replace(model="", scorer="", variant="")
     )
     several = []
-    for held, family in families.items():
+    for setting, family in families.items():
         tasks = grouping.sort_tasks(sorted(set().union(*(group.records for group in family))))
         if len(family) > 1 and len(tasks) > 1:
-            shared = held._replace(model=held.data or "unnamed data")
+            shared = setting._replace(model=setting.data or "unnamed data")
             slug, heading = f"{shared.slug}-models", f"Models on {shared}"
             several.append(Models(slug, heading, MODELS_NOTE, family, tasks))
     return several
@@ -104,8 +104,10 @@ def sizes(
     def count_cells(family: list[SettingRecords]) -> int:
         return len(family) * max(len(group.records) for group in family)
 
-    held = grouping.group_by(compared, lambda group: group.setting._replace(model="", variant=""))
-    families = [sorted(family, key=rank) for family in held.values()]
+    by_setting = grouping.group_by(
+        compared, lambda group: group.setting._replace(model="", variant="")
+    )
+    families = [sorted(family, key=rank) for family in by_setting.values()]
     return sorted(families, key=count_cells, reverse=True)
 
 
@@ -177,17 +179,17 @@ def find_grids(records: Iterable[Record]) -> list[Grid]:
             chosen[name] = str(record.context.options.get(name, OWN[name]))
         changed = [name for name in VARIED if chosen[name] != OWN[name]]
         for across, down in combinations((SHOTS, *VARIED), 2):
-            setting_held = setting._replace(shots=None) if across == SHOTS else setting
+            fixed_setting = setting._replace(shots=None) if across == SHOTS else setting
             fixed = [name for name in changed if name not in (across, down)]
-            held = tuple(f"{name} {chosen[name]}" for name in fixed)
-            key = record.context.task, setting_held, down, across, held
+            other_choices = tuple(f"{name} {chosen[name]}" for name in fixed)
+            key = record.context.task, fixed_setting, down, across, other_choices
             choices = chosen[down], chosen[across]
             by_pair.setdefault(key, {}).setdefault(choices, []).append(record)
     grids = []
-    for (task, setting, down, across, held), by_choices in by_pair.items():
-        title, words = grouping.task_title(task), ", ".join([str(setting), *held])
-        held_slugs = [choice.replace(" ", "-") for choice in held]
-        slug = "-".join([setting.slug, task, down, across, *held_slugs])
+    for (task, setting, down, across, other_choices), by_choices in by_pair.items():
+        title, words = grouping.task_title(task), ", ".join([str(setting), *other_choices])
+        choice_slugs = [choice.replace(" ", "-") for choice in other_choices]
+        slug = "-".join([setting.slug, task, down, across, *choice_slugs])
         heading = f"{title}, {down} × {across}: {words}"
         note = cells.notes(chain.from_iterable(by_choices.values()))
         grid = Grid(slug, heading, note, down, across, by_choices)

@@ -61,11 +61,11 @@ def overview_cells(verdicts: Sequence[Verdict]) -> Cells:
 def tables(verdict: Verdict) -> list[Table]:
     """What is known of each label of a context, and how often its predictions are right."""
     name, cells = verdict.name, label_cells(verdict.diagnosis)
-    made = [Table(ACROSS, "labels", f"{name}: labels", cells, unit="shares in %")]
+    both = [Table(ACROSS, "labels", f"{name}: labels", cells, unit="shares in %")]
     if verdict.diagnosis.before:  # None where no right label is known
         cells = right_cells(verdict.diagnosis)
-        made.append(Table(ACROSS, "right", f"{name}: right answers", cells, unit="in %"))
-    return made
+        both.append(Table(ACROSS, "right", f"{name}: right answers", cells, unit="in %"))
+    return both
 
 
 def label_cells(diagnosis: Diagnosis) -> Cells:

@@ -88,8 +88,8 @@ def frame(chart: Chart) -> Cells:
     lines: list[dict[str, object]] = []
     for panel in chart.panels:
         for mark in panel.marks:
-            for name, place, value, more in _points(panel, mark):
-                point = zip(chart.columns, (panel.name, name, place, value), strict=True)
+            for name, position, value, more in _points(panel, mark):
+                point = zip(chart.columns, (panel.name, name, position, value), strict=True)
                 lines.append(dict(point) | more)
     names = list(filter(None, dict.fromkeys(chain.from_iterable(lines))))
     rows: Cells = [names]
@@ -103,7 +103,7 @@ def _cell(content: object) -> str:
 
 
 def _points(panel: Panel, mark: Mark) -> Iterator[tuple[str, object, float, dict[str, object]]]:
-    """Of each point the mark's name, the place on an axis, the value there, and more columns."""
+    """Of each point the mark's name, the position on an axis, the value there, and more columns."""
     if isinstance(mark, Heat):
         across, down = panel.x.names or (), panel.y.names or ()
         for (i, j), number in np.ndenumerate(mark.values):
@@ -118,8 +118,8 @@ def _points(panel: Panel, mark: Mark) -> Iterator[tuple[str, object, float, dict
         if not isinstance(mark, Bars) and mark.low is not None and mark.high is not None:
             more = {"low": [*map(float, mark.low)], "high": [*map(float, mark.high)]}
         more |= mark.extra if isinstance(mark, Dots) else {}
-        for i, (place, value) in enumerate(zip(places, values, strict=True)):
-            shown = float(place) if names is None else names[round(float(place))]
+        for i, (position, value) in enumerate(zip(places, values, strict=True)):
+            shown = float(position) if names is None else names[round(float(position))]
             yield mark.name, shown, float(value), {column: more[column][i] for column in more}
 
 

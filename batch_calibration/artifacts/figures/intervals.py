@@ -31,15 +31,9 @@ def forest(
 ) -> Chart:  # fmt: skip
     """A panel a set: differences in points, a row each, with intervals and a line at zero.
 
-    All panels have one range, which holds 0 in its middle and nine in ten of all ends.
-
-    Args:
-        panels: title -> row -> difference and the sign of its verdict.
-        rows: names from the top; one without a difference in a panel is left empty.
-        label: of the horizontal axes.
-        heading: what is shown.
-        columns: of the CSV, what a panel and what a row is.
-        together: whether a page shows all panels at once.
+    All panels have one range, which holds 0 in its middle and nine in ten of all ends. Rows are
+    from the top, one without a difference in a panel is left empty; `label` is of the horizontal
+    axes, `columns` are of the CSV: what a panel and what a row is.
     """
     ends: list[float] = []
     for by_row in panels.values():
@@ -48,8 +42,8 @@ def forest(
     reach = STEP * max(1.0, float(np.ceil(np.quantile(ends or [0.0], 0.9) / STEP)))
     limits = -min(reach, FARTHEST), min(reach, FARTHEST)
     y = Axis("", names=rows, from_top=True, shows_names=len(rows) <= MAX_NAMED)
-    every, ones = np.arange(len(rows)), np.ones(len(rows))
-    grid = Spans(every, limits[0] * ones, limits[1] * ones, "x", FAINT, 0.6)
+    heights, ones = np.arange(len(rows)), np.ones(len(rows))
+    grid = Spans(heights, limits[0] * ones, limits[1] * ones, "x", FAINT, 0.6)
     drawn = []
     for title, by_row in panels.items():
         shown = [row for row in rows if row in by_row]

@@ -29,9 +29,9 @@ def draw(chart: Chart) -> Figure:
     """The figure, at the size and with the numbers that the chart says."""
     with plt.rc_context({**style.STYLE, "figure.dpi": chart.dpi}):
         # Names beside the panels need their own inches, once where panels share them.
-        beside = LETTER * min(max(panel.y.longest_name for panel in chart.panels), 34)
+        name_inches = LETTER * min(max(panel.y.longest_name for panel in chart.panels), 34)
         width, height = chart.size
-        own, once = (0.0, beside) if chart.shares_y else (beside, 0.0)
+        own, once = (0.0, name_inches) if chart.shares_y else (name_inches, 0.0)
         count, columns = len(chart.panels), min(len(chart.panels), chart.across)
         lines = -(-count // columns)
         wide = 1 + once + columns * (width + own)
@@ -49,7 +49,7 @@ def draw(chart: Chart) -> Figure:
         # What the colors of cells mean.
         for heat in [mark for mark in chart.panels[0].marks if isinstance(mark, marks.Heat)]:
             figure.colorbar(grid[0][0].images[0], ax=grid, label=heat.label, shrink=0.8)
-        _add_legend(figure, grid, chart)
+        _add_legend(figure, grid)
         heading = " ".join(filter(None, (f"{chart.heading}.", chart.note)))
         figure.suptitle(fill(heading, max(int(15 * wide), 60)), x=0.01, ha="left", fontsize=9)
     return figure
@@ -68,7 +68,7 @@ def _draw_panel(axes: Axes, panel: Panel, letters: int) -> None:
     axes.set_title("\n".join(fill(line, letters) for line in lines), loc="left")
 
 
-def _add_legend(figure: Figure, grid: np.ndarray, chart: Chart) -> None:
+def _add_legend(figure: Figure, grid: np.ndarray) -> None:
     """A legend below the panels, of each name once."""
     handles: dict[str, Any] = {}
     for axes in grid.flat:

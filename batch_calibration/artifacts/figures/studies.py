@@ -35,7 +35,7 @@ def box_chart(studies: Sequence[Study]) -> Chart:
     marks: list[Mark] = []
     extra: dict[str, list[object]] = {}
     for study in studies:
-        for name, column in _about(study).items():
+        for name, column in _facts(study).items():
             extra.setdefault(name, []).extend(column)
     choices = list(map(str, extra["choice"]))
     for side, method in zip((-0.2, 0.2), REFERENCES, strict=True):
@@ -61,7 +61,7 @@ def box_chart(studies: Sequence[Study]) -> Chart:
     return Chart(heading, [panel], columns, BOXES_NOTE, size, together=True)
 
 
-def _about(study: Study) -> dict[str, list[object]]:
+def _facts(study: Study) -> dict[str, list[object]]:
     """What a figure's CSV says of each prompt beside its accuracy."""
     seeds: list[object] = []
     for records in study.prompts.values():
@@ -112,10 +112,10 @@ def _chance(study: Study) -> float:
 def _prompt_panel(study: Study, limits: tuple[float, float]) -> Panel:
     before, after = study.values(BASELINE), study.values(CORRECTED)  # [prompt] each, %
     order = np.lexsort((after, before))  # by icl, ties by bc
-    about = {}
-    for name, column in _about(study).items():
-        about[name] = [column[i] for i in order]
-    names = list(map(str, about.pop("choice")))
+    facts = {}
+    for name, column in _facts(study).items():
+        facts[name] = [column[i] for i in order]
+    names = list(map(str, facts.pop("choice")))
     colors = [verdict_color(study.gains[i].beyond_noise) for i in order]
     heights = np.arange(float(len(order)))
     gains = 100 * np.array(study.gains)[order].T  # [3 prompt], points
@@ -125,9 +125,9 @@ def _prompt_panel(study: Study, limits: tuple[float, float]) -> Panel:
         Rule(_chance(study), dash="dash", width=0.8, name="chance"),
         Spans(heights, low, high, "x", colors, 2.0),
         Dots(BASELINE, before[order], heights, PALETTE.color(BASELINE), is_hollow=True, along="x",
-             hover=names, extra=about),
+             hover=names, extra=facts),
         Dots(CORRECTED, after[order], heights, PALETTE.color(CORRECTED), along="x", hover=names,
-             extra=about | gained),
+             extra=facts | gained),
     ]  # fmt: skip
     change = f"; change of ± {gain_cell(study.change)}" if study.change else ""
     title = (

@@ -56,19 +56,15 @@ def page(
     title: str = TITLE,
     date: str = "",
 ) -> str:
-    """The page: verdicts, contexts and their gains; details that are folded; what was run.
+    """The page: notices, verdicts, contexts and their gains; details, folded; what was run.
 
-    Args:
-        sections: the details, in order.
-        runs: what was run; None leaves that out.
-        cards: the verdicts, a card each.
-        notices: sentences that stand above all else, such as what could not be read.
-        title: whose bias it is, on what.
-        date: of the scores.
+    Runs that are None are left out; the date is that of the scores.
     """
-    every = list(chain.from_iterable(card.verdicts for card in cards))
-    rows = sum(verdict.diagnosis.rows for verdict in every)
-    counts = f"{len(every):,} context{'s' * (len(every) > 1)}, {rows:,} rows" if every else ""
+    contexts = list(chain.from_iterable(card.verdicts for card in cards))
+    rows = sum(verdict.diagnosis.rows for verdict in contexts)
+    counts = (
+        f"{len(contexts):,} context{'s' * (len(contexts) > 1)}, {rows:,} rows" if contexts else ""
+    )
     subtitle = escape(", ".join(filter(None, (counts, date))))
     lines = [f'<header><h1>{escape(title)}</h1><p class="note">{subtitle}</p></header>']
     lines += [f'<p class="notice">{escape(notice)}</p>' for notice in notices]
@@ -114,20 +110,20 @@ def card_html(card: Card) -> str:
 
 def _contexts(cards: Sequence[Card]) -> list[str]:
     """The contexts in one table, where there are several, and one chart of them."""
-    every = list(chain.from_iterable(card.verdicts for card in cards))
-    if len({verdict.name for verdict in every}) < len(every):
+    contexts = list(chain.from_iterable(card.verdicts for card in cards))
+    if len({verdict.name for verdict in contexts}) < len(contexts):
         # Settings have contexts of one name: each says its setting.
-        every = []
+        contexts = []
         for card in cards:
             setting = card.short or card.heading
             for verdict in card.verdicts:
-                every.append(verdict._replace(name=f"{verdict.name}: {setting}"))
-    names = [verdict.name for verdict in every]
-    chart = preferences.chart([verdict.diagnosis for verdict in every], names)
+                contexts.append(verdict._replace(name=f"{verdict.name}: {setting}"))
+    names = [verdict.name for verdict in contexts]
+    chart = preferences.chart([verdict.diagnosis for verdict in contexts], names)
     drawn = f'<div id="effects">{plots.html("preferences", chart)}</div>'
-    if len(every) == 1:
+    if len(contexts) == 1:
         return [drawn]
-    cells = verdict_tables.overview_cells(every)
+    cells = verdict_tables.overview_cells(contexts)
     table = Table(ACROSS, "contexts", "Contexts, the largest effect first", cells,
                   verdict_tables.OVERVIEW_NOTE, unit="")  # fmt: skip
     head = '<section id="overview"><h2>Contexts, the largest effect first</h2>'
@@ -183,8 +179,8 @@ def _shown(cell: str) -> str:
 
 def runs_html(runs: Sequence[Run]) -> str:
     """A line a run; runs that differ only in when they were and what they did, are one."""
-    alike = group_by(runs, lambda run: repr(replace(run, began="", rows=None, seconds=None)))
-    lines = "\n".join(f"<li>{_run(group)}</li>" for group in alike.values())
+    groups = group_by(runs, lambda run: repr(replace(run, began="", rows=None, seconds=None)))
+    lines = "\n".join(f"<li>{_run(group)}</li>" for group in groups.values())
     return f'<ol class="runs">{lines}</ol>' if runs else f"<p>{NO_RUNS}</p>"
 
 

@@ -233,8 +233,8 @@ def _hovers(mark: Dots, panel: Panel) -> list[str]:
     places, values = (mark.y, mark.x) if is_along_x else (mark.x, mark.y)
     names = (panel.y if is_along_x else panel.x).names
     texts = []
-    for i, (place, value) in enumerate(zip(places, values, strict=True)):
-        name = f"{place:.4g}" if names is None else names[round(float(place))]
+    for i, (position, value) in enumerate(zip(places, values, strict=True)):
+        name = f"{position:.4g}" if names is None else names[round(float(position))]
         name = mark.hover[i] if mark.hover else name
         text = f"{name}, {mark.name}: {value:.4g}" if mark.name else f"{name}: {value:.4g}"
         if mark.low is not None and mark.high is not None:
@@ -250,8 +250,8 @@ def _spans(mark: Spans, name: str = "") -> list[Parts]:
     for color in dict.fromkeys(colors):
         along: list[float | None] = []
         across: list[float | None] = []
-        for at, low, high, own in zip(mark.at, mark.low, mark.high, colors, strict=True):
-            if own == color:
+        for at, low, high, own_color in zip(mark.at, mark.low, mark.high, colors, strict=True):
+            if own_color == color:
                 along += [float(low), float(high), None]
                 across += [float(at), float(at), None]
         x, y = (along, across) if mark.along == "x" else (across, along)
