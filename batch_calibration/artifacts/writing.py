@@ -10,7 +10,6 @@ import numpy as np
 from batch_calibration.artifacts import catalogue, grouping, report, summary, verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown
-from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.items import Texts
 from batch_calibration.artifacts.robustness import choice_name
 from batch_calibration.diagnosis import verdicts
@@ -92,11 +91,12 @@ def write_report(
     """
     shown_tables = filter(attrgetter("shown"), catalogue.tables(study))
     shown = grouping.group_by(shown_tables, attrgetter("section"))
-    drawn: dict[str, list[tuple[str, Chart]]] = {}
+    drawn: dict[str, list[report.Figure]] = {}
     for drawing in catalogue.figures(study):
         if drawing.is_on_page:
             chart = drawing.page_chart(texts) if drawing.page_chart else drawing.chart()
-            drawn.setdefault(drawing.section, []).append((drawing.slug, chart))
+            figure = report.Figure(drawing.slug, chart)
+            drawn.setdefault(drawing.section, []).append(figure)
     sections, paragraphs, shown_cards = [], [], [*cards]
     for card in cards:
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []

@@ -11,7 +11,6 @@ from batch_calibration.artifacts import verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Table
 from batch_calibration.artifacts.cells import Best, Cell, Sums
 from batch_calibration.artifacts.figures import preferences
-from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import group_by
 from batch_calibration.artifacts.report import plots
 from batch_calibration.diagnosis import verdicts
@@ -43,7 +42,7 @@ class Section(NamedTuple):
     heading: str
     paragraph: str
     tables: Sequence[Table] = ()
-    figures: Sequence[tuple[str, Chart]] = ()  # slugs and charts
+    figures: Sequence[plots.Figure] = ()
     contexts: Sequence[Verdict] = ()
 
 
@@ -120,7 +119,7 @@ def _contexts(cards: Sequence[Card]) -> list[str]:
                 contexts.append(verdict._replace(name=f"{verdict.name}: {setting}"))
     names = [verdict.name for verdict in contexts]
     chart = preferences.chart([verdict.diagnosis for verdict in contexts], names)
-    drawn = f'<div id="effects">{plots.html("preferences", chart)}</div>'
+    drawn = f'<div id="effects">{plots.html(plots.Figure("preferences", chart))}</div>'
     if len(contexts) == 1:
         return [drawn]
     cells = verdict_tables.overview_cells(contexts)
@@ -138,7 +137,7 @@ def _section(section: Section, name: str) -> str:
         heading = f"<h4>{escape(table.title)}</h4>"
         lines.append(_fold(f'id="{name}-t{i}"{state}', heading, table_html(table)))
     for i, figure in enumerate(section.figures):
-        lines.append(f'<div id="{name}-f{i}">{plots.html(*figure)}</div>')
+        lines.append(f'<div id="{name}-f{i}">{plots.html(figure)}</div>')
     if section.contexts:
         count, contexts = len(section.contexts), []
         for i, context in enumerate(section.contexts):
@@ -214,7 +213,7 @@ def context_html(context: Verdict, name: str, *, is_drawn: bool) -> str:
     if is_drawn:
         sentences += context.recommendation.reason
         chart = preferences.chart([context.diagnosis], [context.name])
-        figure = plots.html(name, chart)
+        figure = plots.html(plots.Figure(name, chart))
     content = f"<p>{escape(' '.join(sentences))}</p>\n{figure}"
     return _fold(f'id="{name}" class="context"', escape(headline(context)), content)
 

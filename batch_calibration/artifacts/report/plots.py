@@ -8,6 +8,7 @@ from functools import cache
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,13 @@ WITHOUT = (
 )
 
 
+class Figure(NamedTuple):
+    """A figure of the page."""
+
+    slug: str  # the file's name without its ending
+    chart: Chart
+
+
 @cache
 def library() -> str:
     """plotly.js, packed by gzip to two fifths, as base64; empty where plotly is not installed."""
@@ -40,8 +48,9 @@ def library() -> str:
     return base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
 
 
-def html(slug: str, chart: Chart) -> str:
+def html(figure: Figure) -> str:
     """A figure with its heading, its controls, how to read it, and a link to its numbers."""
+    slug, chart = figure
     lines = [
         f'<figure id="figure-{file_name(slug)}"><figcaption>{escape(chart.heading)}</figcaption>'
     ]
