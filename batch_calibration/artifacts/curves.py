@@ -1,6 +1,6 @@
 """Accuracy against shots, against the rows a bias is learned from, and against the rows seen."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -39,16 +39,10 @@ class Curves(NamedTuple):
     gains: Mapping[str, Mapping[int, Estimate]] = {}
     number: str = ""  # its figure's in the paper behind its kind; empty for what is not in it
 
-    def lines(self) -> Iterator[tuple[str, str, Points]]:
-        """Task, method and points of each line."""
-        for task, by_method in self.tasks.items():
-            for method, points in by_method.items():
-                yield task, method, points
-
     @property
     def methods(self) -> list[str]:
         """Each method once."""
-        return list(dict.fromkeys(method for _, method, _ in self.lines()))
+        return list(dict.fromkeys(chain.from_iterable(self.tasks.values())))
 
 
 def mean_and_band(points: Points, *, of_mean: bool) -> tuple[list[int], np.ndarray, np.ndarray]:

@@ -79,23 +79,23 @@ class Chart(NamedTuple):
     first: int = 0  # the panel that a page shows first
 
     def data(self) -> Cells:
-        """The numbers that are drawn, as cells: a header, and a line for each point."""
-        return frame(self) if self.cells is None else self.cells
+        """The numbers that are drawn, as cells: a header, and a line for each point.
 
-
-def frame(chart: Chart) -> Cells:
-    """A line for each point of each named mark: panel, mark, place, value, and its interval."""
-    lines: list[dict[str, object]] = []
-    for panel in chart.panels:
-        for mark in panel.marks:
-            for name, position, value, more in _points(panel, mark):
-                point = zip(chart.columns, (panel.name, name, position, value), strict=True)
-                lines.append(dict(point) | more)
-    names = list(filter(None, dict.fromkeys(chain.from_iterable(lines))))
-    rows: Cells = [names]
-    for line in lines:
-        rows.append([_cell(line.get(name, "")) for name in names])
-    return rows
+        Of each named mark: the panel, the mark, the place, the value, and its interval.
+        """
+        if self.cells is not None:
+            return self.cells
+        lines: list[dict[str, object]] = []
+        for panel in self.panels:
+            for mark in panel.marks:
+                for *point, more in _points(panel, mark):
+                    pairs = zip(self.columns, (panel.name, *point), strict=True)
+                    lines.append(dict(pairs) | more)
+        header = list(filter(None, dict.fromkeys(chain.from_iterable(lines))))
+        rows: Cells = [header]
+        for line in lines:
+            rows.append([_cell(line.get(column, "")) for column in header])
+        return rows
 
 
 def _cell(content: object) -> str:

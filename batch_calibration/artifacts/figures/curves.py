@@ -1,6 +1,7 @@
 """Accuracy against a number: shots, rows (Fig. 6 and 9), the strength γ (Fig. 5 and 11)."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -24,7 +25,8 @@ def curve_chart(curves: Curves) -> Chart:
     """
     curves, left_out = _without_short_lines(curves)
     panels = [_curve_panel(curves, task) for task in curves.tasks]
-    numbers = sorted(set.intersection(*(set(points) for _, _, points in curves.lines())))
+    lines = chain.from_iterable(by_method.values() for by_method in curves.tasks.values())
+    numbers = sorted(set.intersection(*map(set, lines)))
     if len(curves.tasks) > 1 and len(numbers) > 1:
         panels.append(_average_panel(curves, numbers))
     kind = "standard error of the mean" if curves.of_mean else "standard deviation of the draws"
