@@ -186,6 +186,20 @@ def test_modules_say_what_they_are_and_stay_short():
         assert text.count("\n") <= 300, path
 
 
+COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+def test_comprehensions_are_one_line_with_one_loop():
+    for path in [*FILES, *(ROOT / "experiments").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, COMPREHENSIONS):
+                inner = [n for n in ast.walk(node) if isinstance(n, COMPREHENSIONS)]
+                where = f"{path.relative_to(ROOT)}:{node.lineno}"
+                assert inner == [node], f"{where}: one comprehension in another"
+                assert len(node.generators) == 1, f"{where}: two loops"
+                assert node.lineno == node.end_lineno, f"{where}: several lines"
+
+
 def test_mains_are_one_library_call():
     for path in (ROOT / "experiments").glob("*.py"):
         text = path.read_text(encoding="utf-8")

@@ -171,12 +171,12 @@ def first_mixture(means: jax.Array) -> Mixture:
 
 def choose(flag: jax.Array, yes: Mixture, no: Mixture) -> Mixture:
     """Per slot, `yes` where the flag is set, else `no`."""
-    return Mixture(
-        *(
-            jnp.where(flag.reshape((-1,) + (1,) * (if_true.ndim - 1)), if_true, if_false)
-            for if_true, if_false in zip(yes, no, strict=True)
-        )
-    )
+
+    def choose_array(if_true: jax.Array, if_false: jax.Array) -> jax.Array:
+        flags = flag.reshape((-1,) + (1,) * (if_true.ndim - 1))  # one for each slot
+        return jnp.where(flags, if_true, if_false)
+
+    return Mixture(*map(choose_array, yes, no))
 
 
 def fit_starts(

@@ -69,9 +69,9 @@ def choose(blocks: Mapping[str, Evidence], default: str, options: Options) -> Ch
     for fold in range(FOLDS):
         is_out = fold_of_row == fold
         # Hits on the rows of other folds, by fits that saw neither these nor this fold.
-        by_other_fits = {
-            name: grid[fold, fold_of_row[~is_out], ~is_out] for name, grid in by_pair.items()
-        }
+        by_other_fits = {}
+        for name, grid in by_pair.items():
+            by_other_fits[name] = grid[fold, fold_of_row[~is_out], ~is_out]
         best, _, _ = ahead(by_other_fits, default)
         held_out[is_out] = hits[best][is_out]
     method, lead, error = ahead(hits, default)
