@@ -22,14 +22,13 @@ MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in r"\`*[]<>|"})
 
 
 class Cell(Number):
-    """A number as it is printed."""
+    """A number as it is printed, and where it has an interval, its three parts.
 
-    @property
-    def parts(self) -> tuple[str, str, str]:
-        """The number, its interval with the brackets, and what stands behind that."""
-        number, _, ends = self.partition(" [")
-        interval, bracket, mark = ends.partition("]")
-        return number, f"[{interval}]" if bracket else "", mark
+    Attributes:
+        parts: the number, the interval with its brackets, and what stands behind; else empty.
+    """
+
+    parts: tuple[str, ...] = ()
 
 
 class Best(Cell):
@@ -74,7 +73,9 @@ def estimate_cell(estimate: Estimate, mark: str = "", *, is_share: bool = False)
     """
     sign = "" if is_share else "+"
     number, low, high = (f"{100 * end:{sign}.1f}" for end in estimate)
-    return Cell(f"{number} [{low}, {high}]{mark}")
+    cell = Cell(f"{number} [{low}, {high}]{mark}")
+    cell.parts = number, f"[{low}, {high}]", mark
+    return cell
 
 
 def notes(records: Iterable[Record], *sentences: str) -> str:
@@ -104,7 +105,11 @@ def mark_best(
     rounded = [None if number is None else round(float(number), digits) for number in numbers]
     ranks = sorted({number for number in rounded if number is not None}, reverse=not is_lowest)
     mark_of: dict[float | None, type[Cell]] = dict(zip(ranks, marks, strict=False))
-    return [mark_of.get(number, Cell)(cell) for number, cell in zip(rounded, cells, strict=True)]
+    marked = []
+    for number, cell in zip(rounded, cells, strict=True):
+        marked.append(mark_of.get(number, Cell)(cell))
+        marked[-1].parts = cell.parts
+    return marked
 
 
 def best_of(

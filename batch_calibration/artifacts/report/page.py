@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from batch_calibration.artifacts import verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Table
-from batch_calibration.artifacts.cells import Best, Cell, Sums
+from batch_calibration.artifacts.cells import Best, Sums
 from batch_calibration.artifacts.figures import preferences
 from batch_calibration.artifacts.grouping import group_by
 from batch_calibration.artifacts.report import plots
@@ -171,7 +171,7 @@ def _row(row: Sequence[str]) -> str:
 
 def _shown(cell: str) -> str:
     """A cell; what is the best is bold, an interval stands in an element of its own."""
-    number, interval, mark = map(escape, cell.parts if isinstance(cell, Cell) else (cell, "", ""))
+    number, interval, mark = map(escape, getattr(cell, "parts", ()) or (cell, "", ""))
     bold = f"<b>{number}</b>" if isinstance(cell, Best) else number
     return f"{bold}<span> {interval}</span>{mark}" if interval else bold
 
