@@ -5,6 +5,7 @@
 Exit code 1 where a file is missing, a cell of a printed table differs, or a row has no partner.
 """
 
+import argparse
 import csv
 import sys
 from collections import defaultdict
@@ -64,4 +65,8 @@ def compare(old: Path, new: Path) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if compare(Path(sys.argv[1]), Path(sys.argv[2])) else 1)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("old", type=Path, help="folder with the tables before")
+    parser.add_argument("new", type=Path, help="folder with the tables now")
+    args = parser.parse_args()
+    sys.exit(0 if compare(args.old, args.new) else 1)
