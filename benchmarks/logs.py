@@ -17,17 +17,19 @@ from batch_calibration import importers
 ROWS, SHOTS, WORDS = 14_042, 5, 60
 
 
-def write(path: Path) -> None:
-    """Write a log as 0.4.13 does."""
-    chance = random.Random(0)
+def write(path: Path, rows: int = ROWS, seed: int = 0) -> None:
+    """Write a log as 0.4.13 does, with a bias toward one of the choices and some knowledge."""
+    chance = random.Random(seed)
+    bias = [chance.gauss(0, 0.7) for _ in range(4)]  # nats
 
     def question() -> str:
         return " ".join(f"w{chance.randrange(5000)}" for _ in range(WORDS)) + "\nA. a\nB. b\nC. c"
 
     shots = "".join(f"{question()}\nD. d\nAnswer: B\n\n" for _ in range(SHOTS))
     with path.open("w") as file:
-        for i in range(ROWS):
-            text, scores = question(), [-3 * chance.random() for _ in range(4)]
+        for i in range(rows):
+            text, scores = question(), [-3 - abs(chance.gauss(0, 1) + b) for b in bias]
+            scores[i % 4] += 0.5  # the right one
             prompt = f"{shots}{text}\nD. d\nAnswer:"
             arguments = {}
             for j, letter in enumerate("ABCD"):
