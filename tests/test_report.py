@@ -5,6 +5,7 @@ import io
 import json
 import re
 from base64 import b64decode
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from batch_calibration.artifacts.cells import Sums, estimate_cell, mark_best
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.artifacts.report import plots
 from batch_calibration.artifacts.report.page import table_html
+from batch_calibration.diagnosis.recommend import LIKELY, likely_bias
 from batch_calibration.metrics import Estimate
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store, runs
@@ -129,6 +131,24 @@ def test_the_verdict_stands_first_and_what_was_run_last(page):
     assert "<dt>tasks</dt><dd>rte, sst2</dd>" in said
     assert "keeps no facts about scoring runs" in report.page([], [])
     assert "What was run" not in report.page([])
+
+
+def test_a_bias_is_known_where_the_method_ran_as_by_default(results):
+    record = results.records[0]
+    learned = likely_bias(results.load(record).blocks["test"].log_probs)
+    recorded = replace(record, bias={LIKELY: tuple(learned.tolist())})
+    np.testing.assert_array_equal(writing.known_bias(recorded), learned)
+    assert writing.known_bias(replace(recorded, options={LIKELY: {"bias_scale": 2.0}})) is None
+
+
+def test_a_verdict_is_the_same_with_a_known_bias(results):
+    record = results.records[0]
+    table = results.load(record)
+    learned = likely_bias(table.blocks["test"].log_probs)
+    recorded = replace(record, bias={LIKELY: tuple(learned.tolist())})
+    verdicts = [writing.judge_record(known, table) for known in (record, recorded)]
+    assert len({verdict.recommendation.expected for verdict in verdicts}) == 1
+    assert len({tuple(verdict.diagnosis.changed) for verdict in verdicts}) == 1
 
 
 def test_nothing_is_asked_for_and_nothing_fails(driver):

@@ -133,6 +133,14 @@ def test_groups_share_what_they_say(prompts):
         assert all(len(prompts[row]) > shared for row in rows)
 
 
+@given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=4), min_size=2, max_size=30))
+def test_long_prefixes_that_groups_share_are_theirs(choices):
+    # 80 tokens for each choice, so that what rows share is worth a run of its own.
+    prompts = [[bit for bit in row for _ in range(80)] + [7] for row in choices]
+    for shared, rows in group(prompts, 128):
+        assert len({tuple(prompts[row][:shared]) for row in rows}) == 1
+
+
 def test_contexts_of_their_own_are_run_once_each():
     long, short = list(range(200)), list(range(50, 150))
     prompts = [(long if row % 3 else short) + [200 + row, 7] for row in range(30)]

@@ -13,6 +13,7 @@ from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, context_title
 from batch_calibration.artifacts.method_display import boundary_axes
 from batch_calibration.methods import METHODS, Evidence, fit
+from batch_calibration.methods.compiling import pad_rows
 from batch_calibration.metrics import accuracy, boundary
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store import ContextInfo, Record
@@ -155,7 +156,7 @@ def find_boundaries(two: TwoLabels) -> tuple[np.ndarray, dict[str, Boundary]]:
     low, high = (float(np.quantile(scores, q)) for q in (0.005, 0.995))
     reach = low - 0.4, high + 0.4
     ticks, points = np.linspace(*reach, TICKS), boundary.plane(*reach, TICKS)
-    blocks = {name: _pad(*block) for name, block in two.blocks.items()}
+    blocks = {name: pad_rows(Evidence(*block)) for name, block in two.blocks.items()}
     decided = jax.device_get(_decide(blocks, points, jax.random.key(0), drawn_methods()))
     boundaries = {}
     # In the order of the table of methods: a compiled program returns a dict sorted by key.
@@ -200,16 +201,6 @@ def row_cells(tables: Sequence[ScoreTable]) -> Cells:
             gold = two.names[label] if label >= 0 else ""
             rows.append([two.task, *two.names, gold, *map("{:.5g}".format, pair)])
     return rows
-
-
-def _pad(scores: np.ndarray, labels: np.ndarray) -> Evidence:
-    """A block with rows of weight 0 up to the next power of two: tables share a program."""
-    missing = (1 << (len(scores) - 1).bit_length()) - len(scores)
-    return Evidence(
-        jnp.asarray(np.pad(scores, ((0, missing), (0, 0)))),
-        jnp.asarray(np.pad(labels, (0, missing), constant_values=-1)),
-        jnp.asarray(np.pad(np.ones(len(scores), np.float32), (0, missing))),
-    )
 
 
 # The least optimization: compiling takes longer than the few small fits.
