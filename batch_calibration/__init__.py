@@ -13,7 +13,6 @@ from batch_calibration.version import __version__
 
 if TYPE_CHECKING:
     from batch_calibration.api import calibrate
-    from batch_calibration.artifacts.figures.results import plot
     from batch_calibration.calibration.base import Calibrator, predict
     from batch_calibration.diagnosis import (
         Comparison,
@@ -39,12 +38,13 @@ if TYPE_CHECKING:
         summary,
         total_variation,
     )
+    from batch_calibration.reporting.figures.results import plot
     from batch_calibration.scores import ScoreTable
-    from batch_calibration.store import load_results
+    from batch_calibration.studies import load_results
 
 _HOMES = {
     "api": ("calibrate",),
-    "artifacts.figures.results": ("plot",),
+    "reporting.figures.results": ("plot",),
     "calibration.base": ("Calibrator", "predict"),
     "diagnosis": (
         "Comparison", "Diagnosis", "Recommendation", "compare", "diagnose", "recommend",
@@ -56,7 +56,7 @@ _HOMES = {
         "accuracy", "balanced_accuracy", "bias_score", "bootstrap_interval", "brier", "ece",
         "macro_f1", "nll", "rsd", "summary", "total_variation",
     ),
-    "store": ("load_results",),
+    "studies": ("load_results",),
     "scores": ("ScoreTable",),
 }  # fmt: skip
 """Module -> the names that it gives to users, loaded when asked for: help needs no JAX."""

@@ -29,20 +29,20 @@ import numpy as np
 from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from batch_calibration.data import read
-from batch_calibration.embedded import CHECKPOINTS, MINI
-from batch_calibration.models import FAMILIES
-from batch_calibration.models.checkpoint import Checkpoint, load_checkpoint
-from batch_calibration.models.config import read_config
-from batch_calibration.prompts.render import render
-from batch_calibration.scoring import programs
-from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.packing import SHORTEST, lay_out, pack
-from batch_calibration.scoring.tokens import encode
-from batch_calibration.scoring.trie import build_trie
+from batch_calibration.scoring.data import read
+from batch_calibration.scoring.embedded import CHECKPOINTS, MINI
+from batch_calibration.scoring.engine import programs
+from batch_calibration.scoring.engine.batches import group
+from batch_calibration.scoring.engine.packing import SHORTEST, lay_out, pack
+from batch_calibration.scoring.engine.tokens import encode
+from batch_calibration.scoring.engine.trie import build_trie
+from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models.files.checkpoint import Checkpoint, load_checkpoint
+from batch_calibration.scoring.models.files.config import read_config
+from batch_calibration.scoring.prompts.render import render
+from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.settings import Settings
-from batch_calibration.tasks import TASKS
 from benchmarks.ours import matmul_peak
 from benchmarks.shapes import SHAPES
 

@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from tokenizers import ByteLevelBPETokenizer
 
-from batch_calibration.models.attention import self_attention
-from batch_calibration.models.prefix_attention import prefix_attention
-from batch_calibration.scoring.batches import batches, group
-from batch_calibration.scoring.packing import SHORTEST, branch, pack
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.engine.batches import batches, group
+from batch_calibration.scoring.engine.packing import SHORTEST, branch, pack
+from batch_calibration.scoring.models.attention import self_attention
+from batch_calibration.scoring.models.prefix_attention import prefix_attention
+from batch_calibration.scoring.tasks import TASKS
 from benchmarks.cases import Case, render
 
 

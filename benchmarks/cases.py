@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer
 
-from batch_calibration.data import read
-from batch_calibration.prompts.render import render as render_context
-from batch_calibration.prompts.template import query
+from batch_calibration.scoring.data import read
+from batch_calibration.scoring.prompts.render import render as render_context
+from batch_calibration.scoring.prompts.template import query
+from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.settings import Settings
-from batch_calibration.tasks import TASKS
 
 TWO_TOKENS = {"entailment": "yes indeed", "neutral": "not sure", "contradiction": "no way"}
 

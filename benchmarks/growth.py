@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batch_calibration.artifacts.figures.style import STYLE, plt
+from batch_calibration.reporting.figures.style import STYLE, plt
 from benchmarks import cases, report, scoring
 from benchmarks.cases import Case
 from benchmarks.shapes import SHAPES, TINY, random_checkpoint

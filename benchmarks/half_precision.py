@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from batch_calibration import calibrate, diagnose, predict
-from batch_calibration.data import read
-from batch_calibration.embedded import CHECKPOINTS, MINI
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.prompts.render import render
 from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.data import read
+from batch_calibration.scoring.embedded import CHECKPOINTS, MINI
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.prompts.render import render
+from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.settings import Settings
-from batch_calibration.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"

@@ -15,13 +15,13 @@ from itertools import islice
 import numpy as np
 from scipy.stats import t
 
-from batch_calibration.data import read
-from batch_calibration.embedded import CHECKPOINTS, label_words
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.prompts.render import render
 from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.data import read
+from batch_calibration.scoring.embedded import CHECKPOINTS, label_words
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.prompts.render import render
+from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS, Task
 from batch_calibration.settings import Settings
-from batch_calibration.tasks import PAPER_LANGUAGE, TASKS, Task
 
 MODELS = ("mini", "mini_small")
 ROWS, SEEDS = 200, range(5)

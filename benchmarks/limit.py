@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from batch_calibration.embedded.label_words import HELD_OUT
+from batch_calibration.scoring.embedded.label_words import HELD_OUT
 from benchmarks import cases, limit_table, report, scoring
 from benchmarks.cases import Case
 from benchmarks.shapes import SHAPES, Shape, Work, least_work, random_checkpoint

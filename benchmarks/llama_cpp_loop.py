@@ -18,8 +18,8 @@ import llama_cpp
 import numpy as np
 from tokenizers import Tokenizer
 
-from batch_calibration.scoring.tokens import encode
-from batch_calibration.scoring.trie import Trie, build_trie, sums
+from batch_calibration.scoring.engine.tokens import encode
+from batch_calibration.scoring.engine.trie import Trie, build_trie, sums
 from benchmarks import worker
 
 CELLS = 8192

@@ -56,8 +56,8 @@ def measure(directory: Path, dtype: str, data: Path) -> None:
     """Load a checkpoint and score with it."""
     import jax
 
-    from batch_calibration.models.checkpoint import load_checkpoint
     from batch_calibration.scoring.causal_lm import CausalLM
+    from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
     from benchmarks.cases import Case, render
 
     size = sum(path.stat().st_size for path in directory.glob("*.safetensors"))

@@ -16,9 +16,9 @@ from flax import nnx
 
 from batch_calibration.cli.compilation_cache import keep_programs
 from batch_calibration.cli.machine import use_one_arena
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import programs
 from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.engine import programs
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from benchmarks import worker
 
 COMPILED = "/jax/core/compile/backend_compile_duration"

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from batch_calibration.models.attention import self_attention
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.models.prefix_attention import prefix_attention
-from batch_calibration.scoring import programs
-from batch_calibration.scoring.reading import VOCABULARY_SPAN
+from batch_calibration.scoring.engine import programs
+from batch_calibration.scoring.engine.reading import VOCABULARY_SPAN
+from batch_calibration.scoring.models.attention import self_attention
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.models.prefix_attention import prefix_attention
 from benchmarks import limit, report, scoring
 from benchmarks.attention import best
 from benchmarks.ours import matmul_peak

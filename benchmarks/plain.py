@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from batch_calibration.models.transformers_files import TransformersFiles
+from batch_calibration.scoring.models.files.transformers_files import TransformersFiles
 from batch_calibration.scoring.transformers_lm import TransformersLM
 from benchmarks import worker
 

@@ -13,8 +13,9 @@ import numpy as np
 from flax import nnx
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
-from batch_calibration.models import FAMILIES, weights
-from batch_calibration.models.config import read_config
+from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models.files import weights
+from batch_calibration.scoring.models.files.config import read_config
 
 GPT2: dict[str, Any] = {
     "model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12,

@@ -31,14 +31,14 @@ IMPORTS = {
         "experiments.score",
         "batch_calibration.cli.progress",
         "batch_calibration.scoring.causal_lm",
-        "batch_calibration.study.scoring",
+        "batch_calibration.studies.scoring",
     ),
 }
 CALLS = {
     "config": ("experiments.cli", "configured_study"),
-    "tokenizer": ("batch_calibration.study.scoring", "load_token_budget"),
-    "rows and prompts": ("batch_calibration.study.scoring", "_render"),
-    "checkpoint": ("batch_calibration.study.scoring", "load_scorer"),
+    "tokenizer": ("batch_calibration.studies.scoring", "load_token_budget"),
+    "rows and prompts": ("batch_calibration.studies.scoring", "_render"),
+    "checkpoint": ("batch_calibration.studies.scoring", "load_scorer"),
     "tokens": ("batch_calibration.scoring.causal_lm", "encode"),
 }
 EVENTS = {
@@ -72,7 +72,7 @@ def inside(began: float, report_path: Path, flags: list[str]) -> None:
         # The function is replaced in the module that calls it.
         setattr(module, call, timed(step, getattr(module, call)))
     jax, cli = import_module("jax"), import_module("experiments.cli")
-    journal = import_module("batch_calibration.store.journal")
+    journal = import_module("batch_calibration.studies.journal")
 
     def heard(event: str, duration_secs: float, **details: Any) -> None:
         if event in EVENTS:

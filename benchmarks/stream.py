@@ -48,7 +48,7 @@ def make(path: Path, rows: int, *, one_group: bool) -> np.ndarray:
 
 def child(source: str, target: str) -> None:
     """Correct one file; print seconds, peak memory and the bias as JSON."""
-    from batch_calibration.streams import correct_stream
+    from batch_calibration.integrations.streams import correct_stream
 
     start = time.monotonic()
     done = correct_stream(source, target)

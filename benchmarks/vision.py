@@ -23,11 +23,12 @@ import numpy as np
 from absl import flags
 from flax import nnx
 
-from batch_calibration.data import read_images
 from batch_calibration.errors import InputError
-from batch_calibration.models import clip, clip_tokenizer, weights
-from batch_calibration.models.config import read_config
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.data import read_images
+from batch_calibration.scoring.models import clip
+from batch_calibration.scoring.models.files import clip_tokenizer, weights
+from batch_calibration.scoring.models.files.config import read_config
+from batch_calibration.scoring.tasks import TASKS
 from benchmarks.report import processor, record, table, verdict
 from benchmarks.worker import Worker
 from experiments.cli import enter

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from ml_collections import ConfigDict
 
+from batch_calibration.scoring.tasks import PAPER_LANGUAGE
 from batch_calibration.settings import Settings
-from batch_calibration.tasks import PAPER_LANGUAGE
 
 LANGUAGE = PAPER_LANGUAGE
 """The paper's tasks of text."""

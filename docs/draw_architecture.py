@@ -22,15 +22,15 @@ BEGIN = "<!-- drawn by docs/draw_architecture.py: begin -->"
 END = "<!-- drawn by docs/draw_architecture.py: end -->"
 LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
-    "programs": ("experiments", "configs", "cli", "__main__", "integrations"),
-    "study": ("study", "artifacts", "store", "settings", "streams"),
+    "programs": ("experiments", "configs", "cli", "__main__"),
+    "studies, and what is shown of them": ("integrations", "reporting", "studies"),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "diagnosis", "metrics", "methods", "calibration",
         "arrays",
     ),
     "between the two": ("scores", "importers", "responses"),
-    "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),
-    "below all": ("files", "processes"),
+    "scoring: from rows to label scores": ("scoring",),
+    "below all": ("settings", "files"),
 }  # fmt: skip
 """Layers of the diagram, from the top, and their components; only those that exist are drawn."""
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from batch_calibration.data.images import image_splits, read_images
-from batch_calibration.data.task_file import load_task
-from batch_calibration.data.texts import read, splits
-from batch_calibration.inputs import ImageRows
-from batch_calibration.prompts import template
-from batch_calibration.tasks import TASKS, Rows, Task
+from batch_calibration.scoring.data.images import image_splits, read_images
+from batch_calibration.scoring.data.task_file import load_task
+from batch_calibration.scoring.data.texts import read, splits
+from batch_calibration.scoring.inputs import ImageRows
+from batch_calibration.scoring.prompts import template
+from batch_calibration.scoring.tasks import TASKS, Rows, Task
 
 TEST = "validation"
 """The paper tests language on validation splits, since some data sets hide the test labels."""

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batch_calibration.data import files, tfds_folder
-from batch_calibration.data.binding import UNKNOWN, bind, columns
 from batch_calibration.errors import InputError
 from batch_calibration.files import is_day_old, temporary_folder
-from batch_calibration.tasks import TASKS, Task
+from batch_calibration.scoring.data import files, tfds_folder
+from batch_calibration.scoring.data.binding import UNKNOWN, bind, columns
+from batch_calibration.scoring.tasks import TASKS, Task
 
 RENAMED = (
     "mnli/validation=validation_matched",

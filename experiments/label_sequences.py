@@ -14,15 +14,15 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from batch_calibration.data import RowReader, load_task
-from batch_calibration.embedded.label_words import POOLS
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, compare, get_method
 from batch_calibration.scores import ScoreTable
+from batch_calibration.scoring.data import RowReader, load_task
+from batch_calibration.scoring.embedded.label_words import POOLS
+from batch_calibration.scoring.tasks.base import Row, Rows
 from batch_calibration.settings import Cell, Settings
-from batch_calibration.store import Store
-from batch_calibration.study.scoring import ScoringProgress, run_scoring
-from batch_calibration.tasks.base import Row, Rows
+from batch_calibration.studies import Store
+from batch_calibration.studies.scoring import ScoringProgress, run_scoring
 
 DEMONSTRATIONS = 4
 SEQUENCES = tuple(itertools.product((0, 1), repeat=DEMONSTRATIONS))  # 2^4 = 16

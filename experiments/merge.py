@@ -17,7 +17,7 @@ TOLERANCE = flags.DEFINE_float(
 def main() -> None:
     """Bring the score tables of some workdirs into another, and say how many."""
     from batch_calibration.errors import InputError
-    from batch_calibration.store import merge_workdirs
+    from batch_calibration.studies import merge_workdirs
 
     report = merge_workdirs(FROM.value, WORKDIR.value, tolerance=TOLERANCE.value)
     print(

@@ -14,8 +14,8 @@ MODELS = flags.DEFINE_list("models", [], "models from the smallest on, for table
 
 def main() -> None:
     """Write what there is into W/paper under the paper's numbers; say where, and what lacks."""
-    from batch_calibration.artifacts import catalogue, paper
-    from batch_calibration.store import Store
+    from batch_calibration.reporting import catalogue, paper
+    from batch_calibration.studies import Store
 
     keep_programs()
     store = Store(WORKDIR.value)

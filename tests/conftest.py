@@ -122,7 +122,7 @@ def quick_fonts() -> None:
 
     The files of the paper keep the usual ones (test_paper.py).
     """
-    from batch_calibration.artifacts.figures import style
+    from batch_calibration.reporting.figures import style
 
     style.STYLE["pdf.fonttype"] = 3
 

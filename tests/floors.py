@@ -50,7 +50,7 @@ def install(floors: str) -> None:
     if installed.is_file() and installed.read_text() == floors:
         return
     subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
-    constraints = ENVIRONMENT / "constraints.txt"
+    constraints = ENVIRONMENT / "constraints/package.txt"
     constraints.write_text(floors)
     pip = (PYTHON, "-m", "pip", "install", "--quiet", "--constraint", constraints)
     subprocess.run([*pip, "--editable", f"{ROOT}[test]"], check=True)

@@ -36,20 +36,20 @@ from making import make_curve, make_record, make_sizes
 from tiny import GPT2, write
 
 from batch_calibration import calibrate, importers, scores
-from batch_calibration.artifacts import catalogue, report, summary
-from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.cli import commands, options
-from batch_calibration.data import texts
-from batch_calibration.data.task_file import load_task
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, frames
 from batch_calibration.importers import read as read_tables
-from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.integrations.streams import correct_stream
+from batch_calibration.reporting import catalogue, report, summary
+from batch_calibration.reporting.cells import latex, markdown
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.store import ContextInfo, Store, tidy
-from batch_calibration.streams import correct_stream
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.data import texts
+from batch_calibration.scoring.data.task_file import load_task
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.tasks import TASKS
+from batch_calibration.studies import ContextInfo, Store, tidy
 
 LIMIT = 30
 """Seconds a case may take."""

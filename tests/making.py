@@ -3,7 +3,7 @@
 import numpy as np
 
 from batch_calibration.metrics import with_intervals
-from batch_calibration.store import (
+from batch_calibration.studies import (
     ContextInfo,
     Curve,
     OverStream,

@@ -17,9 +17,9 @@ def main(out: str, devices: str, directories: str, meshes: str, *hosts: str) -> 
         jax.distributed.initialize(hosts[0], int(hosts[1]), int(hosts[2]))
     from test_causal_lm import SHOTS, queries
 
-    from batch_calibration.models.checkpoint import load_checkpoint
     from batch_calibration.scoring.causal_lm import CausalLM
-    from batch_calibration.scoring.sharding import make_mesh
+    from batch_calibration.scoring.engine.sharding import make_mesh
+    from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
     found = {}
     for directory in json.loads(directories):

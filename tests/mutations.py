@@ -39,20 +39,24 @@ TESTS = {
     "calibration/prototypes.py": f"{PROTOTYPES} {LAWS}",
     "calibration/running.py": f"tests/test_running.py {LAWS}",
     "calibration/shift.py": LAWS,
-    "prompts/demonstrations.py": "tests/test_prompts.py tests/test_render.py",
-    "prompts/length_limit.py": "tests/test_prompts.py tests/test_render.py",
-    "prompts/probe_blocks.py": "tests/test_prompts.py tests/test_render.py",
-    "prompts/render.py": "tests/test_render.py tests/test_prompts.py tests/test_unlike_runs.py",
-    "prompts/template.py": "tests/test_prompts.py tests/test_render.py",
-    "scoring/batches.py": ENGINE,
-    "scoring/label_texts.py": "batch_calibration/scoring/label_texts.py tests/test_scorers.py",
-    "scoring/packing.py": ENGINE,
-    "scoring/programs.py": ENGINE,
-    "scoring/tokens.py": f"tests/test_tokens.py tests/test_boundary_tokens.py {ENGINE}",
-    "scoring/trie.py": f"tests/test_tokens.py {ENGINE}",
-    "study/calibration.py": "tests/test_calibration_study.py tests/test_studies.py",
-    "study/groups.py": "tests/test_calibration_study.py",
-    "study/accuracy_by_rows.py": "tests/test_calibration_study.py tests/test_studies.py",
+    "scoring/prompts/demonstrations.py": "tests/test_prompts.py tests/test_render.py",
+    "scoring/prompts/length_limit.py": "tests/test_prompts.py tests/test_render.py",
+    "scoring/prompts/probe_blocks.py": "tests/test_prompts.py tests/test_render.py",
+    "scoring/prompts/render.py": (
+        "tests/test_render.py tests/test_prompts.py tests/test_unlike_runs.py"
+    ),
+    "scoring/prompts/template.py": "tests/test_prompts.py tests/test_render.py",
+    "scoring/engine/batches.py": ENGINE,
+    "scoring/engine/label_texts.py": (
+        "batch_calibration/scoring/engine/label_texts.py tests/test_scorers.py"
+    ),
+    "scoring/engine/packing.py": ENGINE,
+    "scoring/engine/programs.py": ENGINE,
+    "scoring/engine/tokens.py": f"tests/test_tokens.py tests/test_boundary_tokens.py {ENGINE}",
+    "scoring/engine/trie.py": f"tests/test_tokens.py {ENGINE}",
+    "studies/calibration.py": "tests/test_calibration_study.py tests/test_studies.py",
+    "studies/groups.py": "tests/test_calibration_study.py",
+    "studies/accuracy_by_rows.py": "tests/test_calibration_study.py tests/test_studies.py",
 }
 EXPLAINED = {
     "BLOCK = ": "the length of partial sums decides speed and the last bits alone",

@@ -15,7 +15,7 @@ from test_sweep import SETTINGS
 
 from batch_calibration.cli.launchers.ray import Ray
 from batch_calibration.settings import grid
-from batch_calibration.study import sweep
+from batch_calibration.studies import sweep
 
 
 def main(workdir: Path) -> None:

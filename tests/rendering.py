@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from batch_calibration.inputs import ImageInputs
+from batch_calibration.scoring.inputs import ImageInputs
 from batch_calibration.settings import Settings
-from batch_calibration.study import render_contexts
+from batch_calibration.studies import render_contexts
 from experiments.config_files import read_config
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from batch_calibration.embedded import suite
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.embedded import suite
+from batch_calibration.scoring.tasks import TASKS
 from experiments.label_sequences import DEMONSTRATIONS
 from experiments.pretrain import documents
 from experiments.pretrain.label_biases import measure

@@ -17,10 +17,10 @@ from batch_calibration import METHODS, InputError, calibrate, diagnose, predict,
 from batch_calibration.arrays import in_label_order, in_row_order
 from batch_calibration.calibration import running
 from batch_calibration.diagnosis.cross_validation import Choice
+from batch_calibration.integrations.streams import correct_stream
 from batch_calibration.layer import BatchCalibration
 from batch_calibration.methods import correct
 from batch_calibration.metrics import table as metrics
-from batch_calibration.streams import correct_stream
 
 NAMES = ["no", "perhaps", "yes"]
 ROWS, K = 24, 3

@@ -11,7 +11,7 @@ from api_asking import TEXTS, Time, scorer, want
 from api_server import LABELS, Reply, answer, running
 
 from batch_calibration.errors import InputError
-from batch_calibration.processes import process_name
+from batch_calibration.files import process_name
 from batch_calibration.scoring.api.answers import CHECKSUM_BYTES, Answers, Request
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import ApiSettings

@@ -7,10 +7,10 @@ import pytest
 from api_asking import TEXTS, Time, scorer
 from api_server import LABELS, Reply, answer, completion, running
 
-from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
-from batch_calibration.models.checkpoint import load_tokenizer
 from batch_calibration.scoring.api.protocols import PROTOCOLS
+from batch_calibration.scoring.embedded import CHECKPOINTS
+from batch_calibration.scoring.models.files.checkpoint import load_tokenizer
 
 
 @pytest.fixture(scope="module")

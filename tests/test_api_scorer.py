@@ -8,15 +8,15 @@ from api_asking import TEXTS, scorer, want, want_first
 from api_server import LABELS, Reply, answer, completion, first_tokens, nats, running, token_of
 
 from batch_calibration.arrays import BELOW
-from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
-from batch_calibration.inputs import ImageInputs
-from batch_calibration.models.checkpoint import load_tokenizer
 from batch_calibration.scoring.api import client as clients
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.scoring.api.server import Server
 from batch_calibration.scoring.api.tokens import count_tokens
-from batch_calibration.scoring.tokens import encode
+from batch_calibration.scoring.embedded import CHECKPOINTS
+from batch_calibration.scoring.engine.tokens import encode
+from batch_calibration.scoring.inputs import ImageInputs
+from batch_calibration.scoring.models.files.checkpoint import load_tokenizer
 from batch_calibration.settings import ApiSettings
 
 

@@ -13,9 +13,8 @@ from api_server import LABELS, Reply, answer, completion, first_tokens, running
 
 from batch_calibration.errors import InputError
 from batch_calibration.settings import Settings
-from batch_calibration.store import Store
-from batch_calibration.study import render_contexts, run_calibration, run_scoring
-from batch_calibration.study.loading import api_cost, load_scorer
+from batch_calibration.studies import Store, render_contexts, run_calibration, run_scoring
+from batch_calibration.studies.loading import api_cost, load_scorer
 
 ROOT = Path(__file__).resolve().parents[1]
 KEY = "sk-planted-0123456789"

@@ -17,7 +17,7 @@ from batch_calibration.methods import fit
 from batch_calibration.metrics import decision_margin
 from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.study import run_calibration
+from batch_calibration.studies import run_calibration
 
 ROWS = [[-1.0, -3.0], [-2.0, -2.5]] * 5
 GOLD = [0, 1] * 5

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batch_calibration.models import attention
-from batch_calibration.models.attention import AttentionOptions, self_attention
-from batch_calibration.models.prefix_attention import prefix_attention, truncate_cache
+from batch_calibration.scoring.models import attention
+from batch_calibration.scoring.models.attention import AttentionOptions, self_attention
+from batch_calibration.scoring.models.prefix_attention import prefix_attention, truncate_cache
 
 SHAPES = [(2, 16, 6, 3, 8), (1, 24, 4, 1, 16)]
 """Sequences, their length, heads, groups, size of a head."""

@@ -7,10 +7,10 @@ from flax import nnx
 from test_engine_families import CASES
 from tiny import write
 
-from batch_calibration.models import memory
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import batch_memory, programs
-from batch_calibration.scoring.packing import pack
+from batch_calibration.scoring.engine import batch_memory, programs
+from batch_calibration.scoring.engine.packing import pack
+from batch_calibration.scoring.models.files import memory
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 SHAPES = {
     "gpt2": {"vocab_size": 400, "n_positions": 2048, "n_embd": 128, "n_layer": 2, "n_head": 2},

@@ -11,13 +11,17 @@ from tokenizers.models import BPE
 from tokenizers.processors import ByteLevel, TemplateProcessing
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import beginning_token
-from batch_calibration.models.checkpoint import ModelFiles, load_checkpoint, load_tokenizer
-from batch_calibration.models.tokenizer_files import read_causal
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.tokens import encode
+from batch_calibration.scoring.engine.tokens import encode
+from batch_calibration.scoring.models.files import beginning_token
+from batch_calibration.scoring.models.files.checkpoint import (
+    ModelFiles,
+    load_checkpoint,
+    load_tokenizer,
+)
+from batch_calibration.scoring.models.files.tokenizer_files import read_causal
 from batch_calibration.settings import Settings
-from batch_calibration.study.scoring import render_contexts
+from batch_calibration.studies.scoring import render_contexts
 
 POST = {"none": None, "bytes": "", "<s>": "<s> $A", "</s>": "$A </s>", "both": "<s> $A </s>"}
 FACTS = {

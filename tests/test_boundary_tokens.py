@@ -12,8 +12,8 @@ from rendering import label_texts, rendered, settings_of
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.tokens import encode
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.engine.tokens import encode
+from batch_calibration.scoring.tasks import TASKS
 
 ROWS = int(os.environ.get("BOUNDARY_ROWS", "200"))
 PAPER = settings_of("main_table.py").tasks

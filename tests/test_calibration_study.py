@@ -16,8 +16,8 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Method, compare, probes
 from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Records, unpack
-from batch_calibration.study.calibration import run_calibration
+from batch_calibration.studies import Records, unpack
+from batch_calibration.studies.calibration import run_calibration
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 
@@ -299,9 +299,9 @@ def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch):
 
 def test_it_imports_no_flax_and_no_models():
     script = (
-        "import sys, batch_calibration.study.calibration; print([name for name in sys.modules if "
+        "import sys, batch_calibration.studies.calibration; print([name for name in sys.modules if "
         "name.split('.')[0] in ('flax', 'absl', 'optax', 'matplotlib') "
-        "or name.startswith(('batch_calibration.models', 'batch_calibration.scoring.'))])"
+        "or name.startswith(('batch_calibration.scoring.models', 'batch_calibration.scoring.'))])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

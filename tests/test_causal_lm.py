@@ -8,10 +8,11 @@ from tiny import CORPUS, GPT2, byte_level, whole_text, write
 from tokenizers.processors import TemplateProcessing
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.attention import causal
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import causal_lm, programs
+from batch_calibration.scoring import causal_lm
 from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.engine import programs
+from batch_calibration.scoring.models.attention import causal
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 SHOTS = "".join(CORPUS)
 LABELS = [" positive", " negative"]

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from batch_calibration.artifacts.figures import intervals, render
-from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel, share_values, shown_marks
-from batch_calibration.artifacts.figures.marks import Bars, Dots, Field, Heat, Line, Rule, Spans
-from batch_calibration.artifacts.method_display import PALETTE
-from batch_calibration.artifacts.report import plots
-from batch_calibration.artifacts.two_labels import zero_lines
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate
+from batch_calibration.reporting.figures import intervals, render
+from batch_calibration.reporting.figures.chart import Axis, Chart, Panel, share_values, shown_marks
+from batch_calibration.reporting.figures.marks import Bars, Dots, Field, Heat, Line, Rule, Spans
+from batch_calibration.reporting.method_display import PALETTE
+from batch_calibration.reporting.report import plots
+from batch_calibration.reporting.two_labels import zero_lines
 
 NAMES = ["a", "b <i>", "c $d$"]
 MARKS = (

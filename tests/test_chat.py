@@ -9,14 +9,14 @@ from chat_templates import HEADERS, STRICT, TEMPLATES, THINKING
 from tiny import GPT2, byte_level, write
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import chat_template
-from batch_calibration.models.chat_template import ChatTemplate
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.prompts.composing import Shown, chat, plain
 from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.models.files import chat_template
+from batch_calibration.scoring.models.files.chat_template import ChatTemplate
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.prompts.composing import Shown, chat, plain
 from batch_calibration.settings import PromptSettings, Settings
-from batch_calibration.study import run_scoring
-from batch_calibration.study.scoring import render_contexts
+from batch_calibration.studies import run_scoring
+from batch_calibration.studies.scoring import render_contexts
 
 DAY = date(2024, 7, 26)
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}

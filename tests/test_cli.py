@@ -13,7 +13,7 @@ import pytest
 from batch_calibration import calibrate, cli, recommend
 from batch_calibration.importers import Reading, read
 from batch_calibration.settings import keys
-from batch_calibration.store import Store
+from batch_calibration.studies import Store
 
 
 def lines_of(rng, n=60, gold=True):
@@ -259,19 +259,19 @@ def test_the_page_has_all(table, tmp_path):
 def test_a_page_needs_plotly_or_matplotlib(table, tmp_path, monkeypatch, capsys):
     path, *_ = table
     page = tmp_path / "page.html"
-    for name in [name for name in sys.modules if name.startswith("batch_calibration.artifacts.fi")]:
+    for name in [name for name in sys.modules if name.startswith("batch_calibration.reporting.fi")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     run("report", path, *GIVEN, f"--output={page}")
     assert 'class="plot"' in page.read_text()
-    monkeypatch.setattr("batch_calibration.artifacts.report.plots.library", lambda: "")
+    monkeypatch.setattr("batch_calibration.reporting.report.plots.library", lambda: "")
     run("report", path, *GIVEN, f"--output={page}")
     text = page.read_text()
     assert "batch-calibration[plots]" in text and 'class="plot"' not in text
     run("diagnose", path, *GIVEN, f"--plot={tmp_path / 'p.png'}", code=2)
     assert "batch-calibration[plots]" in capsys.readouterr().err
     monkeypatch.undo()
-    monkeypatch.setattr("batch_calibration.artifacts.report.plots.library", lambda: "")
+    monkeypatch.setattr("batch_calibration.reporting.report.plots.library", lambda: "")
     run("report", path, *GIVEN, f"--output={page}")
     assert "data:image/png;base64," in page.read_text()
 

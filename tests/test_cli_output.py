@@ -13,7 +13,7 @@ from batch_calibration.cli import prior
 from batch_calibration.errors import InputError
 from batch_calibration.files import process_name
 from batch_calibration.importers import Reading, read
-from batch_calibration.store import Store, csv_text
+from batch_calibration.studies import Store, csv_text
 
 
 def write_rows(path, head, rows):

@@ -10,9 +10,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import FAMILIES, clip, clip_tokenizer, weights
-from batch_calibration.models.checkpoint import load_tokenizer
-from batch_calibration.models.config import read_config
+from batch_calibration.scoring.models import FAMILIES, clip
+from batch_calibration.scoring.models.files import clip_tokenizer, weights
+from batch_calibration.scoring.models.files.checkpoint import load_tokenizer
+from batch_calibration.scoring.models.files.config import read_config
 
 GOLDEN = Path(__file__).parent / "golden_clip"
 CASES = sorted(path for path in GOLDEN.iterdir() if path.is_dir())

@@ -6,8 +6,8 @@ from statistics import median
 
 import pytest
 
+from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.settings import Settings, keys
-from batch_calibration.tasks import TASKS
 from experiments import config_files
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"

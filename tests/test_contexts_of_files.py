@@ -11,7 +11,7 @@ import pytest
 from batch_calibration import cli
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read_shards
-from batch_calibration.streams import source
+from batch_calibration.integrations.streams import source
 
 RANDOM = np.random.default_rng(1)
 SCORES = (RANDOM.random((2, 200, 2)) * -1 - [[[0, 1]], [[1, 0]]]).round(4)

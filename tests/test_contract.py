@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batch_calibration.artifacts.method_display import boundary_axes, is_over_shots
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     METHODS,
@@ -18,6 +17,7 @@ from batch_calibration.methods import (
     get_method,
     make_calibrator,
 )
+from batch_calibration.reporting.method_display import boundary_axes, is_over_shots
 
 KEY = jax.random.key(0)
 ROWS, LABELS = 24, 3

@@ -10,19 +10,18 @@ from making import make_record
 from rendering import label_texts, rendered, settings_of
 from tokenizers import Tokenizer
 
-from batch_calibration.artifacts import catalogue, controls, demonstration_labels, summary, writing
-from batch_calibration.artifacts.figures.marks import Dots
-from batch_calibration.artifacts.grouping import by_setting
-from batch_calibration.data import load_task
-from batch_calibration.embedded import CHECKPOINTS, label_words, suite
-from batch_calibration.embedded.label_words import HELD_OUT, TRAINING
 from batch_calibration.errors import InputError
-from batch_calibration.prompts.demonstrations import flipped_labels, random_labels
+from batch_calibration.reporting import catalogue, controls, demonstration_labels, summary, writing
+from batch_calibration.reporting.figures.marks import Dots
+from batch_calibration.reporting.grouping import by_setting
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
-from batch_calibration.store import Store, csv_text
-from batch_calibration.study import calibrate_store, run_scoring
-from batch_calibration.study.scoring import render_contexts
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.data import load_task
+from batch_calibration.scoring.embedded import CHECKPOINTS, label_words, suite
+from batch_calibration.scoring.embedded.label_words import HELD_OUT, TRAINING
+from batch_calibration.scoring.prompts.demonstrations import flipped_labels, random_labels
+from batch_calibration.scoring.tasks import TASKS
+from batch_calibration.studies import Store, calibrate_store, csv_text, run_scoring
+from batch_calibration.studies.scoring import render_contexts
 from experiments.config_files import read_config, read_study
 from experiments.pretrain import label_words as chosen_words
 from experiments.pretrain.documents import VERBALIZERS

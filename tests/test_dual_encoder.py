@@ -7,11 +7,11 @@ import pytest
 from tiny import BERT, GPT2, byte_level, write
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.attention import masked
-from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import dual_encoder
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
+from batch_calibration.scoring.models.attention import masked
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 LABELS = ["A negative movie review.", "A positive movie review."]
 

@@ -11,16 +11,16 @@ from tiny import GPT2, write
 
 from batch_calibration import calibrate
 from batch_calibration.errors import InputError
-from batch_calibration.models.attention import AttentionOptions
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.models.prefix_attention import append_cache
-from batch_calibration.scoring import forward, programs, reading
-from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.forward import Forward
-from batch_calibration.scoring.packing import SHORTEST, lay_out, pack
-from batch_calibration.scoring.tokens import encode
-from batch_calibration.scoring.trie import build_trie
+from batch_calibration.scoring.engine import forward, programs, reading
+from batch_calibration.scoring.engine.batches import group
+from batch_calibration.scoring.engine.forward import Forward
+from batch_calibration.scoring.engine.packing import SHORTEST, lay_out, pack
+from batch_calibration.scoring.engine.tokens import encode
+from batch_calibration.scoring.engine.trie import build_trie
+from batch_calibration.scoring.models.attention import AttentionOptions
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.models.prefix_attention import append_cache
 
 LONG = GPT2 | {"n_positions": 800}
 

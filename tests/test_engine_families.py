@@ -5,10 +5,10 @@ import pytest
 from test_causal_lm import LABELS, SHOTS, naive, queries
 from tiny import GPT2, write
 
-from batch_calibration.models import FAMILIES
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import batch_memory, packing
 from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.engine import batch_memory, packing
+from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 SHAPE = {
     "vocab_size": 400,

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 import batch_calibration as bc
-from batch_calibration.data import load_task
 from batch_calibration.errors import InputError
-from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring.data import load_task
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.settings import Settings
-from batch_calibration.store import Store
+from batch_calibration.studies import Store
 
 GOLDEN = Path(__file__).with_name("golden_sentences.txt")
 SCORES = np.log([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]] * 6)

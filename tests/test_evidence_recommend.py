@@ -9,7 +9,7 @@ from batch_calibration import calibrate
 from batch_calibration.diagnosis import experience
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Store
+from batch_calibration.studies import Store
 from experiments.evidence import recommend, sources, trials
 from experiments.evidence.sets import ScoreSet, read_sets
 

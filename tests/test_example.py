@@ -28,7 +28,7 @@ def test_a_sweep_over_shots_and_templates_without_absl(tmp_path):
 def test_the_study_needs_no_program():
     text = EXAMPLE.read_text(encoding="utf-8")
     assert "absl" not in text and "experiments" not in text
-    script = "import sys, batch_calibration.study; print('absl' in sys.modules)"
+    script = "import sys, batch_calibration.studies; print('absl' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )

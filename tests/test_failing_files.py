@@ -11,10 +11,9 @@ from workers import FakeScorer, render
 from batch_calibration import files
 from batch_calibration.errors import InputError
 from batch_calibration.settings import Cell, Settings
-from batch_calibration.store import Store
-from batch_calibration.store.claims import Claims
-from batch_calibration.store.status import read_status
-from batch_calibration.study import scoring
+from batch_calibration.studies import Store, scoring
+from batch_calibration.studies.claims import Claims
+from batch_calibration.studies.status import read_status
 
 CELLS = [Cell("fake", seed) for seed in range(2)]
 OPERATIONS = {
@@ -169,7 +168,7 @@ def test_a_claim_that_is_a_link_to_an_empty_folder(tmp_path):
 
 
 def test_a_batch_is_whole_where_a_part_of_it_was_written_before_a_failure(tmp_path, monkeypatch):
-    from batch_calibration.store import journal
+    from batch_calibration.studies import journal
 
     plans = [journal.BlockPlan("test", "0", 4)]
     written = journal.Journal(tmp_path, plans)

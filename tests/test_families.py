@@ -13,11 +13,12 @@ from safetensors.numpy import load_file, save_file
 from tiny import byte_level
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import FAMILIES, weights
-from batch_calibration.models.attention import PLAIN, causal
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.models.rotary import Rope, frequencies
-from batch_calibration.models.tensors import shards
+from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models.attention import PLAIN, causal
+from batch_calibration.scoring.models.files import weights
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.models.files.tensors import shards
+from batch_calibration.scoring.models.rotary import Rope, frequencies
 
 GOLDEN = {
     path.name: path

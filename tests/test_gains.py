@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from making import make_record
 
-from batch_calibration.artifacts import catalogue, gains, method_tables, tables, terminal
-from batch_calibration.artifacts.cells import Best, Sums, latex, markdown
-from batch_calibration.artifacts.figures.marks import Dots
-from batch_calibration.artifacts.grouping import by_setting
-from batch_calibration.artifacts.method_display import VERDICTS
-from batch_calibration.store import csv_text
+from batch_calibration.reporting import catalogue, gains, method_tables, tables, terminal
+from batch_calibration.reporting.cells import Best, Sums, latex, markdown
+from batch_calibration.reporting.figures.marks import Dots
+from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.reporting.method_display import VERDICTS
+from batch_calibration.studies import csv_text
 
 
 def study(*records):

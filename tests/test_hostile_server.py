@@ -27,11 +27,11 @@ import pytest
 from api_asking import Time, scorer, want, want_first
 from api_server import Reply, answer, completion, nats, running, token_of
 
-from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
-from batch_calibration.models.checkpoint import load_tokenizer
 from batch_calibration.scoring.api import client
-from batch_calibration.scoring.tokens import encode
+from batch_calibration.scoring.embedded import CHECKPOINTS
+from batch_calibration.scoring.engine.tokens import encode
+from batch_calibration.scoring.models.files.checkpoint import load_tokenizer
 
 KEY = "sk-Planted/0123+456789"
 TEXTS = [f"Review: film {i}{' and more of it' * i}\nSentiment:" for i in range(4)]

@@ -12,18 +12,18 @@ import pytest
 from PIL import Image
 from rendering import images, label_texts, rendered
 
-from batch_calibration.data import binding
-from batch_calibration.data.image_folders import ImageFile
-from batch_calibration.data.image_records import ImageRecord
-from batch_calibration.data.images import EmbeddedImage
-from batch_calibration.data.images import image_splits as splits
-from batch_calibration.data.images import read_images as read
-from batch_calibration.data.task_file import load_task
-from batch_calibration.embedded import clevr
-from batch_calibration.embedded import images as drawn
 from batch_calibration.errors import InputError
 from batch_calibration.scores import context_id
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.data import binding
+from batch_calibration.scoring.data.image_folders import ImageFile
+from batch_calibration.scoring.data.image_records import ImageRecord
+from batch_calibration.scoring.data.images import EmbeddedImage
+from batch_calibration.scoring.data.images import image_splits as splits
+from batch_calibration.scoring.data.images import read_images as read
+from batch_calibration.scoring.data.task_file import load_task
+from batch_calibration.scoring.embedded import clevr
+from batch_calibration.scoring.embedded import images as drawn
+from batch_calibration.scoring.tasks import TASKS
 from experiments.pretrain import captions
 
 IMAGES = [task for task in TASKS.values() if task.is_image]

@@ -17,9 +17,10 @@ from PIL import Image
 from tiny import BERT, byte_level, write
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import ImageInputs, preprocessing
+from batch_calibration.scoring import ImageInputs
 from batch_calibration.scoring.dual_encoder import DualEncoder
+from batch_calibration.scoring.engine import preprocessing
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 HOW = preprocessing.Preprocessing(
     32, (32, 32), 3, preprocessing.OPENAI_MEAN, preprocessing.OPENAI_STD

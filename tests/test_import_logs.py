@@ -11,7 +11,7 @@ from batch_calibration.arrays import BELOW
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, lm_eval, lm_eval_results
 from batch_calibration.importers.rows import note_differing_demonstrations
-from batch_calibration.study import run_calibration
+from batch_calibration.studies import run_calibration
 
 CHOICES = ("no", "yes")
 HEAD = "Q: is it?\nA: yes\n\nQ: was it?\nA: no\n\n"

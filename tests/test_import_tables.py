@@ -21,7 +21,7 @@ from batch_calibration import calibrate
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read, tables_of
 from batch_calibration.scores import ScoreTable, load, make_block
-from batch_calibration.study.calibration import corrected_scores
+from batch_calibration.studies.calibration import corrected_scores
 
 ROOT = Path(__file__).resolve().parents[1]
 SCORES = np.array([[-1.5, -2.25], [-0.25, -4.0], [-3.5, -0.125]])

@@ -9,16 +9,16 @@ from test_causal_lm import SHOTS, queries
 from test_engine_families import CASES, SIX
 from tiny import write
 
-from batch_calibration.models import attention
-from batch_calibration.models.attention import AttentionOptions
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.models.prefix_attention import (
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.engine import forward, programs
+from batch_calibration.scoring.models import attention
+from batch_calibration.scoring.models.attention import AttentionOptions
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.models.prefix_attention import (
     append_cache,
     fits_joint_attention,
     joint_attention,
 )
-from batch_calibration.scoring import forward, programs
-from batch_calibration.scoring.causal_lm import CausalLM
 
 
 def forest(random, slots, shared):

@@ -12,8 +12,8 @@ import pytest
 from batch_calibration.cli import run
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read, tables_of
+from batch_calibration.integrations.streams import correct_stream
 from batch_calibration.scores import load
-from batch_calibration.streams import correct_stream
 
 
 def write(folder, text, name="t.csv"):

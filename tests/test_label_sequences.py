@@ -115,7 +115,7 @@ def test_what_cannot_be_asked_is_said_before_a_model_is_loaded(tmp_path, changed
 
 
 def test_too_few_rows_to_show_and_a_probe_that_is_not_there_are_sentences():
-    from batch_calibration.embedded import suite
+    from batch_calibration.scoring.embedded import suite
 
     rows = suite.rows("sst2", "train").first(3)
     many = f"more of each label to show; got {rows.labels.count(0)} of label 0: give"

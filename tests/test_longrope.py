@@ -10,10 +10,10 @@ from test_causal_lm import SHOTS
 from test_engine_families import SHAPE
 from tiny import write
 
-from batch_calibration.models.attention import causal
-from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.longrope import long_network
+from batch_calibration.scoring.engine.longrope import long_network
+from batch_calibration.scoring.models.attention import causal
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 FIRST = 100
 """Tokens that the network was first trained for."""

@@ -12,11 +12,12 @@ from safetensors.numpy import load_file, save_file
 from tiny import GPT2, write
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import gpt2, memory, weights
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.models.memory import Demand
-from batch_calibration.models.tensors import tensors
-from batch_calibration.scoring import programs
+from batch_calibration.scoring.engine import programs
+from batch_calibration.scoring.models import gpt2
+from batch_calibration.scoring.models.files import memory, weights
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.models.files.memory import Demand
+from batch_calibration.scoring.models.files.tensors import tensors
 
 LLAMA_7B = Demand(6_738_415_616, 4096, 32, cached=True)
 MIDDLE = GPT2 | {"vocab_size": 5000, "n_embd": 256, "n_head": 4}
@@ -24,7 +25,9 @@ MIDDLE = GPT2 | {"vocab_size": 5000, "n_embd": 256, "n_head": 4}
 
 @pytest.mark.parametrize("kept", [np.float16, jnp.bfloat16, np.float32, np.float64])
 def test_numbers_are_read_in_every_width(tmp_path, monkeypatch, kept):
-    monkeypatch.setattr("batch_calibration.models.tensors.PART", 7)  # the last part is shorter
+    monkeypatch.setattr(
+        "batch_calibration.scoring.models.files.tensors.PART", 7
+    )  # the last part is shorter
     numbers = {"a": np.arange(60, dtype=kept).reshape(5, 12), "b": np.array(3, kept)}
     save_file(numbers, tmp_path / "model.safetensors")
     for tensor in tensors(tmp_path):
@@ -50,7 +53,7 @@ def test_what_is_not_finite_is_found_in_every_width(tmp_path, kept, bad):
 
 
 def test_few_tensors_are_held_beside_those_that_were_placed(tmp_path, monkeypatch):
-    monkeypatch.setattr("batch_calibration.models.tensors.PART", 1 << 12)
+    monkeypatch.setattr("batch_calibration.scoring.models.files.tensors.PART", 1 << 12)
     write(tmp_path, GPT2 | {"n_embd": 512, "n_layer": 6})
     tracemalloc.start()
     try:

@@ -11,7 +11,7 @@ from making import make_record
 
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, load, make_block
-from batch_calibration.store import Store, merge_workdirs, runs
+from batch_calibration.studies import Store, merge_workdirs, runs
 
 TEST = make_block([[-1.0, -2.0], [-3.0, -np.inf]], [0, 1], [5, 6], ["a", "b"], {"texts": "t"})
 CC = make_block([[-1.5, -2.5]], spec={"texts": "c"})

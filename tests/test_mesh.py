@@ -13,8 +13,8 @@ from test_engine_families import CASES as FAMILIES
 from tiny import GPT2, write
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.sharding import make_mesh
-from batch_calibration.store import Store
+from batch_calibration.scoring.engine.sharding import make_mesh
+from batch_calibration.studies import Store
 
 HERE = Path(__file__).parent
 CASES = {"gpt2": GPT2} | {

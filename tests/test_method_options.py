@@ -8,9 +8,8 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, check_chosen, compare, correct, read_options
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings
-from batch_calibration.store import Record, Store
-from batch_calibration.study import calibrate_store
-from batch_calibration.study.calibration import run_calibration
+from batch_calibration.studies import Record, Store, calibrate_store
+from batch_calibration.studies.calibration import run_calibration
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 

@@ -16,15 +16,15 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from batch_calibration.embedded import images
-from batch_calibration.embedded import suite as shipped
 from batch_calibration.errors import InputError
-from batch_calibration.prompts import template as templates
-from batch_calibration.prompts.composing import Shown, plain
+from batch_calibration.scoring.embedded import images
+from batch_calibration.scoring.embedded import suite as shipped
+from batch_calibration.scoring.prompts import template as templates
+from batch_calibration.scoring.prompts.composing import Shown, plain
+from batch_calibration.scoring.tasks import TASKS
+from batch_calibration.scoring.tasks.texts import RTE
 from batch_calibration.settings import Settings
-from batch_calibration.study.loading import load_scorer, load_token_budget
-from batch_calibration.tasks import TASKS
-from batch_calibration.tasks.texts import RTE
+from batch_calibration.studies.loading import load_scorer, load_token_budget
 from experiments.pretrain import captions, documents, prose, vocabulary, write_suite
 from experiments.pretrain.documents import Recipe
 from experiments.pretrain.grammar import sampling, suite, world

@@ -10,14 +10,11 @@ import pytest
 from safetensors.numpy import load_file
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import FAMILIES, weights
-from batch_calibration.models.attention import (
-    AttentionOptions,
-    causal,
-    masked,
-)
-from batch_calibration.models.layers import ACTIVATIONS, activation
-from batch_calibration.models.prefix_attention import append_cache, prefix_attention
+from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models.attention import AttentionOptions, causal, masked
+from batch_calibration.scoring.models.files import weights
+from batch_calibration.scoring.models.layers import ACTIVATIONS, activation
+from batch_calibration.scoring.models.prefix_attention import append_cache, prefix_attention
 
 GOLDEN = sorted((Path(__file__).parent / "golden").iterdir())
 

@@ -9,10 +9,10 @@ from test_engine_families import CASES
 from tiny import write
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import mxfp4
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.models.tensors import tensors
 from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.models.files import mxfp4
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.models.files.tensors import tensors
 
 RAW = {"model_type": "gpt_oss"} | CASES["gpt_oss"] | {"hidden_size": 32, "intermediate_size": 64}
 MXFP4 = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 from making import make_curve, make_record, make_sizes
 
-from batch_calibration.artifacts import catalogue, terminal, writing
-from batch_calibration.artifacts.cells import Best, Cell, latex, markdown
-from batch_calibration.store import Store, csv_text, write_results
+from batch_calibration.reporting import catalogue, terminal, writing
+from batch_calibration.reporting.cells import Best, Cell, latex, markdown
+from batch_calibration.studies import Store, csv_text, write_results
 
 NAME = '=../../../x[/b]|<i>&"%$#_{}~^\\\n`*$\\frac'
 

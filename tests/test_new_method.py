@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from batch_calibration import METHODS, calibrate
-from batch_calibration.artifacts import catalogue, two_labels, writing
 from batch_calibration.calibration.shift import shift
 from batch_calibration.methods import Method, probes
+from batch_calibration.reporting import catalogue, two_labels, writing
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Store, write_results
-from batch_calibration.study import calibrate_store
+from batch_calibration.studies import Store, calibrate_store, write_results
 
 SCORER = {"kind": "causal_lm"}
 # Of each group that has a table of its own, and the new one.

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from batch_calibration.embedded import label_words
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.embedded import label_words
+from batch_calibration.scoring.tasks import TASKS
 from experiments.pretrain import documents, objective, prose, vocabulary
 from experiments.pretrain.documents import UNKNOWABLE, Recipe
 from experiments.pretrain.grammar import suite

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from making import make_record, make_stream
 
-from batch_calibration.artifacts import curves
-from batch_calibration.artifacts.figures import curves as curve_figures
-from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence
+from batch_calibration.reporting import curves
+from batch_calibration.reporting.figures import curves as curve_figures
+from batch_calibration.reporting.grouping import by_setting
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.study.accuracy_by_rows import accuracy_over_stream
-from batch_calibration.study.calibration import run_calibration
+from batch_calibration.studies.accuracy_by_rows import accuracy_over_stream
+from batch_calibration.studies.calibration import run_calibration
 
 
 def in_numpy(scores, gold, orders, size, seed):

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("batch_calibration", "experiments", "configs", "tests")
-FOLDERS = ("", *CODE, "docs", "batch_calibration/tasks", "experiments/pretrain")
+FOLDERS = ("", *CODE, "docs", "batch_calibration/scoring/tasks", "experiments/pretrain")
 ELSEWHERE = {"NAME", "FORMAT", "batch", "calibration", "config", "m", "python", "True"}
 """Words that stand for a name, or belong to a shell or to Python."""
 

@@ -10,7 +10,8 @@ import pytest
 from making import make_record
 
 from batch_calibration import calibrate
-from batch_calibration.artifacts import (
+from batch_calibration.methods import METHODS
+from batch_calibration.reporting import (
     catalogue,
     method_display,
     method_tables,
@@ -20,14 +21,12 @@ from batch_calibration.artifacts import (
     two_labels,
     two_way,
 )
-from batch_calibration.artifacts.cells import Best, Cell, Second, latex, markdown
-from batch_calibration.artifacts.figures import style
-from batch_calibration.artifacts.grouping import Setting, SettingRecords, by_setting
-from batch_calibration.methods import METHODS
+from batch_calibration.reporting.cells import Best, Cell, Second, latex, markdown
+from batch_calibration.reporting.figures import style
+from batch_calibration.reporting.grouping import Setting, SettingRecords, by_setting
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Store
-from batch_calibration.study import calibrate_store
-from batch_calibration.tasks import PAPER_LANGUAGE, TASKS
+from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
+from batch_calibration.studies import Store, calibrate_store
 
 TEXT = ("sst2", "qnli", "qqp", "cb", "rte")
 DRAWN = ("svhn", "eurosat", "clevr")

@@ -11,13 +11,13 @@ from batch_calibration.calibration.pride import option_prior
 from batch_calibration.cli import run
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
-from batch_calibration.prompts.rendered import RenderedBlock
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring import LabelScores
-from batch_calibration.study import run_calibration
-from batch_calibration.study.calibration import corrected_scores
-from batch_calibration.study.context_scores import _block
-from batch_calibration.study.groups import find_skipped
+from batch_calibration.scoring.prompts.rendered import RenderedBlock
+from batch_calibration.studies import run_calibration
+from batch_calibration.studies.calibration import corrected_scores
+from batch_calibration.studies.context_scores import _block
+from batch_calibration.studies.groups import find_skipped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.methods import METHODS
 from batch_calibration.scores import load
+from batch_calibration.scoring.embedded import CHECKPOINTS
 
 
 @pytest.fixture(scope="module")
@@ -430,7 +430,7 @@ def test_a_disk_that_is_full(tmp_path):
 STOPPED = "error: stopped; what was finished is kept"
 INTERRUPTED = """
 import os, signal
-from batch_calibration.store import Store
+from batch_calibration.studies import Store
 from experiments import cli, score
 put = Store.put
 def interrupted(self, table):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from batch_calibration.errors import InputError
-from batch_calibration.inputs import LazyTexts, joined
-from batch_calibration.prompts import demonstrations, length_limit, probe_blocks, template
-from batch_calibration.prompts.composing import Shown, plain
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.inputs import LazyTexts, joined
+from batch_calibration.scoring.prompts import demonstrations, length_limit, probe_blocks, template
+from batch_calibration.scoring.prompts.composing import Shown, plain
+from batch_calibration.scoring.tasks import TASKS
 
 NLI = {"premise": "A dog runs.", "hypothesis": "An animal moves."}
 

@@ -71,7 +71,7 @@ def test_pages_print_what_their_comments_say(page, capsys, tmp_path, monkeypatch
     (tmp_path / "page.py").write_text(program, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     if "http://" in program:  # no server is there to be asked
-        monkeypatch.setattr("batch_calibration.study.run_scoring", _asks_a_server)
+        monkeypatch.setattr("batch_calibration.studies.run_scoring", _asks_a_server)
     with patch.dict(METHODS), patch.dict(IMPORTERS):
         runpy.run_path("page.py", {"frame": frame})
     said = capsys.readouterr().out.splitlines()

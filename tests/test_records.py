@@ -8,7 +8,7 @@ import pytest
 
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, digest, make_block
-from batch_calibration.store import (
+from batch_calibration.studies import (
     KINDS,
     VERSION,
     ContextInfo,

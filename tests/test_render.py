@@ -5,21 +5,21 @@ import pytest
 from rendering import label_texts, rendered, settings_of
 from tiny import GPT2, write
 
-from batch_calibration.artifacts import catalogue
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
-from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
-from batch_calibration.prompts.length_limit import UNLIKE_CONTEXTS
+from batch_calibration.reporting import catalogue
 from batch_calibration.scores import context_id
-from batch_calibration.scoring.token_budget import TokenBudget
-from batch_calibration.store import Store
-from batch_calibration.study import (
+from batch_calibration.scoring.engine.token_budget import TokenBudget
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint, load_tokenizer
+from batch_calibration.scoring.prompts.length_limit import UNLIKE_CONTEXTS
+from batch_calibration.scoring.tasks import TASKS
+from batch_calibration.studies import (
+    Store,
     calibrate_store,
     render_contexts,
     run_calibration,
     run_scoring,
 )
-from batch_calibration.tasks import TASKS
 
 PROBES = {name: method.probe for method in METHODS.values() for name in method.probe.blocks
           if name not in ("test", "labeled")}  # fmt: skip
@@ -224,8 +224,8 @@ def test_surface_forms_of_a_label_are_texts_of_it(monkeypatch, checkpoint):
 
 
 def test_a_file_of_rows_is_read_once_and_a_context_rendered_once(shared, monkeypatch):
-    from batch_calibration.data import texts
-    from batch_calibration.study import scoring
+    from batch_calibration.scoring.data import texts
+    from batch_calibration.studies import scoring
 
     read, rendered_cells = [], []
     whole, once = texts.read, scoring.render

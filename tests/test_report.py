@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 from browser import browser, requests, set_scheme, set_width
 
-from batch_calibration.artifacts import catalogue, report, writing
-from batch_calibration.artifacts.cells import Sums, estimate_cell, mark_best
-from batch_calibration.artifacts.method_display import PALETTE
-from batch_calibration.artifacts.report import plots
-from batch_calibration.artifacts.report.page import table_html
 from batch_calibration.diagnosis.recommend import LIKELY, likely_bias
 from batch_calibration.metrics import Estimate
+from batch_calibration.reporting import catalogue, report, writing
+from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
+from batch_calibration.reporting.method_display import PALETTE
+from batch_calibration.reporting.report import plots
+from batch_calibration.reporting.report.page import table_html
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Store, runs
-from batch_calibration.study import calibrate_store
+from batch_calibration.studies import Store, calibrate_store, runs
 
 METHODS = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")
 ROWS = {"test": 24, "cc": 3, "dc": 5, "labeled": 24}

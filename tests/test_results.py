@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from batch_calibration import load_results
 from batch_calibration.errors import InputError
-from batch_calibration.store import Store, write_results
+from batch_calibration.studies import Store, write_results
 
 RECORDS = [
     make_record(task, {"icl": 0.5, "bc": 0.6 + seed / 10}, context={"seed": seed, **about})

@@ -5,12 +5,11 @@ import pytest
 from test_images import RAW, encoded, noise
 from tiny import byte_level, write
 
-from batch_calibration.scoring import forward
+from batch_calibration.scoring.engine import forward
 from batch_calibration.settings import Settings
-from batch_calibration.store import Store
-from batch_calibration.store.journal import BlockPlan, Journal, remove_stored
-from batch_calibration.study import run_scoring
-from batch_calibration.study.loading import load_scorer
+from batch_calibration.studies import Store, run_scoring
+from batch_calibration.studies.journal import BlockPlan, Journal, remove_stored
+from batch_calibration.studies.loading import load_scorer
 
 
 class Stopped(Exception):

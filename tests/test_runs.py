@@ -6,13 +6,12 @@ import sys
 import pytest
 from workers import CONTEXTS, SIZES, FakeScorer, render, score
 
-from batch_calibration.artifacts.report.page import runs_html
 from batch_calibration.errors import InputError
+from batch_calibration.reporting.report.page import runs_html
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Cell, Settings
-from batch_calibration.store import merge_workdirs, runs
-from batch_calibration.study import scoring
-from batch_calibration.study.loading import row_texts
+from batch_calibration.studies import merge_workdirs, runs, scoring
+from batch_calibration.studies.loading import row_texts
 from batch_calibration.version import __version__
 
 ROWS = CONTEXTS * sum(SIZES.values())

@@ -16,7 +16,7 @@ from batch_calibration.arrays import find_scale, keep_differences, to_nats
 from batch_calibration.cli import run
 from batch_calibration.estimator import LabelBiasCorrector
 from batch_calibration.importers import Reading, tables_of
-from batch_calibration.streams import correct_stream
+from batch_calibration.integrations.streams import correct_stream
 
 PROBS = np.random.default_rng(0).dirichlet([4, 2, 2], 60)
 LOGS = np.log(PROBS)

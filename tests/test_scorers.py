@@ -10,13 +10,14 @@ import pytest
 from tiny import BERT, GPT2, write
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import ImageInputs, Scorer, label_texts
+from batch_calibration.scoring import ImageInputs, Scorer
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
+from batch_calibration.scoring.engine import label_texts
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.table import SCORERS
 from batch_calibration.settings import ScorerKind, Settings
-from batch_calibration.study.loading import load_scorer
+from batch_calibration.studies.loading import load_scorer
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["Review: slow\nSentiment:", "Review: very fine\nSentiment:", "Review: bleak\nSentiment:"]
@@ -39,7 +40,7 @@ def test_the_types_load_no_framework():
     script = (
         "import sys, types; face = types.ModuleType('batch_calibration'); "
         "face.__path__ = ['batch_calibration']; sys.modules['batch_calibration'] = face; "
-        "import batch_calibration.scoring.label_texts, batch_calibration.scoring.table; "
+        "import batch_calibration.scoring.engine.label_texts, batch_calibration.scoring.table; "
         "print([name for name in ('jax', 'flax') if name in sys.modules])"
     )
     done = subprocess.run(

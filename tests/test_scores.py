@@ -14,11 +14,11 @@ from making import make_record
 
 from batch_calibration import files, scores
 from batch_calibration.errors import InputError, shown
-from batch_calibration.processes import process_name
+from batch_calibration.files import process_name
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Store
+from batch_calibration.studies import Store
 
-NAME = "from batch_calibration.processes import process_name; print(process_name())"
+NAME = "from batch_calibration.files import process_name; print(process_name())"
 CONTEXT = {"task": "sst2", "seed": 0, "model": "m", "scorer": {"kind": "causal_lm"}}
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 from workers import BATCH, CONTEXTS, SIZES, FakeScorer, render, score
 
-from batch_calibration.processes import ended, process_name
+from batch_calibration.files import ended, process_name
 from batch_calibration.settings import Cell, PromptSettings
-from batch_calibration.store import Store, claims
-from batch_calibration.store.claims import Claims
-from batch_calibration.study import scoring
+from batch_calibration.studies import Store, claims, scoring
+from batch_calibration.studies.claims import Claims
 
 HERE = Path(__file__).parent
 ROWS = CONTEXTS * sum(SIZES.values())
@@ -223,7 +222,7 @@ def test_a_process_is_known_by_its_beginning_and_its_machine(monkeypatch):
     assert not ended(name) and not ended(f"{name}-0a1b2c3d")
     assert ended(f"{machine}-{number}-{int(began) - 1}-0a1b2c3d")  # its number is given again
     assert not ended(f"0123456789ab-{number}-1") and not ended("") and not ended("a-b-c")
-    monkeypatch.setattr("batch_calibration.processes._machine", lambda: "0123456789ab")
+    monkeypatch.setattr("batch_calibration.files._machine", lambda: "0123456789ab")
     assert not ended(name)
 
 

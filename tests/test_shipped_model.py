@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from batch_calibration.data import RowReader, load_task
-from batch_calibration.embedded import CHECKPOINTS
-from batch_calibration.prompts.render import render
+from batch_calibration.scoring.data import RowReader, load_task
+from batch_calibration.scoring.embedded import CHECKPOINTS
+from batch_calibration.scoring.prompts.render import render
 from batch_calibration.settings import Settings
-from batch_calibration.study.loading import load_scorer
+from batch_calibration.studies.loading import load_scorer
 
 SETTINGS = Settings.of(model="mini", data="mini", labeled_per_class=0, dc_texts=1, shots=0)
 TASKS = ("sst2", "cb", "copa", "rte", "mrpc")

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from tiny import BERT, write
 
-from batch_calibration.embedded import CHECKPOINTS
+from batch_calibration.scoring.embedded import CHECKPOINTS
 
 MINI = "--config=configs/mini.py:smoke"
 

@@ -12,9 +12,9 @@ from tiny import byte_level, write
 from tokenizers import Tokenizer, models
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import siglip
-from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
 from batch_calibration.scoring.dual_encoder import DualEncoder
+from batch_calibration.scoring.models import siglip
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint, load_tokenizer
 
 TOWER = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1,
          "num_attention_heads": 2}  # fmt: skip

@@ -11,11 +11,11 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from batch_calibration.data import tfds_folder
-from batch_calibration.data.task_file import load_task
-from batch_calibration.data.texts import read, splits
 from batch_calibration.errors import InputError
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.data import tfds_folder
+from batch_calibration.scoring.data.task_file import load_task
+from batch_calibration.scoring.data.texts import read, splits
+from batch_calibration.scoring.tasks import TASKS
 from experiments import data_preparation
 
 CB = [
@@ -506,8 +506,8 @@ sys.path.insert(0, {str(tmp_path)!r})
 import batch_calibration
 assert 'tensorflow_datasets' not in sys.modules
 from pathlib import Path
-from batch_calibration.tasks import TASKS
-from batch_calibration.data.texts import read
+from batch_calibration.scoring.tasks import TASKS
+from batch_calibration.scoring.data.texts import read
 from experiments import data_preparation
 assert 'tensorflow_datasets' not in sys.modules and 'pyarrow' not in sys.modules
 assert list(read(TASKS['cb'], {str(folder[0])!r}, 'validation').rows) == {TEXTS!r}

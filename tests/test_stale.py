@@ -6,10 +6,9 @@ import re
 import pytest
 from making import make_record
 
-from batch_calibration.artifacts.grouping import by_setting
+from batch_calibration.reporting.grouping import by_setting
 from batch_calibration.scores import ScoreTable, load, make_block
-from batch_calibration.store import ScorerInfo, Store
-from batch_calibration.study import calibrate_store
+from batch_calibration.studies import ScorerInfo, Store, calibrate_store
 
 ROWS = [
     {"sentence": "a wonderful film .", "label": 1},

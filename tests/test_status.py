@@ -7,10 +7,9 @@ from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring import NoAnswer
 from batch_calibration.settings import Cell, Settings
-from batch_calibration.store import Store
-from batch_calibration.store.claims import Claims
-from batch_calibration.store.status import read_status
-from batch_calibration.study import calibrate_store, scoring, stored
+from batch_calibration.studies import Store, calibrate_store, scoring, stored
+from batch_calibration.studies.claims import Claims
+from batch_calibration.studies.status import read_status
 
 CELLS = [Cell("fake", seed) for seed in range(4)]
 ROWS = sum(SIZES.values())
@@ -150,7 +149,7 @@ def test_scores_that_change_while_they_are_calibrated_have_no_record(tmp_path, m
         plain = stored.run_calibration
         monkeypatch.setattr(stored, "run_calibration", lambda *a, **k: change() or plain(*a, **k))
     else:
-        from batch_calibration.store import store as module
+        from batch_calibration.studies import store as module
 
         plain = module.write_whole
         monkeypatch.setattr(module, "write_whole", lambda *a: change() or plain(*a))

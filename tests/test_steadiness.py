@@ -5,13 +5,13 @@ import pytest
 from making import make_record
 from scipy.stats import norm, t
 
-from batch_calibration.artifacts import catalogue, curves, robustness, summary
-from batch_calibration.artifacts.figures import studies
-from batch_calibration.artifacts.figures.marks import Spans
-from batch_calibration.artifacts.grouping import by_setting
-from batch_calibration.artifacts.method_display import VERDICTS
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.metrics.steadiness import change_of_deviation, gain_over_prompts
+from batch_calibration.reporting import catalogue, curves, robustness, summary
+from batch_calibration.reporting.figures import studies
+from batch_calibration.reporting.figures.marks import Spans
+from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.reporting.method_display import VERDICTS
 
 
 def outcomes(p, n, deviations, seed=0):

@@ -11,9 +11,9 @@ from llama2c import convert
 from test_causal_lm import naive
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.attention import causal
-from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.models.attention import causal
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 PROMPT = "Once upon a time"
 STORY = """Once upon a time, there was a little girl named Lily. She loved to play outside in the \

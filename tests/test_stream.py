@@ -10,7 +10,7 @@ import pytest
 from batch_calibration import calibrate
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read
-from batch_calibration.streams import correct_stream, source
+from batch_calibration.integrations.streams import correct_stream, source
 
 N = 1000
 LABELS = ("no", "yes", "maybe")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from making import make_record, make_sizes
 
-from batch_calibration.artifacts import (
+from batch_calibration.reporting import (
     catalogue,
     cells,
     curves,
@@ -14,13 +14,13 @@ from batch_calibration.artifacts import (
     robustness,
     two_labels,
 )
-from batch_calibration.artifacts.cells import Best
-from batch_calibration.artifacts.figures import curves as curve_figures
-from batch_calibration.artifacts.figures import render, studies
-from batch_calibration.artifacts.figures.style import save
-from batch_calibration.artifacts.grouping import axis_name, by_setting
+from batch_calibration.reporting.cells import Best
+from batch_calibration.reporting.figures import curves as curve_figures
+from batch_calibration.reporting.figures import render, studies
+from batch_calibration.reporting.figures.style import save
+from batch_calibration.reporting.grouping import axis_name, by_setting
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Store, csv_text
+from batch_calibration.studies import Store, csv_text
 
 
 def record(seed=0, shots=1, accuracy=0.5, task="rte", shortened=0, sizes=None, **options):

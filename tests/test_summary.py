@@ -6,7 +6,7 @@ import pytest
 from making import make_curve, make_record
 from matplotlib import pyplot as plt
 
-from batch_calibration.artifacts import (
+from batch_calibration.reporting import (
     catalogue,
     curves,
     gains,
@@ -15,13 +15,13 @@ from batch_calibration.artifacts import (
     robustness,
     summary,
 )
-from batch_calibration.artifacts import cells as forms
-from batch_calibration.artifacts.catalogue import Table
-from batch_calibration.artifacts.cells import Best
-from batch_calibration.artifacts.figures import curves as curve_figures
-from batch_calibration.artifacts.figures import intervals, render
-from batch_calibration.artifacts.grouping import by_setting
-from batch_calibration.tasks import TASKS
+from batch_calibration.reporting import cells as forms
+from batch_calibration.reporting.catalogue import Table
+from batch_calibration.reporting.cells import Best
+from batch_calibration.reporting.figures import curves as curve_figures
+from batch_calibration.reporting.figures import intervals, render
+from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.scoring.tasks import TASKS
 
 SUITE = list(TASKS)[:13]
 

@@ -16,8 +16,7 @@ from batch_calibration.cli.launchers.local import Local
 from batch_calibration.cli.launchers.slurm import Slurm
 from batch_calibration.errors import InputError
 from batch_calibration.settings import Settings, grid
-from batch_calibration.store import Store
-from batch_calibration.study import Work, sweep
+from batch_calibration.studies import Store, Work, sweep
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = Settings.of(

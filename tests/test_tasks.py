@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from batch_calibration.data.texts import read
 from batch_calibration.errors import InputError
-from batch_calibration.prompts import template
-from batch_calibration.tasks import TASKS, get_task
+from batch_calibration.scoring.data.texts import read
+from batch_calibration.scoring.prompts import template
+from batch_calibration.scoring.tasks import TASKS, get_task
 
 # Rows of the shared validation files, 0 of a task that has none there. Two are not the paper's: a
 # proxy, and 2 rows that are lost.

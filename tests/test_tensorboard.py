@@ -7,9 +7,9 @@ import pytest
 from making import make_record
 from tensorboardX.proto.event_pb2 import Event
 
-from batch_calibration.artifacts.writing import write_events
 from batch_calibration.errors import InputError
-from batch_calibration.store import Records
+from batch_calibration.reporting.writing import write_events
+from batch_calibration.studies import Records
 
 RECORDS = Records(
     [

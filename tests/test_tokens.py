@@ -8,9 +8,9 @@ from tiny import byte_level, whole_text
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring import trie
-from batch_calibration.scoring.batches import batches, bucket, group
-from batch_calibration.scoring.tokens import encode, splits_at_spaces
+from batch_calibration.scoring.engine import trie
+from batch_calibration.scoring.engine.batches import batches, bucket, group
+from batch_calibration.scoring.engine.tokens import encode, splits_at_spaces
 
 WORDS = st.text(st.sampled_from(" \n.,'sta1é👍"), max_size=12)
 

@@ -15,9 +15,9 @@ import safetensors.numpy
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import gpt2
-from batch_calibration.models.attention import masked
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.models import gpt2
+from batch_calibration.scoring.models.attention import masked
+from batch_calibration.scoring.tasks import TASKS
 from experiments.pretrain import documents, vocabulary
 from experiments.pretrain import train_language_model as training
 from experiments.pretrain.documents import Recipe

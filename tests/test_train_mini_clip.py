@@ -9,9 +9,10 @@ import pytest
 from flax import nnx
 from tokenizers import Tokenizer
 
-from batch_calibration.embedded import CHECKPOINTS, images
-from batch_calibration.models import clip, clip_tokenizer, weights
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.embedded import CHECKPOINTS, images
+from batch_calibration.scoring.models import clip
+from batch_calibration.scoring.models.files import clip_tokenizer, weights
+from batch_calibration.scoring.tasks import TASKS
 from experiments.pretrain import train_clip as training
 from experiments.pretrain import vocabulary
 from experiments.pretrain.optimization import Optimizer

@@ -3,11 +3,11 @@
 import numpy as np
 from making import make_record
 
-from batch_calibration.artifacts import catalogue, two_way
-from batch_calibration.artifacts.cells import Best, Sums, latex
-from batch_calibration.artifacts.figures import render
-from batch_calibration.artifacts.figures.style import save
-from batch_calibration.artifacts.grouping import by_setting
+from batch_calibration.reporting import catalogue, two_way
+from batch_calibration.reporting.cells import Best, Sums, latex
+from batch_calibration.reporting.figures import render
+from batch_calibration.reporting.figures.style import save
+from batch_calibration.reporting.grouping import by_setting
 
 
 def of_model(model, task, seed=0, icl=0.5, **context):

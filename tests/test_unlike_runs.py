@@ -5,15 +5,14 @@ import json
 import pytest
 from chat_templates import TEMPLATES
 
-from batch_calibration.artifacts.grouping import axis_name, by_setting, with_settings
-from batch_calibration.artifacts.robustness import choice_name
-from batch_calibration.embedded import CHECKPOINTS
+from batch_calibration.reporting.grouping import axis_name, by_setting, with_settings
+from batch_calibration.reporting.robustness import choice_name
 from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.settings import Settings, keys
-from batch_calibration.store import ContextInfo, Record
-from batch_calibration.study import render_contexts
-from batch_calibration.study.context_scores import describe
-from batch_calibration.study.loading import load_scorer
+from batch_calibration.studies import ContextInfo, Record, render_contexts
+from batch_calibration.studies.context_scores import describe
+from batch_calibration.studies.loading import load_scorer
 
 TEXTS = {"model": "mini", "data": "mini", "limit": 4, "labeled_per_class": 2, "dc_texts": 2}
 IMAGES = {

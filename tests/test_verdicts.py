@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from batch_calibration.artifacts import verdict_tables
-from batch_calibration.artifacts.cells import Cell
 from batch_calibration.diagnosis import recommend, verdicts
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
+from batch_calibration.reporting import verdict_tables
+from batch_calibration.reporting.cells import Cell
 
 NAMES = ("no", "yes")
 # Rows favor "no"; right are "no" where the first score is far above the second one.

@@ -8,9 +8,8 @@ from rendering import rendered, settings_of
 from test_images import RAW, encoded, noise
 from tiny import byte_level, write
 
-from batch_calibration.store import Store
-from batch_calibration.study import run_calibration, run_scoring
-from batch_calibration.study.loading import load_scorer
+from batch_calibration.studies import Store, run_calibration, run_scoring
+from batch_calibration.studies.loading import load_scorer
 
 VISION = "--config=configs/vision.py"
 CLASSES = ("banded", "dotted", "polka-dotted", "zigzagged")

@@ -15,11 +15,12 @@ from safetensors.numpy import load_file
 from tiny import BERT, GPT2, write
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import FAMILIES, gpt2, weights
-from batch_calibration.models.checkpoint import find, load_checkpoint
-from batch_calibration.models.config import read_config
-from batch_calibration.models.tensors import tensors
 from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.models import FAMILIES, gpt2
+from batch_calibration.scoring.models.files import weights
+from batch_calibration.scoring.models.files.checkpoint import find, load_checkpoint
+from batch_calibration.scoring.models.files.config import read_config
+from batch_calibration.scoring.models.files.tensors import tensors
 
 
 @pytest.fixture
@@ -216,7 +217,7 @@ def test_configs_that_do_not_fit(directory, change, sentence):
 LATE = """
 from __future__ import annotations
 from dataclasses import dataclass
-from batch_calibration.models import gpt2
+from batch_calibration.scoring.models import gpt2
 
 @dataclass(frozen=True, kw_only=True)
 class Config(gpt2.Config):
@@ -362,7 +363,8 @@ def test_digest_follows_contents(directory, tmp_path_factory):
 MEASURE = """
 import resource, sys
 import jax, numpy as np
-from batch_calibration.models import gpt2, weights
+from batch_calibration.scoring.models import gpt2
+from batch_calibration.scoring.models.files import weights
 jax.device_put(np.zeros(3)).block_until_ready()
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 before = peak()

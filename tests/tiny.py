@@ -9,8 +9,9 @@ import safetensors.numpy
 from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from batch_calibration.models import FAMILIES, weights
-from batch_calibration.models.config import read_config
+from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models.files import weights
+from batch_calibration.scoring.models.files.config import read_config
 
 CORPUS = [
     "Review: a charming and often affecting journey.\nSentiment: positive\n\n",

@@ -19,10 +19,11 @@ STUDY = ("--model=mini", "--data=mini", "--tasks=sst2", "--limit=20", "--labeled
 TOOLS = ("build==1.6.1", "twine==7.0.0")
 EXTRAS = {
     "api": "import batch_calibration.scoring.api.scorer",
-    "models": "import batch_calibration.scoring.causal_lm, batch_calibration.models.chat_template",
-    "plots": "import batch_calibration.artifacts.figures.render",
+    "models": "import batch_calibration.scoring.causal_lm"
+    "; import batch_calibration.scoring.models.files.chat_template",
+    "plots": "import batch_calibration.reporting.figures.render",
     "sklearn": "from batch_calibration.estimator import LabelBiasCorrector",
-    "tables": "import pyarrow, batch_calibration.store.results",
+    "tables": "import pyarrow, batch_calibration.studies.results",
 }
 """What each of the small extras is for."""
 ABSENT = ("flax", "tensorflow", "matplotlib", "pyarrow", "pandas")
@@ -57,7 +58,7 @@ def main() -> None:
         (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
         said = run(tools / "twine", "check", "--strict", wheel, source)
         assert said.count("PASSED") == 2, said
-        run(pip, "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
+        run(pip, "install", "--quiet", "--constraint", ROOT / "constraints/package.txt", wheel)
         os.chdir(folder)
         Path("scores.csv").write_text(SCORES)
         program = folder / "v" / "bin" / "batch-calibration"
@@ -80,9 +81,9 @@ def main() -> None:
             alone = folder / extra
             run(sys.executable, "-m", "venv", alone)
             run(alone / "bin" / "pip", "install", "--quiet", "--constraint",
-                ROOT / "constraints.txt", f"{wheel}[{extra}]")  # fmt: skip
+                ROOT / "constraints/package.txt", f"{wheel}[{extra}]")  # fmt: skip
             run(alone / "bin" / "python", "-c", line)
-        run(pip, "install", "--quiet", "--constraint", ROOT / "constraints.txt",
+        run(pip, "install", "--quiet", "--constraint", ROOT / "constraints/package.txt",
             f"{wheel}[experiments]")  # fmt: skip
         said = run(program, "score", *STUDY, "--workdir=W")
         assert "1 contexts" in said, said

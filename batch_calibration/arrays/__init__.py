@@ -28,11 +28,6 @@ from batch_calibration.arrays.numbers import (
     read_scores,
     read_whole_numbers,
 )
-from batch_calibration.arrays.prediction_ranges import (
-    DISTANCES,
-    prediction_range,
-    range_of_predictions,
-)
 from batch_calibration.arrays.rows import (
     plain,
     read_labeled,
@@ -51,11 +46,11 @@ from batch_calibration.arrays.score_scale import (
 )
 
 __all__ = [
-    "BELOW", "BOUND", "DISTANCES", "EACH_SCORE", "GOLD", "LARGEST", "MAX_LOG_PROB", "SCORES",
+    "BELOW", "BOUND", "EACH_SCORE", "GOLD", "LARGEST", "MAX_LOG_PROB", "SCORES",
     "Missing", "check_key", "check_missing", "class_columns", "column_names", "column_numbers",
     "fill_every_row", "fill_scores", "find_impossible", "find_missing", "find_scale", "in_kind_of",
     "in_label_order", "in_row_order", "is_frame", "keep_differences", "names_of", "note_moved",
-    "plain", "prediction_range", "range_of_predictions", "read_floats", "read_labeled",
+    "plain", "read_floats", "read_labeled",
     "read_numbers", "read_rows", "read_scores", "read_whole_numbers", "reads_rows",
     "refuse_unordered", "refuse_unusable", "refuse_without_column", "takes_predictions", "to_nats",
 ]  # fmt: skip

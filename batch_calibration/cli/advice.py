@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from batch_calibration.artifacts.cells import Cells
 from batch_calibration.diagnosis import LEAVE, Recommendation
 from batch_calibration.methods import METHODS, ask_about_order
+from batch_calibration.reporting.cells import Cells
 from batch_calibration.scores import ScoreTable
 
 MAX_DOUBTS = 3

@@ -17,7 +17,7 @@ from batch_calibration.importers.text_files import json_rows
 from batch_calibration.importers.text_tables import read_cells
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Settings
-from batch_calibration.study.loading import ApiCost
+from batch_calibration.studies.loading import ApiCost
 
 PROMPTS = ("prompt", "text", "input", "question")
 """Columns of which the first that a file has holds the prompts."""

@@ -9,7 +9,6 @@ from typing import TextIO
 
 import numpy as np
 
-from batch_calibration.arrays import DISTANCES
 from batch_calibration.cli import (
     comparison,
     harness_results,
@@ -23,12 +22,12 @@ from batch_calibration.cli import (
 )
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, Corrected
-from batch_calibration.diagnosis import Recommendation, diagnose, recommend
+from batch_calibration.diagnosis import DISTANCES, Recommendation, diagnose, recommend
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence, get_method, read_options
 from batch_calibration.methods.compiling import correct_quickly
 from batch_calibration.scores import ScoreTable
-from batch_calibration.study.calibration import corrected_scores
+from batch_calibration.studies.calibration import corrected_scores
 
 
 def calibrate(args: Namespace) -> None:
@@ -140,7 +139,7 @@ def compare(args: Namespace) -> None:
 
 def convert(args: Namespace) -> None:
     """Score tables into a workdir or a file."""
-    from batch_calibration.store import Store
+    from batch_calibration.studies import Store
 
     if bool(args.output) == bool(args.workdir):
         raise InputError(

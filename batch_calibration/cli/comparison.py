@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts import terminal
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.diagnosis import Comparison
 from batch_calibration.diagnosis.comparison import predict_by_methods
 from batch_calibration.diagnosis.method_results import judge, pool
 from batch_calibration.errors import escape_controls
 from batch_calibration.methods import METHODS, Options, check_chosen
+from batch_calibration.reporting import terminal
 from batch_calibration.scores import ScoreTable
-from batch_calibration.study.calibration import check
-from batch_calibration.study.groups import find_skipped, make_groups
+from batch_calibration.studies.calibration import check
+from batch_calibration.studies.groups import find_skipped, make_groups
 
 
 def compare_tables(

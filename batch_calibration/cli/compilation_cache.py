@@ -20,8 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from batch_calibration.files import is_day_old
-from batch_calibration.processes import ended, process_name
+from batch_calibration.files import ended, is_day_old, process_name
 
 SHARED = "checked"
 """The name of the folder whose entries all processes begin with."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from scipy.special import logit
 
-from batch_calibration.diagnosis.judge import Judgments
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
+from batch_calibration.integrations.judges import Judgments
 
 SCORES = ("log_odds_first", "p_first", "p_candidate", "preference")
 """Columns of which a file has one: log-odds or probability that the first answer is better, the

@@ -15,7 +15,7 @@ from batch_calibration.cli.summaries import Corrected, say_notes, title
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.scores import ScoreTable
-from batch_calibration.store import csv_text
+from batch_calibration.studies import csv_text
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
 ABOUT = ("task", "model")
@@ -212,7 +212,7 @@ def plot(path: str, contexts: Sequence[Corrected], output_stream: TextIO) -> Non
     """Write the figure where a path is given."""
     if path:
         try:
-            from batch_calibration.artifacts.figures import preferences, render, style
+            from batch_calibration.reporting.figures import preferences, render, style
         except ImportError as error:
             raise InputError(
                 "--plot needs matplotlib, which is not installed: pip install "

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.artifacts import catalogue, writing
-from batch_calibration.artifacts.report import Card
 from batch_calibration.cli import notes, summaries
 from batch_calibration.diagnosis import verdicts
 from batch_calibration.methods import Options, check_scores
+from batch_calibration.reporting import catalogue, writing
+from batch_calibration.reporting.report import Card
 from batch_calibration.scores import ScoreTable
-from batch_calibration.store import Record
-from batch_calibration.study import run_calibration
+from batch_calibration.studies import Record, run_calibration
 
 
 def write(

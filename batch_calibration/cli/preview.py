@@ -12,19 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from batch_calibration.files import Json
-from batch_calibration.inputs import ImageInputs
 from batch_calibration.methods import METHODS
-from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
 from batch_calibration.scores import context_id
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.scoring.api.tokens import BYTES_PER_TOKEN
+from batch_calibration.scoring.engine.token_budget import TokenBudget
+from batch_calibration.scoring.inputs import ImageInputs
+from batch_calibration.scoring.prompts.rendered import RenderedBlock, RenderedContext
 from batch_calibration.scoring.table import SCORERS
-from batch_calibration.scoring.token_budget import TokenBudget
 from batch_calibration.settings import ModelSettings, Settings, Study
-from batch_calibration.store import Store
-from batch_calibration.study.context_scores import missing, model_name
-from batch_calibration.study.loading import api_cost, load_scorer, load_token_budget, open_model
-from batch_calibration.study.scoring import render_contexts
+from batch_calibration.studies import Store
+from batch_calibration.studies.context_scores import missing, model_name
+from batch_calibration.studies.loading import api_cost, load_scorer, load_token_budget, open_model
+from batch_calibration.studies.scoring import render_contexts
 
 
 def show_contexts(

@@ -10,8 +10,8 @@ from threading import Event, Thread
 from typing import Self
 
 from batch_calibration.settings import Study
-from batch_calibration.store import Store
-from batch_calibration.store.progress import Planned
+from batch_calibration.studies import Store
+from batch_calibration.studies.progress import Planned
 
 SILENT_SECONDS = 2.0
 """Seconds for which a command says nothing of how far it is."""
@@ -91,7 +91,7 @@ class ProgressBar:
 @contextmanager
 def watch_workers(workdir: str | Path, studies: Sequence[Study]) -> Iterator[Callable[[str], None]]:
     """A bar of the rows that all workers have scored; yields what prints a line above it."""
-    from batch_calibration.study.scoring import plan_name
+    from batch_calibration.studies.scoring import plan_name
 
     store, plans = Store(workdir, create=True), [plan_name(*study) for study in studies]
     has_ended = Event()

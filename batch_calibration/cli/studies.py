@@ -11,7 +11,7 @@ from batch_calibration.errors import InputError
 # Each program imports what it needs when it runs: its flags are read and help is given without.
 if TYPE_CHECKING:
     from batch_calibration.settings import CalibrationSettings, Study
-    from batch_calibration.study.workers import Launcher, SweepReport
+    from batch_calibration.studies.workers import Launcher, SweepReport
 
 Say = Callable[[str], None]
 
@@ -19,8 +19,7 @@ Say = Callable[[str], None]
 def score(study: "Study", workdir: str, say: Say = print) -> None:
     """Score every context of the study that the workdir does not hold yet."""
     from batch_calibration.cli.progress import ProgressBar
-    from batch_calibration.store import Store
-    from batch_calibration.study import run_scoring
+    from batch_calibration.studies import Store, run_scoring
 
     store = Store(workdir, create=True)
     with ProgressBar("scoring", "examples") as bar:
@@ -51,7 +50,7 @@ def calibrate(
     Raises:
         InputError: after all others, where tables could not be read.
     """
-    from batch_calibration.study import calibrate_study
+    from batch_calibration.studies import calibrate_study
 
     report = calibrate_study(workdir, settings, floor=floor, tasks=tasks, shots=shots)
     for note in report.notes:
@@ -66,8 +65,8 @@ def calibrate(
 
 def write_tables(workdir: str, *, tensorboard: bool = False, say: Say = print) -> None:
     """Write every table and all results; print the tables that are no points of a curve."""
-    from batch_calibration.artifacts import catalogue, terminal, writing
-    from batch_calibration.store import Store, write_results
+    from batch_calibration.reporting import catalogue, terminal, writing
+    from batch_calibration.studies import Store, write_results
 
     store = Store(workdir)
     records, folder = store.records(), store.workdir / "tables"
@@ -90,8 +89,8 @@ def write_tables(workdir: str, *, tensorboard: bool = False, say: Say = print) -
 
 def write_figures(workdir: str, *, boundary_tasks: int = 2, say: Say = print) -> None:
     """Draw every figure in the catalogue, as PNG and PDF."""
-    from batch_calibration.artifacts import catalogue, writing
-    from batch_calibration.store import Store
+    from batch_calibration.reporting import catalogue, writing
+    from batch_calibration.studies import Store
 
     store = Store(workdir)
     records = store.records()
@@ -103,9 +102,9 @@ def write_figures(workdir: str, *, boundary_tasks: int = 2, say: Say = print) ->
 
 def write_report(workdir: str, say: Say = print) -> None:
     """Write the page, print the paragraph of every setting, and say where the files are."""
-    from batch_calibration.artifacts import catalogue, writing
-    from batch_calibration.store import Store, runs
-    from batch_calibration.study.loading import row_texts
+    from batch_calibration.reporting import catalogue, writing
+    from batch_calibration.studies import Store, runs
+    from batch_calibration.studies.loading import row_texts
 
     store = Store(workdir)
     page = store.workdir / "report.html"
@@ -127,7 +126,7 @@ def sweep(
 ) -> None:
     """Start the workers, wait for them, and say what they did; dry, only what they would do."""
     from batch_calibration.cli import preview, progress
-    from batch_calibration.study.workers import sweep
+    from batch_calibration.studies.workers import sweep
 
     if dry_run:
         preview.show_plan(studies, workdir, workers)
@@ -139,7 +138,7 @@ def sweep(
 
 def _show_sweep(report: "SweepReport", workdir: str) -> None:
     """Print what the workers did, and the wall time beside that of one of them alone."""
-    from batch_calibration.store import Store
+    from batch_calibration.studies import Store
 
     # Workers of one model say the same.
     notes = dict.fromkeys(chain.from_iterable(worker.notes for worker in report.workers))
@@ -159,9 +158,9 @@ def _show_sweep(report: "SweepReport", workdir: str) -> None:
 
 def show_status(workdir: str, study: "Study | None" = None) -> None:
     """Print how far runs are, a line for each context that is running or failed."""
-    from batch_calibration.store import Store
-    from batch_calibration.store.status import read_status
-    from batch_calibration.study.scoring import plan_name
+    from batch_calibration.studies import Store
+    from batch_calibration.studies.scoring import plan_name
+    from batch_calibration.studies.status import read_status
 
     plan = plan_name(*study) if study else None  # None: every plan of the workdir
     for line in read_status(Store(workdir), plan).lines():
@@ -172,8 +171,8 @@ def show(study: "Study", *, rows: int = 3, cost: bool = True, say: Say = print) 
     """Show the first context of each task, then what asking about all of them costs."""
     from batch_calibration.cli import preview
     from batch_calibration.scoring.table import SCORERS
-    from batch_calibration.study.loading import load_token_budget, open_model
-    from batch_calibration.study.scoring import render_contexts
+    from batch_calibration.studies.loading import load_token_budget, open_model
+    from batch_calibration.studies.scoring import render_contexts
 
     settings, cells = study
     files = open_model(settings)

@@ -8,14 +8,13 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from batch_calibration.arrays import DISTANCES, prediction_range
-from batch_calibration.artifacts import terminal
-from batch_calibration.artifacts.cells import Cells
-from batch_calibration.artifacts.gains import count_signs
-from batch_calibration.artifacts.verdict_tables import context_cells, label_cells, right_cells
 from batch_calibration.cli import advice
-from batch_calibration.diagnosis import Diagnosis, Recommendation
+from batch_calibration.diagnosis import DISTANCES, Diagnosis, Recommendation, prediction_range
 from batch_calibration.errors import escape_controls
+from batch_calibration.reporting import terminal
+from batch_calibration.reporting.cells import Cells
+from batch_calibration.reporting.gains import count_signs
+from batch_calibration.reporting.verdict_tables import context_cells, label_cells, right_cells
 from batch_calibration.scores import ScoreTable
 
 MAX_SHOWN_SINGLY = 3

@@ -18,13 +18,19 @@ from batch_calibration.diagnosis.margins import (
     fit_mixture,
 )
 from batch_calibration.diagnosis.method_results import Comparison, MethodResult
+from batch_calibration.diagnosis.prediction_ranges import (
+    DISTANCES,
+    prediction_range,
+    range_of_predictions,
+)
 from batch_calibration.diagnosis.recommend import recommend, signals
 from batch_calibration.diagnosis.recommendation import LEAVE, Recommendation
 from batch_calibration.diagnosis.stability import centered_error
 
 __all__ = [
-    "LEAVE", "Comparison", "Diagnosis", "LabelScores", "Margins", "MethodResult", "MixtureFit",
-    "Recommendation", "Right", "break_even_shares", "centered_error", "compare", "diagnose",
-    "estimate_gain", "expected_accuracy", "expected_gain", "fit_label_scores", "fit_margins",
-    "fit_mixture", "recommend", "signals",
+    "DISTANCES", "LEAVE", "Comparison", "Diagnosis", "LabelScores", "Margins", "MethodResult",
+    "MixtureFit", "Recommendation", "Right", "break_even_shares", "centered_error", "compare",
+    "diagnose", "estimate_gain", "expected_accuracy", "expected_gain", "fit_label_scores",
+    "fit_margins", "fit_mixture", "prediction_range", "range_of_predictions", "recommend",
+    "signals",
 ]  # fmt: skip

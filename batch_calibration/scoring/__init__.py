@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int32
 
 from batch_calibration.errors import InputError
-from batch_calibration.inputs import ImageInputs, ImageRef, Inputs
+from batch_calibration.scoring.inputs import ImageInputs, ImageRef, Inputs
 
 __all__ = [
     "NOTHING_FINISHED", "Finished", "ImageInputs", "ImageRef", "Inputs", "LabelScores",

@@ -16,7 +16,6 @@ import jax
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.checkpoint import Checkpoint
 from batch_calibration.scoring import (
     NOTHING_FINISHED,
     Finished,
@@ -25,12 +24,11 @@ from batch_calibration.scoring import (
     Inputs,
     LabelScores,
     LabelTexts,
-    label_texts,
-    longrope,
-    trie,
 )
-from batch_calibration.scoring.forward import Forward, PrefixCache
-from batch_calibration.scoring.tokens import Encoded, encode
+from batch_calibration.scoring.engine import label_texts, longrope, trie
+from batch_calibration.scoring.engine.forward import Forward, PrefixCache
+from batch_calibration.scoring.engine.tokens import Encoded, encode
+from batch_calibration.scoring.models.files.checkpoint import Checkpoint
 
 VERSION = "1"
 TOKENIZED_ROWS = {"cpu": 1024}

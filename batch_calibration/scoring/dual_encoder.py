@@ -9,9 +9,6 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import clip
-from batch_calibration.models.checkpoint import Checkpoint
-from batch_calibration.models.family import ClipNetwork
 from batch_calibration.scoring import (
     NOTHING_FINISHED,
     Finished,
@@ -20,14 +17,15 @@ from batch_calibration.scoring import (
     Inputs,
     LabelScores,
     LabelTexts,
-    encoder_programs,
-    label_texts,
-    sharding,
 )
-from batch_calibration.scoring.batches import batches
-from batch_calibration.scoring.encoder_programs import one_behind
-from batch_calibration.scoring.preprocessing import load_preprocessing, stream
-from batch_calibration.scoring.tokens import count_cut, refuse_same_tokens, token_ids
+from batch_calibration.scoring.engine import encoder_programs, label_texts, sharding
+from batch_calibration.scoring.engine.batches import batches
+from batch_calibration.scoring.engine.encoder_programs import one_behind
+from batch_calibration.scoring.engine.preprocessing import load_preprocessing, stream
+from batch_calibration.scoring.engine.tokens import count_cut, refuse_same_tokens, token_ids
+from batch_calibration.scoring.models import clip
+from batch_calibration.scoring.models.family import ClipNetwork
+from batch_calibration.scoring.models.files.checkpoint import Checkpoint
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096

@@ -14,10 +14,14 @@ from batch_calibration.settings import ModelSettings, Settings
 
 # Flax and the tokenizers are loaded by the functions below: reading stored scores needs neither.
 if TYPE_CHECKING:
-    from batch_calibration.models.chat_template import ChatTemplate
-    from batch_calibration.models.checkpoint import Checkpoint, ModelFiles, TokenizerInfo
-    from batch_calibration.models.transformers_files import TransformersFiles
-    from batch_calibration.scoring.token_budget import Cost, TokenBudget
+    from batch_calibration.scoring.engine.token_budget import Cost, TokenBudget
+    from batch_calibration.scoring.models.files.chat_template import ChatTemplate
+    from batch_calibration.scoring.models.files.checkpoint import (
+        Checkpoint,
+        ModelFiles,
+        TokenizerInfo,
+    )
+    from batch_calibration.scoring.models.files.transformers_files import TransformersFiles
 
 ANSWERS = "answers.sqlite"
 """The file of a workdir that keeps the answers of servers."""
@@ -42,13 +46,13 @@ CountTokens = Callable[["TokenBudget", Sequence[str], Sequence[str], ModelSettin
 
 
 def _open_checkpoint(directory: Path, model: ModelSettings) -> "ModelFiles":
-    from batch_calibration.models.checkpoint import ModelFiles
+    from batch_calibration.scoring.models.files.checkpoint import ModelFiles
 
     return ModelFiles(directory, model.accept_keys)
 
 
 def _open_transformers(directory: Path, _: ModelSettings) -> "TransformersFiles":
-    from batch_calibration.models.transformers_files import TransformersFiles
+    from batch_calibration.scoring.models.files.transformers_files import TransformersFiles
 
     return TransformersFiles(directory)
 
@@ -101,7 +105,7 @@ def _load_dual_encoder(settings: Settings, files: OpenFiles | None, _: Path | No
 
 
 def _load_transformers(settings: Settings, files: OpenFiles | None, _: Path | None) -> Scorer:
-    from batch_calibration.models.transformers_files import TransformersFiles
+    from batch_calibration.scoring.models.files.transformers_files import TransformersFiles
     from batch_calibration.scoring.transformers_lm import TransformersLM
 
     model, usual = settings.model, ModelSettings()
@@ -140,7 +144,7 @@ def _load_api(settings: Settings, files: OpenFiles | None, workdir: Path | None)
 
 
 def _load_weights(files: OpenFiles | None, model: ModelSettings) -> "Checkpoint":
-    from batch_calibration.scoring import sharding
+    from batch_calibration.scoring.engine import sharding
 
     if files is None:
         raise InputError(

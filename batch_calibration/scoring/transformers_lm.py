@@ -12,7 +12,6 @@ from itertools import chain
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.transformers_files import TransformersCheckpoint
 from batch_calibration.scoring import (
     NOTHING_FINISHED,
     Finished,
@@ -21,12 +20,13 @@ from batch_calibration.scoring import (
     Inputs,
     LabelScores,
     LabelTexts,
-    label_texts,
 )
-from batch_calibration.scoring.batches import batches
-from batch_calibration.scoring.label_paths import Path, paths
-from batch_calibration.scoring.tokens import LabelTokens, encode, token_ids
-from batch_calibration.scoring.torch_network import MOST_LOGITS, Prefix, TorchNetwork
+from batch_calibration.scoring.engine import label_texts
+from batch_calibration.scoring.engine.batches import batches
+from batch_calibration.scoring.engine.label_paths import Path, paths
+from batch_calibration.scoring.engine.tokens import LabelTokens, encode, token_ids
+from batch_calibration.scoring.engine.torch_network import MOST_LOGITS, Prefix, TorchNetwork
+from batch_calibration.scoring.models.files.transformers_files import TransformersCheckpoint
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096

@@ -13,8 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from batch_calibration.settings import Settings
-from batch_calibration.store import Store
-from batch_calibration.study import run_calibration, run_scoring
+from batch_calibration.studies import Store, run_calibration, run_scoring
 
 workdir = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/example")
 settings = Settings.of(model="mini", data="mini", limit=100, labeled_per_class=0, dc_texts=5)

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel
-from batch_calibration.artifacts.figures.marks import Heat, Line, Mark, Rule
-from batch_calibration.artifacts.method_display import PALETTE
+from batch_calibration.reporting.figures.chart import Axis, Chart, Panel
+from batch_calibration.reporting.figures.marks import Heat, Line, Mark, Rule
+from batch_calibration.reporting.method_display import PALETTE
 
 FARTHEST = 15.0  # the color of so many points, and of all beyond
 # Losses orange, gains violet: apart for all kinds of color vision.

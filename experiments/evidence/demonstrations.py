@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, markdown
-from batch_calibration.artifacts.figures.chart import Chart
-from batch_calibration.artifacts.figures.intervals import forest
 from batch_calibration.metrics import Estimate
+from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.figures.chart import Chart
+from batch_calibration.reporting.figures.intervals import forest
 from experiments.evidence import batches, statistics
 from experiments.evidence.comparing import BASELINE, LEVEL
 from experiments.evidence.judging import answers

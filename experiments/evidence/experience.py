@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells
 from batch_calibration.diagnosis.experience import Range, find_range
 from batch_calibration.diagnosis.recommend import TO_SHARES
+from batch_calibration.reporting.cells import Cells
 from experiments.evidence.sources import Source
 from experiments.evidence.statistics import number_cells
 from experiments.evidence.trials import RULES, LabeledTrial, Outcome, Trial

@@ -15,10 +15,10 @@ import numpy as np
 from scipy.special import expit, logit
 from scipy.stats import spearmanr
 
-from batch_calibration.artifacts.cells import Cells, markdown
-from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel
-from batch_calibration.artifacts.figures.marks import Dots, Line, Mark
 from batch_calibration.methods import METHODS
+from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.figures.chart import Axis, Chart, Panel
+from batch_calibration.reporting.figures.marks import Dots, Line, Mark
 from experiments.evidence import sets, statistics
 from experiments.evidence.page import Written
 

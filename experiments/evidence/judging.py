@@ -18,7 +18,7 @@ from batch_calibration.calibration.objective import one_hot
 from batch_calibration.methods import METHODS, Evidence, Method, correct, gather, over_contexts
 from batch_calibration.metrics import predict
 from batch_calibration.scores import ScoreTable
-from batch_calibration.study.groups import Group, find_skipped, make_groups
+from batch_calibration.studies.groups import Group, find_skipped, make_groups
 from batch_calibration.typing import Key
 
 KNOWN = " + true shares"

@@ -7,12 +7,12 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, markdown
-from batch_calibration.artifacts.figures.chart import Axis, Chart, Panel
-from batch_calibration.artifacts.figures.marks import Dots, Line, Mark, Rule
-from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.diagnosis import Margins, break_even_shares, expected_gain
 from batch_calibration.metrics import Estimate
+from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.figures.chart import Axis, Chart, Panel
+from batch_calibration.reporting.figures.marks import Dots, Line, Mark, Rule
+from batch_calibration.reporting.method_display import PALETTE
 from experiments.evidence import statistics
 
 ONE_POINT = 0.01

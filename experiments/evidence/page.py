@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.artifacts.cells import Cells
-from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
-from batch_calibration.store import csv_text
+from batch_calibration.reporting.cells import Cells
+from batch_calibration.reporting.figures.chart import Chart
+from batch_calibration.studies import csv_text
 
 PARTS = ("findings", "section")
 """What a study writes into the page: its findings on top, and its section."""
@@ -38,7 +38,7 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
     Raises:
         InputError: a page without the marks of this study.
     """
-    from batch_calibration.artifacts.figures import render, style
+    from batch_calibration.reporting.figures import render, style
 
     texts = {
         "findings": "\n".join(f"- {sentence}" for sentence in written.findings),

@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.artifacts.cells import markdown
-from batch_calibration.artifacts.figures.chart import Chart
-from batch_calibration.artifacts.figures.intervals import forest
-from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.methods import METHODS, get_method
 from batch_calibration.metrics import Estimate
+from batch_calibration.reporting.cells import markdown
+from batch_calibration.reporting.figures.chart import Chart
+from batch_calibration.reporting.figures.intervals import forest
+from batch_calibration.reporting.grouping import REFERENCES
 from experiments.evidence import real_tables as tables
 from experiments.evidence.comparing import BASELINE, compare, count
 from experiments.evidence.judging import KNOWN, answers

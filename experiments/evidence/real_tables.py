@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import gain_interval
+from batch_calibration.reporting.cells import Cells
 from experiments.evidence import statistics
 from experiments.evidence.comparing import BASELINE, Compared, Counts
 from experiments.evidence.judging import KNOWN

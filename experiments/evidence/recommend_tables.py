@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, markdown
-from batch_calibration.artifacts.figures.chart import Chart
-from batch_calibration.artifacts.figures.intervals import forest
 from batch_calibration.diagnosis.recommend import LIKELY, TO_SHARES, WITH_LABELS
 from batch_calibration.metrics import Estimate
+from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.figures.chart import Chart
+from batch_calibration.reporting.figures.intervals import forest
 from experiments.evidence import statistics, trials
 from experiments.evidence.experience import Judged, held
 from experiments.evidence.page import csv_link

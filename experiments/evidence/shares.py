@@ -8,9 +8,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, markdown
-from batch_calibration.artifacts.figures.chart import Chart
-from batch_calibration.artifacts.grouping import REFERENCES
+from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.figures.chart import Chart
+from batch_calibration.reporting.grouping import REFERENCES
 from experiments.evidence import batches, charts, pools
 from experiments.evidence.page import Written, csv_link
 from experiments.evidence.pools import Pool

@@ -8,7 +8,7 @@ import numpy as np
 
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Store
+from batch_calibration.studies import Store
 from experiments.evidence.sets import ScoreSet, read_sets
 
 ROWS_OF = {

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 from scipy.special import bdtr
 
-from batch_calibration.artifacts.cells import Cell
+from batch_calibration.reporting.cells import Cell
 
 LEVEL = 0.95  # share of the draws that lies between the ends of an interval
 DRAWS = 10_000

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from batch_calibration.artifacts.cells import Cells, markdown
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
-from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.reporting.cells import Cells, markdown
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.tasks import get_task
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.tasks import get_task
 from experiments import config_files
 from experiments.pretrain.from_config import train_language_model
 from experiments.pretrain.label_biases import LabelBiases, Score, measure

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.embedded import drawing
-from batch_calibration.embedded.drawing import COLORS
-from batch_calibration.embedded.images import TASKS
+from batch_calibration.scoring.embedded import drawing
+from batch_calibration.scoring.embedded.drawing import COLORS
+from batch_calibration.scoring.embedded.images import TASKS
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 

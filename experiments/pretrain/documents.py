@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
-from batch_calibration.embedded import label_words
-from batch_calibration.prompts import template as templates
-from batch_calibration.tasks.base import Task
+from batch_calibration.scoring.embedded import label_words
+from batch_calibration.scoring.prompts import template as templates
+from batch_calibration.scoring.tasks.base import Task
 from experiments.pretrain import prose
 from experiments.pretrain.grammar.sampling import categorical
 from experiments.pretrain.grammar.suite import labeled

@@ -9,12 +9,13 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from batch_calibration.artifacts.figures.style import save
-from batch_calibration.embedded import drawing
 from batch_calibration.errors import InputError
 from batch_calibration.files import remove_unfinished
-from batch_calibration.models import clip, gpt2, weights
-from batch_calibration.tasks import TASKS, get_task
+from batch_calibration.reporting.figures.style import save
+from batch_calibration.scoring.embedded import drawing
+from batch_calibration.scoring.models import clip, gpt2
+from batch_calibration.scoring.models.files import weights
+from batch_calibration.scoring.tasks import TASKS, get_task
 from experiments.pretrain import documents, prose, vocabulary
 from experiments.pretrain import train_clip as image_text
 from experiments.pretrain import train_language_model as language

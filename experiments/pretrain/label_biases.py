@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.embedded import suite
-from batch_calibration.prompts import template as templates
-from batch_calibration.prompts.composing import Shown, plain
-from batch_calibration.tasks.base import Row, Task
+from batch_calibration.scoring.embedded import suite
+from batch_calibration.scoring.prompts import template as templates
+from batch_calibration.scoring.prompts.composing import Shown, plain
+from batch_calibration.scoring.tasks.base import Row, Task
 from experiments.label_sequences import SEQUENCES, fit
 from experiments.pretrain import documents
 

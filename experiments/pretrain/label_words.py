@@ -1,6 +1,6 @@
 """Chooses the words that stand for labels in training, and those held out from it.
 
-What it chose is fixed in `batch_calibration/embedded/label_words.py`.
+What it chose is fixed in `batch_calibration/scoring/embedded/label_words.py`.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from tokenizers import Tokenizer
 
-from batch_calibration.tasks.base import Task
+from batch_calibration.scoring.tasks.base import Task
 from experiments.pretrain import prose
 from experiments.pretrain.documents import VERBALIZERS
 from experiments.pretrain.grammar import sst2

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from batch_calibration.models import gpt2
-from batch_calibration.models.attention import PLAIN, Attend, AttentionOptions
+from batch_calibration.scoring.models import gpt2
+from batch_calibration.scoring.models.attention import PLAIN, Attend, AttentionOptions
 from experiments.pretrain.documents import UNKNOWABLE, PackedBatch
 
 GUIDED = ("attention to the token before", "attention to the label")

@@ -11,9 +11,9 @@ from matplotlib import colormaps
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.figures.style import STYLE
-from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.cli.progress import ProgressBar
+from batch_calibration.reporting.figures.style import STYLE
+from batch_calibration.reporting.method_display import PALETTE
 
 LANGUAGE = {"loss": "all tokens, labels weighted"}
 """The language model's loss: key of a step's row, and what the legend says."""

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from batch_calibration.embedded import label_words
+from batch_calibration.scoring.embedded import label_words
 from experiments.pretrain.grammar import world
 from experiments.pretrain.grammar.copa import SCRIPTS
 from experiments.pretrain.grammar.sampling import allowed

@@ -15,8 +15,8 @@ from flax import nnx
 from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import gpt2
-from batch_calibration.tasks.base import Task
+from batch_calibration.scoring.models import gpt2
+from batch_calibration.scoring.tasks.base import Task
 from experiments.pretrain import documents, prose
 from experiments.pretrain.documents import Recipe
 from experiments.pretrain.grammar import suite

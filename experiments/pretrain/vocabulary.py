@@ -6,8 +6,8 @@ import random
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from batch_calibration.models import clip_tokenizer
-from batch_calibration.tasks.base import Task
+from batch_calibration.scoring.models.files import clip_tokenizer
+from batch_calibration.scoring.tasks.base import Task
 from experiments.pretrain import captions
 from experiments.pretrain.documents import END, Recipe, written
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from batch_calibration.embedded.suite import ENDING, FOLDER
 from batch_calibration.files import write_whole
+from batch_calibration.scoring.embedded.suite import ENDING, FOLDER
 from experiments.pretrain.grammar import suite
 
 

@@ -21,10 +21,10 @@ from tiny import CORPUS, byte_level
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import FAMILIES
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.models.transformers_files import TransformersFiles
 from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.models.files.transformers_files import TransformersFiles
 from batch_calibration.scoring.transformers_lm import TransformersLM
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checkpoints.md"

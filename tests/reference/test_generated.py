@@ -20,10 +20,11 @@ from hypothesis import strategies as st  # noqa: E402
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM  # noqa: E402
 
 from batch_calibration.errors import InputError  # noqa: E402
-from batch_calibration.models import FAMILIES, weights  # noqa: E402
-from batch_calibration.models.attention import causal, masked  # noqa: E402
-from batch_calibration.models.config import INERT, is_known  # noqa: E402
-from batch_calibration.scoring.longrope import long_network  # noqa: E402
+from batch_calibration.scoring.engine.longrope import long_network  # noqa: E402
+from batch_calibration.scoring.models import FAMILIES  # noqa: E402
+from batch_calibration.scoring.models.attention import causal, masked  # noqa: E402
+from batch_calibration.scoring.models.files import weights  # noqa: E402
+from batch_calibration.scoring.models.files.config import INERT, is_known  # noqa: E402
 
 TYPES = [name for name in FAMILIES if name not in ("clip", "siglip", "gemma3")]
 """CLIP and SigLIP have tests of their own; gemma3's language model is gemma3_text's."""

@@ -15,15 +15,16 @@ from tiny import CORPUS, byte_level  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: E402
 
-from batch_calibration.embedded import CHECKPOINTS, suite  # noqa: E402
-from batch_calibration.models import FAMILIES, mxfp4, weights  # noqa: E402
-from batch_calibration.models.attention import causal, masked  # noqa: E402
-from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
-from batch_calibration.models.tensors import tensors  # noqa: E402
-from batch_calibration.prompts import template as templates  # noqa: E402
 from batch_calibration.scoring.causal_lm import CausalLM  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
-from batch_calibration.tasks import TASKS  # noqa: E402
+from batch_calibration.scoring.embedded import CHECKPOINTS, suite  # noqa: E402
+from batch_calibration.scoring.models import FAMILIES  # noqa: E402
+from batch_calibration.scoring.models.attention import causal, masked  # noqa: E402
+from batch_calibration.scoring.models.files import mxfp4, weights  # noqa: E402
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
+from batch_calibration.scoring.models.files.tensors import tensors  # noqa: E402
+from batch_calibration.scoring.prompts import template as templates  # noqa: E402
+from batch_calibration.scoring.tasks import TASKS  # noqa: E402
 
 
 @pytest.mark.parametrize("sharded", [False, True])

@@ -23,9 +23,9 @@ from tokenizers import (
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
-from batch_calibration.models import FAMILIES
-from batch_calibration.models.tokenizer_files import read_causal
-from batch_calibration.scoring.tokens import encode
+from batch_calibration.scoring.engine.tokens import encode
+from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models.files.tokenizer_files import read_causal
 
 TEXT = "very fine"
 CLASSES = (

@@ -14,10 +14,10 @@ from tiny import GPT2, byte_level, write
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
-from batch_calibration.models.checkpoint import ModelFiles
-from batch_calibration.prompts import template as templates
-from batch_calibration.prompts.composing import Shown, chat, label_text
-from batch_calibration.scoring.tokens import encode
+from batch_calibration.scoring.engine.tokens import encode
+from batch_calibration.scoring.models.files.checkpoint import ModelFiles
+from batch_calibration.scoring.prompts import template as templates
+from batch_calibration.scoring.prompts.composing import Shown, chat, label_text
 from batch_calibration.settings import PromptSettings
 
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<start_of_turn>", "<end_of_turn>"]

@@ -28,11 +28,13 @@ from PIL import Image  # noqa: E402
 from transformers import CLIPConfig, CLIPModel  # noqa: E402
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil  # noqa: E402
 
-from batch_calibration.models import FAMILIES, clip, clip_tokenizer, weights  # noqa: E402
-from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
-from batch_calibration.models.config import read_config  # noqa: E402
-from batch_calibration.scoring import ImageInputs, preprocessing  # noqa: E402
+from batch_calibration.scoring import ImageInputs  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
+from batch_calibration.scoring.engine import preprocessing  # noqa: E402
+from batch_calibration.scoring.models import FAMILIES, clip  # noqa: E402
+from batch_calibration.scoring.models.files import clip_tokenizer, weights  # noqa: E402
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
+from batch_calibration.scoring.models.files.config import read_config  # noqa: E402
 
 MERGES = "tokenizers/clip/bpe_simple_vocab_16e6.txt.gz"
 B16 = CLIPConfig(vision_config=dict(patch_size=16))

@@ -16,12 +16,12 @@ import pytest
 pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: run `make reference`")
 
 from batch_calibration import importers
-from batch_calibration.embedded import CHECKPOINTS, suite
 from batch_calibration.importers.text_files import json_rows
-from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.prompts import template as templates
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.tasks import TASKS
+from batch_calibration.scoring.embedded import CHECKPOINTS, suite
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
+from batch_calibration.scoring.prompts import template as templates
+from batch_calibration.scoring.tasks import TASKS
 
 NAMES = ("sst2", "cb")
 CLOSE = 1e-3

@@ -22,11 +22,11 @@ from lm_eval.tasks import TaskManager
 
 import batch_calibration as bc
 from batch_calibration.cli import run as command
-from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read
 from batch_calibration.integrations import lm_eval as integration
 from batch_calibration.integrations.lm_eval_tasks import write_overlays
+from batch_calibration.scoring.embedded import CHECKPOINTS
 
 MODULE = "!function batch_calibration.integrations.lm_eval"
 MODELS = {"Mistral-7B": (0.3916, 0.4836), "Gemma-7B": (0.3884, 0.4903)}

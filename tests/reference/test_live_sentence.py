@@ -9,8 +9,8 @@ pytest.importorskip("transformers", reason="needs torch and transformers: run `m
 from cases import BERT, build, save  # noqa: E402
 from tiny import byte_level, write_dense, write_sentence_transformer  # noqa: E402
 
-from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
 
 TEXTS = ["slow", "very fine", "not even desperate and bleak " * 5, "a zebra"]
 POOLINGS = {

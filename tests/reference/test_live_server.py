@@ -14,14 +14,13 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
-from batch_calibration.models.layers import ACTIVATIONS
 from batch_calibration.scoring.api.scorer import ApiScorer
+from batch_calibration.scoring.embedded import CHECKPOINTS
+from batch_calibration.scoring.models.layers import ACTIVATIONS
 from batch_calibration.settings import Settings
-from batch_calibration.store import Store
-from batch_calibration.study import render_contexts, run_scoring
-from batch_calibration.study.loading import load_scorer
+from batch_calibration.studies import Store, render_contexts, run_scoring
+from batch_calibration.studies.loading import load_scorer
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-server" / "bin" / "python"

@@ -15,9 +15,9 @@ from transformers.models.siglip.image_processing_pil_siglip import (  # noqa: E4
     SiglipImageProcessorPil,
 )
 
-from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
 from batch_calibration.scoring import ImageInputs  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
 
 
 def test_scores_of_siglip(shared, tmp_path):

@@ -15,12 +15,12 @@ from tiny import CORPUS, byte_level  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM  # noqa: E402
 
 from batch_calibration.errors import InputError  # noqa: E402
-from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
-from batch_calibration.models.transformers_files import TransformersFiles  # noqa: E402
 from batch_calibration.scoring.causal_lm import CausalLM  # noqa: E402
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
+from batch_calibration.scoring.models.files.transformers_files import TransformersFiles  # noqa: E402
 from batch_calibration.scoring.transformers_lm import TransformersLM  # noqa: E402
 from batch_calibration.settings import Settings  # noqa: E402
-from batch_calibration.study import run_scoring  # noqa: E402
+from batch_calibration.studies import run_scoring  # noqa: E402
 
 QUERIES = ["slow", "very fine", "not even desperate and bleak", "a zebra", "", "fine " * 9]
 LABELS = [" positive", " negative", " pos", " so so"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from batch_calibration.errors import InputError
 
 if TYPE_CHECKING:
-    from batch_calibration.study.workers import Launcher
+    from batch_calibration.studies.workers import Launcher
 
 NAMES = ("local", "slurm", "ray")
 HELP = f"what starts workers: {', '.join(NAMES[:-1])} or {NAMES[-1]}"

@@ -18,8 +18,8 @@ from batch_calibration.cli import guard
 from batch_calibration.cli.compilation_cache import keep_programs
 from batch_calibration.cli.machine import use_one_arena
 from batch_calibration.errors import InputError
-from batch_calibration.study.scoring import ScoringReport
-from batch_calibration.study.workers import Work
+from batch_calibration.studies.scoring import ScoringReport
+from batch_calibration.studies.workers import Work
 
 # A forked process would share the threads' locks of JAX, which the launcher has loaded.
 SPAWN = get_context("spawn")

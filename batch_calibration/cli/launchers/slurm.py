@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from batch_calibration.cli.compilation_cache import keep_programs
 from batch_calibration.cli.machine import use_one_arena
 from batch_calibration.errors import InputError
-from batch_calibration.study.scoring import ScoringReport
-from batch_calibration.study.workers import Work
+from batch_calibration.studies.scoring import ScoringReport
+from batch_calibration.studies.workers import Work
 
 if TYPE_CHECKING:
     import submitit

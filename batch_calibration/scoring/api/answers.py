@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json, parse_json
-from batch_calibration.processes import ended, process_name
+from batch_calibration.files import Json, ended, parse_json, process_name
 from batch_calibration.scores import canonical
 
 CHECKED = b"\1"

@@ -21,7 +21,6 @@ from batch_calibration.scoring import (
     LabelScores,
     LabelTexts,
     Refused,
-    label_texts,
 )
 from batch_calibration.scoring.api import asking, label_scores
 from batch_calibration.scoring.api.answers import Answers, Request
@@ -37,10 +36,11 @@ from batch_calibration.scoring.api.tokens import (
     label_ids,
     tokenizer_digest,
 )
+from batch_calibration.scoring.engine import label_texts
 from batch_calibration.settings import ApiSettings
 
 if TYPE_CHECKING:
-    from batch_calibration.models.checkpoint import TokenizerInfo
+    from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
 
 VERSION = "1"  # part of the identity, so that another one asks anew
 

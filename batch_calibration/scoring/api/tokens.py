@@ -9,7 +9,7 @@ import numpy as np
 from batch_calibration.errors import InputError
 
 if TYPE_CHECKING:
-    from batch_calibration.models.checkpoint import TokenizerInfo
+    from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
 
 BYTES_PER_TOKEN = 4  # bytes of UTF-8 in a token, by the rule of thumb
 ROWS_AT_ONCE = 1024  # rows rendered and tokenized at a time
@@ -29,7 +29,7 @@ def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> lis
     [5]
     """
     if tokenizer:
-        from batch_calibration.scoring.token_budget import TokenBudget
+        from batch_calibration.scoring.engine.token_budget import TokenBudget
 
         return TokenBudget(tokenizer).token_counts(texts)
     # Negated twice, the division rounds up.
@@ -50,7 +50,7 @@ def label_ids(
     texts: Sequence[str], forms: Sequence[str], tokenizer: "TokenizerInfo", first_row: int = 0
 ) -> list[LabelIds]:
     """The ids that `CausalLM` would read of each text and its labels."""
-    from batch_calibration.scoring.tokens import encode
+    from batch_calibration.scoring.engine.tokens import encode
 
     encoded = encode(tokenizer.tokenizer, texts, forms, tokenizer.bos, first_row, tokenizer.prefix)
     rows = []

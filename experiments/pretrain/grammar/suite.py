@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
-from batch_calibration.embedded.suite import SEED
+from batch_calibration.scoring.embedded.suite import SEED
 from experiments.pretrain.grammar import copa, nli, paraphrase, sst2, wic
 from experiments.pretrain.grammar.nli import CONTRADICTION, ENTAILMENT, NEUTRAL
 from experiments.pretrain.grammar.sampling import Example, categorical

@@ -1,6 +1,0 @@
-"""One self-contained HTML page: verdicts, contexts, tables, interactive figures, what was run."""
-
-from batch_calibration.artifacts.report.page import Card, Section, page
-from batch_calibration.artifacts.report.plots import Figure
-
-__all__ = ["Card", "Figure", "Section", "page"]

@@ -1,7 +1,0 @@
-"""Rows of a task: from the embedded suite, files, TFDS folders, image folders, task files."""
-
-from batch_calibration.data.images import image_splits, read_images
-from batch_calibration.data.task_file import load_task
-from batch_calibration.data.texts import RowReader, read, splits
-
-__all__ = ["RowReader", "image_splits", "load_task", "read", "read_images", "splits"]

@@ -1,0 +1,185 @@
+"""Makes the figures from results; each is described when it is asked for."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from batch_calibration.reporting import gains, robustness, two_labels, two_way
+from batch_calibration.reporting.figures import curves, intervals, scores, studies
+from batch_calibration.reporting.figures.chart import Chart
+from batch_calibration.reporting.grouping import CORRECTED, REFERENCES, SettingRecords, task_title
+from batch_calibration.reporting.items import ACROSS, Drawing, Results, Texts, setting_slug
+from batch_calibration.reporting.two_labels import Shifted, shift_scores
+
+BOUNDARY_TASKS = ("sst2", "qnli")
+"""Tasks whose boundaries come first: the paper's Fig. 2."""
+STRENGTH_TASKS = ("qqp", "cb")
+"""Tasks whose strength is drawn by itself: the paper's Fig. 5."""
+IMAGE_TASKS = ("svhn", "eurosat", "clevr")
+"""Tasks of images that are drawn with intervals: the paper's Fig. 7."""
+# The task whose distributions of scores are drawn: the paper's; else the first of two labels.
+SCORES_TASK = "qnli"
+METHOD_TASK = "sst2"  # the task that illustrates BC; likewise
+MAX_TASKS = 200  # of more tasks a page shows the gain of one method alone, for its size
+MAX_PLANES = 13  # tasks whose planes a page shows: the paper's
+
+
+def of_methods(study: Results) -> Iterator[Drawing]:
+    """What each method gains over ICL task by task, setting by setting."""
+    for group in study.sections:
+        methods = gains.compared(group, group.paper_methods)
+        # A page lets readers choose among all methods.
+        page_methods = gains.compared(group, group.methods)
+        if len(group.records) > MAX_TASKS:
+            page_methods = _bc_first(methods)[:1]
+        if methods:
+            chart = partial(intervals.gain_chart, group, methods)
+            page_chart = partial(_page_gains, group, _bc_first(page_methods))
+            yield Drawing(*setting_slug(group, "differences"), chart, page_chart=page_chart)
+
+
+def _bc_first(methods: Sequence[str]) -> list[str]:
+    return sorted(methods, key=lambda method: method != CORRECTED)
+
+
+def _page_gains(group: SettingRecords, methods: Sequence[str], texts: Texts) -> Chart:
+    return intervals.gain_chart(group, methods)
+
+
+def figure_1(study: Results) -> Iterator[Drawing]:
+    """Average over the tasks of each method, a panel a model."""
+    panels = {}
+    for group in study.sizes:
+        methods = group.among(two_way.compared_by_size())
+        # All but icl itself have a gain over it.
+        if len(gains.compared(group, methods)) == len(methods) - 1:
+            means = {method: gains.mean_accuracy(group, method) for method in methods}
+            panels[f"{group.setting.model}, {len(group.records)} tasks"] = means
+    if panels:
+        heading = "Average over the tasks, 1-shot"
+        if len(panels) == 1:
+            heading = f"Average over the tasks: {study.sizes[0].setting}"
+        chart = partial(intervals.estimate_chart, panels, heading)
+        yield Drawing(ACROSS, "paper-averages", chart, "Figure 1")
+
+
+def figure_7(study: Results) -> Iterator[Drawing]:
+    """Zero-shot images before and after BC, a panel a task."""
+    for group in study.groups:
+        panels = {}
+        is_known = gains.compared(group, REFERENCES)
+        for task in filter(group.records.__contains__, IMAGE_TASKS if is_known else ()):
+            estimates = {method: gains.accuracy(group, task, method) for method in REFERENCES}
+            panels[task_title(task)] = estimates
+        if panels:
+            heading = f"Zero-shot images: {group.setting}"
+            chart = partial(intervals.estimate_chart, panels, heading)
+            yield Drawing(*setting_slug(group, "image-gains"), chart, "Figure 7")
+
+
+def figures_3_and_4(study: Results) -> Iterator[Drawing]:
+    """How scores are distributed before and after each bias is taken away, and BC at work."""
+    group = study.main
+    if group is None:
+        return
+    setting = str(group.setting)
+    if contexts := _shifted_contexts(study, group, SCORES_TASK):
+        chart = partial(scores.distribution_chart, contexts[0], setting)
+        yield Drawing(*setting_slug(group, "distributions"), chart, "Figure 3")
+    if contexts := _shifted_contexts(study, group, METHOD_TASK):
+        # The two draws of demonstrations whose biases are farthest from one another.
+        order = sorted(contexts, key=lambda context: context.preference)
+        ends = order[:1] if len(order) == 1 else [order[0], order[-1]]
+        chart = partial(scores.correction_chart, ends, setting)
+        yield Drawing(*setting_slug(group, "correction"), chart, "Figure 4")
+
+
+def _shifted_contexts(study: Results, group: SettingRecords, preferred: str) -> list[Shifted]:
+    """The contexts of the preferred task, else of the first that has two labels."""
+    for task in dict.fromkeys((preferred, *group.records)):
+        contexts = []
+        for record in group.records.get(task, ()):
+            table = study.load(record)
+            shifted = shift_scores(record, table) if table else None
+            contexts += [shifted] if shifted else []
+        if contexts:
+            return contexts
+    return []
+
+
+def of_boundaries(study: Results) -> Iterator[Drawing]:
+    """Where each method decides between two labels, setting by setting; all of the main one."""
+    for group in study.sections if study.boundary_tasks else ():
+        firsts = [records[0] for records in group.records.values()]
+        firsts.sort(key=lambda record: record.context.task not in BOUNDARY_TASKS)
+        # Lazily: a score table is read when it is needed, most never.
+        loaded = filter(None, map(study.load, firsts))
+        drawable = filter(two_labels.can_draw, loaded)
+        examples = list(islice(drawable, study.boundary_tasks))
+        if not examples:
+            continue
+        is_main, setting = group == study.main, str(group.setting)
+        yield Drawing(
+            *setting_slug(group, "boundaries"), partial(scores.boundary_chart, examples, setting),
+            "Figure 2" if is_main else "", partial(_plane_chart, study, group),
+        )  # fmt: skip
+        if is_main and study.all_boundaries:
+            of_two = [table for table in (*examples, *drawable) if len(table.label_names) == 2]
+            if len(of_two) > len(examples):
+                section, slug = setting_slug(group, "boundaries-all")
+                chart = partial(scores.boundary_chart, of_two, setting)
+                yield Drawing(section, slug, chart, "Figure 10", is_on_page=False)
+
+
+def _plane_chart(study: Results, group: SettingRecords, texts: Texts) -> Chart:
+    """The planes of the first tasks that can be drawn."""
+    loaded = (study.load(records[0]) for records in group.records.values())
+    drawable = filter(two_labels.can_draw, filter(None, loaded))
+    pairs = [(table, texts(table)) for table in islice(drawable, MAX_PLANES)]
+    return scores.plane_chart(pairs, str(group.setting))
+
+
+def of_strength(study: Results) -> Iterator[Drawing]:
+    """Accuracy against the strength, setting by setting; of the main one two tasks apart."""
+    for group in study.sections:
+        if not curves.has_strength(group):
+            continue
+        is_main = group == study.main
+        tasks = list(filter(group.records.__contains__, STRENGTH_TASKS))
+        if is_main and tasks:
+            examples = replace(group, records={task: group.records[task] for task in tasks})
+            section, slug = setting_slug(group, "strength-examples")
+            chart = partial(curves.strength_chart, examples)
+            yield Drawing(section, slug, chart, "Figure 5", is_on_page=False)
+        chart, number = partial(curves.strength_chart, group), "Figure 11" if is_main else ""
+        yield Drawing(*setting_slug(group, "strength"), chart, number)
+
+
+def of_prompts(study: Results) -> Iterator[Drawing]:
+    """Each prompt of a study with icl and with bc, a panel a task."""
+    for slug, axes in robustness.by_study(study.axes).items():
+        yield Drawing(ACROSS, f"{slug}-prompts", partial(studies.prompt_chart, axes))
+
+
+def of_studies(study: Results) -> Iterator[Drawing]:
+    """Two choices of the prompt, labels of demonstrations, one choice at a time, curves."""
+    for grid in study.grids:
+        yield Drawing(ACROSS, f"{grid.slug}-grid", partial(studies.grid_chart, grid))
+    for control in study.controls:
+        yield Drawing(ACROSS, control.slug, partial(studies.control_chart, control))
+    for slug, axes in robustness.by_task(study.axes).items():
+        yield Drawing(ACROSS, f"{slug}-robustness", partial(studies.box_chart, axes), "Figure 8")
+    # Curves of the main setting's model have a number in the paper.
+    model = f"{study.main.setting.model}-".replace(" ", "-") if study.main else ""
+    for curve in study.curves:
+        chart, number = partial(curves.curve_chart, curve), curve.number
+        is_main = curve.slug.startswith(model)
+        yield Drawing(ACROSS, f"{curve.slug}-curve", chart, number if is_main else "")
+
+
+# What makes each figure of a study, in the order in which they are shown.
+FIGURES: tuple[Callable[[Results], Iterable[Drawing]], ...] = (
+    of_methods, of_prompts, figure_1, figure_7, figures_3_and_4, of_boundaries, of_strength,
+    of_studies,
+)  # fmt: skip

@@ -1,0 +1,124 @@
+"""What the catalogue is made of: results, a table, a figure."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from batch_calibration.reporting import controls, curves, robustness, two_way
+from batch_calibration.reporting.cells import Cells
+from batch_calibration.reporting.figures.chart import Chart
+from batch_calibration.reporting.grouping import SettingRecords
+from batch_calibration.scores import ScoreTable
+from batch_calibration.studies import Record
+
+ACROSS = "Across settings"  # the section of what varies from one setting to the next
+
+
+@dataclass(frozen=True)
+class Results:
+    """What tables and figures are made of."""
+
+    records: list[Record]  # all of them
+    groups: list[SettingRecords]  # the same by setting, without those of robustness studies
+    # The score table of a record, None where it is gone.
+    load: Callable[[Record], ScoreTable | None]
+    boundary_tasks: int = 2  # how many tasks the figure of boundaries shows, at most
+    # Names, smallest first, in the order of tables of several models; others come behind, by name.
+    models: tuple[str, ...] = ()
+    # Whether the figure of boundaries of all tasks, which takes longest, is drawn, too.
+    all_boundaries: bool = False
+
+    # Tables, figures and the page walk the same studies: each is grouped once.
+    @cached_property
+    def sections(self) -> list[SettingRecords]:
+        """Settings with a section of their own: all but those whose tasks a wider setting has.
+
+        Where shots alone differ they are points of a curve, and the curve shows them.
+        """
+
+        def is_widest(group: SettingRecords) -> bool:
+            tasks, setting = group.records.keys(), group.setting._replace(shots=0)
+            rivals = [rival for rival in self.groups if rival.setting._replace(shots=0) == setting]
+            return not any(tasks < rival.records.keys() for rival in rivals)
+
+        return list(filter(is_widest, self.groups))
+
+    @cached_property
+    def axes(self) -> list[robustness.Axis]:
+        """Studies in which one choice of the prompt varies, task by task."""
+        return robustness.find_axes(self.records)
+
+    @cached_property
+    def controls(self) -> list[controls.Control]:
+        """Studies in which the labels of demonstrations vary."""
+        return controls.find_controls(self.records)
+
+    @cached_property
+    def grids(self) -> list[two_way.Grid]:
+        """Every two choices of the prompt that were varied together."""
+        return two_way.find_grids(self.records)
+
+    @cached_property
+    def curves(self) -> list[curves.Curves]:
+        """Accuracy against a number: shots, rows that a bias is learned from, rows seen."""
+        by_shots = curves.by_shots(self.groups)
+        by_rows = curves.by_probe_size(self.sections) + curves.by_rows_seen(self.sections)
+        return by_shots + by_rows
+
+    @cached_property
+    def sizes(self) -> list[SettingRecords]:
+        """Settings of text with one shot that differ in the model alone, smallest first."""
+        return next(iter(two_way.sizes(self.groups, 1, self.models)), [])
+
+    @property
+    def middle(self) -> list[SettingRecords]:
+        """Of three sizes or more the one in the middle, of fewer none."""
+        return self.sizes[1:-1][:1]
+
+    @cached_property
+    def main(self) -> SettingRecords | None:
+        """Of these the one whose model has the most records: figures of one model show it."""
+        counts = Counter(record.context.model for record in self.records)
+        return max(self.sizes, key=lambda group: counts[group.setting.model], default=None)
+
+
+class Table(NamedTuple):
+    """One table."""
+
+    section: str  # the setting that it belongs to, or `ACROSS`
+    slug: str  # the file's name without its ending
+    heading: str  # what it shows
+    cells: Cells  # header and rows
+    note: str = ""  # a sentence below it
+    csv: Cells | None = None  # rows of its CSV file, None for no such file
+    shown: bool = True  # whether it is printed and in the report, or only written
+    unit: str = "accuracy in %"  # of its numbers
+    number: str = ""  # its number in the paper behind its kind; empty for what is not in it
+
+    @property
+    def title(self) -> str:
+        """What it shows, and in what."""
+        return ", ".join(filter(None, (self.heading, self.unit)))
+
+
+# A score table -> the texts of its test rows by id, where they can be read.
+Texts = Callable[[ScoreTable], Mapping[str, str]]
+
+
+class Drawing(NamedTuple):
+    """One figure, described when it is asked for."""
+
+    section: str  # the setting that it belongs to, or `ACROSS`
+    slug: str  # the file's name without its ending
+    chart: Callable[[], Chart]  # what files show
+    number: str = ""  # its number in the paper behind its kind; empty for what is not in it
+    # What a page shows where that is another view of the same numbers; None for what files show.
+    page_chart: Callable[[Texts], Chart] | None = None
+    is_on_page: bool = True  # whether no other figure shows all of it
+
+
+def setting_slug(group: SettingRecords, kind: str) -> tuple[str, str]:
+    """The section and the slug of a table or figure of one setting."""
+    return str(group.setting), f"{group.setting.slug}-{kind}"

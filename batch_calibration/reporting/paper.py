@@ -1,0 +1,229 @@
+"""The paper's tables and figures: what results give, what others lack, their files and a page."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from batch_calibration.files import write_whole
+from batch_calibration.reporting import catalogue, writing
+from batch_calibration.reporting.cells import LATEX, markdown
+from batch_calibration.reporting.grouping import group_by
+from batch_calibration.reporting.items import Drawing, Results, Table
+from batch_calibration.scoring.tasks import TASKS
+
+MINI = "mini"  # the data of the embedded suite, whose studies have configs of their own
+LATEX_HEAD = r"""\documentclass{article}
+\usepackage[a3paper,landscape,margin=15mm]{geometry}
+\usepackage{amssymb,booktabs,graphicx}
+\pagestyle{empty}
+\setlength{\parindent}{0pt}
+\begin{document}
+"""
+UNLIKE = "The paper's numbers are of {}; these are of another setting, so they do not stand beside."
+SAME = "The setting is the paper's ({}): its numbers stand beside."
+
+
+class Lack(NamedTuple):
+    """Something that is missing, and what to score for it."""
+
+    words: str  # what is missing
+    real: str  # the config that scores it on real data, and what else to give
+    mini: str  # likewise on the embedded suite
+
+
+class Item(NamedTuple):
+    """One table or figure of the paper."""
+
+    number: str  # its kind and its number in the paper
+    shows: str  # what it shows
+    setting: str  # what its numbers are of in the paper; empty where it has none that compare
+    needs: str  # what it is made of
+    real: str  # the config that scores it on real data, and what else to give
+    mini: str  # likewise on the embedded suite
+    # What results lack for the whole of it, in words; nothing where they lack nothing.
+    lacks: Callable[[Results], str] = lambda study: ""
+    # Where that config is to be given to calibration, too, for which tasks: of real data, and of
+    # the embedded suite.
+    curves: tuple[str, str] = ("", "")
+
+
+class State(NamedTuple):
+    """What there is of an item."""
+
+    item: Item  # which
+    artifacts: list[Table | Drawing]  # its tables or figures, in the order of the catalogue
+    lacks: list[Lack]  # what is missing
+
+    @property
+    def lacking(self) -> str:
+        """What is missing, in words; nothing where nothing is."""
+        return " and ".join(lack.words for lack in self.lacks)
+
+    def commands(self, workdir: Path, data: str) -> list[str]:
+        """What to run for what is missing."""
+        is_mini, at = data == MINI, f"--workdir={workdir}"
+        configs = [f"--config=configs/{lack.mini if is_mini else lack.real}" for lack in self.lacks]
+        commands = [f"python -m experiments.score {config} {at}" for config in configs]
+        tasks = self.item.curves[is_mini]
+        curves = f"{configs[0]} --tasks={tasks} --shots=1 " if tasks else ""
+        return [*commands, f"python -m experiments.calibrate {curves}{at}"]
+
+
+def _lacks_second(study: Results) -> str:
+    return "" if len(study.sizes) > 1 else "a second model"
+
+
+def _lacks_zero_shot(study: Results) -> str:
+    groups = [group.records for group in study.groups if group.setting.shots == 0]
+    zero_shot = set(chain.from_iterable(groups))
+    missing = [task for task in _main_tasks(study) if task in TASKS and task not in zero_shot]
+    return f"{_titles(missing)} without demonstrations" if missing else ""
+
+
+def _lacks(*names: str) -> Callable[[Results], str]:
+    return lambda study: _titles([name for name in names if name not in _main_tasks(study)])
+
+
+def _titles(tasks: Sequence[str]) -> str:
+    return ", ".join(TASKS[task].title for task in tasks)
+
+
+def _main_tasks(study: Results) -> list[str]:
+    return list(study.main.records) if study.main else []
+
+
+TEXT_TASKS = [name for name, task in TASKS.items() if task.test_rows]  # the paper's tasks of text
+TWO_LABELS = [name for name in TEXT_TASKS if len(TASKS[name].label_names) == 2]
+TEXT, IMAGES = "scores of text with one shot per class", "scores of images"
+S, SL, CLIP = "PaLM 2-S, 1 shot", "PaLM 2-S and 2-L, 1 shot", "CLIP ViT-B/16, zero-shot"
+
+
+def _real(config: str, model: str = "DIR") -> str:
+    return f"{config} --config.model={model} --config.data=DATA"
+
+
+MAIN = _real("main_table.py"), "mini.py"
+OTHER = _real("main_table.py", "OTHER"), "mini.py --config.model=mini_small"
+ROBUST = _real("robustness.py"), "mini_robustness.py"
+VISION = _real("vision.py"), "mini_vision.py"
+# What Table 5 shows beside zero-shot.
+MIDDLE = Lack("a model between two others in size", OTHER[0], "mini.py --config.model=DIR")
+# Every table and figure of the paper (Zhou et al. 2024) that shows results, in its order.
+ITEMS = (
+    Item("Table 1", "Methods: cost, form, boundary", "", TEXT, *MAIN),
+    Item("Table 2", "13 tasks, two sizes of model", SL, "two models", *OTHER, _lacks_second),
+    Item("Table 3", "BC and BCL", S, "a labeled set", _real("bcl.py"), MAIN[1]),
+    Item("Table 4", "Data: texts, labels, rows", "", TEXT, *MAIN, _lacks(*TEXT_TASKS)),
+    Item("Table 5", "Zero-shot, and the size in the middle", "PaLM 2-S, 0 shots; 2-M, 1 shot",
+         "scores of text without demonstrations", _real("zero_shot.py"), "mini_zero_shot.py",
+         _lacks_zero_shot),
+    Item("Table 6", "Images, zero-shot", CLIP, IMAGES, *VISION),
+    Item("Table 7", "Templates and verbalizers of RTE", S, "numbered choices", *ROBUST),
+    Item("Figure 1", "Accuracy averaged over the tasks", SL, "two models", *OTHER, _lacks_second),
+    Item("Figure 2", "Decision boundaries, two tasks", S, TEXT, *MAIN, _lacks("sst2", "qnli")),
+    Item("Figure 3", "Distributions of scores after CC and DC", S, TEXT, *MAIN, _lacks("qnli")),
+    Item("Figure 4", "The method, illustrated", "", TEXT, *MAIN),
+    Item("Figure 5", "Strength of BC, two tasks", S, "a labeled set", *MAIN, _lacks("qqp", "cb")),
+    Item("Figure 6", "Shots", "PaLM 2-S, 0 to 4 shots", "scores with several numbers of shots",
+         _real("shots.py"), "mini_shots.py"),
+    Item("Figure 7", "Images before and after BC", CLIP, IMAGES, *VISION),
+    Item("Figure 8", "Robustness: choices, orders, templates", S, "varied prompts", *ROBUST),
+    Item("Figure 9", "Rows that the bias is learned from", S, "calibration with probe sizes",
+         _real("probe_size.py"), "mini_probe_size.py", curves=("rte", "sst2,mnli")),
+    Item("Figure 10", "Decision boundaries, all tasks", S, TEXT, *MAIN, _lacks(*TWO_LABELS)),
+    Item("Figure 11", "Strength of BC, all tasks", S, "a labeled set", *MAIN, _lacks(*TEXT_TASKS)),
+)  # fmt: skip
+
+
+def find_states(study: Results) -> list[State]:
+    """What there is of each item, and what it lacks."""
+    catalogued: list[Table | Drawing] = [*catalogue.tables(study), *catalogue.figures(study)]
+    by_number = group_by(catalogued, lambda artifact: artifact.number)
+    states = []
+    for item in ITEMS:
+        artifacts = by_number.get(item.number, [])
+        # Without anything to show, all that it is made of is missing.
+        missing = item.lacks(study) if artifacts else item.needs
+        lacks = [Lack(missing, item.real, item.mini)] if missing else []
+        if item.number == "Table 5" and not study.middle:
+            lacks.append(MIDDLE)
+        states.append(State(item, artifacts, lacks))
+    return states
+
+
+def write_item(state: State, folder: Path) -> list[Path]:
+    """Write what there is of an item under its number; hands back the first file of each."""
+    name = state.item.number.lower().replace(" ", "-")
+    firsts = []
+    for number, artifact in enumerate(state.artifacts, 1):
+        path = folder / (name if number == 1 else f"{name}-{number}")
+        if isinstance(artifact, Table):
+            firsts.append(writing.write_table(artifact, path)[0])
+        else:
+            firsts.append(writing.write_figure(artifact, path)[0])
+    return firsts
+
+
+def write_paper(study: Results, workdir: Path) -> Iterator[str]:
+    """Write every item, and the page in both forms, into `paper`; a line on each as it is done."""
+    folder, files, states = workdir / "paper", {}, find_states(study)
+    data = study.main.setting.data if study.main else ""
+    for state in states:
+        files[state.item] = write_item(state, folder)
+        lines = [f"{state.item.number:<9}  {state.item.shows}"]
+        if files[state.item]:
+            lines.append(f"drawn: {', '.join(map(str, files[state.item]))}")
+        if state.lacks:
+            lines += [f"lacks {state.lacking}:", *state.commands(workdir, data)]
+        yield "\n    ".join(lines) + "\n" * (len(lines) == 1)
+    for ending, text in (("md", to_markdown(states, files)), ("tex", to_latex(states, files))):
+        write_whole(folder / f"paper.{ending}", text.encode())
+    count = sum(not state.lacks for state in states)
+    yield f"{count} of {len(states)} are whole; all that is drawn is in {folder}/paper.md and .tex"
+
+
+def comparison_note(item: Item, artifact: Table | Drawing) -> str:
+    """Whether the paper's numbers stand beside ours, and why not; nothing where it has none."""
+    if not item.setting:
+        return ""
+    header = artifact.cells[0] if isinstance(artifact, Table) else []
+    has_paper = any(name.startswith("paper") for name in header)
+    return (SAME if has_paper else UNLIKE).format(item.setting)
+
+
+def to_markdown(states: Sequence[State], files: Mapping[Item, Sequence[Path]]) -> str:
+    """Every item under its number: its tables, its figures by file name, and what it lacks."""
+    lines = ["# The paper's tables and figures, from these scores", ""]
+    for state in states:
+        lines += [f"## {state.item.number}: {state.item.shows}", ""]
+        for artifact, path in zip(state.artifacts, files[state.item], strict=True):
+            if isinstance(artifact, Table):
+                lines += [f"{artifact.title}:", "", markdown(artifact.cells, artifact.note)]
+            else:
+                heading = artifact.chart().heading
+                lines += [f"{heading}:", "", f"![{heading}]({path.name})", ""]
+            note = comparison_note(state.item, artifact)
+            lines += [note, ""] if note else []
+        lines += [f"It lacks {state.lacking}.", ""] if state.lacks else []
+    return "\n".join(lines)
+
+
+def to_latex(states: Sequence[State], files: Mapping[Item, Sequence[Path]]) -> str:
+    """A document that takes in the tables and figures from the files beside it."""
+    size = r"width=0.98\linewidth,height=0.8\textheight,keepaspectratio"
+    lines = [LATEX_HEAD]
+    for state in states:
+        heading = f"{state.item.number}: {state.item.shows}".translate(LATEX)
+        lines.append(rf"\section*{{{heading}}}")
+        for artifact, path in zip(state.artifacts, files[state.item], strict=True):
+            if isinstance(artifact, Table):
+                lines += [artifact.title.translate(LATEX), r"\par\medskip"]
+                lines.append(rf"{{\small\input{{{path.stem}.tex}}}}")
+            else:
+                lines.append(rf"\includegraphics[{size}]{{{path.stem}.pdf}}")
+            note = comparison_note(state.item, artifact).translate(LATEX)
+            lines += [r"\par\medskip", note, r"\par\bigskip"]
+        lines += [rf"It lacks {state.lacking.translate(LATEX)}."] if state.lacks else []
+        lines.append(r"\clearpage")
+    return "\n".join([*lines, r"\end{document}", ""])

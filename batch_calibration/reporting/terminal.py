@@ -1,0 +1,77 @@
+"""Prints a table in the terminal."""
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from textwrap import fill
+from unicodedata import category, east_asian_width
+
+from batch_calibration.reporting.catalogue import ACROSS, Table
+from batch_calibration.reporting.cells import Best, Cells
+
+FILE_WIDTH = 100  # letters that a line of prose has in a file or a pipe
+
+
+def show(table: Table) -> None:
+    """Print one table, and below it its note."""
+    setting = "" if table.section == ACROSS else f": {table.section}"
+    show_cells(f"{table.title}{setting}", table.cells, table.note)
+
+
+def show_cells(heading: str, cells: Cells, note: str = "") -> None:
+    """Print a heading, aligned columns, and a note.
+
+    A terminal too narrow for all columns gets them in parts, each with the first column.
+    """
+    rows = [list(map(_plain, row)) for row in cells]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    print(f"\n{_plain(heading)}")
+    for columns in _split_columns(widths):
+        print()
+        for number, (row, marked) in enumerate(zip(rows, cells, strict=True)):
+            print("  ".join(_align(row[i], widths[i], i, marked) for i in columns))
+            if not number:
+                print("  ".join("─" * widths[i] for i in columns))
+    if note:
+        print(f"\n{fill(_plain(note), prose_width())}")
+
+
+def prose_width() -> int:
+    """Letters that a line of prose has at most: the terminal's columns."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else FILE_WIDTH
+
+
+def _split_columns(widths: Sequence[int]) -> Iterator[list[int]]:
+    """The columns that fit into the terminal together; all of them in a file or a pipe."""
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sum(widths) * 3
+    columns, used = [0], widths[0] + 2
+    for i in range(1, len(widths)):
+        if len(columns) > 1 and used + widths[i] > room:
+            yield columns
+            columns, used = [0], widths[0] + 2
+        columns.append(i)
+        used += widths[i] + 2  # two spaces between columns
+    yield columns
+
+
+def _align(text: str, width: int, column: int, marked: Sequence[str]) -> str:
+    """The first column to the left, the others to the right; the best of a row bold."""
+    space = " " * (width - _width(text))
+    if isinstance(marked[column], Best) and sys.stdout.isatty():
+        text = f"\033[1m{text}\033[0m"
+    return f"{space}{text}" if column else f"{text}{space}"
+
+
+def _plain(text: str) -> str:
+    """One line without signs that steer a terminal."""
+    return "".join(sign if category(sign)[0] != "C" else " " for sign in " ".join(text.split()))
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    width = 0
+    for sign in text:
+        # Accents stand on the letter before them; signs of East Asia are two columns wide.
+        if category(sign) not in ("Mn", "Me"):
+            width += 2 if east_asian_width(sign) in "WF" else 1
+    return width

@@ -1,0 +1,220 @@
+"""Scores of two labels in the plane: what each bias takes away, and where each method decides."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.methods import METHODS, Evidence, fit
+from batch_calibration.methods.compiling import pad_rows
+from batch_calibration.metrics import accuracy, boundary
+from batch_calibration.reporting.cells import Cells
+from batch_calibration.reporting.grouping import BASELINE, CORRECTED, context_title
+from batch_calibration.reporting.method_display import boundary_axes
+from batch_calibration.scores import ScoreTable
+from batch_calibration.studies import ContextInfo, Record
+
+# The two labels drawn of a task that has them among others, wherever they stand.
+OPPOSITE = "entailment", "contradiction"
+TICKS = 101  # points along each side of a panel at which a boundary is computed
+
+
+class Shifted(NamedTuple):
+    """The test rows of a context with two labels, and what each method takes from their scores."""
+
+    name: str  # the task, and the seed
+    labels: tuple[str, str]  # the two labels
+    scores: np.ndarray  # log-probabilities in nats, [n 2]
+    gold: np.ndarray  # the right label of each row, [n]; -1 where it is not known
+    # Method -> what it takes away, [2]; of the scores as they are nothing.
+    biases: dict[str, np.ndarray]
+
+    def margin(self, method: str) -> np.ndarray:
+        """By how much the first label beats the second after a method, in nats, [n]."""
+        return np.asarray((self.scores - self.biases[method]) @ np.array([1.0, -1.0]))
+
+    def accuracy(self, method: str) -> float:
+        """The share of rows that a method answers rightly, 0 to 1."""
+        is_known = self.gold >= 0
+        return float(((self.margin(method) < 0) == self.gold)[is_known].mean())
+
+    @property
+    def preference(self) -> float:
+        """By how many nats BC's bias favors the first label."""
+        return float(self.biases[CORRECTED] @ [1, -1])
+
+
+def shift_scores(record: Record, table: ScoreTable) -> Shifted | None:
+    """A record with two labels, of which both occur, and its scores; None of another."""
+    block = table.blocks["test"]
+    if len(record.label_names) != 2 or not {0, 1} <= set(block.labels.tolist()):
+        return None
+    scores = np.asarray(block.log_probs, np.float64)
+    if record.floor is not None:
+        scores = np.maximum(scores, record.floor)
+    biases = {BASELINE: np.zeros(2)}
+    # The paper's methods that take one bias from all rows and need no labels.
+    for name, method in METHODS.items():
+        if method.group == "paper" and not method.probe.labels and name in record.bias:
+            biases[name] = np.array(record.bias[name])
+    if not np.isfinite(scores).all() or CORRECTED not in biases:
+        return None
+    first, second = record.label_names
+    name = context_title(record.context.task, record.context.seed)
+    return Shifted(name, (first, second), scores, np.asarray(block.labels), biases)
+
+
+def shifted_cells(contexts: Sequence[Shifted]) -> Cells:
+    """A line a row of each context: both scores, the right label, and the margin after each."""
+    methods = list(contexts[0].biases)
+    header = ["context", "label", "log p first", "log p second"]
+    lines: Cells = [[*header, *map("margin after {}".format, methods)]]
+    for context in contexts:
+        margins = [context.margin(method) for method in methods]
+        numbers = np.column_stack([context.scores, *margins])
+        for gold, row in zip(context.gold, numbers, strict=True):
+            label = context.labels[gold] if gold >= 0 else ""
+            lines.append([context.name, label, *map("{:.5g}".format, row)])
+    return lines
+
+
+class TwoLabels(NamedTuple):
+    """A table cut to two labels: their columns, and of the test rows those with these labels."""
+
+    task: str
+    heading: str  # the task and its seed, and which rows are drawn where it has more labels
+    names: tuple[str, str]
+    blocks: dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+class Boundary(NamedTuple):
+    """Where one method decides."""
+
+    lines: list[np.ndarray]  # [m 2] each, nats: the second label's score, the first's
+    # By how much the first label beats the second, [t t]: the first's score, the second's.
+    margin: np.ndarray
+    accuracy: float  # of the test rows, 0 to 1
+    answers: np.ndarray  # the label of each test row
+
+
+def drawn_methods() -> tuple[str, ...]:
+    """Methods that have a panel, in the order of the table of methods."""
+    return tuple(filter(boundary_axes, METHODS))
+
+
+def _drawn_blocks() -> set[str]:
+    """The test rows and what the drawn methods learn from."""
+    return {"test"}.union(*(METHODS[name].probe.blocks for name in drawn_methods()))
+
+
+def _drawn_columns(table: ScoreTable) -> list[int]:
+    """The columns of the two labels that are drawn."""
+    names = table.label_names
+    pair = OPPOSITE if set(OPPOSITE) <= set(names) else (names[0], names[-1])
+    return list(map(names.index, pair))
+
+
+def cut_table(table: ScoreTable) -> TwoLabels:
+    """Two labels of a table: all of a two-label task, one pair of a larger one.
+
+    For NLI with three labels these are entailment and contradiction, otherwise the first and the
+    last.
+    """
+    k, columns, blocks = len(table.label_names), _drawn_columns(table), {}
+    # Blocks that no drawn method reads would only make programs of other shapes.
+    for name in sorted(_drawn_blocks() & set(table.blocks)):
+        block = table.blocks[name]
+        keep = np.isin(block.labels, columns) if name in ("test", "labeled") else block.labels < k
+        gold = block.labels[keep]
+        labels = np.where(gold < 0, -1, (gold == columns[1]).astype(int))
+        blocks[name] = (block.log_probs[keep][:, columns], labels.astype(np.int32))
+    first, second = (table.label_names[column] for column in columns)
+    context = ContextInfo.from_table(table)
+    heading = context_title(context.task, context.seed)
+    heading += f"\n{first} / {second} rows only" if k > 2 else ""
+    return TwoLabels(context.task, heading, (first, second), blocks)
+
+
+def can_draw(table: ScoreTable) -> bool:
+    """Whether the table has all probes of the drawn methods, and rows of both labels.
+
+    No table can be drawn without contourpy, which comes with matplotlib.
+    """
+    if find_spec("contourpy") is None:
+        return False
+    labels = set(table.blocks["test"].labels.tolist())
+    return _drawn_blocks() <= set(table.blocks) and set(_drawn_columns(table)) <= labels
+
+
+def find_boundaries(two: TwoLabels) -> tuple[np.ndarray, dict[str, Boundary]]:
+    """The numbers along each side of a plane of log-probabilities, [t], and each method in it."""
+    scores, _ = two.blocks["test"]  # [n 2], nats
+    low, high = (float(np.quantile(scores, q)) for q in (0.005, 0.995))
+    reach = low - 0.4, high + 0.4
+    ticks, points = np.linspace(*reach, TICKS), boundary.plane(*reach, TICKS)
+    blocks = {name: pad_rows(Evidence(*block)) for name, block in two.blocks.items()}
+    decided = jax.device_get(_decide(blocks, points, jax.random.key(0), drawn_methods()))
+    boundaries = {}
+    # In the order of the table of methods: a compiled program returns a dict sorted by key.
+    for name in drawn_methods():
+        margin, share, answers = decided[name]
+        answers = answers[: len(scores)]  # without the padding
+        boundaries[name] = Boundary(zero_lines(ticks, margin), margin, float(share), answers)
+    return ticks, boundaries
+
+
+def zero_lines(ticks: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+    """The lines along which a function of a square is 0, [m 2] each: x, y.
+
+    Points on a straight line keep its ends alone.
+
+    Args:
+        ticks: [t], of both axes.
+        values: [t t], y on the first axis.
+
+    >>> ticks = np.linspace(0.0, 1.0, 5)
+    >>> (line,) = zero_lines(ticks, ticks[:, None] - ticks[None] - 0.1)
+    >>> line.round(2).tolist()
+    [[0.0, 0.1], [0.9, 1.0]]
+    """
+    from contourpy import contour_generator
+
+    lines, contours = [], cast("list[np.ndarray]", contour_generator(ticks, ticks, values).lines(0))
+    for line in contours:
+        steps = np.diff(line, axis=0)
+        before, after = steps[:-1], steps[1:]
+        lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+        turns = abs(before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0])  # cross products
+        lines.append(line[np.concatenate([[True], turns > 1e-5 * lengths, [True]])])
+    return lines
+
+
+def row_cells(tables: Sequence[ScoreTable]) -> Cells:
+    """A line a test row: both scores in nats, and the right label."""
+    rows: Cells = [["task", "first", "second", "label", "log p first", "log p second"]]
+    for two in map(cut_table, tables):
+        for pair, label in zip(*two.blocks["test"], strict=True):
+            gold = two.names[label] if label >= 0 else ""
+            rows.append([two.task, *two.names, gold, *map("{:.5g}".format, pair)])
+    return rows
+
+
+# The least optimization: compiling takes longer than the few small fits.
+@partial(jax.jit, static_argnames="names", compiler_options={"xla_backend_optimization_level": 0})
+def _decide(
+    blocks: Mapping[str, Evidence], points: jax.Array, key: jax.Array, names: tuple[str, ...]
+) -> dict[str, tuple[jax.Array, jax.Array, jax.Array]]:
+    """Of each method the margin at the points `[t t]`, its accuracy and answers on test rows."""
+    test, decided = blocks["test"], {}
+    for name in names:
+        method = METHODS[name]
+        calibrator, state = method.make(), fit(method, blocks, key=key)
+        margin = boundary.decision_margin(calibrator, state, points)
+        corrected = calibrator.apply(state, test.log_probs)
+        share = accuracy(corrected, jnp.asarray(test.labels), test.weight)
+        decided[name] = margin, share, corrected.argmax(axis=-1)
+    return decided

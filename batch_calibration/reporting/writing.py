@@ -1,0 +1,227 @@
+"""Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, groupby
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+
+from batch_calibration.diagnosis import verdicts
+from batch_calibration.diagnosis.recommend import LIKELY, likely_bias, recommend_by_bias
+from batch_calibration.diagnosis.recommendation import LEAVE
+from batch_calibration.errors import InputError
+from batch_calibration.files import file_name, write_whole
+from batch_calibration.reporting import catalogue, grouping, report, summary, verdict_tables
+from batch_calibration.reporting.catalogue import ACROSS, Results
+from batch_calibration.reporting.cells import latex, markdown
+from batch_calibration.reporting.items import Texts
+from batch_calibration.reporting.robustness import choice_name
+from batch_calibration.scores import ScoreTable
+from batch_calibration.studies import Record, Records, Run, csv_text
+
+MAX_IN_TABLES = 3  # contexts of a card whose labels have tables; of more the overview says enough
+
+
+def write_tables(study: Results, folder: Path) -> list[catalogue.Table]:
+    """Each table as Markdown and LaTeX, some as CSV."""
+    tables = catalogue.tables(study)
+    for table in tables:
+        write_table(table, folder / file_name(table.slug))
+    return tables
+
+
+def write_figures(
+    study: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
+) -> None:
+    """Each figure as PNG and PDF, its numbers as CSV; `notify` is called with each file."""
+    for drawing in catalogue.figures(study):
+        for path in write_figure(drawing, folder / file_name(drawing.slug)):
+            notify(path)
+
+
+def write_figure(drawing: catalogue.Drawing, path: Path) -> list[Path]:
+    """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
+    from batch_calibration.reporting.figures import render, style
+
+    chart = drawing.chart()
+    return [*style.save(render.draw(chart), path), _write(path, "csv", csv_text(chart.data()))]
+
+
+def write_table(table: catalogue.Table, path: Path) -> list[Path]:
+    """A table as Markdown and LaTeX, and as CSV where it has one; `path` lacks the ending."""
+    files = [_write(path, "md", markdown(table.cells, table.note))]
+    files.append(_write(path, "tex", latex(table.cells, table.note)))
+    return files if table.csv is None else [*files, _write(path, "csv", csv_text(table.csv))]
+
+
+def _write(path: Path, ending: str, text: str) -> Path:
+    target = path.with_name(f"{path.name}.{ending}")
+    write_whole(target, text.encode())
+    return target
+
+
+def write_report(
+    study: Results,
+    page: Path,
+    missing: Sequence[str] = (),
+    cards: Sequence[report.Card] = (),
+    *,
+    runs: Sequence[Run] | None = None,
+    texts: Texts = lambda table: {},
+    contexts: bool = False,
+    title: str = "",
+    date: str = "",
+) -> list[str]:
+    """One HTML page: verdicts and contexts, every table, and every figure, drawn by plotly.js.
+
+    Args:
+        study: what is shown.
+        page: the file.
+        missing: sentences on what is not shown, or on what shown results are no longer true of.
+        cards: verdicts on contexts, by model and setting.
+        runs: what was run; None leaves that out.
+        texts: of a score table the texts of its test rows by id.
+        contexts: whether the settings' own contexts are judged, and each is said in words.
+        title: of the page; by default the study's models and tasks.
+        date: of the scores; by default that of the last run.
+
+    Returns:
+        Those sentences, the verdicts, and the paragraph of each setting and of each study.
+    """
+    shown_tables = filter(attrgetter("shown"), catalogue.tables(study))
+    shown = grouping.group_by(shown_tables, attrgetter("section"))
+    drawn: dict[str, list[report.Figure]] = {}
+    for drawing in catalogue.figures(study):
+        if drawing.is_on_page:
+            chart = drawing.page_chart(texts) if drawing.page_chart else drawing.chart()
+            figure = report.Figure(drawing.slug, chart)
+            drawn.setdefault(drawing.section, []).append(figure)
+    sections, paragraphs, shown_cards = [], [], [*cards]
+    for card in cards:
+        few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
+        tables = list(chain.from_iterable(map(verdict_tables.tables, few)))
+        heading = f"{card.heading}: each context"
+        sections.append(report.Section(heading, "", tables, (), card.verdicts))
+    shorts = grouping.name_differences([group.setting for group in study.sections])
+    for group, short in zip(study.sections, shorts, strict=True):
+        name, paragraph = str(group.setting), summary.paragraph(group)
+        paragraphs.append(paragraph)
+        loaded = ((record, study.load(record)) for record in group.all_records if contexts)
+        single = [judge_record(record, table) for record, table in loaded if table]
+        shown_cards += [report.Card(name, single, short)] if single else []
+        figures = drawn.get(name, ())
+        sections.append(report.Section(name, paragraph, shown.get(name, ()), figures, single))
+    studies = summary.study_paragraphs(study).values()
+    if ACROSS in shown or ACROSS in drawn:
+        lines = "\n".join(["Accuracy as one thing varies, and the rest stays.", *studies])
+        figures = drawn.get(ACROSS, ())
+        sections.append(report.Section(ACROSS, lines, shown.get(ACROSS, ()), figures))
+    last_run = max((run.began for run in runs or ()), default="")
+    models = [record.context.model for record in study.records]
+    tasks = [record.context.task for record in study.records]
+    html = report.page(
+        sections, runs, cards=shown_cards, notices=missing, date=date or last_run[:10],
+        title=title or name_page(models, tasks),
+    )  # fmt: skip
+    write_whole(page, html.encode())
+    heads = []
+    for card in shown_cards:
+        heads.append(f"{card.heading}: {verdicts.headline(card.verdicts)}")
+        for question, answer in verdicts.facts(card.verdicts).items():
+            heads.append(f"{question.removesuffix('?')}: {answer}")
+    return [*missing, *heads, *paragraphs, *studies]
+
+
+def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
+    """The title of a page: whose bias it is, on what.
+
+    >>> name_page(["gpt2"], ["sst2"])
+    'Label bias of gpt2 on SST-2'
+    >>> name_page(["", "a"], ["sst2", "rte"]), name_page([""], ["mine"])
+    ('Label bias of 2 models on 2 tasks', 'Label bias on mine')
+    """
+    names, tasks = list(dict.fromkeys(models)), list(dict.fromkeys(tasks))
+    model = f"{len(names):,} models" if len(names) > 1 else "".join(names)
+    task = f"{len(tasks):,} tasks" if len(tasks) > 1 else grouping.task_title("".join(tasks))
+    return f"Label bias{model and f' of {model}'}{task and f' on {task}'}"
+
+
+def judge_record(record: Record, table: ScoreTable) -> verdicts.Verdict:
+    """What is recommended for a record's scores, by the bias that the method found in them."""
+    context, scores = record.context, table.blocks["test"].log_probs
+    if record.floor is not None:
+        scores = np.maximum(scores, record.floor)
+    seed = "" if context.seed is None else f"seed {context.seed}"
+    name = ", ".join(filter(None, (grouping.task_title(context.task), seed)))
+    verdict = judge_scores(name, context.task, table, scores, known_bias(record))
+    # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
+    return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
+
+
+def known_bias(record: Record) -> np.ndarray | None:
+    """The bias [k] of the recommended method, None where it did not run as it does by default."""
+    if LIKELY not in record.bias or LIKELY in record.options:
+        return None
+    return np.asarray(record.bias[LIKELY], np.float32)
+
+
+def judge_scores(
+    name: str, task: str, table: ScoreTable, scores: np.ndarray, bias: np.ndarray | None
+) -> verdicts.Verdict:
+    """What is recommended for a table's test scores [n, k], and what that does to them.
+
+    Args:
+        name: of the context.
+        task: its name.
+        table: where labels and their names are.
+        scores: [n, k], those of the table or floored.
+        bias: [k], that `likely_bias` finds in them; None learns it.
+    """
+    if bias is None:
+        bias = likely_bias(scores)
+    advice = recommend_by_bias(scores, bias, table.label_names)
+    corrected = scores if advice.method == LEAVE else scores - bias
+    gold, names = table.blocks["test"].labels, table.label_names
+    return verdicts.judge(name, task, advice, scores, corrected, gold, names, table.dtype)
+
+
+def write_events(records: Records, folder: Path) -> int:
+    """Write `folder/SETTING/METHOD` for TensorBoard, tags `METRIC/TASK` and the seed as step.
+
+    What an earlier call wrote there is replaced. The files hold the time of writing: unlike
+    tables, they are not the same bytes twice.
+
+    Returns:
+        How many scalars were written.
+
+    Raises:
+        InputError: tensorboardX is not installed.
+    """
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise InputError(
+            where="TensorBoard's files",
+            expected="tensorboardX to be installed",
+            remedy="pip install tensorboardX, or leave --tensorboard out",
+        ) from error
+    for path in folder.rglob("events.out.tfevents.*"):
+        path.unlink()
+    runs = {}
+    for setting, record in grouping.with_settings(records):
+        # Of a robustness study each prompt is a run of its own.
+        axis = grouping.axis_name(record)
+        prompt = f"-{axis}-{choice_name(record)}" if axis else ""
+        runs[record.id] = file_name(f"{setting.slug}{prompt}")
+
+    def folder_of(row: Mapping[str, object]) -> Path:
+        return folder / runs[str(row["id"])] / file_name(str(row["method"]))
+
+    rows = sorted(records.rows(), key=folder_of)
+    for events, scalars in groupby(rows, folder_of):
+        with SummaryWriter(str(events)) as writer:
+            for row in scalars:
+                tag = f"{row['metric']}/{row['task'] or 'scores'}"
+                writer.add_scalar(tag, row["value"], row["seed"] or 0)
+    return len(rows)

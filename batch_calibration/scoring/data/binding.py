@@ -1,0 +1,109 @@
+"""Binds a record, as its source holds it, to a task: its columns to fields, its label by name."""
+
+import difflib
+from collections.abc import Mapping
+
+from batch_calibration.errors import InputError, shown
+from batch_calibration.scoring.tasks.base import NAMES, Row, Task
+
+UNKNOWN = -1  # the label of a row whose label is hidden
+
+
+def columns(task: Task, present: tuple[str, ...], where: str) -> dict[str, str]:
+    """The column of each field and of `label`: the task's first schema that the data have.
+
+    >>> from batch_calibration.scoring.tasks import TASKS
+    >>> columns(TASKS["rte"], ("premise", "hypothesis", "label"), "here")
+    {'sentence1': 'premise', 'sentence2': 'hypothesis', 'label': 'label'}
+    """
+    # What each schema lacks, for the sentence.
+    needed = []
+    for renamed in task.columns:
+        schema = {field: renamed.get(field, field) for field in (*task.fields, "label")}
+        missing = [column for column in schema.values() if column not in present]
+        if not missing:
+            return schema
+        needed.append(", ".join(missing))
+    raise InputError(
+        f"{where}: task {task.name} needs {' or else '.join(needed)}, the row has only "
+        f"{', '.join(map(str, present)) or 'nothing'}; rename or add it."
+    )
+
+
+def bind(task: Task, record: Mapping[str, object], where: str) -> tuple[Row, int]:
+    """The task's fields and the label of one record; `where` names file and row in errors."""
+    schema = columns(task, tuple(record), where)
+    row = {}
+    for field in task.fields:
+        text = record[schema[field]]
+        if not isinstance(text, str):
+            raise InputError(
+                where=where, expected=f"text in field {schema[field]}", got=shown(text)
+            )
+        row[field] = text
+    return row, _bind_label(task, record[schema["label"]], where)
+
+
+def _bind_label(task: Task, label: object, where: str) -> int:
+    names = ", ".join(task.label_names)
+    if task.labels_are == NAMES:
+        if label in (UNKNOWN, str(UNKNOWN)):
+            return UNKNOWN
+        # Classes of images come from folders and tables that spell them in many ways.
+        if task.is_image:
+            return label_of(task, str(label), where)
+        if label not in task.label_names:
+            raise InputError(
+                where=where,
+                expected=f"a label of {names}, or -1 (unknown)",
+                got=shown(label),
+                remedy="where labels are numbers from 0, say labels_are = 'numbers' in the task "
+                "file",
+            )
+        return task.label_names.index(str(label))
+    # `type`, as True is an int of another kind.
+    if type(label) is not int or not UNKNOWN <= label < len(task.label_names):
+        raise InputError(
+            where=where,
+            expected=f"a label of -1 (unknown) or 0 to {len(task.label_names) - 1} ({names})",
+            got=shown(label),
+        )
+    return label
+
+
+def plain(name: str) -> str:
+    """A class name without case, spaces and signs, so that its spellings are the same.
+
+    >>> plain("Apply_Eye_Makeup") == plain("ApplyEyeMakeup"), plain("polka-dotted")
+    (True, 'polkadotted')
+    """
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
+def labels_by_name(task: Task) -> dict[str, int]:
+    """Plain spelling -> label: of each label's name, and of its words in statements."""
+    labels: dict[str, int] = {}
+    for label, name in enumerate(task.label_names):
+        for spelling in {plain(name), plain(task.statement_words[name])}:
+            if labels.setdefault(spelling, label) != label:
+                raise InputError(
+                    f"task {task.name}: {task.label_names[labels[spelling]]!r} and {name!r} are "
+                    "the same name without case, spaces and signs; rename one."
+                )
+    return labels
+
+
+def label_of(task: Task, name: str, where: str) -> int:
+    """The label that a class name means."""
+    labels = labels_by_name(task)
+    if plain(name) in labels:
+        return labels[plain(name)]
+    names = {plain(label_name): label_name for label_name in task.label_names}
+    # Spellings are compared plainly: case and signs are no difference.
+    near = difflib.get_close_matches(plain(name), names, n=1, cutoff=0.6)
+    hint = f"; did you mean {names[near[0]]!r}?" if near else ";"
+    listed = ", ".join(task.label_names[:8]) + (", ..." if len(task.label_names) > 8 else "")
+    raise InputError(
+        f"{where}: task {task.name} has no class {name!r}{hint} it has {len(task.label_names)}: "
+        f"{listed}. Rename it, take it out, or describe a task of your own in a task file."
+    )

@@ -1,0 +1,266 @@
+r"""Reads task files: a user's own task as a TOML file, with its rows beside it; no code runs.
+
+    name = "tickets"
+    fields = ["subject", "body"]                  # columns of the files
+    label_names = ["billing", "bug"]
+    labels_are = "names"                          # or "numbers": places in label_names, from 0
+    template = "Ticket: {subject}\n{body}\nKind: {label}"
+
+    [verbalizer]                                  # the words that the model scores
+    billing = "billing"
+    bug = ["bug", "error"]                        # several forms: their probabilities add up
+
+    [files]                                       # .jsonl, .jsonl.gz, .csv or .parquet
+    train = "train.csv"
+    validation = "validation.csv"
+
+These keys are needed. Others have defaults: `title` (the name), `label_column` ("label"),
+`zero_shot` (the template), `[zero_shot_verbalizer]` (the verbalizer), and for dual encoders
+`statement` ("{label}"), `[statement_words]` (the verbalizer) and `statement_fields` (the fields).
+`options` names the fields that hold the options of a multiple-choice question, in the order of the
+labels, which are then letters or numbers: PriDe permutes them.
+
+A task of images says so, and where they are: a folder for each class, or tables of paths:
+
+    kind = "image"
+    name = "leaves"
+    label_names = ["oak", "elm"]
+    statements = ["a photo of a {label} leaf."]   # the first is the usual one
+    folder = "leaves"                             # leaves/oak/*.jpg, or leaves/test/oak/*.jpg
+
+Instead of `folder`, `[files]` names tables by split (`test = "test.csv"`) with the columns `path`
+and `label`; optional are `title`, `label_column`, `labels_are` and `[statement_words]`.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from batch_calibration.errors import InputError, shown
+from batch_calibration.scoring.prompts.template import check
+from batch_calibration.scoring.tasks import TASKS, get_task
+from batch_calibration.scoring.tasks.base import (
+    COLUMNS,
+    IMAGE,
+    NAMES,
+    NUMBERS,
+    LabelWords,
+    Task,
+    image_task,
+    text_task,
+)  # fmt: skip
+
+ENDING = ".toml"
+# What each key holds: of task files of texts, then of images; the needed keys, then the others.
+NEEDED: dict[str, type] = {
+    "name": str, "fields": list, "label_names": list, "labels_are": str, "template": str,
+    "verbalizer": dict, "files": dict,
+}  # fmt: skip
+OPTIONAL: dict[str, type] = {
+    "title": str, "label_column": str, "zero_shot": str, "zero_shot_verbalizer": dict,
+    "statement": str, "statement_words": dict, "statement_fields": list, "options": list,
+}  # fmt: skip
+NEEDED_OF_IMAGES: dict[str, type] = {
+    "kind": str, "name": str, "label_names": list, "statements": list,
+}  # fmt: skip
+OPTIONAL_OF_IMAGES: dict[str, type] = {
+    "title": str, "label_column": str, "labels_are": str, "statement_words": dict,
+    "folder": str, "files": dict,
+}  # fmt: skip
+KINDS: dict[type, str] = {str: "a text", list: "a list of texts", dict: "a table of texts"}
+VERBALIZERS = ("verbalizer", "zero_shot_verbalizer")
+"""Tables that may hold lists: several surface forms of a label."""
+SHARED = ("labels_are", "zero_shot", "statement", "statement_words")
+"""Keys that a task has too, by the same name and kind."""
+
+
+def load_task(name: str) -> Task:
+    """The task called `name`, or the one that the task file at the path `name` describes.
+
+    An unknown name is answered with the nearest right one.
+    """
+    # A name, not a path.
+    if not name.endswith(ENDING):
+        return get_task(name)
+    task = read_task_file(name)
+    # Stored scores are found by a task's name: two tasks may not share one.
+    if task.name in TASKS:
+        raise InputError(
+            f"{name}: its name {task.name!r} is a task of the package; give it another."
+        )
+    return task
+
+
+def read_task_file(path: str) -> Task:
+    """The task that a file describes; its rows are looked for beside it.
+
+    Raises:
+      InputError: the file is no TOML, lacks a key or has an unknown one, or does not fit together.
+    """
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such task file; give the path of a TOML file.") from error
+    except OSError as error:
+        raise InputError(f"{path}: the task file cannot be read ({error.strerror}).") from error
+    # Raised by tomllib before InputError could name a key.
+    except RecursionError as error:
+        raise InputError(f"{path}: a task file is a flat table, this one is nested.") from error
+    except ValueError as error:
+        raise InputError(where=path, expected=f"a task file in TOML ({error})") from error
+    if "kind" in table:
+        return _image_task(table, path)
+    _check_keys(table, path, NEEDED, OPTIONAL)
+    _check_names(table, path)
+    for key in (*VERBALIZERS, "statement_words"):
+        _check_words(table, path, key)
+    fields = tuple(table["fields"])
+    for key in ("template", "zero_shot"):
+        try:
+            check(table.get(key, table["template"]), fields)
+        except InputError as error:
+            raise InputError(f"{path}, key {key}: {error}") from error
+    # What is not given keeps the default that `text_task` has for it.
+    settings = {key: table[key] for key in SHARED if key in table}
+    return text_task(
+        table["name"],
+        table.get("title", table["name"]),
+        fields,
+        _surface_forms(table["verbalizer"]),
+        table["template"],
+        label_names=tuple(table["label_names"]),
+        zero_shot_verbalizer=_surface_forms(table.get("zero_shot_verbalizer", {})),
+        columns=({"label": table.get("label_column", "label")},),
+        files=_beside(path, table["files"]),
+        statement_fields=tuple(table.get("statement_fields", fields)),
+        options=tuple(table.get("options", ())),
+        source=path,
+        **settings,
+    )
+
+
+def _image_task(table: dict[str, Any], path: str) -> Task:
+    if table["kind"] != IMAGE:
+        raise InputError(
+            where=f"{path}, kind",
+            expected=repr(IMAGE),
+            got=shown(table["kind"]),
+            remedy="leave it out of a task file of texts",
+        )
+    table = {"labels_are": NAMES, "files": {}} | table
+    _check_keys(table, path, NEEDED_OF_IMAGES, OPTIONAL_OF_IMAGES)
+    _check_names(table, path)
+    _check_words(table, path, "statement_words")
+    if ("folder" in table) == bool(table["files"]):
+        raise InputError(
+            where=path, expected="folder or [files] and not both", remedy="say where images are"
+        )
+    for statement in table["statements"]:
+        _check_statement(statement, path)
+    # A class without words of its own is called by its name.
+    names = {name: name for name in table["label_names"]}
+    label_column = {"label": table.get("label_column", "label")}
+    return image_task(
+        table["name"],
+        str(table.get("title", table["name"])),
+        names | table.get("statement_words", {}),
+        tuple(table["statements"]),
+        columns=tuple(schema | label_column for schema in map(dict, COLUMNS)),
+        files=_beside(path, table["files"]),
+        folder=str(Path(path).parent / table["folder"]) if "folder" in table else "",
+        labels_are=table["labels_are"],
+        source=path,
+    )
+
+
+def _beside(path: str, files: dict[str, str]) -> dict[str, str]:
+    """The files that a task file names, which are looked for in its own folder."""
+    return {split: str(Path(path).parent / file) for split, file in files.items()}
+
+
+def _surface_forms(table: dict[str, Any]) -> dict[str, LabelWords]:
+    # Tuples, as the tasks of the package have them.
+    return {name: tuple(w) if isinstance(w, list) else w for name, w in table.items()}
+
+
+def _check_statement(statement: str, path: str) -> None:
+    if statement.count("{label}") != 1:
+        raise InputError(f"{path}: statement {statement!r} must hold {{label}} once.")
+
+
+def _check_words(table: dict[str, Any], path: str, key: str) -> None:
+    if key in table and set(table[key]) != set(table["label_names"]):
+        raise InputError(
+            f"{path}: [{key}] must have words for exactly {', '.join(table['label_names'])}, "
+            f"it has them for {', '.join(table[key]) or 'none'}."
+        )
+
+
+def _check_keys(
+    table: dict[str, Any], path: str, needed: dict[str, type], optional: dict[str, type]
+) -> None:
+    """Refuse keys that are unknown, missing or empty, and values of another kind."""
+    kinds = needed | optional
+    for key in table:
+        if key not in kinds:
+            raise InputError(f"{path}: {InputError.unknown('key of a task file', key, kinds)}")
+        if not isinstance(table[key], kinds[key]) or not _holds_texts(table[key], key):
+            raise InputError(
+                where=f"{path}, {key}", expected=KINDS[kinds[key]], got=shown(table[key])
+            )
+    missing = [key for key in needed if not table.get(key)]
+    if missing:
+        raise InputError(
+            f"{path}: a task file needs {', '.join(missing)}; "
+            "`python -m experiments.data --help` shows a whole task file."
+        )
+
+
+def _holds_texts(content: Any, key: str) -> bool:
+    """Whether a text, list or table holds nothing but texts; of verbalizers, also lists of them."""
+    if isinstance(content, str):
+        return True
+    for member in content.values() if isinstance(content, dict) else content:
+        is_list_of_forms = key in VERBALIZERS and isinstance(member, list) and bool(member)
+        if not isinstance(member, str) and not (is_list_of_forms and _holds_texts(member, "")):
+            return False
+    return True
+
+
+def _check_names(table: dict[str, Any], path: str) -> None:
+    if not re.fullmatch(r"[\w.-]+", table["name"]):
+        raise InputError(
+            f"{path}: name {table['name']!r} becomes part of file names; use letters, digits, "
+            "'.', '_' and '-'."
+        )
+    if table["labels_are"] not in (NUMBERS, NAMES):
+        raise InputError(
+            where=f"{path}, labels_are",
+            expected=f"{NUMBERS!r} or {NAMES!r}",
+            got=repr(table["labels_are"]),
+        )
+    for key in ("fields", "label_names", "statements", "options"):
+        if len(set(table.get(key, ()))) != len(table.get(key, ())):
+            raise InputError(f"{path}: {key} {table[key]} names one twice; name each once.")
+    if len(table["label_names"]) < 2:
+        raise InputError(f"{path}: label_names {table['label_names']} must be at least two.")
+    if "label" in table.get("fields", ()):
+        raise InputError(
+            f"{path}: a field may not be called 'label', which a template keeps for the label; "
+            "rename the column."
+        )
+    _check_statement(table.get("statement", "{label}"), path)
+    for key in ("statement_fields", "options"):
+        unknown = [name for name in table.get(key, []) if name not in table["fields"]]
+        if unknown:
+            raise InputError(
+                f"{path}: {key} names {', '.join(unknown)}, but the fields are "
+                f"{', '.join(table['fields'])}."
+            )
+    if len(table.get("options", table["label_names"])) != len(table["label_names"]):
+        raise InputError(
+            f"{path}: options must name one field for each of the labels "
+            f"{', '.join(table['label_names'])}, in their order; it names "
+            f"{', '.join(table['options']) or 'none'}."
+        )

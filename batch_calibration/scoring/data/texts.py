@@ -1,0 +1,135 @@
+"""Reads rows of text: the embedded suite, files, TFDS folders, a task file's own files."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.data import files, images, tfds_folder
+from batch_calibration.scoring.data.binding import bind
+from batch_calibration.scoring.embedded import MINI, suite
+from batch_calibration.scoring.inputs import ImageRows
+from batch_calibration.scoring.tasks.base import Rows, Task
+
+ReadRecords = Callable[[], Iterator[tuple[str, Mapping[str, object]]]]
+"""Gives each record of a split, and where it stands in words."""
+
+
+class TextSource(NamedTuple):
+    """Where a task's rows are, in words, and their records by split."""
+
+    where: str
+    splits: dict[str, ReadRecords]
+
+
+def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
+    """The rows of a task's split, the first `limit` of them where it is not 0.
+
+    `data` is `"mini"` for the embedded suite, or a folder. There `<task>/<split>.jsonl` (or
+    `extra_<task>/`; `.jsonl.gz`, `.csv`, `.parquet`) holds the task's fields and a `label` in the
+    order of `task.label_names`, -1 where it is unknown; or `<TFDS name>/<version>/` is a folder
+    that TensorFlow Datasets has prepared, as in `super_glue/cb/1.0.2/`. Where both are there, the
+    files are read. A task that came from a task file brings its own files, and `data` is not used.
+
+    A split that is not there is replaced by the task's stand-in for it, and `Rows.split` says so.
+
+    Raises:
+      InputError: there are no such rows, or one of them is wrong; with file and row.
+    """
+    # A negative limit would count from the end.
+    if limit < 0:
+        raise InputError(where="limit", expected="0 (all rows) or a positive number", got=limit)
+    if data == MINI and not task.files:
+        return suite.rows(task.name, split)._replace(split=split).first(limit)
+    source = _find(task, data)
+    if source is None:
+        raise InputError(_nothing(task, data))
+    served = files.served_split(task, split, source.splits, source.where)
+    rows, labels = [], []
+    for where, record in source.splits[served]():
+        row, label = bind(task, record, where)
+        rows.append(row)
+        labels.append(label)
+    if not rows:
+        raise InputError(f"{source.where}: split {served} is empty, expected at least one row.")
+    ids = tuple(f"{task.name}/{served}/{number}" for number in range(len(rows)))
+    return Rows(tuple(rows), tuple(labels), ids, source.where, served).first(limit)
+
+
+def splits(task: Task, data: str) -> tuple[str, ...]:
+    """Names of the splits that `data` has of a task; none where it has no rows of it."""
+    if data == MINI and not task.files:
+        return suite.splits(task.name)
+    source = _find(task, data)
+    return tuple(source.splits) if source else ()
+
+
+def _find(task: Task, data: str) -> TextSource | None:
+    """A task's rows: its own files, else files of the folder `data`, else a TFDS folder there."""
+    if task.files:
+        return _files(task, f"the files of {task.source}", task.files)
+    if not data:
+        raise InputError(
+            where="data", expected="a folder of rows or 'mini'", got="nothing", remedy="give one"
+        )
+    if not Path(data).is_dir():
+        raise InputError(f"data {data}: no such folder; give one of rows, or 'mini'.")
+    # Files go before a TFDS folder: whoever put them there means them.
+    paths = files.by_split(task, Path(data))
+    if paths:
+        return _files(task, f"files in {next(iter(paths.values())).parent}", paths)
+    prepared = tfds_folder.find(task, Path(data))
+    if prepared is None:
+        return None
+    # Only here, as it imports TensorFlow Datasets.
+    builder = tfds_folder.open_folder(prepared)
+    names = tfds_folder.splits(builder, prepared)
+    readers: dict[str, ReadRecords] = {}
+    for split in names:
+        readers[split] = partial(tfds_folder.records, task, builder, prepared, split)
+    return TextSource(f"TFDS folder {prepared}", readers)
+
+
+def _files(task: Task, where: str, paths: Mapping[str, Path | str]) -> TextSource:
+    readers: dict[str, ReadRecords] = {}
+    for split, path in paths.items():
+        readers[split] = partial(files.records, task, Path(path))
+    return TextSource(where, readers)
+
+
+def _nothing(task: Task, data: str) -> str:
+    looked = [f"{task.name}/<split>.jsonl", *(f"{name}/<version>/" for name in task.tfds)]
+    remedy = (
+        f"; where TensorFlow and a network are, `tfds build {task.tfds[0]} --data_dir={data}` "
+        f"downloads and prepares it, and experiments.prepare_data makes it from files"
+        if task.tfds
+        else ""
+    )
+    return (
+        f"data {data}: no rows of task {task.name} there; looked for {', '.join(looked)}{remedy}."
+    )
+
+
+class RowReader:
+    """Reads each split of a task once, however many contexts ask for it; one serves one run."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, ...], Rows] = {}
+        self._images: dict[tuple[str, ...], ImageRows] = {}
+
+    def texts(self, task: Task, data: str, split: str, limit: int = 0) -> Rows:
+        """The rows of a task of texts, the first `limit` where it is not 0: `read`."""
+        # `source` tells task files of one name apart.
+        key = task.name, task.source, data, split
+        if limit < 0 or key not in self._texts:
+            # All rows are kept, and a wrong limit is refused where rows are read.
+            self._texts[key] = read(task, data, split, min(limit, 0))
+        return self._texts[key].first(limit)
+
+    def images(self, task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
+        """The rows of an image task, the first `limit` where it is not 0: `images.read_images`."""
+        key = task.name, task.source, data, split, str(limit)
+        if key not in self._images:
+            self._images[key] = images.read_images(task, data, split, limit)
+        return self._images[key]

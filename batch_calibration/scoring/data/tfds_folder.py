@@ -1,0 +1,170 @@
+"""Folders that TensorFlow Datasets has prepared, read without TensorFlow."""
+
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.data.binding import columns
+from batch_calibration.scoring.tasks.base import Task
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
+
+INFO = "dataset_info.json"
+HEAD, TAIL = 12, 4  # bytes before and after a record of TFRecord
+
+
+def find(task: Task, data: Path) -> Path | None:
+    """The task's folder of the newest version under a TFDS data directory, None where none is."""
+    for name in task.tfds:
+        folder = data / name
+        if not folder.is_dir():
+            continue
+        versions = [p for p in folder.iterdir() if re.fullmatch(r"\d+\.\d+\.\d+", p.name)]
+        # A folder whose preparation was broken off has no version yet.
+        if not versions:
+            raise InputError(
+                f"{folder}: not a TFDS folder, expected one named like 1.0.0 inside; has its "
+                "preparation ended?"
+            )
+        # By number: 1.10.0 is newer than 1.9.0.
+        return max(versions, key=lambda p: tuple(map(int, p.name.split("."))))
+    return None
+
+
+def open_folder(folder: Path) -> "DatasetBuilder":
+    """TFDS's builder of a prepared folder."""
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise InputError(
+            f"{folder}: a TFDS folder needs TensorFlow Datasets, not TensorFlow ({error}); "
+            "pip install 'batch-calibration[data]'."
+        ) from error
+    if not (folder / INFO).is_file():
+        raise InputError(f"{folder}: not a TFDS folder, it has no {INFO}; prepare it again.")
+    try:
+        builder = tfds.builder_from_directory(str(folder))
+    except Exception as error:  # whatever a damaged JSON file makes TFDS raise
+        raise InputError(f"{folder}: TFDS cannot open it ({error}); prepare it again.") from error
+    if builder.info.features is None:
+        raise InputError(f"{folder}: it has no features.json; prepare it again.")
+    return builder
+
+
+def splits(builder: "DatasetBuilder", folder: Path) -> tuple[str, ...]:
+    """Names of the folder's splits; none at all is an error."""
+    names = tuple(builder.info.splits)
+    if not names:
+        raise InputError(f"{folder}: a TFDS folder without splits; prepare it again.")
+    return names
+
+
+def records(
+    task: Task, builder: "DatasetBuilder", folder: Path, split: str
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """Each record of a split, its texts decoded, and where it stands in words."""
+    features = builder.info.features
+    label = columns(task, tuple(features), str(folder))["label"]
+    names = getattr(features[label], "names", None)
+    if names is None:
+        raise InputError(f"{folder}: {label} is no class label there, but {features[label]}.")
+    # A data set with another order of labels would be scored wrongly in silence.
+    task.check_label_names(tuple(names), str(folder))
+    serialized = _serialized(builder, folder, split)
+    for number, raw in enumerate(serialized):
+        where = f"{folder}, split {split}, row {number}"
+        try:
+            example = features.deserialize_example_np(raw)
+            yield where, {name: _as_python(example[name]) for name in example}
+        except UnicodeDecodeError as error:
+            raise InputError(f"{where}: a text is not UTF-8 ({error}).") from error
+        except Exception as error:  # protobuf's own, or what TFDS raises on a missing feature
+            raise InputError(f"{where}: no record of these features ({error}).") from error
+
+
+def _as_python(feature: object) -> object:
+    """Bytes as text, numpy's integers of any width as `int`, as labels are; lists as they are."""
+    if isinstance(feature, bytes):
+        return feature.decode()
+    is_scalar = hasattr(feature, "item") and getattr(feature, "ndim", 1) == 0
+    return feature.item() if is_scalar else feature  # type: ignore[attr-defined]
+
+
+def _serialized(builder: "DatasetBuilder", folder: Path, split: str) -> list[bytes]:
+    # An enum, compared by its text, so that TFDS is imported in one place only.
+    form = builder.info.file_format.value
+    split_info = builder.info.splits[split]
+    serialized: list[bytes] = []
+    if form == "tfrecord":
+        for path in split_info.filepaths:
+            serialized += read_tfrecord(Path(path))
+    elif form == "array_record":
+        try:
+            source = builder.as_data_source(split).data_source
+            serialized += source.__getitems__(range(len(source)))
+        except (RuntimeError, OSError) as error:
+            raise InputError(
+                f"{folder}: split {split} is damaged or missing ({error}); prepare it again."
+            ) from error
+    else:
+        raise InputError(f"{folder}: its files are {form}; prepare it as array_record or tfrecord.")
+    # A missing shard would else go unnoticed.
+    if len(serialized) != split_info.num_examples:
+        raise InputError(
+            f"{folder}: split {split} should hold {split_info.num_examples} rows, its files hold "
+            f"{len(serialized)}; prepare it again."
+        )
+    return serialized
+
+
+def masked(crc: int) -> int:
+    """A checksum as TFRecord stores it: rotated by 15 bits and shifted by a constant."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def read_tfrecord(path: Path) -> list[bytes]:
+    """The records of one TFRecord file, in order, their CRC-32C checksums checked.
+
+    A record is its length (8 bytes, little endian), the length's checksum (4), the data, the data's
+    checksum (4). Source: TensorFlow, `lib/io/record_writer.h`.
+    """
+    try:
+        from google_crc32c import value as crc32c
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{path}: checking TFRecord files needs google-crc32c; "
+            "pip install 'batch-calibration[data]'."
+        ) from error
+    if not path.is_file():
+        raise InputError(f"{path}: no such file, but the data set's info lists it.")
+    raw = path.read_bytes()
+    payloads: list[bytes] = []
+    start = 0
+    while start < len(raw):
+        where = f"{path}, record {len(payloads)}"
+        # Made before it is needed: two checks below raise it.
+        ends_early = InputError(f"{where}: the file ends inside it; copy or prepare it again.")
+        if start + HEAD > len(raw):
+            raise ends_early
+        length, stored = struct.unpack_from("<QI", raw, start)
+        if masked(crc32c(raw[start : start + 8])) != stored:
+            raise InputError(
+                f"{where}: the length's checksum differs; the file is damaged or no TFRecord "
+                "file; copy or prepare it again."
+            )
+        start += HEAD
+        if start + length + TAIL > len(raw):
+            raise ends_early
+        payload = raw[start : start + length]
+        (stored,) = struct.unpack_from("<I", raw, start + length)
+        if masked(crc32c(payload)) != stored:
+            raise InputError(
+                f"{where}: its checksum differs; the file is damaged; copy or prepare it again."
+            )
+        payloads.append(payload)
+        start += length + TAIL
+    return payloads

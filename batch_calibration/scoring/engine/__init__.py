@@ -1,0 +1,1 @@
+"""From tokens to label scores: shared prefixes, packed sequences, tries of labels."""

@@ -1,0 +1,269 @@
+"""Runs prompts and their label tries through a causal network, batch by batch."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import accumulate, chain
+from os.path import commonprefix
+from threading import Lock
+from typing import NamedTuple, cast
+
+import jax
+import numpy as np
+from flax import nnx
+
+from batch_calibration.scoring.engine import batch_memory, programs, sharding, trie
+from batch_calibration.scoring.engine.batches import group
+from batch_calibration.scoring.engine.packing import SHORTEST, Layout, PackedSequence, lay_out, pack
+from batch_calibration.scoring.engine.reading import ReadScores, read_targets, wait
+from batch_calibration.scoring.models.family import CausalNetwork
+from batch_calibration.scoring.models.files.checkpoint import Checkpoint
+
+PREFIX_CHUNK = 1024
+"""Most tokens of a prefix that are run at once: the memory of attention grows with their square."""
+STEP = 64
+"""Prefixes are padded to a multiple of this, which keeps the compiled programs few."""
+THREADS = 2
+"""Batches that run at once on a CPU: what XLA does in one thread leaves a core for the other."""
+READ_AFTER = 4096
+"""Positions on a CPU after which what is to be read is read: few reads at once are slow."""
+
+
+class PrefixCache(NamedTuple):
+    """The tokens of a prefix that was run, and its keys and values."""
+
+    tokens: list[int]
+    cache: programs.Cache
+
+
+class Batch(NamedTuple):
+    """Sequences of one length, and how many the program takes."""
+
+    sequences: list[PackedSequence]
+    size: int
+
+
+class _Sent(NamedTuple):
+    """Batches on their way, and what waits for the log-probabilities that they are read for."""
+
+    batches: list[Batch]
+    values: Callable[[], np.ndarray]
+
+    @property
+    def sequences(self) -> list[PackedSequence]:
+        return list(chain.from_iterable(batch.sequences for batch in self.batches))
+
+
+class Forward:
+    """A causal network on its devices, the prefix it ran last, and its batches.
+
+    On a CPU two batches run at once, and the hidden states of several are read together. They run
+    in threads, which `jax.config` reaches and context managers such as `jax.debug_nans` do not.
+    Elsewhere a batch is sent while the one before it runs.
+
+    Attributes:
+        notes: what a user should know of how it went.
+        prefix: the prefix that was run last.
+
+    Args:
+        checkpoint: a causal language model and its tokenizer.
+        batch_size: most rows in a batch.
+        normalized: whether to subtract the log of the softmax's denominator.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, batch_size: int, normalized: bool):
+        self.notes: list[str] = []
+        self.prefix = PrefixCache([], ())
+        self._graph, self._state = nnx.split(cast(CausalNetwork, checkpoint.model))
+        self._mesh = checkpoint.mesh  # None: one device
+        self._vocabulary = checkpoint.config.vocab_size
+        self._batch_size, self._normalized = batch_size, normalized
+        self._attention = programs.attention_kind(
+            jax.default_backend(), checkpoint.dtype, checkpoint.mesh is not None
+        )
+        self._budget = batch_memory.budget(checkpoint, logits=self._attention == "at once")
+        self._compiled: set[tuple[int, ...]] = set()  # shapes that both threads may run
+        self._compiling = Lock()
+
+    def run(
+        self, prompts: list[list[int]], tries: Sequence[trie.Trie], done: set[int]
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
+        """Row numbers and their log-probabilities `[rows, k]`, rows `done` left out where all are.
+
+        Args:
+            prompts: token ids.
+            tries: the label trie of each.
+            done: rows that need no scores.
+
+        Raises:
+            InputError: a single sequence does not fit in the device's memory.
+        """
+        threads = ThreadPoolExecutor(THREADS) if self._on_threads else None
+        try:
+            extra = [len(trie_of_row.tokens) for trie_of_row in tries]
+            for shared, members in group(prompts, SHORTEST):
+                self._run_prefix(prompts[members[0]][:shared])
+                waiting = pack(members, prompts, shared, extra, self._batch_size)
+                yield from self._batches(waiting, shared, prompts, tries, done, threads)
+        finally:
+            if threads:
+                threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def _on_threads(self) -> bool:
+        return jax.default_backend() == "cpu" and self._mesh is None
+
+    def _batches(
+        self,
+        waiting: list[PackedSequence],
+        shared: int,
+        prompts: list[list[int]],
+        tries: Sequence[trie.Trie],
+        done: set[int],
+        threads: ThreadPoolExecutor | None,
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
+        running: deque[_Sent] = deque()
+        while waiting or running:
+            try:
+                # Some are computed while the next are laid out, and no more wait in memory.
+                if waiting and len(running) < 2:  # one runs, one waits
+                    batches = self._next(waiting)
+                    count = sum(len(batch.sequences) for batch in batches)
+                    if not done.issuperset(chain.from_iterable(p.rows for p in waiting[:count])):
+                        layouts = [lay_out(*batch, shared, prompts, tries) for batch in batches]
+                        running.append(_Sent(batches, self._send(layouts, threads)))
+                    waiting = waiting[count:]
+                    continue
+                values = running[0].values()
+            except jax.errors.JaxRuntimeError as error:
+                # All that was sent goes back, in its order, for smaller batches.
+                waiting = [*chain.from_iterable(sent.sequences for sent in running), *waiting]
+                running.clear()
+                self._halve(error, waiting[0].length)
+                continue
+            rows = list(chain.from_iterable(packed.rows for packed in running.popleft().sequences))
+            yield rows, trie.sums(values, [tries[row] for row in rows])
+
+    def _next(self, waiting: list[PackedSequence]) -> list[Batch]:
+        """The batches that are read together: one, but more on a CPU."""
+        batches: list[Batch] = []
+        positions, count = 0, 0
+        while waiting[count:] and (not batches or (self._on_threads and positions < READ_AFTER)):
+            batches.append(self._batch(waiting[count:]))
+            positions += batches[-1].size * waiting[count].length
+            count += len(batches[-1].sequences)
+        return batches
+
+    def _batch(self, sequences: list[PackedSequence]) -> Batch:
+        """The first sequences, of one length and as many as fit.
+
+        Batches of one length are alike in size, which leaves little of the last one empty.
+        """
+        length, rows, count = sequences[0].length, 0, 0
+        most = max(1, self._budget // length)  # sequences
+        same_length = sum(packed.length == length for packed in sequences)
+        # As few batches as hold them, of one size, which is rounded up to an eighth of the most:
+        # eight programs at most are compiled for a length.
+        even = -(-same_length // -(-same_length // most))
+        step = max(1, most // 8)
+        size = min(most, -(-even // step) * step)
+        for packed in sequences[: min(size, same_length)]:
+            rows += len(packed.rows)
+            if rows > self._batch_size and count:  # one sequence at least
+                break
+            count += 1
+        step = sharding.row_multiple(self._mesh)
+        return Batch(sequences[:count], -(-size // step) * step)
+
+    def _halve(self, error: Exception, length: int) -> None:
+        """Smaller batches from now on if the device is out of memory; other errors go on."""
+        self._budget = batch_memory.halve(self._budget, error, length)
+        self.notes.append(
+            f"out of memory: batches were halved to {self._budget} token positions, and no row "
+            "was lost"
+        )
+
+    def _send(
+        self, layouts: list[Layout], threads: ThreadPoolExecutor | None
+    ) -> Callable[[], np.ndarray]:
+        """Begin to run batches; the result waits for what is read of them `[e]`."""
+        cache = self.prefix.cache
+        if threads is None:
+            (layout,) = layouts  # `_next` gives several on CPUs alone
+            h = self._hidden(cache, layout)
+            scores = self._read(h, layout.reads, layout.targets, layout.slots)
+            for chunk in scores:
+                chunk.log_probs.copy_to_host_async()  # while the next batch runs
+            return partial(wait, scores)
+        futures = [threads.submit(self._states_read, cache, layout) for layout in layouts]
+        # The states that are read stand one batch after the other.
+        before = accumulate((len(layout.slots) for layout in layouts), initial=0)
+        reads = [n + layout.reads for n, layout in zip(before, layouts, strict=False)]
+        targets = np.concatenate([layout.targets for layout in layouts])
+
+        def values() -> np.ndarray:
+            h = np.concatenate(list(map(Future.result, futures)))
+            return wait(self._read(h, np.concatenate(reads), targets))
+
+        return values
+
+    def _states_read(self, cache: programs.Cache, layout: Layout) -> np.ndarray:
+        """Hidden states `[m, d]` that a layout reads, waited for in a thread."""
+        key = *layout.tokens.shape, cache[0][0].shape[0] if cache else 0  # what decides the program
+        if key in self._compiled:
+            return self._wait(cache, layout)
+        with self._compiling:  # or both threads would compile the same program
+            states = self._wait(cache, layout)
+            self._compiled.add(key)
+        return states
+
+    def _wait(self, cache: programs.Cache, layout: Layout) -> np.ndarray:
+        h = np.asarray(self._hidden(cache, layout))
+        states: np.ndarray = h[layout.slots]
+        return states
+
+    def _hidden(self, cache: programs.Cache, layout: Layout) -> jax.Array:
+        """Hidden states `[b t, d]` of a layout after a prefix, not waited for."""
+        arrays = (layout.tokens, layout.positions, layout.ends)
+        h: jax.Array = programs.forward_packed(
+            self._graph, self._attention, self._state, cache,
+            *sharding.over_rows(self._mesh, arrays),
+        )  # fmt: skip
+        return h
+
+    def _read(
+        self,
+        h: jax.Array | np.ndarray,
+        reads: np.ndarray,
+        targets: np.ndarray,
+        slots: np.ndarray | None = None,
+    ) -> list[ReadScores]:
+        """Log-probabilities `[e]` of targets after `h`, or after its `slots`, in parts."""
+        return read_targets(
+            self._graph, sharding.replicated(self._mesh), self._vocabulary, self._state, h, reads,
+            targets, slots, normalized=self._normalized,
+        )  # fmt: skip
+
+    def _run_prefix(self, tokens: list[int]) -> None:
+        """The shared tokens, run from where they leave those that were run last."""
+        before, cache = self.prefix
+        if tokens == before:  # run already
+            return
+        if not tokens:
+            self.prefix = PrefixCache([], ())
+            return
+        start = min(len(commonprefix([before, tokens])), len(tokens) - 1)  # noqa: RUF071
+        if start < STEP:
+            start, cache = 0, ()  # what little is common is not worth another cache's size
+        size = -(-len(tokens) // STEP) * STEP  # positions of the cache
+        while start < len(tokens):
+            chunk = tokens[start : start + PREFIX_CHUNK]
+            padded = np.zeros((1, -(-len(chunk) // STEP) * STEP), np.int32)
+            padded[0, : len(chunk)] = chunk
+            cache = programs.prefill(
+                self._graph, size, self._attention, self._state, cache, start,
+                padded, len(chunk),
+            )  # fmt: skip
+            start += len(chunk)
+        self.prefix = PrefixCache(tokens, cache)

@@ -1,0 +1,196 @@
+"""Compiled programs of `CausalLM`: prefill a prefix, run packed sequences, read log-probs."""
+
+from collections.abc import Hashable
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import NamedSharding
+
+from batch_calibration.scoring.engine.sharding import replicate
+from batch_calibration.scoring.models.attention import (
+    PLAIN,
+    Attend,
+    AttentionOptions,
+    in_window,
+    self_attention,
+)
+from batch_calibration.scoring.models.family import CausalNetwork
+from batch_calibration.scoring.models.layers import Span
+from batch_calibration.scoring.models.prefix_attention import (
+    append_cache,
+    fits_joint_attention,
+    joint_attention,
+    prefix_attention,
+    truncate_cache,
+)
+
+State = nnx.State[Hashable, object]
+Graph = nnx.GraphDef[CausalNetwork]
+Cache = tuple[tuple[jax.Array, jax.Array], ...]
+"""Each layer's keys and values of a prefix, as `append_cache` lays them."""
+Kind = Literal["in turn", "at once", "joint"]
+"""How attention runs: groups of heads in turn or at once, or in JAX's kernel (decision 20)."""
+
+
+def attention_kind(backend: str, dtype: str, split: bool) -> Kind:
+    """The attention that is the fastest on a backend for networks that compute in `dtype`.
+
+    `split` says that several devices share the heads.
+
+    >>> attention_kind("gpu", "bfloat16", False), attention_kind("cpu", "bfloat16", False)
+    ('joint', 'in turn')
+    """
+    if split:
+        return "at once"
+    # cuDNN computes in 16 bits alone.
+    return "joint" if backend == "gpu" and dtype != "float32" else "in turn"
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def prefill(
+    graph: Graph,
+    size: int,
+    kind: Kind,
+    state: State,
+    cache: Cache,
+    start: jax.Array,
+    tokens: jax.Array,
+    count: jax.Array,
+) -> Cache:
+    """Keys and values, in `size` positions, of the first `start` cached tokens and `count` more.
+
+    `tokens [1, c]` come after those cached; what lies beyond `count` is padding.
+    """
+    offset = jnp.arange(tokens.shape[1])  # [c]
+    # padding stays within the network's positions
+    positions = (start + jnp.minimum(offset, count - 1))[None]
+    before = tuple(truncate_cache(*layer, start) for layer in cache)
+    ends = jnp.full((1, tokens.shape[1]), tokens.shape[1])
+    attention = _attention(before, positions, ends, kind)
+    extended = []
+
+    def attend(
+        layer: int,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        options: AttentionOptions = PLAIN,
+        sinks: jax.Array | None = None,
+    ) -> jax.Array:
+        cached = before[layer] if before else None
+        extended.append(append_cache(cached, k, v, start, count, size))
+        return attention(layer, q, k, v, options, sinks)
+
+    nnx.merge(graph, state).hidden(tokens, positions, attend)
+    return tuple(extended)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def forward_packed(
+    graph: Graph,
+    kind: Kind,
+    state: State,
+    cache: Cache,
+    tokens: jax.Array,
+    positions: jax.Array,
+    ends: jax.Array,
+) -> jax.Array:
+    """Hidden states `[b t, d]` of packed sequences, their prompts after the cached prefix."""
+    attend = _attention(cache, positions, ends, kind)
+    h = nnx.merge(graph, state).hidden(tokens, positions, attend)
+    return h.reshape(-1, h.shape[-1])
+
+
+@jax.jit
+def take(h: jax.Array, slots: jax.Array) -> jax.Array:
+    """Hidden states `[m, d]` at some of `h [b t, d]`."""
+    return h[slots]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def read(
+    graph: Graph,
+    home: NamedSharding | None,
+    vocabulary: int,
+    at_a_time: int | None,
+    state: State,
+    h: jax.Array,
+    tokens: jax.Array,
+    rows: jax.Array,
+    indices: jax.Array,
+) -> jax.Array:
+    """Log-probabilities `[e]` of `tokens[indices]` after `h[rows]`, a program that tasks share.
+
+    The softmax's denominator is summed over the `vocabulary`, so many words `at_a_time` that their
+    logits stay in the caches; None leaves it out, and logits are returned.
+    """
+    model = nnx.merge(graph, state)
+    log_probs = model.unembed(h, tokens)[rows, indices]
+    if at_a_time:
+
+        def add(total: jax.Array, span: Span) -> jax.Array:
+            return jnp.logaddexp(total, jax.nn.logsumexp(model.unembed(h, span), axis=-1))
+
+        size = min(at_a_time, vocabulary)
+        turns, remainder = divmod(vocabulary, size)  # spans of the vocabulary
+        total = jax.lax.fori_loop(
+            0, turns, lambda i, before: add(before, Span(i * size, size)),
+            jnp.full(len(h), -jnp.inf),
+        )  # fmt: skip
+        if remainder:
+            total = add(total, Span(vocabulary - remainder, remainder))
+        # A probability is at most 1, though its logit and the sum were rounded apart.
+        log_probs = jnp.minimum(log_probs - total[rows], 0)
+    return replicate(log_probs, home)
+
+
+def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) -> Attend:
+    """Attention over the shared prefix and within sequences, `ends` as in `Layout`."""
+    slot = jnp.arange(ends.shape[1])  # [t]
+    mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])  # [b, t, t]
+    at_once = kind == "at once"
+
+    def attend(
+        layer: int,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        options: AttentionOptions = PLAIN,
+        sinks: jax.Array | None = None,
+    ) -> jax.Array:
+        window, own_mask = options.window, mask
+        if window is not None:
+            own_mask = mask & in_window(positions, positions, window)
+        prefix = _prefix(*cache[layer], positions, window) if cache else None
+        # cuDNN's softmax has no sinks.
+        if kind == "joint" and sinks is None and fits_joint_attention(q.shape[-1], options):
+            return joint_attention(q, k, v, own_mask, prefix, options)
+        own, own_mass = self_attention(q, k, v, own_mask, options, sinks, at_once=at_once)
+        if prefix is None:
+            return own
+        mean, mass = prefix_attention(
+            q.reshape(-1, *q.shape[2:]), *prefix, options, at_once=at_once
+        )
+        # Two softmaxes are one where each weighs as much as its exponentials sum to.
+        share = jax.nn.sigmoid(mass.reshape(own_mass.shape) - own_mass)[..., None]
+        return own + share.astype(own.dtype) * (mean.reshape(own.shape) - own)
+
+    return attend
+
+
+def _prefix(
+    keys: jax.Array, values: jax.Array, positions: jax.Array, window: int | None
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """Keys and values of the prefix that a layer can see, and the mask `[n, s]` of its window."""
+    if window is None:
+        return keys, values, None
+    # Queries come after the prefix: what they see of it are its last keys.
+    size = min(window, len(keys))
+    first = jnp.clip((values[:, 0, -1] > 0).sum() - size, 0)
+    keys, values = (jax.lax.dynamic_slice_in_dim(array, first, size) for array in (keys, values))
+    # Padding weighs nothing, but is the first key again: it must not be the largest either.
+    near = in_window(positions.reshape(-1), first + jnp.arange(size), window)
+    return keys, values, near & (values[:, 0, -1] > 0)

@@ -1,0 +1,101 @@
+"""Counts what prompts cost a model: their tokens and the positions they take with labels."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.scoring.engine import trie
+from batch_calibration.scoring.engine.batches import group
+from batch_calibration.scoring.engine.packing import SHORTEST
+from batch_calibration.scoring.engine.tokens import Encoded, encode, token_ids
+from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
+
+TOKENIZED_ROWS = 4096
+"""Rows tokenized at a time: memory does not grow with the number of rows."""
+
+
+class Cost(NamedTuple):
+    """Tokens of some rows: as they stand in the texts, and as the scorer runs them."""
+
+    prompts: int
+    computed: int
+
+
+class TokenBudget:
+    r"""A tokenizer and the model's positions: all that is known before weights are loaded.
+
+    Example:
+        budget = TokenBudget(load_tokenizer("checkpoints/gpt2"))
+        budget.positions_needed(["Review: fine\nSentiment:"], [" negative", " positive"])
+    """
+
+    def __init__(self, tokenizer_info: TokenizerInfo):
+        self.tokenizer_info = tokenizer_info
+
+    @property
+    def positions(self) -> int:
+        """Positions of the model."""
+        return self.tokenizer_info.positions
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the scores must know of how the model reads texts, in sentences."""
+        return self.tokenizer_info.notes
+
+    def positions_needed(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
+        """Positions that each text and the longest of its labels take, the beginning token's too.
+
+        A label's last token is read, never fed, so it takes none.
+        """
+        needed: list[int] = []  # positions
+        for encoded in self._encode(texts, labels):
+            for prompt, label_tokens in zip(*encoded, strict=True):
+                needed.append(len(prompt) + max(map(len, label_tokens)) - 1)
+        return needed
+
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, the prompt and those that the tokenizer puts around it included."""
+        prompted = list(map(self.tokenizer_info.prompt.__add__, texts))
+        return list(map(len, token_ids(self.tokenizer_info.tokenizer, prompted, special=True)))
+
+    def truncate_left(self, text: str, tokens: int) -> str:
+        """The text from the edge of its token number `tokens` on."""
+        offsets = self.tokenizer_info.tokenizer.encode(text, add_special_tokens=False).offsets
+        if tokens >= len(offsets):
+            return ""
+        # A character of several tokens begins where its first one does: always cut at least one.
+        return text[max(1, offsets[tokens][0]) :]
+
+    def boundary(self, text: str, labels: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+        """The prompt's tokens and each label's, as the tokenizer writes them."""
+        info = self.tokenizer_info
+        tokenizer = info.tokenizer
+        prompts, ids = encode(tokenizer, [text], labels, info.bos, prefix=info.prefix)
+
+        def write(numbers: Sequence[int]) -> list[str]:
+            return [tokenizer.id_to_token(number) or "?" for number in numbers]
+
+        return write(prompts[0]), list(map(write, ids[0]))
+
+    def cost(self, texts: Sequence[str], labels: Sequence[str]) -> Cost:
+        """Tokens of the texts, and token positions run: shared beginnings once, and tries."""
+        read = computed = 0  # tokens
+        for prompts, ids in self._encode(texts, labels):
+            read += sum(map(len, prompts))
+            computed += sum(len(trie.build_trie(row).tokens) for row in ids)
+            for shared, rows in group(prompts, SHORTEST):
+                computed += shared + sum(len(prompts[row]) - shared for row in rows)
+        return Cost(read, computed)
+
+    def cut_cost(self, texts: Sequence[str], max_tokens: int) -> Cost:
+        """Tokens of the texts, and those that an encoder runs, which cuts texts at `max_tokens`."""
+        counts = self.token_counts(texts)
+        longest = min(max_tokens or self.positions, self.positions)
+        return Cost(sum(counts), int(np.minimum(counts, longest).sum()))
+
+    def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
+        for start in range(0, len(texts), TOKENIZED_ROWS):
+            some_texts = texts[start : start + TOKENIZED_ROWS]
+            info = self.tokenizer_info
+            yield encode(info.tokenizer, some_texts, labels, info.bos, start, info.prefix)

@@ -1,0 +1,169 @@
+"""The BLOOM family: no positions but a penalty for distance (ALiBi), normalized embeddings."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batch_calibration.scoring.models import layers
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.family import (
+    Family,
+    RawConfig,
+    Weight,
+    linear_weights,
+    norm_weights,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Shape of a BLOOM network, in the names of its Hugging Face `config.json`.
+
+    `seq_length` is the length it was trained on; the network itself has no longest sequence.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    n_layer: int
+    n_head: int
+    seq_length: int = 2048  # tokens
+    layer_norm_epsilon: float = 1e-5
+    apply_residual_connection_post_layernorm: bool = False
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence that is scored."""
+        return self.seq_length
+
+    @property
+    def layers(self) -> int:
+        """Blocks."""
+        return self.n_layer
+
+    @property
+    def width(self) -> int:
+        """Hidden size."""
+        return self.hidden_size
+
+    @property
+    def heads(self) -> int:
+        """Attention heads, which share the width."""
+        return self.n_head
+
+
+def slopes(heads: int) -> tuple[float, ...]:
+    """What each head's logits lose per token of distance (Press et al. 2022, section 3)."""
+    power = 1 << (heads.bit_length() - 1)  # the largest power of two among the heads
+    first = [2 ** (-8 * (i + 1) / power) for i in range(power)]  # 2^(-8/power), its square, ...
+    return (*first, *(2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)))
+
+
+def with_distances(
+    q: jax.Array, k: jax.Array, v: jax.Array, positions: jax.Array, scale: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Queries, keys and values `[b, t, heads, d + 2]` whose plain attention is ALiBi's.
+
+    A key's position, times its head's slope, is part of the product of queries and keys: softmax
+    is blind to what all keys of a query have in common. The position is two numbers, both exact in
+    half precision.
+    """
+    low = positions % 256  # whole numbers up to 256 are exact in bfloat16, and so is the rest
+    high_and_low = jnp.stack([positions - low, low], axis=-1)[..., None, :].astype(k.dtype)
+    # The scale, which attention multiplies by, is taken out again.
+    slope = (jnp.array(slopes(q.shape[-2])) / scale).astype(q.dtype)
+    shape = (*q.shape[:-1], 2)
+    return (
+        jnp.concatenate([q, jnp.broadcast_to(slope[:, None], shape)], axis=-1),
+        jnp.concatenate([k, jnp.broadcast_to(high_and_low, shape)], axis=-1),
+        jnp.concatenate([v, jnp.zeros(shape, v.dtype)], axis=-1),
+    )
+
+
+class Block(nnx.Module):
+    """Attention, then a two-layer MLP, each added to its input or to that input normalized."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, eps = config.hidden_size, config.layer_norm_epsilon
+        self.heads = config.n_head
+        self.after = config.apply_residual_connection_post_layernorm
+        self.activation = layers.activation("gelu_new")
+        self.ln_1 = layers.layer_norm(width, eps, rngs)
+        self.ln_2 = layers.layer_norm(width, eps, rngs)
+        self.qkv = layers.linear(width, 3 * width, rngs)
+        self.out = layers.linear(width, width, rngs)
+        self.fc = layers.linear(width, 4 * width, rngs)
+        self.proj = layers.linear(4 * width, width, rngs)
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, positions: jax.Array) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        normed = self.ln_1(h)
+        # Each head's query, key and value lie side by side.
+        heads = self.qkv(normed).reshape(*h.shape[:-1], self.heads, 3, -1)
+        d = heads.shape[-1]  # before two numbers are added to it
+        q, k, v = heads[..., 0, :], heads[..., 1, :], heads[..., 2, :]  # [b, t, heads, d]
+        q, k, v = with_distances(q, k, v, positions, d**-0.5)
+        mean = attend(layer, q, k, v, AttentionOptions(d**-0.5))[..., :d]  # the last two are 0
+        h = (normed if self.after else h) + self.out(mean.reshape(h.shape))
+        normed = self.ln_2(h)
+        return (normed if self.after else h) + self.proj(self.activation(self.fc(normed)))
+
+
+class Model(nnx.Module):
+    """BLOOM (BigScience 2022), loadable from any Hugging Face `bloom` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, eps = config.hidden_size, config.layer_norm_epsilon
+        self.embed = layers.embedding(config.vocab_size, width, rngs)
+        self.ln_embed = layers.layer_norm(width, eps, rngs)
+        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
+        self.ln = layers.layer_norm(width, eps, rngs)
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h: jax.Array = self.ln_embed(self.embed(tokens))
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, attend, positions)
+        h = self.ln(h)
+        return h
+
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        return layers.logits(h, self.embed.embedding[...], token_set)
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config with `hidden_size` and `n_head`, which older files call otherwise."""
+    older = {"hidden_size": raw.get("n_embed"), "n_head": raw.get("num_attention_heads")}
+    return {key: setting for key, setting in older.items() if setting is not None} | raw
+
+
+LAYER = "transformer.h.{i}"
+WEIGHTS = {
+    "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
+    **norm_weights("transformer.word_embeddings_layernorm", "ln_embed"),
+    **norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
+    **linear_weights(f"{LAYER}.self_attention.query_key_value", "blocks.{i}.qkv", 1),
+    **linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.out", 0),
+    **norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
+    **linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.fc", 1),
+    **linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.proj", 0),
+    **norm_weights("transformer.ln_f", "ln"),
+}
+FAMILY = Family(
+    name="bloom",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("transformer.",),
+    # With slow_but_exact and pretraining_tp above 1 transformers leaves biases out.
+    fixed={"tie_word_embeddings": True, "n_inner": None, "slow_but_exact": False},
+    keys=("n_embed", "num_attention_heads"),
+    inert=(
+        "attention_softmax_in_fp32", "masked_softmax_fusion", "offset_alibi", "skip_bias_add*",
+    ),
+    tied={"lm_head.weight": "embed.embedding"},
+    flatten=flatten,
+)  # fmt: skip

@@ -1,0 +1,210 @@
+"""CLIP: an image tower and a text tower whose embeddings share one space."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batch_calibration.scoring.models.attention import causal, full
+from batch_calibration.scoring.models.family import Family, RawConfig, Weight, norm_weights
+from batch_calibration.scoring.models.towers import (
+    Block,
+    Shape,
+    caption_weights,
+    embed_patches,
+    norm,
+    tower_keys,
+    tower_weights,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Shape of both towers: keys of `text_config` and `vision_config`, each after its tower's name.
+
+    What a file leaves out is what transformers takes it to be.
+    """
+
+    projection_dim: int = 512
+    logit_scale_init_value: float = 2.6592  # ln(1 / 0.07)
+    text_vocab_size: int = 49408
+    text_hidden_size: int = 512
+    text_intermediate_size: int = 2048
+    text_num_hidden_layers: int = 12
+    text_num_attention_heads: int = 8
+    text_max_position_embeddings: int = 77
+    text_hidden_act: str = "quick_gelu"
+    text_layer_norm_eps: float = 1e-5
+    text_eos_token_id: int = 49407  # the last of the vocabulary
+    vision_hidden_size: int = 768
+    vision_intermediate_size: int = 3072
+    vision_num_hidden_layers: int = 12
+    vision_num_attention_heads: int = 12
+    vision_image_size: int = 224
+    vision_patch_size: int = 32
+    vision_hidden_act: str = "quick_gelu"
+    vision_layer_norm_eps: float = 1e-5
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that the text tower embeds."""
+        return self.text_vocab_size
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the text tower has positions for."""
+        return self.text_max_position_embeddings
+
+    @property
+    def image_tokens(self) -> int:
+        """Positions of the vision tower: the class token and the patches."""
+        return 1 + (self.vision_image_size // self.vision_patch_size) ** 2
+
+    @property
+    def layers(self) -> int:
+        """Blocks of the deeper tower."""
+        return max(self.text_num_hidden_layers, self.vision_num_hidden_layers)
+
+    @property
+    def width(self) -> int:
+        """Hidden size of the text tower."""
+        return self.text_hidden_size
+
+    @property
+    def heads(self) -> int:
+        """Attention heads of the text tower, which share its width."""
+        return self.text_num_attention_heads
+
+
+class Text(nnx.Module):
+    """The causal tower of captions, read at their end token."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        shape = Shape.of(config, "text")
+        init = nnx.initializers.normal
+        self.eos = config.text_eos_token_id
+        self.token_embedding = nnx.Embed(
+            config.text_vocab_size, shape.width, embedding_init=init(0.02), rngs=rngs
+        )
+        self.position_embedding = nnx.Embed(
+            config.text_max_position_embeddings, shape.width, embedding_init=init(0.01), rngs=rngs
+        )
+        self.blocks = nnx.List([Block(shape, rngs=rngs) for _ in range(shape.layers)])
+        self.ln = norm(shape, rngs)
+        self.projection = nnx.Linear(
+            shape.width, config.projection_dim, use_bias=False,
+            kernel_init=init(shape.width**-0.5), rngs=rngs,
+        )  # fmt: skip
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of `tokens [b, t]`; what follows the end token changes nothing."""
+        # Padding stays at the last position: beyond it an embedding is NaN.
+        last = self.position_embedding.num_embeddings - 1
+        positions = jnp.minimum(jnp.arange(tokens.shape[1]), last)
+        h = self.token_embedding(tokens) + self.position_embedding(positions)
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, causal)
+        # Configs written before the end token was named in them say 2; it is the largest id.
+        # [b], the first one
+        ends = jnp.argmax(tokens if self.eos == 2 else tokens == self.eos, axis=1)
+        return self.projection(self.ln(h[jnp.arange(len(h)), ends]))
+
+
+class Vision(nnx.Module):
+    """The tower of images cut into square patches, read at the class token before them."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        shape = Shape.of(config, "vision")
+        init, edge = nnx.initializers.normal, config.vision_patch_size
+        self.start = nnx.Param(init(shape.width**-0.5)(rngs.params(), (shape.width,)))
+        self.patch = nnx.Param(init(0.02)(rngs.params(), (edge, edge, 3, shape.width)))
+        self.position_embedding = nnx.Param(
+            init(0.02)(rngs.params(), (config.image_tokens, shape.width))
+        )
+        self.ln_1 = norm(shape, rngs)
+        self.blocks = nnx.List([Block(shape, rngs=rngs) for _ in range(shape.layers)])
+        self.ln_2 = norm(shape, rngs)
+        self.projection = nnx.Linear(
+            shape.width, config.projection_dim, use_bias=False,
+            kernel_init=init(shape.width**-0.5), rngs=rngs,
+        )  # fmt: skip
+
+    def __call__(self, pixels: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of `pixels [b, h, w, 3]`."""
+        h = embed_patches(pixels, self.patch[...])  # [b, patches, d]
+        # The class token stands before the patches of each image.
+        start = jnp.broadcast_to(self.start[...], (len(h), 1, h.shape[-1]))
+        h = self.ln_1(jnp.concatenate([start, h], axis=1) + self.position_embedding[...])
+        for layer, block in enumerate(self.blocks[:-1]):
+            h = block(h, layer, full)
+        # Only the class token is read, so the last block need not finish the patches.
+        h = self.blocks[-1](h, len(self.blocks) - 1, full, read=1)
+        return self.projection(self.ln_2(h[:, 0]))  # of the class token alone
+
+
+class Model(nnx.Module):
+    """CLIP (Radford et al. 2021, section 2), loadable from a Hugging Face `clip` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        self.text = Text(config, rngs=rngs)
+        self.vision = Vision(config, rngs=rngs)
+        self.log_scale = nnx.Param(jnp.float32(config.logit_scale_init_value))
+
+    @property
+    def scale(self) -> jax.Array:
+        """What cosines are multiplied by to be logits: one over the learned temperature."""
+        return jnp.exp(self.log_scale[...])
+
+    def embed_text(self, tokens: jax.Array, lengths: jax.Array | None = None) -> jax.Array:
+        """Embeddings `[b, p]`, of any length, of captions `tokens [b, t]` with their end token."""
+        return self.text(tokens)
+
+    def embed_image(self, pixels: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]`, of any length, of normalized `pixels [b, h, w, 3]`."""
+        return self.vision(pixels)
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """Both towers' keys after their names; a `text_config_dict` of old files has the last word."""
+    shared = ("projection_dim", "logit_scale_init_value")
+    flat: RawConfig = {key: raw[key] for key in shared if key in raw}
+    for tower in ("text", "vision"):
+        old = raw.get(f"{tower}_config_dict")  # files of 2021 and 2022
+        tower_config = raw.get(f"{tower}_config") if old is None else old
+        if isinstance(tower_config, dict):
+            flat |= {f"{tower}_{key}": setting for key, setting in tower_config.items()}
+    return flat
+
+
+WEIGHTS = {
+    "logit_scale": Weight("log_scale"),
+    **caption_weights(),
+    "text_projection.weight": Weight("text.projection.kernel", True),
+    "vision_model.embeddings.class_embedding": Weight("vision.start"),
+    "vision_model.embeddings.patch_embedding.weight": Weight("vision.patch", True),
+    "vision_model.embeddings.position_embedding.weight": Weight("vision.position_embedding"),
+    # The misspelling is the files' own.
+    **norm_weights("vision_model.pre_layrnorm", "vision.ln_1"),
+    **tower_weights("vision_model", "vision"),
+    **norm_weights("vision_model.post_layernorm", "vision.ln_2"),
+    "visual_projection.weight": Weight("vision.projection.kernel", True),
+}
+FAMILY = Family(
+    name="clip",
+    kind="clip",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    fixed={"vision_num_channels": 3},
+    parts={
+        "text_config": tower_keys(Config, "text"),
+        "text_config_dict": tower_keys(Config, "text"),
+        "vision_config": tower_keys(Config, "vision"),
+        "vision_config_dict": tower_keys(Config, "vision"),
+    },
+    # Each tower's own projection is the size of both.
+    inert=("projection_dim", "tie_word_embeddings"),
+    ignored=("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids"),
+    flatten=flatten,
+)

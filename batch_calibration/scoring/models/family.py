@@ -1,0 +1,202 @@
+"""What a model family is: a value that says how its checkpoints become a network."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import jax
+from flax import nnx
+from tokenizers import Tokenizer
+
+from batch_calibration.scoring.models.attention import Attend, BiasedAttend
+from batch_calibration.scoring.models.layers import TokenSet
+
+
+class TokenId(int):
+    """A field of a config that is a token's id, from 0 on, where other numbers are sizes."""
+
+
+RawConfig = dict[str, object]
+"""What a `config.json` says."""
+Kind = Literal["causal_lm", "sentence_encoder", "clip"]
+"""What a network offers: `CausalNetwork`, `SentenceEncoder` or `ClipNetwork`."""
+
+
+class CausalNetwork(Protocol):
+    """A language model: scored by `CausalLM`."""
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        ...
+
+    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        ...
+
+
+class Encoder(Protocol):
+    """A network that reads a whole text at once."""
+
+    def hidden(
+        self,
+        tokens: jax.Array,
+        positions: jax.Array,
+        attend: BiasedAttend,
+        types: jax.Array | None = None,
+    ) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        ...
+
+
+class SentenceEncoder(Encoder, Protocol):
+    """An encoder whose pooled hidden states are a text's embedding: scored by `DualEncoder`."""
+
+    def pool(self, h: jax.Array, real: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of hidden states `[b, t, d]`, of which `real [b, t]` are a text's."""
+        ...
+
+
+class ClipNetwork(Protocol):
+    """A text tower and an image tower with one embedding space: scored by `DualEncoder`."""
+
+    @property
+    def scale(self) -> jax.Array:
+        """What cosines are multiplied by to be logits."""
+        ...
+
+    def embed_text(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are a text's."""
+        ...
+
+    def embed_image(self, pixels: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of normalized `pixels [b, h, w, 3]`."""
+        ...
+
+
+class Config(Protocol):
+    """What every family's config, a frozen dataclass, can tell."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that the network embeds."""
+        ...
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        ...
+
+    @property
+    def layers(self) -> int:
+        """Blocks, of the deepest tower where there are several."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Hidden size."""
+        ...
+
+    @property
+    def heads(self) -> int:
+        """Attention heads."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """The fields that most `config.json` files share; a family adds its own to them."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    max_position_embeddings: int
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.max_position_embeddings
+
+    @property
+    def layers(self) -> int:
+        """Blocks."""
+        return self.num_hidden_layers
+
+    @property
+    def width(self) -> int:
+        """Hidden size."""
+        return self.hidden_size
+
+    @property
+    def heads(self) -> int:
+        """Attention heads."""
+        return self.num_attention_heads
+
+
+class Weight(NamedTuple):
+    """Where a checkpoint's tensor lives in our network; `{i}` stands for a layer's number.
+
+    Attributes:
+        path: Our name.
+        transpose: Whether the file holds it as `[out, in]`, ours being `[in, out]`.
+        split: The axis of ours that the devices along a mesh's `model` share, None for no axis.
+    """
+
+    path: str
+    transpose: bool = False  # torch's linear layers: True
+    split: int | None = None  # norms, positions: held whole
+
+
+def linear_weights(theirs: str, ours: str, split: int, transpose: bool = True) -> dict[str, Weight]:
+    """The rows of a linear layer with a bias, split over devices by inputs (0) or outputs (1)."""
+    return {
+        f"{theirs}.weight": Weight(f"{ours}.kernel", transpose, split),
+        f"{theirs}.bias": Weight(f"{ours}.bias", split=0 if split else None),
+    }
+
+
+def norm_weights(theirs: str, ours: str) -> dict[str, Weight]:
+    """The rows of a layer norm with a bias."""
+    return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
+
+
+class Family(NamedTuple):
+    """Networks of one architecture.
+
+    Attributes:
+        name: What error sentences call it.
+        kind: What its networks offer, and so which scorer takes them.
+        config: A frozen dataclass; its fields are keys of `config.json`.
+        model: `(config, rngs=...)` -> the network.
+        weights: The tensors of a checkpoint by their names there.
+        prefixes: Beginnings of tensors' names that some files leave out.
+        fixed: Keys of `config.json` and the only value each may have; the network knows no other.
+        keys: Further keys of `config.json` that `flatten` reads.
+        parts: Objects in `config.json` and the further keys of each; the other keys are as above.
+        inert: Patterns of keys that change no score of this family (`config.INERT`: of any).
+        tied: Tensors, prefixes removed, that must equal the weight of ours which does their work.
+        ignored: Patterns of tensors, prefixes removed, that no score depends on: heads of other
+            tasks, other towers, and buffers that transformers computes anew.
+        flatten: Brings nested parts and older spellings of a config to the names of its fields.
+        adapt_tokenizer: `(tokenizer, directory)`; makes what `tokenizer.json` says read text as the
+            family's class in transformers does.
+    """
+
+    name: str
+    kind: Kind
+    config: type[Config]
+    model: Callable[..., nnx.Module]
+    weights: Mapping[str, Weight]
+    prefixes: tuple[str, ...] = ()
+    fixed: Mapping[str, object] = MappingProxyType({})
+    keys: tuple[str, ...] = ()
+    parts: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    inert: tuple[str, ...] = ()
+    tied: Mapping[str, str] = MappingProxyType({})
+    ignored: tuple[str, ...] = ()
+    flatten: Callable[[RawConfig], RawConfig] = dict
+    adapt_tokenizer: Callable[[Tokenizer, Path], None] | None = None

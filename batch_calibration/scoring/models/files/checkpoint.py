@@ -1,0 +1,286 @@
+"""Reads a checkpoint directory: network, tokenizer, and a digest of what decides its scores."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import Mesh
+from tokenizers import Tokenizer, normalizers
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models.family import Config, Encoder, Family, Kind, RawConfig
+from batch_calibration.scoring.models.files import (
+    chat_template,
+    pooling,
+    sentence_config,
+    tokenizer_files,
+    weights,
+)
+from batch_calibration.scoring.models.files.beginning_token import BeginningToken
+from batch_calibration.scoring.models.files.chat_template import ChatTemplate
+from batch_calibration.scoring.models.files.config import read_config, read_json
+from batch_calibration.scoring.models.files.sentence_config import SentenceConfig
+from batch_calibration.scoring.models.files.tensors import shards
+
+HUB_NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@([\w./-]+))?")
+FILES = ("*.json", "*.txt", "*.jinja", "*.safetensors")
+"""What is downloaded of a checkpoint: no second copy of the weights under another name."""
+NO_FILES = ("consolidated*", "onnx/*", "openvino/*", "original/*")
+BESIDE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
+"""Files that decide scores beside the config and the weights, where they exist."""
+HASHED = 2
+"""Files whose sha256 is computed at once."""
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A network and its tokenizer, as they lie in a Hugging Face directory.
+
+    Attributes:
+        directory: Where it was read from.
+        model_type: The key of its family in `FAMILIES`, such as `"gpt2"`.
+        kind: What the network offers, and so which scorer takes it.
+        config: The config, of the family's own class.
+        model: The network.
+        dtype: What it computes in: `"float32"`, `"bfloat16"` or `"float16"`.
+        mesh: The devices that share it, or None for one device.
+        tokenizer: The tokenizer, with the padding and truncation of its file switched off.
+        bos: Id of the token that begins each sequence, or None where there is no such token.
+        digest: sha256 (64 hex digits) of the files' contents: config, weights and tokenizer.
+        sentence: What a sentence encoder does to texts and hidden states; inert in other kinds.
+        prefix: Id of the token that labels follow where a prompt is empty, or None for no such.
+    """
+
+    directory: Path
+    model_type: str
+    kind: Kind
+    config: Config
+    model: nnx.Module
+    tokenizer: Tokenizer
+    bos: int | None  # a token id
+    digest: str  # 64 hex digits
+    dtype: str = "float32"
+    mesh: Mesh | None = None
+    sentence: SentenceConfig = field(default_factory=SentenceConfig)
+    prefix: int | None = None  # a token id
+
+
+class TokenizerInfo(NamedTuple):
+    """How a checkpoint reads text, known without its weights.
+
+    Attributes:
+        tokenizer: The tokenizer, with the padding and truncation of its file switched off.
+        bos: Id of the token that begins each sequence, or None where there is no such token.
+        positions: The most tokens that the network takes.
+        prompt: What a sentence encoder puts before each text.
+        notes: What a reader of the scores must know, in sentences: the beginning token or the
+            pooling, and which file says so.
+        prefix: Id of the token that labels follow where a prompt is empty, or None for no such.
+    """
+
+    tokenizer: Tokenizer
+    bos: int | None
+    positions: int
+    prompt: str = ""
+    notes: tuple[str, ...] = ()
+    prefix: int | None = None
+
+
+def find(name: str) -> Path:
+    """The directory of a checkpoint, downloaded first if `name` is one of the Hugging Face hub.
+
+    Args:
+        name: A directory, or a name on the hub such as `gpt2`, `org/model` or `org/model@revision`
+            (a branch, a tag or a commit).
+
+    Raises:
+        InputError: a name of the hub that cannot be downloaded and was not downloaded before.
+    """
+    directory = Path(name).expanduser()  # a local path goes before a name of the hub
+    match = HUB_NAME.fullmatch(name)
+    if directory.exists() or not match:
+        return directory
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    repository, revision = match.groups()
+    try:
+        return Path(
+            snapshot_download(
+                repository, revision=revision, allow_patterns=list(FILES),
+                ignore_patterns=list(NO_FILES),
+            )
+        )  # fmt: skip
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise InputError(
+            f"{name}: no such directory, and the Hugging Face hub gave none of that name "
+            f"({type(error).__name__}); check the name, the network and, for a gated model, that "
+            "you are logged in."
+        ) from error
+
+
+class ModelFiles:
+    """A checkpoint directory whose config and tokenizer are read once, its weights when asked for.
+
+    Args:
+        directory: A Hugging Face directory: `config.json`, `tokenizer.json`, `*.safetensors`; the
+            weights may be absent until they are loaded.
+        accept_keys: Keys of `config.json` that are unknown here and are taken to change no score.
+
+    Raises:
+        InputError: no such directory, a config that is missing or broken, or no family has that
+            architecture.
+    """
+
+    def __init__(self, directory: str | Path, accept_keys: Sequence[str] = ()):
+        self.directory = Path(directory).expanduser()
+        self._model_type, self._family, raw_config = _family(self.directory)
+        self._accepted = tuple(sorted(accept_keys))
+        self._config = read_config(self._family, raw_config, self.directory, self._accepted)
+        self._raw_config = raw_config
+        self._splits_as = ""
+
+    @cached_property
+    def _texts(self) -> tuple[Tokenizer, BeginningToken, SentenceConfig]:
+        """How texts are read: the tokenizer, what begins each sequence, what an encoder does."""
+        start, sentence = BeginningToken(None, "", disputed=False), SentenceConfig()
+        if self._family.kind == "causal_lm":
+            tokenizer, start, self._splits_as = tokenizer_files.read_causal(
+                self.directory, self._raw_config
+            )
+            return tokenizer, start, sentence
+        tokenizer = tokenizer_files.read(self.directory, self._family.kind)
+        if self._family.adapt_tokenizer:
+            self._family.adapt_tokenizer(tokenizer, self.directory)
+        if self._family.kind == "sentence_encoder":
+            sentence = sentence_config.read(self.directory, self._config.width)
+        if sentence.lower_case:
+            before = [tokenizer.normalizer] if tokenizer.normalizer else []
+            tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
+        return tokenizer, start, sentence
+
+    @property
+    def tokenizer_info(self) -> TokenizerInfo:
+        """How the model reads text; `InputError` where a file of it is missing or broken."""
+        tokenizer, start, sentence = self._texts
+        positions = self._config.positions
+        notes = {"causal_lm": (start.note,), "sentence_encoder": (sentence.note,), "clip": ()}
+        return TokenizerInfo(
+            tokenizer, start.id, min(positions, sentence.max_tokens or positions), sentence.prompt,
+            notes[self._family.kind], start.prefix,
+        )  # fmt: skip
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate | None:
+        """How the model reads the messages of a chat; None where no file says."""
+        return chat_template.read(self.directory)
+
+    def load(self, dtype: str = "auto", mesh: Mesh | None = None) -> Checkpoint:
+        """The network with its weights; as `load_checkpoint`."""
+        if dtype not in DTYPES:
+            raise InputError.unknown("dtype", dtype, DTYPES)
+        if dtype == "auto":
+            dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+        directory, family, config = self.directory, self._family, self._config
+        tokenizer, start, sentence = self._texts
+        with ThreadPoolExecutor(HASHED) as pool, ExitStack() as opened:
+            # Beside the loading, which reads the same files; closing them ends it where that fails.
+            hashes = {}
+            for name, path in _deciding(directory, sentence).items():
+                file = opened.enter_context(path.open("rb"))
+                hashes[name] = pool.submit(hashlib.file_digest, file, "sha256")
+            _, model = weights.load(directory, family, jnp.dtype(dtype), mesh, config)
+            digests = {name: digest.result().hexdigest() for name, digest in hashes.items()}
+        digests |= {"accepted keys": ", ".join(self._accepted)} if self._accepted else {}
+        # Where transformers' class splits text otherwise than tokenizer.json.
+        digests |= {"tokenizer class": self._splits_as} if self._splits_as else {}
+        # Where files say different things of it, the token that was taken is no matter of course.
+        digests |= {"beginning token": str(start.id)} if start.disputed else {}
+        digest = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+        if family.kind == "sentence_encoder":
+            model = pooling.load(directory, cast(Encoder, model), sentence, config.width)
+        # A larger id would be clipped to the last row of the table, silently. Added tokens that
+        # no text of this use has (Gemma 3's of images) are refused where a text has one.
+        is_causal = family.kind == "causal_lm"
+        largest = max(tokenizer.get_vocab(with_added_tokens=not is_causal).values(), default=0)
+        if largest >= config.vocab_size:
+            raise InputError(
+                f"{directory}: the tokenizer has ids up to {largest}, but the network embeds only "
+                f"{config.vocab_size} tokens; the two files belong to different checkpoints."
+            )
+        return Checkpoint(
+            directory, self._model_type, family.kind, config, model, tokenizer, start.id, digest,
+            dtype, mesh, sentence, start.prefix,
+        )  # fmt: skip
+
+
+def load_tokenizer(directory: str | Path) -> TokenizerInfo:
+    """Read `tokenizer.json` and `config.json` of a checkpoint directory; its weights may be absent.
+
+    Raises:
+        InputError: a file is missing or broken, or no family has that architecture.
+    """
+    return ModelFiles(directory).tokenizer_info
+
+
+def load_checkpoint(
+    directory: str | Path, dtype: str = "auto", mesh: Mesh | None = None
+) -> Checkpoint:
+    """Read `config.json`, `*.safetensors` and `tokenizer.json` of a Hugging Face directory.
+
+    Args:
+        directory: Where they lie.
+        dtype: What the network computes in, whatever the file holds; `auto` is float32 on CPUs and
+            bfloat16 on accelerators.
+        mesh: The devices that share the network, with axes `data` and `model`.
+
+    Example:
+        checkpoint = load_checkpoint("checkpoints/gpt2")
+        checkpoint.model_type, checkpoint.bos, checkpoint.digest[:8]
+
+    Raises:
+        InputError: a file is missing or broken, no family has that architecture, the weights do
+            not fit the config, the tokenizer knows more tokens than the network, or there is no
+            such dtype.
+    """
+    return ModelFiles(directory).load(dtype, mesh)
+
+
+def _family(directory: Path) -> tuple[str, Family, RawConfig]:
+    """The model type, its family, and the raw config."""
+    if not directory.is_dir():
+        raise InputError(
+            where=directory,
+            expected="a checkpoint directory (config.json, *.safetensors, tokenizer.json)",
+            got="none",
+            remedy="check the path",
+        )
+    raw = read_json(directory / "config.json", "a config")
+    name = raw.get("model_type")
+    if not isinstance(name, str) or name not in FAMILIES:
+        # No closest name: one that is spelt alike may be another architecture.
+        raise InputError(
+            f"{directory}: config.json says model_type = {name!r:.200}, expected one of those that "
+            f"have a network here ({', '.join(FAMILIES)}); where transformers has one, "
+            "config.scorer=transformers runs it (pip install 'batch-calibration[torch]')."
+        )
+    return name, FAMILIES[name], raw
+
+
+def _deciding(directory: Path, sentence: SentenceConfig) -> dict[str, Path]:
+    """The files that decide the scores, weights included, by their names in the directory."""
+    names = ["config.json", *shards(directory), *BESIDE, *sentence.files(directory)]
+    names += tokenizer_files.files(directory)
+    return {name: directory / name for name in names if (directory / name).is_file()}

@@ -1,0 +1,160 @@
+"""The tensors of a checkpoint directory: their names, what they are kept as, their numbers."""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+from safetensors import SafetensorError, safe_open
+
+from batch_calibration.errors import InputError, shown
+from batch_calibration.scoring.models.files.config import read_json
+
+PART = 1 << 20
+"""Numbers that are read at once: few enough for a processor's caches."""
+PLAIN: dict[str, np.dtype] = {
+    "F64": np.dtype(np.float64),
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(jnp.bfloat16),
+}
+"""What the files call the numbers that can be read as they are."""
+
+
+class Tensor(NamedTuple):
+    """One tensor of a file.
+
+    Attributes:
+        name: Its name there.
+        path: The file.
+        kind: What the file says its numbers are, such as `"F32"` or `"F8_E4M3"`.
+        shape: How many numbers it has along each axis.
+        offset: Bytes before it in the file.
+    """
+
+    name: str
+    path: Path
+    kind: str
+    shape: tuple[int, ...]
+    offset: int
+
+    def parts(self, dtype: DTypeLike) -> Iterator[np.ndarray]:
+        """Its numbers in a row as `dtype`, some at a time.
+
+        Raises:
+            InputError: they are quantized, so that they mean nothing by themselves.
+        """
+        if self.kind not in PLAIN:
+            raise InputError(
+                f"{self.path}: {self.name} is in {self.kind}: quantized weights, expected one of "
+                f"{', '.join(PLAIN)}; use the checkpoint that is not quantized."
+            )
+        chunk, remaining = np.empty(PART, PLAIN[self.kind]), math.prod(self.shape)
+        # Read, not mapped: pages of a mapped file would count as this process's memory.
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            while remaining:
+                chunk = chunk[:remaining]  # the last one is shorter
+                if file.readinto(chunk.view(np.uint8).data) != chunk.nbytes:
+                    raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
+                yield chunk.astype(dtype, copy=False)
+                remaining -= len(chunk)
+
+    def read_bytes(self) -> np.ndarray:
+        """Its bytes, where its numbers are packed in them."""
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            packed = np.fromfile(file, np.uint8, math.prod(self.shape))
+        if packed.size != math.prod(self.shape):
+            raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
+        return packed.reshape(self.shape)
+
+    def read(self, dtype: DTypeLike) -> np.ndarray:
+        """Its numbers as `dtype`; errors as of `parts`."""
+        array, start = np.empty(self.shape, dtype), 0  # filled part by part: no second copy
+        for chunk in self.parts(dtype):
+            array.reshape(-1)[start : start + len(chunk)] = chunk
+            start += len(chunk)
+        return array
+
+
+def shards(directory: Path) -> list[str]:
+    """Names of the safetensors files that hold a checkpoint's weights."""
+    if (directory / "model.safetensors").is_file():
+        return ["model.safetensors"]
+    index = directory / "model.safetensors.index.json"
+    if index.is_file():
+        shard_of = read_json(index, "an index of shards").get("weight_map")
+        if not isinstance(shard_of, dict) or set(map(type, shard_of.values())) - {str}:
+            raise InputError(
+                where=index,
+                expected="weight_map to give each tensor's file",
+                remedy="fetch the file again",
+            )
+        names = sorted(set(shard_of.values()))
+        for name in names:
+            _check_shard(index, name)
+    else:
+        names = sorted(path.name for path in directory.glob("*.safetensors") if path.is_file())
+    if not names:
+        raise InputError(
+            where=directory,
+            expected="*.safetensors with the weights",
+            got="none; pickled checkpoints (.bin, .pt) are never read",
+            remedy="convert them with safetensors first",
+        )
+    return names
+
+
+def _check_shard(index: Path, name: str) -> None:
+    """Refuse a file that is not there, or that lies elsewhere: whose weights would those be?"""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise InputError(
+            where=index,
+            expected="names of files in its folder",
+            got=shown(name),
+            remedy="fetch the checkpoint again, all files into one folder",
+        )
+    is_file = False
+    with suppress(OSError):  # a name that is too long
+        is_file = (index.parent / path).is_file()
+    if not is_file:
+        raise InputError(
+            where=index,
+            expected=f"the file {shown(name)} beside it",
+            got="none",
+            remedy="fetch the checkpoint again",
+        )
+
+
+def tensors(directory: Path) -> Iterator[Tensor]:
+    """Each tensor in the directory's safetensors files, in the order in which they lie there."""
+    for shard in shards(directory):
+        path = directory / shard
+        try:
+            with safe_open(path, framework="numpy") as file:
+                names = list(file.keys())
+        except SafetensorError as error:
+            with path.open("rb") as file:
+                pointer = file.read(40).startswith(b"version https://git-lfs")
+            cause = (
+                "it is a git-LFS pointer, not the weights: run `git lfs pull`"
+                if pointer
+                else f"it cannot be read as safetensors ({error}); fetch it again"
+            )
+            raise InputError(f"{path}: {cause}.") from error
+        # The library checked the header, but does not tell where in the file a tensor begins.
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")  # bytes of the header, which follows
+            header = json.loads(file.read(length))
+        for name in sorted(names, key=lambda name: header[name]["data_offsets"]):
+            entry_header = header[name]
+            # offsets count from the header's end
+            start = 8 + length + entry_header["data_offsets"][0]
+            yield Tensor(name, path, entry_header["dtype"], tuple(entry_header["shape"]), start)

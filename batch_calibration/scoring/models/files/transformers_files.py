@@ -1,0 +1,161 @@
+"""A checkpoint that transformers runs with torch: config, tokenizer and, asked for, weights.
+
+For architectures without a network here. Nothing is unpickled (safetensors alone), and no code of
+a checkpoint is run. Needs the extra `torch`.
+"""
+
+import hashlib
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.models.files import chat_template
+from batch_calibration.scoring.models.files.chat_template import ChatTemplate
+from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
+from batch_calibration.scoring.models.files.config import read_json
+from batch_calibration.scoring.models.files.tensors import shards
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+POSITIONS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length",
+)  # fmt: skip
+"""Keys of configs that say the longest sequence."""
+UNLIMITED = 1 << 20
+"""Positions of a network that states none, or whose positions are relative (T5)."""
+RELATIVE = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
+"""Model types whose `n_positions` is no limit."""
+DECIDING = (
+    "config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model",
+    "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json",
+)  # fmt: skip
+"""Files that decide scores beside the weights, where they exist."""
+DTYPES = {"float32", "bfloat16", "float16"}
+
+
+class TransformersCheckpoint(NamedTuple):
+    """A network of transformers and how it reads text.
+
+    Attributes:
+        directory: where it was read from.
+        model: `AutoModelForCausalLM` or `AutoModelForSeq2SeqLM`, in evaluation mode.
+        info: the tokenizer and what goes with it.
+        is_encoder_decoder: whether a prompt is encoded, and labels decoded after it.
+        digest: sha256 of config, weights and tokenizer.
+        dtype: what it computes in.
+    """
+
+    directory: Path
+    model: Any
+    info: TokenizerInfo
+    is_encoder_decoder: bool
+    digest: str
+    dtype: str
+
+
+class TransformersFiles:
+    """A checkpoint directory, read by transformers; as `ModelFiles`, for any architecture.
+
+    Args:
+        directory: `config.json`, a tokenizer, `*.safetensors`.
+
+    Raises:
+        InputError: transformers or torch are not installed, or cannot read the directory.
+    """
+
+    def __init__(self, directory: str | Path):
+        self.directory = Path(directory).expanduser()
+        try:
+            import torch  # noqa: F401
+            import transformers
+        except ImportError as error:
+            raise InputError(
+                where="config.scorer=transformers", expected="torch and transformers",
+                got=f"{error.name} is not installed",
+                remedy="pip install 'batch-calibration[torch]'",
+            ) from error  # fmt: skip
+        self._transformers = transformers
+        read_json(self.directory / "config.json", "a config")
+        self._config = self._read(transformers.AutoConfig)
+
+    def _read(self, reader: Any, **options: Any) -> Any:
+        """What a class of transformers makes of the directory; its errors as a sentence."""
+        try:
+            return reader.from_pretrained(
+                self.directory, trust_remote_code=False, local_files_only=True, **options
+            )
+        except Exception as error:  # of many types: transformers checks little beforehand
+            first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f"{self.directory}: transformers {self._transformers.__version__} cannot read it "
+                f"({first_line:.300}); use another checkpoint."
+            ) from error
+
+    @cached_property
+    def tokenizer_info(self) -> TokenizerInfo:
+        """How the model reads text: as `AutoTokenizer` does."""
+        theirs = self._read(self._transformers.AutoTokenizer)
+        tokenizer: Tokenizer | None = getattr(theirs, "backend_tokenizer", None)
+        if tokenizer is None:
+            raise InputError(
+                where=self.directory, expected="a tokenizer of the tokenizers library",
+                got=type(theirs).__name__, remedy="use a checkpoint with tokenizer.json",
+            )  # fmt: skip
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        begin: int | None = None
+        if not self._config.is_encoder_decoder:
+            encoding = tokenizer.encode("a")
+            mask = encoding.special_tokens_mask  # 1 where a token is none of the text
+            begin = encoding.ids[0] if 0 in mask and mask.index(0) else None
+        prefix = theirs.bos_token_id if theirs.bos_token_id is not None else theirs.eos_token_id
+        notes = [f"run by transformers {self._transformers.__version__}"]
+        if self._config.is_encoder_decoder:
+            notes.append("an encoder-decoder: prompts are encoded, labels decoded after them")
+        return TokenizerInfo(tokenizer, begin, self._positions(), "", tuple(notes), prefix)
+
+    def _positions(self) -> int:
+        config = self._config.get_text_config()
+        stated = [getattr(config, key, None) for key in POSITIONS]
+        numbers = [number for number in stated if isinstance(number, int) and number > 0]
+        return UNLIMITED if config.model_type in RELATIVE or not numbers else numbers[0]
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate | None:
+        """How the model reads the messages of a chat; None where no file says."""
+        return chat_template.read(self.directory)
+
+    def load(self, dtype: str = "auto") -> TransformersCheckpoint:
+        """The network with its weights, on a GPU where torch has one.
+
+        Args:
+            dtype: what it computes in; `auto` is float32 on CPUs and bfloat16 on GPUs.
+        """
+        import torch
+
+        if dtype not in (*DTYPES, "auto"):
+            raise InputError.unknown("dtype", dtype, ["auto", *sorted(DTYPES)])
+        # By the variable that keeps jax from an accelerator.
+        has_gpu = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"
+        if dtype == "auto":
+            dtype = "bfloat16" if has_gpu else "float32"
+        weight_files = shards(self.directory)  # a sentence where the weights are pickled
+        is_pair = bool(self._config.is_encoder_decoder)
+        reader = "AutoModelForSeq2SeqLM" if is_pair else "AutoModelForCausalLM"
+        model = self._read(
+            getattr(self._transformers, reader), dtype=getattr(torch, dtype), use_safetensors=True
+        )
+        model.to("cuda" if has_gpu else "cpu").eval()
+        digests = {}
+        for name in (*DECIDING, *weight_files):
+            if (self.directory / name).is_file():
+                with (self.directory / name).open("rb") as file:
+                    digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+        return TransformersCheckpoint(
+            self.directory, model, self.tokenizer_info, is_pair, digest, dtype
+        )

@@ -1,0 +1,231 @@
+"""Reads the weights of a Hugging Face directory into a Flax network, and writes them."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from functools import reduce
+from pathlib import Path
+
+import jax
+import numpy as np
+import safetensors.numpy
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.typing import DTypeLike
+
+from batch_calibration.errors import InputError
+from batch_calibration.files import write_whole
+from batch_calibration.scoring.models.family import Config, Family, RawConfig, Weight
+from batch_calibration.scoring.models.files import memory, mxfp4
+from batch_calibration.scoring.models.files.config import read_config, read_json
+from batch_calibration.scoring.models.files.mxfp4 import PackedTensor
+from batch_calibration.scoring.models.files.tensors import PLAIN, Tensor, tensors
+from batch_calibration.scoring.models.layers import product
+
+NAMED = 10
+"""Tensors that a sentence names before it says how many more there are."""
+READERS = 4
+"""Tensors that are read at once; each is held twice until it is where it belongs."""
+AnyTensor = Tensor | PackedTensor
+LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
+
+
+def load(
+    directory: str | Path,
+    family: Family,
+    dtype: DTypeLike = np.float32,
+    mesh: Mesh | None = None,
+    config: Config | None = None,
+) -> tuple[Config, nnx.Module]:
+    """Read a checkpoint directory into a network of `family`: `(config, model)`.
+
+    Tensors stream, a few at a time, from the files to the devices that hold them: on a mesh each
+    device gets its part of the axis that the family's table splits over `model`, where the mesh
+    divides it, and the whole where it does not.
+
+    Args:
+        directory: A Hugging Face directory: `config.json` and `*.safetensors`.
+        family: What reads its config, builds its network and names its weights.
+        dtype: What the network computes in, whatever the file holds.
+        mesh: Devices with an axis `model`; None for the default device.
+        config: What `config.json` says, where it was read already.
+
+    Raises:
+        InputError: a file is missing or broken; or tensors are missing, unexpected, mis-shaped or
+            not finite, named in one sentence by the file's names and by ours; or there is too
+            little memory.
+    """
+    directory = Path(directory)
+    if config is None:
+        config = read_config(family, read_json(directory / "config.json", "a config"), directory)
+    files = mxfp4.join(tensors(directory))
+    _check_depth(directory, config, [tensor.name for tensor in files])
+    # The network's shapes, of which no number is made: the files' are put in their place.
+    graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))
+    leaves = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
+    parameters, cached = sum(leaf.size for leaf in leaves.values()), family.kind == "causal_lm"
+    demand = memory.Demand(parameters, config.width, config.layers, cached)
+    memory.require(directory, demand, dtype, mesh)  # before anything is read
+    table = {_bare(family, name): weight for name, weight in family.weights.items()}
+    sources: dict[str, tuple[AnyTensor, Weight]] = {}
+    tied: dict[AnyTensor, str] = {}
+    complaints: list[str] = []
+    for tensor in files:
+        name = tensor.name
+        pattern, number = _split_layer(_bare(family, name))
+        weight = table.get(pattern, Weight("nothing"))  # a path that no network has
+        path = weight.path.format(i=number)
+        if path in sources:
+            complaints.append(f"a second {name:.200} (our {path})")
+        elif path in leaves:
+            sources[path] = tensor, weight._replace(path=path)
+        elif pattern in family.tied:
+            tied[tensor] = family.tied[pattern]  # compared below, once its equal is known
+        elif not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
+            complaints.append(f"unexpected {name:.200} (our network has no place for it)")
+    placed_leaves: dict[str, jax.Array] = {}
+    with ThreadPoolExecutor(READERS) as pool:
+
+        def place(path: str) -> jax.Array | str:
+            return _place(*sources[path], leaves[path].shape, dtype, mesh)
+
+        for path, placed in zip(sources, pool.map(place, sources), strict=True):
+            if isinstance(placed, str):
+                complaints.append(placed)
+            else:
+                placed_leaves[path] = placed
+    for tensor, path in tied.items():
+        if path not in sources or not _equal(sources[path][0], tensor, dtype):
+            complaints.append(
+                f"{tensor.name} differs from our {path}, which tie_word_embeddings puts in its "
+                "place; set tie_word_embeddings to false in config.json if it is meant"
+            )
+    names = {weight.path: name for name, weight in _names(family, leaves)}
+    missing = [f"missing {names[path]} (our {path})" for path in leaves if path not in sources]
+    if complaints := missing + complaints:
+        uncounted = f"; and {len(complaints) - NAMED:,} more" if len(complaints) > NAMED else ""
+        raise InputError(
+            f"{directory}: the weights do not fit the {family.name} network of its "
+            f"config.json: {'; '.join(complaints[:NAMED])}{uncounted}."
+        )
+    flat = [(p, leaf.replace(placed_leaves[_dotted(p)])) for p, leaf in nnx.to_flat_state(skeleton)]
+    model = nnx.merge(graph, nnx.from_flat_state(flat))
+    for _, module in nnx.iter_modules(model):
+        if isinstance(module, nnx.Embed):
+            module.dtype = dtype  # it keeps the dtype it was made with, float32
+        if isinstance(module, nnx.Linear):
+            module.dot_general = product
+    return config, model
+
+
+class _OneKey(nnx.Rngs):
+    """The same key for each parameter, whose shape alone is wanted.
+
+    A key counts under tracing in time that grows with all that was traced before.
+    """
+
+    def params(self) -> jax.Array:
+        """The key."""
+        key: jax.Array = self["default"].key[...]
+        return key
+
+
+def _check_depth(directory: Path, config: Config, names: list[str]) -> None:
+    """Refuse a config of more layers than there are tensors of, before they are traced."""
+    numbers = [int(number.group()) for name in names if (number := LAYER.search(name))]
+    if config.layers > (deepest := max(numbers, default=-1) + 1):
+        raise InputError(
+            f"{directory}: config.json says {config.layers:,} layers, the weights are those of "
+            f"{deepest:,}; the two files belong to different checkpoints."
+        )
+
+
+def _equal(used: AnyTensor, tensor: AnyTensor, dtype: DTypeLike) -> bool:
+    """Whether a tensor that our network has no place for is the one used in its place."""
+    if not {used.kind, tensor.kind} <= {*PLAIN} or used.shape != tensor.shape:
+        return False
+    chunks = zip(used.parts(dtype), tensor.parts(dtype), strict=True)
+    return all(np.array_equal(ours, theirs) for ours, theirs in chunks)
+
+
+def _place(
+    tensor: AnyTensor, weight: Weight, shape: tuple[int, ...], dtype: DTypeLike, mesh: Mesh | None
+) -> jax.Array | str:
+    """A weight of ours on the devices that hold it, or hold parts of it; or what is wrong."""
+    named = f"{tensor.name} (our {weight.path})"
+    if tensor.kind not in PLAIN:
+        return f"{named} in {tensor.kind}: quantized weights, expected one of {', '.join(PLAIN)}"
+    got = tensor.shape[::-1] if weight.transpose else tensor.shape
+    if got != shape:
+        return f"mis-shaped {named}: got {got!s:.200}, expected {shape}"
+    array = tensor.read(dtype)
+    if not _finite(array):
+        bad = np.sum(~np.isfinite(array))
+        return f"non-finite {named}: {bad} of {array.size} NaN or inf"
+    # A view: the device lays the numbers in its order, many times as fast as numpy would.
+    array = array.T if weight.transpose else array
+    if mesh is None:
+        placed: jax.Array = jax.device_put(array)
+    else:
+        split = weight.split
+        # else each holds all
+        shared = split is not None and shape[split] % mesh.shape["model"] == 0
+        axes = [*[None] * (split or 0), "model"] if shared else []
+        home = NamedSharding(mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+        # Each process gives its own devices their parts: none sees another's.
+        placed = jax.make_array_from_callback(shape, home, array.__getitem__)
+    # What was read is let go of before more is: copies that wait would fill the memory.
+    return placed.block_until_ready()
+
+
+def _finite(array: np.ndarray) -> bool:
+    """Whether all numbers are finite, by their bits: numpy compares half precision one by one."""
+    infinite = np.array(np.inf, array.dtype)
+    # As integers, all above infinity are NaN: signed the positive ones, unsigned the others.
+    unsigned, signed = (array.view(f"{kind}{array.itemsize}") for kind in "ui")
+    return bool(
+        unsigned.max() < (-infinite).view(unsigned.dtype)
+        and signed.max() < infinite.view(signed.dtype)
+    )
+
+
+def save(directory: str | Path, model: nnx.Module, family: Family, raw_config: RawConfig) -> None:
+    """Write `config.json` and `model.safetensors`, each whole or not at all."""
+    directory = Path(directory)
+    read_config(family, raw_config, directory)
+    flat = nnx.to_flat_state(nnx.state(model, nnx.Param))
+    ours = {_dotted(path): np.asarray(leaf[...]) for path, leaf in flat}
+    tensors = {}
+    for name, weight in _names(family, ours):
+        array = ours[weight.path]
+        tensors[name] = np.asarray(array.T if weight.transpose else array, order="C")
+    content = safetensors.numpy.save(tensors, metadata={"format": "pt"})
+    write_whole(directory / "model.safetensors", content)
+    text = json.dumps(raw_config, indent=2, sort_keys=True) + "\n"
+    write_whole(directory / "config.json", text.encode())
+
+
+def _names(family: Family, ours: Iterable[str]) -> Iterator[tuple[str, Weight]]:
+    """The table's row for each path in `ours`, with its layer's number for `{i}`."""
+    rows = {weight.path: (name, weight) for name, weight in family.weights.items()}
+    for path in ours:
+        pattern, number = _split_layer(path)
+        name, weight = rows[pattern]
+        yield name.format(i=number), weight._replace(path=path)
+
+
+def _bare(family: Family, name: str) -> str:
+    """A tensor's name without the prefixes that some files leave out."""
+    return reduce(str.removeprefix, family.prefixes, name)
+
+
+def _split_layer(name: str) -> tuple[str, str]:
+    """`h.3.ln_1.bias` as the table's key `h.{i}.ln_1.bias` and the layer's number `3`."""
+    number = LAYER.search(name)
+    return LAYER.sub("{i}", name, count=1), number.group() if number else ""
+
+
+def _dotted(path: tuple[object, ...]) -> str:
+    return ".".join(map(str, path))

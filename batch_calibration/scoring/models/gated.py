@@ -1,0 +1,239 @@
+"""Parts that rotary networks share: RMS norms, attention in groups, gated MLPs."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.models import layers
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.family import (
+    RawConfig,
+    TransformerConfig,
+    Weight,
+    linear_weights,
+)
+from batch_calibration.scoring.models.rotary import Angle, Rope, rotate
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+HeadNorm = Callable[[jax.Array], jax.Array]
+"""A norm of heads `[b, t, heads, d]`."""
+DEEPEST = 10_000
+"""Layers beyond which a config is taken for nonsense before a list of them is made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotaryConfig(TransformerConfig):
+    """The fields that configs of networks with rotary positions share.
+
+    `rope` is as `rotary.flatten` says.
+    """
+
+    rope: Rope
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.rope.longest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(RotaryConfig):
+    """What configs of networks with gated MLPs share.
+
+    `fused` (Phi-3: one matrix for queries, keys and values, and one for gate and up) follows from
+    the family.
+    """
+
+    intermediate_size: int
+    layer_types: tuple[str, ...]
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    qk_norm: bool = False
+    fused: bool = False
+    sliding_window: int | None = None
+
+    @property
+    def head_size(self) -> int:
+        """Size of a head, which need not divide the hidden size."""
+        return self.head_dim or self.hidden_size // self.heads
+
+
+def windows(config: Config) -> list[int | None]:
+    """How many last positions each layer sees (None: all), by the config's `layer_types`."""
+    layer_types = config.layer_types
+    if len(layer_types) != config.num_hidden_layers or not {*layer_types} <= {SLIDING, FULL}:
+        raise InputError(
+            f"config.json says layer_types = {list(layer_types)}; expected {SLIDING!r} or "
+            f"{FULL!r} for each of {config.num_hidden_layers} layers; fetch the file again."
+        )
+    return [config.sliding_window if kind == SLIDING else None for kind in layer_types]
+
+
+def layer_types(raw: RawConfig, slides: Callable[[int], bool]) -> RawConfig:
+    """A raw config with `layer_types`: where it has none, layers have windows as `slides` says."""
+    types, layers = raw.get("layer_types"), raw.get("num_hidden_layers")
+    if types is None and isinstance(layers, int) and layers <= DEEPEST:
+        with suppress(TypeError, ZeroDivisionError):  # nonsense: the loader then says what lacks
+            types = [SLIDING if slides(layer) else FULL for layer in range(layers)]
+    return raw | {"layer_types": tuple(types) if isinstance(types, list) else types}
+
+
+class RMSNorm(nnx.Module):
+    """Divide by the root mean square and multiply by the scale, or by 1 + scale (`centered`)."""
+
+    def __init__(self, width: int, eps: float, centered: bool = False, *, rngs: nnx.Rngs):
+        init = nnx.initializers.zeros if centered else nnx.initializers.ones
+        self.eps, self.centered = eps, centered
+        self.scale = nnx.Param(init(rngs.params(), (width,)))  # zeros where 1 is added to it
+
+    def __call__(self, h: jax.Array) -> jax.Array:
+        """`x [..., d]` normalized in float32, in its own dtype."""
+        normed = h.astype(jnp.float32)
+        mean_square = jnp.mean(jnp.square(normed), axis=-1, keepdims=True)
+        normed = normed * jax.lax.rsqrt(mean_square + self.eps)
+        # Gemma multiplies before it rounds, the others after, as in transformers.
+        if self.centered:
+            return (normed * (1 + self.scale[...].astype(jnp.float32))).astype(h.dtype)
+        return normed.astype(h.dtype) * self.scale[...]
+
+
+class Attention(nnx.Module):
+    """Rotary attention whose queries share keys and values in groups.
+
+    Args:
+        config: the network's.
+        options: how it differs from plain attention.
+        bias: whether queries, keys and values have biases, and whether the output has.
+        centered: as in `RMSNorm`, of the norms of queries and keys.
+        joint_norm: whether these norms are over all heads at once, not over each.
+        interleaved: as in `rotary.rotate`.
+        sinks: whether each head has a sink, as in `Attend`.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        options: AttentionOptions,
+        bias: tuple[bool, bool],
+        centered: bool = False,
+        joint_norm: bool = False,
+        interleaved: bool = False,
+        sinks: bool = False,
+        *,
+        rngs: nnx.Rngs,
+    ):
+        width, heads, d = config.hidden_size, config.heads, config.head_size
+        groups = config.num_key_value_heads or heads  # a key and value for each query head
+        self.options, self.joint_norm, self.interleaved = options, joint_norm, interleaved
+        self.heads, self.groups, self.fused = heads, groups, config.fused
+
+        if self.fused:
+            self.qkv = layers.linear(width, (heads + 2 * groups) * d, rngs, bias[0])
+        else:
+            self.q = layers.linear(width, heads * d, rngs, bias[0])
+            self.k = layers.linear(width, groups * d, rngs, bias[0])
+            self.v = layers.linear(width, groups * d, rngs, bias[0])
+        self.out = layers.linear(heads * d, width, rngs, bias[1])
+        self.sinks = nnx.Param(layers.INIT(rngs.params(), (heads,))) if sinks else None
+        norms: tuple[HeadNorm | None, HeadNorm | None] = (None, None)
+        if config.qk_norm:
+            # OLMo 2, or Qwen3 and Gemma 3
+            sizes = (heads * d, groups * d) if joint_norm else (d, d)
+            norm = partial(RMSNorm, eps=config.rms_norm_eps, centered=centered, rngs=rngs)
+            norms = norm(sizes[0]), norm(sizes[1])
+        self.q_norm, self.k_norm = norms
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: Angle | None) -> jax.Array:
+        """Attention of `h [b, t, d]`, rotated by `angle`, or not where that is None."""
+        if self.fused:
+            qkv = layers.split_heads(self.qkv(h), self.heads + 2 * self.groups)
+            # Phi-3 lays all heads of queries first, then those of keys, then those of values.
+            q, k, v = jnp.split(qkv, (self.heads, self.heads + self.groups), axis=-2)
+        else:
+            q = layers.split_heads(self.q(h), self.heads)  # [b, t, heads, d]
+            k = layers.split_heads(self.k(h), self.groups)  # [b, t, groups, d]
+            v = layers.split_heads(self.v(h), self.groups)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
+        if angle is not None:
+            q, k = rotate(q, angle, self.interleaved), rotate(k, angle, self.interleaved)
+        sinks = None if self.sinks is None else self.sinks[...]
+        mean = attend(layer, q, k, v, self.options, sinks)  # [b, t, heads, d]
+        return self.out(mean.reshape(*h.shape[:-1], -1))
+
+    def _normed(self, norm: HeadNorm, heads: jax.Array) -> jax.Array:
+        if not self.joint_norm:
+            return norm(heads)
+        return norm(heads.reshape(*heads.shape[:-2], -1)).reshape(heads.shape)
+
+
+class MLP(nnx.Module):
+    """`down(act(gate(h)) up(h))`."""
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        act: str,
+        bias: bool = False,
+        fused: bool = False,
+        *,
+        rngs: nnx.Rngs,
+    ):
+        self.activation, self.fused = layers.activation(act), fused
+
+        if fused:
+            self.gate_up = layers.linear(width, 2 * inner, rngs, bias)
+        else:
+            self.gate = layers.linear(width, inner, rngs, bias)
+            self.up = layers.linear(width, inner, rngs, bias)
+        self.down = layers.linear(inner, width, rngs, bias)
+
+    def __call__(self, h: jax.Array) -> jax.Array:
+        """The MLP of `h [b, t, d]`."""
+        if self.fused:
+            gate, up = jnp.split(self.gate_up(h), 2, axis=-1)
+        else:
+            gate, up = self.gate(h), self.up(h)
+        return self.down(self.activation(gate) * up)
+
+
+WEIGHTS = {
+    "model.embed_tokens.weight": Weight("embed.embedding", split=0),
+    "model.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
+    **linear_weights("model.layers.{i}.self_attn.q_proj", "blocks.{i}.attention.q", 1),
+    **linear_weights("model.layers.{i}.self_attn.k_proj", "blocks.{i}.attention.k", 1),
+    **linear_weights("model.layers.{i}.self_attn.v_proj", "blocks.{i}.attention.v", 1),
+    "model.layers.{i}.self_attn.q_norm.weight": Weight("blocks.{i}.attention.q_norm.scale"),
+    "model.layers.{i}.self_attn.k_norm.weight": Weight("blocks.{i}.attention.k_norm.scale"),
+    **linear_weights("model.layers.{i}.self_attn.o_proj", "blocks.{i}.attention.out", 0),
+    "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
+    **linear_weights("model.layers.{i}.mlp.gate_proj", "blocks.{i}.mlp.gate", 1),
+    **linear_weights("model.layers.{i}.mlp.up_proj", "blocks.{i}.mlp.up", 1),
+    **linear_weights("model.layers.{i}.mlp.down_proj", "blocks.{i}.mlp.down", 0),
+    "model.norm.weight": Weight("norm.scale"),
+    "lm_head.weight": Weight("head.embedding", split=0),
+}
+"""The names that the two families' checkpoints share."""
+
+
+def weights_without(*parts: str) -> dict[str, Weight]:
+    """`WEIGHTS` without the tensors whose name has one of `parts` in it.
+
+    >>> sorted(WEIGHTS.keys() - weights_without("input_layernorm", "lm_head"))
+    ['lm_head.weight', 'model.layers.{i}.input_layernorm.weight']
+    """
+    kept = dict(WEIGHTS)
+    for name in WEIGHTS:
+        if any(part in name for part in parts):
+            del kept[name]
+    return kept

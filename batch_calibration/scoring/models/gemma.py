@@ -1,0 +1,220 @@
+"""The Gemma family: Gemma 1 and 2, and Gemma 3 as a language model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batch_calibration.scoring.models import gated, layers, rotary
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.family import Family, RawConfig, Weight
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(gated.Config):
+    """Shape of a Gemma network, in the names of its Hugging Face `config.json`.
+
+    `qk_norm` (Gemma 3) follows from its `model_type`. `local_rope` is that of layers with a window
+    where it is their own (Gemma 3).
+    """
+
+    num_attention_heads: int = 8
+    num_key_value_heads: int = 4
+    head_dim: int = 256
+    hidden_activation: str = "gelu_pytorch_tanh"
+    tie_word_embeddings: bool = True
+    query_pre_attn_scalar: float = 256.0  # stands for d in 1 / sqrt(d)
+    attn_logit_softcapping: float | None = None
+    final_logit_softcapping: float | None = None
+    sliding_window: int | None = 4096
+    local_rope: rotary.Rope | None = None
+
+
+def _norm(config: Config, rngs: nnx.Rngs) -> gated.RMSNorm:
+    return gated.RMSNorm(config.hidden_size, config.rms_norm_eps, centered=True, rngs=rngs)
+
+
+class Block(nnx.Module):
+    """Attention, then a gated MLP, each normalized before and after."""
+
+    def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
+        width = config.hidden_size
+        self.ln_1, self.ln_attention = _norm(config, rngs), _norm(config, rngs)
+        self.ln_2, self.ln_mlp = _norm(config, rngs), _norm(config, rngs)
+        self.attention = gated.Attention(
+            config,
+            AttentionOptions(
+                config.query_pre_attn_scalar**-0.5, window, config.attn_logit_softcapping
+            ),
+            (config.attention_bias, config.attention_bias),
+            centered=True,
+            rngs=rngs,
+        )
+        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
+    ) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        # Normalized before and after: what is added has the size that was learned for it.
+        h = h + self.ln_attention(self.attention(self.ln_1(h), layer, attend, angle))
+        return h + self.ln_mlp(self.mlp(self.ln_2(h)))
+
+
+class FirstBlock(nnx.Module):
+    """Gemma 1's block: attention, then a gated MLP, each normalized before it."""
+
+    def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
+        width, bias = config.hidden_size, (config.attention_bias, config.attention_bias)
+        self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
+        self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
+        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
+    ) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        h = h + self.attention(self.ln_1(h), layer, attend, angle)
+        return h + self.mlp(self.ln_2(h))
+
+
+class Model(nnx.Module):
+    """Gemma 2 and 3 (Gemma Team 2024, 2025), loadable from a Hugging Face directory."""
+
+    block: ClassVar[Callable[..., nnx.Module]] = Block
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        vocabulary, width = config.vocab_size, config.hidden_size
+        self.embed = layers.embedding(vocabulary, width, rngs)
+        self.blocks = nnx.List(
+            [self.block(config, window, rngs=rngs) for window in gated.windows(config)]
+        )
+        self.norm = _norm(config, rngs)
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        self.cap = config.final_logit_softcapping
+        self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
+        self.frequencies = rotary.frequencies(config.head_dim, config.rope)
+        self.local_frequencies = rotary.frequencies(
+            config.head_dim, config.local_rope or config.rope
+        )
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h = self.embed(tokens)
+        h = h * jnp.asarray(h.shape[-1] ** 0.5, h.dtype)  # rounded before, as in transformers
+        full = rotary.angles(positions, self.frequencies, h.dtype)
+        local = rotary.angles(positions, self.local_frequencies, h.dtype)
+        for layer, (block, slides) in enumerate(zip(self.blocks, self.slides, strict=True)):
+            h = block(h, layer, attend, local if slides else full)
+        return self.norm(h)
+
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        table = self.embed if self.head is None else self.head
+        uncapped = layers.logits(h, table.embedding[...], token_set)
+        return uncapped if self.cap is None else self.cap * jnp.tanh(uncapped / self.cap)
+
+
+class FirstModel(Model):
+    """Gemma 1 (Gemma Team 2024)."""
+
+    block = FirstBlock
+
+
+def flatten_first(raw: RawConfig) -> RawConfig:
+    """Gemma 1's raw config with its defaults, in `Config`'s fields."""
+    implied: RawConfig = {
+        "max_position_embeddings": 8192, "vocab_size": 256_000, "num_attention_heads": 16,
+        "num_key_value_heads": 16, "hidden_act": "gelu_pytorch_tanh",
+    }  # fmt: skip
+    raw = implied | raw
+    raw["use_bidirectional_attention"] = raw.get("use_bidirectional_attention") or False
+    # transformers reads hidden_act alone here, and takes gelu for its approximation.
+    act = raw["hidden_act"]
+    raw |= {
+        "hidden_activation": "gelu_pytorch_tanh" if act == "gelu" else act,
+        "sliding_window": None,
+        "layer_types": None,
+        "qk_norm": False,
+        "local_rope": None,
+        "query_pre_attn_scalar": 256.0,  # unread: the scale is that of the head
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+    }
+    return gated.layer_types(rotary.flatten(raw), lambda layer: False)
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config with the defaults of its `model_type`, in `Config`'s fields.
+
+    A directory of the Gemma 3 that also sees has its language model in `text_config`.
+    """
+    text = raw.get("text_config")
+    raw = (text if isinstance(text, dict) else {}) | raw
+    raw["use_bidirectional_attention"] = raw.get("use_bidirectional_attention") or False
+    if not str(raw.get("model_type")).startswith("gemma3"):
+        raw = rotary.flatten(GEMMA2 | raw | {"qk_norm": False, "local_rope": None})
+        return gated.layer_types(raw, lambda layer: (layer + 1) % 2 != 0)
+    interval: Any = raw.get("sliding_window_pattern", 6)  # each sixth layer sees all
+    raw = GEMMA3 | raw
+    raw = rotary.flatten_by_kind(raw, local_theta=raw.get("rope_local_base_freq", 10_000.0))
+    raw |= {
+        "qk_norm": True,
+        "attn_logit_softcapping": None,  # transformers does not apply it
+    }
+    return gated.layer_types(raw, lambda layer: (layer + 1) % interval != 0)
+
+
+GEMMA2: RawConfig = {
+    "max_position_embeddings": 8192,
+    "vocab_size": 256_000,
+    "attn_logit_softcapping": 50.0,
+    "final_logit_softcapping": 30.0,
+}
+GEMMA3: RawConfig = {
+    "vocab_size": 262_208,
+    "max_position_embeddings": 131_072,
+    "rope_theta": 1_000_000.0,
+}
+"""Defaults of transformers, for keys that a `config.json` leaves out."""
+
+KEYS = (*rotary.KEYS, "rope_local_base_freq", "sliding_window_pattern")
+
+WEIGHTS = gated.WEIGHTS | {
+    "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_attention.scale"),
+    "model.layers.{i}.pre_feedforward_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
+    "model.layers.{i}.post_feedforward_layernorm.weight": Weight("blocks.{i}.ln_mlp.scale"),
+}
+FAMILY = Family(
+    name="gemma",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("model.", "language_model.", "model."),
+    fixed={"use_bidirectional_attention": False, "partial_rotary_factor": 1.0},
+    keys=KEYS,
+    parts={"text_config": KEYS},
+    inert=(
+        # The activation is hidden_activation; transformers does not read the other name.
+        "hidden_act", "_sliding_window_pattern", "vision_config", "mm_tokens_per_image",
+        "*_token_index",
+    ),
+    tied={"lm_head.weight": "embed.embedding"},
+    ignored=("vision_tower.*", "multi_modal_projector.*"),
+    flatten=flatten,
+)  # fmt: skip
+FIRST = FAMILY._replace(
+    model=FirstModel,
+    weights=gated.WEIGHTS,
+    keys=(*rotary.KEYS, "hidden_act"),
+    parts={},
+    prefixes=("model.",),
+    inert=(),
+    ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
+    flatten=flatten_first,
+)
+"""Gemma 1."""

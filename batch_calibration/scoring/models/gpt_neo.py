@@ -1,0 +1,149 @@
+"""The GPT-Neo family: GPT-2 with products that are not scaled, every other layer with a window."""
+
+from dataclasses import dataclass
+
+import jax
+from flax import nnx
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.models import layers
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.family import (
+    Family,
+    RawConfig,
+    TransformerConfig,
+    Weight,
+    linear_weights,
+    norm_weights,
+)
+
+KINDS = ("global", "local")
+USUAL_TYPES = [[["global", "local"], 12]]
+"""`attention_types` where a file does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(TransformerConfig):
+    """Shape of a GPT-Neo network.
+
+    `num_hidden_layers` and `num_attention_heads` are the file's `num_layers` and `num_heads`;
+    `layer_kinds` follows from `attention_types`.
+    """
+
+    max_position_embeddings: int = 2048
+    intermediate_size: int | None = None  # of the MLP; 4 * hidden_size
+    window_size: int = 256
+    layer_norm_epsilon: float = 1e-5
+    activation_function: str = "gelu_new"
+    tie_word_embeddings: bool = True
+    layer_kinds: tuple[str, ...]
+
+
+class Block(nnx.Module):
+    """One pre-norm block: attention, then a two-layer MLP."""
+
+    def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
+        width, inner = config.width, config.intermediate_size or 4 * config.width
+        eps = config.layer_norm_epsilon
+        self.heads = config.heads
+        # Trained without division by the root of a head's size.
+        self.options = AttentionOptions(scale=1.0, window=window)
+        self.activation = layers.activation(config.activation_function)
+        self.ln_1 = layers.layer_norm(width, eps, rngs)
+        self.query = layers.linear(width, width, rngs, bias=False)
+        self.key = layers.linear(width, width, rngs, bias=False)
+        self.value = layers.linear(width, width, rngs, bias=False)
+        self.out = layers.linear(width, width, rngs)
+        self.ln_2 = layers.layer_norm(width, eps, rngs)
+        self.fc = layers.linear(width, inner, rngs)
+        self.proj = layers.linear(inner, width, rngs)
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        normed = self.ln_1(h)
+        q = layers.split_heads(self.query(normed), self.heads)  # [b, t, heads, d]
+        k = layers.split_heads(self.key(normed), self.heads)
+        v = layers.split_heads(self.value(normed), self.heads)
+        h = h + self.out(attend(layer, q, k, v, self.options).reshape(h.shape))
+        return h + self.proj(self.activation(self.fc(self.ln_2(h))))
+
+
+class Model(nnx.Module):
+    """GPT-Neo (Black et al. 2021), loadable from any Hugging Face `gpt_neo` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        windows = [config.window_size if kind == "local" else None for kind in config.layer_kinds]
+        self.wte = layers.embedding(config.vocab_size, config.width, rngs)
+        self.wpe = layers.embedding(config.max_position_embeddings, config.width, rngs)
+        self.blocks = nnx.List([Block(config, window, rngs=rngs) for window in windows])
+        self.ln_f = layers.layer_norm(config.width, config.layer_norm_epsilon, rngs)
+        self.head = layers.output_table(
+            config.tie_word_embeddings, config.vocab_size, config.width, rngs
+        )
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h: jax.Array = self.wte(tokens) + self.wpe(positions)
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, attend)
+        h = self.ln_f(h)
+        return h
+
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        table = self.wte if self.head is None else self.head
+        return layers.logits(h, table.embedding[...], token_set)
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config in `Config`'s fields: repeated groups of kinds are a kind for each layer."""
+    raw = {"num_layers": 24, "num_heads": 16} | raw
+    depth = raw.get("num_hidden_layers", raw["num_layers"])
+    types = raw.get("attention_types") or USUAL_TYPES
+    kinds: list[str] = []
+    try:
+        for group, times in types if isinstance(types, list) else []:
+            kinds += [*group] * min(int(times), 1000)  # a nonsense number must not fill the memory
+    except (TypeError, ValueError):
+        kinds = []
+    if len(kinds) != depth or not {*kinds} <= {*KINDS}:
+        raise InputError(
+            f"config.json says attention_types = {types!r:.200}; expected groups of 'global' and "
+            f"'local' and how often each is repeated, {depth} layers in all; fetch the file again."
+        )
+    heads = raw.get("num_attention_heads", raw["num_heads"])
+    return raw | {
+        "num_hidden_layers": depth, "num_attention_heads": heads, "layer_kinds": tuple(kinds),
+    }  # fmt: skip
+
+
+LAYER = "transformer.h.{i}"
+ATTENTION = f"{LAYER}.attn.attention"
+WEIGHTS = {
+    "transformer.wte.weight": Weight("wte.embedding", split=0),
+    "transformer.wpe.weight": Weight("wpe.embedding"),
+    **norm_weights(f"{LAYER}.ln_1", "blocks.{i}.ln_1"),
+    f"{ATTENTION}.q_proj.weight": Weight("blocks.{i}.query.kernel", True, 1),
+    f"{ATTENTION}.k_proj.weight": Weight("blocks.{i}.key.kernel", True, 1),
+    f"{ATTENTION}.v_proj.weight": Weight("blocks.{i}.value.kernel", True, 1),
+    **linear_weights(f"{ATTENTION}.out_proj", "blocks.{i}.out", 0),
+    **norm_weights(f"{LAYER}.ln_2", "blocks.{i}.ln_2"),
+    **linear_weights(f"{LAYER}.mlp.c_fc", "blocks.{i}.fc", 1),
+    **linear_weights(f"{LAYER}.mlp.c_proj", "blocks.{i}.proj", 0),
+    **norm_weights("transformer.ln_f", "ln_f"),
+    "lm_head.weight": Weight("head.embedding", split=0),
+}
+FAMILY = Family(
+    name="gpt_neo",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("transformer.",),
+    keys=("num_layers", "num_heads", "attention_types"),
+    # The kinds of layers are those of attention_types, whatever attention_layers lists.
+    inert=("attention_layers", "summary_*", "gradient_checkpointing"),
+    tied={"lm_head.weight": "wte.embedding"},
+    ignored=("h.{i}.attn.attention.bias", "h.{i}.attn.attention.masked_bias"),
+    flatten=flatten,
+)

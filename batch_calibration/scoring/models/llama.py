@@ -1,0 +1,284 @@
+"""The Llama family: Llama, SmolLM, Mistral, Qwen2, Qwen3, SmolLM3, Granite, Phi-3, OLMo 2 and 3."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+from flax import nnx
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.models import gated, layers, rotary
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.family import Family, RawConfig, Weight
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(gated.Config):
+    """Shape of a Llama network, in the names of its Hugging Face `config.json`.
+
+    `qkv_bias` (Qwen2: queries, keys and values have biases though the output has none) and
+    `qk_norm` (Qwen3, OLMo 2) follow from its `model_type`. `no_rope_layers` has a 1 for each layer
+    that rotates, 0 for one that does not (SmolLM3); the multipliers are Granite's.
+    """
+
+    hidden_act: str = "silu"
+    qkv_bias: bool = False
+    mlp_bias: bool = False
+    no_rope_layers: tuple[int, ...] | None = None
+    embedding_multiplier: float = 1.0
+    residual_multiplier: float = 1.0
+    attention_multiplier: float | None = None
+    logits_scaling: float = 1.0
+    local_rope: rotary.Rope | None = None
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for, with its `long_frequencies` too."""
+        return self.rope.positions if self.local_rope is None else self.rope.longest
+
+
+class Block(nnx.Module):
+    """One pre-norm block: attention, then a gated MLP."""
+
+    def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
+        width, eps = config.hidden_size, config.rms_norm_eps
+        bias = config.attention_bias or config.qkv_bias, config.attention_bias
+        options = AttentionOptions(config.attention_multiplier, window)
+        self.ln_1 = gated.RMSNorm(width, eps, rngs=rngs)
+        self.attention = gated.Attention(config, options, bias, rngs=rngs)
+        self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
+        self.mlp = gated.MLP(
+            width, config.intermediate_size, config.hidden_act, config.mlp_bias, config.fused,
+            rngs=rngs,
+        )  # fmt: skip
+        self.multiplier = config.residual_multiplier
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
+    ) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        h = h + self.attention(self.ln_1(h), layer, attend, angle) * self.multiplier
+        return h + self.mlp(self.ln_2(h)) * self.multiplier
+
+
+class PostNormBlock(nnx.Module):
+    """OLMo 2's block: attention, then a gated MLP, each normalized after it."""
+
+    def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
+        width, eps, bias = config.hidden_size, config.rms_norm_eps, config.attention_bias
+        self.attention = gated.Attention(
+            config, AttentionOptions(window=window), (bias, bias), joint_norm=True, rngs=rngs
+        )
+        self.ln_1 = gated.RMSNorm(width, eps, rngs=rngs)
+        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_act, rngs=rngs)
+        self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
+    ) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        h = h + self.ln_1(self.attention(h, layer, attend, angle))
+        return h + self.ln_2(self.mlp(h))
+
+
+class Model(nnx.Module):
+    """Llama (Touvron et al. 2023) and its descendants, loadable from a Hugging Face directory."""
+
+    block: ClassVar[Callable[..., nnx.Module]] = Block
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        vocabulary, width = config.vocab_size, config.hidden_size
+        self.embed = layers.embedding(vocabulary, width, rngs)
+        self.blocks = nnx.List(
+            [self.block(config, window, rngs=rngs) for window in gated.windows(config)]
+        )
+        self.norm: nnx.Module = gated.RMSNorm(width, config.rms_norm_eps, rngs=rngs)
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        self.rotates = config.no_rope_layers or (1,) * config.num_hidden_layers  # for each layer
+        self.multiplier, self.scale = config.embedding_multiplier, 1 / config.logits_scaling
+        self.frequencies = rotary.frequencies(config.head_size, config.rope)
+        # Those of sequences beyond the length of the first training.
+        self.long_frequencies: rotary.Frequencies | None = None
+        if config.rope.rope_type == "longrope":
+            self.long_frequencies = rotary.frequencies(config.head_size, config.rope, is_long=True)
+        self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
+        # Olmo 3's layers with a window have a rope of their own.
+        self.local_frequencies: rotary.Frequencies | None = None
+        if config.local_rope is not None:
+            self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h: jax.Array = self.embed(tokens) * self.multiplier
+        angle = rotary.angles(positions, self.frequencies, h.dtype)
+        local = angle
+        if self.local_frequencies is not None:
+            local = rotary.angles(positions, self.local_frequencies, h.dtype)
+        for layer, (block, rotates) in enumerate(zip(self.blocks, self.rotates, strict=True)):
+            turned = local if self.slides[layer] else angle
+            # None: SmolLM3's layers without positions.
+            h = block(h, layer, attend, turned if rotates else None)
+        h = self.norm(h)
+        return h
+
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        table = self.embed if self.head is None else self.head
+        return layers.logits(h, table.embedding[...], token_set) * self.scale
+
+
+class PostNormModel(Model):
+    """OLMo 2 and 3 (OLMo Team 2024, 2025)."""
+
+    block = PostNormBlock
+
+
+LENGTH = "max_position_embeddings"
+IMPLIED: dict[str, RawConfig] = {
+    "llama": {LENGTH: 2048},
+    "mistral": {LENGTH: 131_072, "sliding_window": 4096, "num_key_value_heads": 8},
+    "ministral": {LENGTH: 131_072, "sliding_window": 4096, "num_key_value_heads": 8},
+    "qwen2": {LENGTH: 32_768, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen3": {LENGTH: 32_768, "sliding_window": 4096, "max_window_layers": 28, "head_dim": 128},
+    "smollm3": {
+        LENGTH: 32_768, "rope_theta": 2_000_000.0, "num_key_value_heads": 4,
+        "tie_word_embeddings": True,
+    },
+    "granite": {LENGTH: 2048, "attention_multiplier": 1.0},
+    "phi3": {LENGTH: 4096, "rms_norm_eps": 1e-5},
+    "olmo2": {LENGTH: 2048, "rms_norm_eps": 1e-5},
+    "olmo3": {
+        LENGTH: 2048, "rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 500_000.0,
+    },
+}  # fmt: skip
+"""Defaults of each `model_type`, for keys that a `config.json` leaves out."""
+SWITCHED = ("qwen2", "qwen3", "qwen3_moe", "smollm3")
+"""Model types whose windows count only with `use_sliding_window`."""
+WINDOWED = (*SWITCHED, "mistral", "ministral", "mixtral", "phi3", "olmo3")
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config with the defaults of its `model_type`, in `Config`'s fields."""
+    kind = str(raw.get("model_type"))
+    raw = IMPLIED.get(kind, {}) | raw  # what the file says goes before what its type implies
+    raw |= {
+        "qkv_bias": kind == "qwen2",
+        "qk_norm": kind in ("qwen3", "qwen3_moe", "olmo2", "olmo3"),
+        "fused": kind == "phi3",
+    }
+    if kind not in WINDOWED or (kind in SWITCHED and not raw.get("use_sliding_window")):
+        raw["sliding_window"] = None
+    if kind not in (*SWITCHED, "mistral", "ministral", "olmo3"):
+        raw["layer_types"] = None  # transformers looks at those of these model types alone
+    window = raw.get("sliding_window") is not None
+    first: Any = raw.get("max_window_layers", 0)  # layers before it see all, though named a maximum
+    if kind == "smollm3":
+        raw["no_rope_layers"] = turns = _rope_layers(raw)
+        raw = gated.layer_types(raw, lambda layer: window and not turns[layer])
+    elif kind == "olmo3":
+        raw = gated.layer_types(raw, lambda layer: window and (layer + 1) % 4 != 0)
+    else:
+        raw = gated.layer_types(raw, lambda layer: window and layer >= first)
+    kinds = raw["layer_types"]
+    if not window and isinstance(kinds, tuple) and gated.SLIDING in kinds:
+        raise InputError(
+            f"config.json says layer_types with {gated.SLIDING!r}, but neither a sliding_window "
+            "nor, where that is a switch, use_sliding_window; fetch the file again."
+        )
+    if kind == "phi3":
+        return _phi3_rope(raw)
+    if kind == "olmo3":
+        # Where the file names no base for layers with a window, transformers takes its own.
+        return rotary.flatten_by_kind(raw, local_theta=500_000.0)
+    return rotary.flatten(raw)
+
+
+def _phi3_rope(raw: RawConfig) -> RawConfig:
+    """Phi-3's rope, whose scaling was once called "su" or "yarn" and is `longrope`."""
+    for key in ("rope_scaling", "rope_parameters"):
+        scaling: Any = raw.get(key)
+        kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else None
+        if kind in ("su", "yarn"):
+            raw[key] = scaling | {"rope_type": "longrope"}
+    return rotary.flatten(raw, original=4096)
+
+
+def _rope_layers(raw: RawConfig) -> tuple[int, ...]:
+    """SmolLM3's `no_rope_layers`: all layers rotate but each `no_rope_layer_interval`-th."""
+    rotates: Any = raw.get("no_rope_layers")
+    interval: Any = raw.get("no_rope_layer_interval", 4)
+    layers: Any = raw.get("num_hidden_layers")
+    numbers = layers, interval
+    if rotates is None and all(type(n) is int and 0 < n <= gated.DEEPEST for n in numbers):
+        rotates = [int((layer + 1) % interval != 0) for layer in range(layers)]  # 1: rotates
+    fits = isinstance(rotates, list) and isinstance(layers, int) and len(rotates) == layers
+    if not fits or not {*rotates} <= {0, 1}:
+        raise InputError(
+            f"config.json says no_rope_layers = {rotates!r:.200}; expected 0 or 1 for each of "
+            f"{layers} layers; fetch the file again."
+        )
+    return tuple(rotates)
+
+
+FUSED = gated.weights_without(".q_proj", ".k_proj", ".v_proj", ".gate_proj", ".up_proj") | {
+    "model.layers.{i}.self_attn.qkv_proj.weight": Weight(
+        "blocks.{i}.attention.qkv.kernel", True, 1
+    ),
+    "model.layers.{i}.mlp.gate_up_proj.weight": Weight("blocks.{i}.mlp.gate_up.kernel", True, 1),
+}
+POST_NORM = gated.weights_without("input_layernorm", "post_attention_layernorm") | {
+    "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
+    "model.layers.{i}.post_feedforward_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
+}
+OWN = {
+    "llama": ("attention_bias", "mlp_bias"),
+    "mistral": (),
+    "ministral": (),
+    "qwen2": (),
+    "qwen3": ("attention_bias",),
+    "smollm3": ("attention_bias", "mlp_bias", "no_rope_layers"),
+    "granite": (
+        "attention_bias", "mlp_bias", "embedding_multiplier", "residual_multiplier",
+        "attention_multiplier", "logits_scaling",
+    ),
+    "phi3": ("partial_rotary_factor",),
+    "olmo2": ("attention_bias",),
+    "olmo3": ("attention_bias",),
+}  # fmt: skip
+"""The options that each `model_type` has of those below; for the others they are fixed."""
+FIXED = {
+    "partial_rotary_factor": 1.0,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "no_rope_layers": None,
+    "embedding_multiplier": 1.0,
+    "residual_multiplier": 1.0,
+    "attention_multiplier": None,
+    "logits_scaling": 1.0,
+}
+HARMLESS = {
+    "activation": "swiglu", "full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False,
+}  # fmt: skip
+"""Keys of some files (Falcon 3, Phi-4-mini) that say what these networks do anyway."""
+
+
+def _family(kind: str, own: tuple[str, ...]) -> Family:
+    """The family of one `model_type`, whose files may set the options `own`."""
+    return Family(
+        name=kind,
+        kind="causal_lm",
+        config=Config,
+        model=PostNormModel if kind.startswith("olmo") else Model,
+        weights={"phi3": FUSED, "olmo2": POST_NORM, "olmo3": POST_NORM}.get(kind, gated.WEIGHTS),
+        prefixes=("model.",),
+        fixed={key: FIXED[key] for key in FIXED if key not in own} | HARMLESS,
+        keys=(*rotary.KEYS, "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),
+        inert=("is_llama_config", "max_sequence_length", "rope_interleaved", "use_mrope"),
+        tied={"lm_head.weight": "embed.embedding"},
+        ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
+        flatten=flatten,
+    )
+
+
+FAMILIES = {kind: _family(kind, own) for kind, own in OWN.items()}

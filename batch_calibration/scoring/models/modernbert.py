@@ -1,0 +1,145 @@
+"""The ModernBERT family: pre-norm rotary encoders, most layers of which see a window."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from flax import nnx
+
+from batch_calibration.scoring.models import gated, layers, rotary
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.family import (
+    Family,
+    RawConfig,
+    Weight,
+    linear_weights,
+    norm_weights,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(gated.Config):
+    """Shape of a ModernBERT network, in the names of its Hugging Face `config.json`.
+
+    `sliding_window` is how far a layer with a window sees, the token itself counted: half of the
+    file's `local_attention` and one. `local_rope` is of these layers, `rope` of the others.
+    """
+
+    hidden_activation: str = "gelu"
+    norm_eps: float = 1e-5
+    norm_bias: bool = False
+    mlp_bias: bool = False
+    local_rope: rotary.Rope
+
+
+class Block(nnx.Module):
+    """Attention, then a gated MLP, each normalized before it; the first attention is not."""
+
+    def __init__(self, config: Config, window: int | None, is_first: bool, *, rngs: nnx.Rngs):
+        width, bias = config.hidden_size, config.attention_bias
+        norm = width, config.norm_eps, rngs, config.norm_bias
+        self.ln_1 = None if is_first else layers.layer_norm(*norm)
+        self.attention = gated.Attention(
+            config, AttentionOptions(window=window), (bias, bias), rngs=rngs
+        )
+        self.ln_2 = layers.layer_norm(*norm)
+        self.mlp = gated.MLP(
+            width, config.intermediate_size, config.hidden_activation, config.mlp_bias, fused=True,
+            rngs=rngs,
+        )  # fmt: skip
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        normed = h if self.ln_1 is None else self.ln_1(h)
+        h = h + self.attention(normed, layer, attend, angle)
+        return h + self.mlp(self.ln_2(h))
+
+
+class Model(nnx.Module):
+    """ModernBERT (Warner et al. 2024) without its heads."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        norm = config.hidden_size, config.norm_eps, rngs, config.norm_bias
+        self.windows = tuple(gated.windows(config))
+        self.embed = layers.embedding(config.vocab_size, config.hidden_size, rngs)
+        self.ln = layers.layer_norm(*norm)
+        self.blocks = nnx.List[Block]()
+        for layer, window in enumerate(self.windows):
+            self.blocks.append(Block(config, window, is_first=layer == 0, rngs=rngs))
+        self.ln_last = layers.layer_norm(*norm)
+        self.frequencies = rotary.frequencies(config.head_size, config.rope)
+        self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
+
+    def hidden(
+        self,
+        tokens: jax.Array,
+        positions: jax.Array,
+        attend: Attend,
+        types: jax.Array | None = None,
+    ) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
+
+        `attend` holds the padding mask. ModernBERT has no token types.
+        """
+        del types
+        h: jax.Array = self.ln(self.embed(tokens))
+        angle = rotary.angles(positions, self.frequencies, h.dtype)
+        local = rotary.angles(positions, self.local_frequencies, h.dtype)
+        # Layers with a window rotate by a base of their own.
+        for layer, (block, window) in enumerate(zip(self.blocks, self.windows, strict=True)):
+            h = block(h, layer, attend, angle if window is None else local)
+        h = self.ln_last(h)
+        return h
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config in `Config`'s fields."""
+    raw = {"max_position_embeddings": 8192, "local_attention": 128} | raw
+    every: Any = raw.get("global_attn_every_n_layers", 3)
+    raw = gated.layer_types(raw, lambda layer: layer % every != 0)
+    both_ways: Any = raw["local_attention"]
+    half = both_ways // 2 if type(both_ways) is int else None
+    raw |= {
+        "sliding_window": half and half + 1,
+        # What the other networks with this attention have a choice of.
+        "head_dim": None, "num_key_value_heads": None, "qk_norm": False, "fused": True,
+        "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
+        "rope_theta": raw.get("global_rope_theta", 160_000.0),
+    }  # fmt: skip
+    return rotary.flatten_by_kind(raw, local_theta=raw.get("local_rope_theta", 10_000.0))
+
+
+LAYER = "model.layers.{i}"
+WEIGHTS = {
+    "model.embeddings.tok_embeddings.weight": Weight("embed.embedding", split=0),
+    **norm_weights("model.embeddings.norm", "ln"),
+    **norm_weights(f"{LAYER}.attn_norm", "blocks.{i}.ln_1"),
+    **linear_weights(f"{LAYER}.attn.Wqkv", "blocks.{i}.attention.qkv", 1),
+    **linear_weights(f"{LAYER}.attn.Wo", "blocks.{i}.attention.out", 0),
+    **norm_weights(f"{LAYER}.mlp_norm", "blocks.{i}.ln_2"),
+    **linear_weights(f"{LAYER}.mlp.Wi", "blocks.{i}.mlp.gate_up", 1),
+    **linear_weights(f"{LAYER}.mlp.Wo", "blocks.{i}.mlp.down", 0),
+    **norm_weights("model.final_norm", "ln_last"),
+}
+FAMILY = Family(
+    name="modernbert",
+    kind="sentence_encoder",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("model.",),
+    # Of both kinds of layers at once, which no checkpoint has.
+    fixed={"rope_scaling": None},
+    keys=(
+        "rope_parameters", "global_rope_theta", "local_rope_theta", "local_attention",
+        "global_attn_every_n_layers",
+    ),
+    # Heads of other tasks, and what transformers does not read.
+    inert=(
+        "classifier_*", "decoder_bias", "sparse_pred*", "repad_logits_with_grad",
+        "reference_compile", "deterministic_flash_attn", "initializer_cutoff_factor",
+        "layer_norm_eps", "position_embedding_type",
+    ),
+    ignored=("head.*", "decoder.*", "classifier.*"),
+    flatten=flatten,
+)  # fmt: skip

@@ -1,0 +1,131 @@
+"""The GPT-NeoX family, Pythia among it: partial rotary positions, parallel residual."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batch_calibration.scoring.models import gated, layers, rotary
+from batch_calibration.scoring.models.attention import Attend
+from batch_calibration.scoring.models.family import (
+    Family,
+    RawConfig,
+    Weight,
+    linear_weights,
+    norm_weights,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(gated.RotaryConfig):
+    """Shape of a GPT-NeoX network, in the names of its Hugging Face `config.json`."""
+
+    intermediate_size: int
+    max_position_embeddings: int = 2048
+    layer_norm_eps: float = 1e-5
+    hidden_act: str = "gelu"
+    use_parallel_residual: bool = True  # the MLP reads what attention reads
+    attention_bias: bool = True
+    tie_word_embeddings: bool = False
+
+
+class Block(nnx.Module):
+    """Attention and a two-layer MLP, in parallel or one after the other."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, inner, bias = config.hidden_size, config.intermediate_size, config.attention_bias
+        self.heads, self.parallel = config.num_attention_heads, config.use_parallel_residual
+        self.activation = layers.activation(config.hidden_act)
+        self.ln_1 = layers.layer_norm(width, config.layer_norm_eps, rngs)
+        self.ln_2 = layers.layer_norm(width, config.layer_norm_eps, rngs)
+        self.qkv = layers.linear(width, 3 * width, rngs, bias)
+        self.out = layers.linear(width, width, rngs, bias)
+        self.fc = layers.linear(width, inner, rngs)
+        self.proj = layers.linear(inner, width, rngs)
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        # Each head's query, key and value lie side by side.
+        heads = layers.split_heads(self.qkv(self.ln_1(h)), self.heads)  # [b, t, heads, 3 d]
+        q, k, v = jnp.split(heads, 3, axis=-1)  # [b, t, heads, d] each
+        mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
+        attended = h + self.out(mean.reshape(h.shape))
+        # In parallel the MLP reads the block's input, and not what attention added.
+        inner = self.fc(self.ln_2(h if self.parallel else attended))
+        return attended + self.proj(self.activation(inner))
+
+
+class Model(nnx.Module):
+    """GPT-NeoX (Black et al. 2022), loadable from any Hugging Face `gpt_neox` directory."""
+
+    block: ClassVar[Callable[..., nnx.Module]] = Block
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        vocabulary, width = config.vocab_size, config.hidden_size
+        self.embed = layers.embedding(vocabulary, width, rngs)
+        self.blocks = nnx.List(
+            [self.block(config, rngs=rngs) for _ in range(config.num_hidden_layers)]
+        )
+        self.ln = layers.layer_norm(width, config.layer_norm_eps, rngs)
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        self.frequencies = rotary.frequencies(width // config.heads, config.rope)
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h: jax.Array = self.embed(tokens)
+        position = self.position_terms(positions, h.dtype)
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, attend, position)
+        h = self.ln(h)
+        return h
+
+    def position_terms(self, positions: jax.Array, dtype: jnp.dtype) -> rotary.Angle | jax.Array:
+        """What blocks are told of `positions [b, t]`: the angles by which heads are rotated."""
+        return rotary.angles(positions, self.frequencies, dtype)
+
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        table = self.embed if self.head is None else self.head
+        return layers.logits(h, table.embedding[...], token_set)
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config with the rope fields, whose names were this family's own."""
+    return rotary.flatten(
+        {"rope_theta": raw.get("rotary_emb_base", 10_000.0), "max_position_embeddings": 2048} | raw,
+        share=raw.get("rotary_pct", 0.25),
+    )
+
+
+WEIGHTS = {
+    "gpt_neox.embed_in.weight": Weight("embed.embedding", split=0),
+    **norm_weights("gpt_neox.layers.{i}.input_layernorm", "blocks.{i}.ln_1"),
+    **linear_weights("gpt_neox.layers.{i}.attention.query_key_value", "blocks.{i}.qkv", 1),
+    **linear_weights("gpt_neox.layers.{i}.attention.dense", "blocks.{i}.out", 0),
+    **norm_weights("gpt_neox.layers.{i}.post_attention_layernorm", "blocks.{i}.ln_2"),
+    **linear_weights("gpt_neox.layers.{i}.mlp.dense_h_to_4h", "blocks.{i}.fc", 1),
+    **linear_weights("gpt_neox.layers.{i}.mlp.dense_4h_to_h", "blocks.{i}.proj", 0),
+    **norm_weights("gpt_neox.final_layer_norm", "ln"),
+    "embed_out.weight": Weight("head.embedding", split=0),
+}
+FAMILY = Family(
+    name="neox",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("gpt_neox.",),
+    fixed={"is_decoder": False},
+    keys=(*rotary.KEYS, "rotary_emb_base", "rotary_pct"),
+    inert=("num_steps",),
+    tied={"embed_out.weight": "embed.embedding"},
+    ignored=(
+        "layers.{i}.attention.bias",
+        "layers.{i}.attention.masked_bias",
+        "layers.{i}.attention.rotary_emb.inv_freq",
+    ),
+    flatten=flatten,
+)

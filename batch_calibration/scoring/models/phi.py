@@ -1,0 +1,106 @@
+"""The first Phi family, Phi-2 among it: partial rotary positions, attention beside the MLP."""
+
+from dataclasses import dataclass
+
+import jax
+from flax import nnx
+
+from batch_calibration.scoring.models import gated, layers, neox, rotary
+from batch_calibration.scoring.models.attention import Attend
+from batch_calibration.scoring.models.family import (
+    Family,
+    RawConfig,
+    Weight,
+    linear_weights,
+    norm_weights,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(gated.RotaryConfig):
+    """Shape of a Phi network, in the names of its Hugging Face `config.json`."""
+
+    intermediate_size: int = 8192
+    max_position_embeddings: int = 2048
+    num_key_value_heads: int | None = None  # as many as heads
+    layer_norm_eps: float = 1e-5
+    hidden_act: str = "gelu_new"
+    tie_word_embeddings: bool = False
+
+
+class Block(nnx.Module):
+    """Attention and a two-layer MLP of the same normalized states."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, inner = config.hidden_size, config.intermediate_size
+        self.heads = config.heads
+        self.groups = config.num_key_value_heads or config.heads
+        shared = self.groups * width // config.heads  # width of all keys, and of all values
+        self.activation = layers.activation(config.hidden_act)
+        self.ln = layers.layer_norm(width, config.layer_norm_eps, rngs)
+        self.query = layers.linear(width, width, rngs)
+        self.key = layers.linear(width, shared, rngs)
+        self.value = layers.linear(width, shared, rngs)
+        self.out = layers.linear(width, width, rngs)
+        self.fc = layers.linear(width, inner, rngs)
+        self.proj = layers.linear(inner, width, rngs)
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        normed = self.ln(h)
+        q = layers.split_heads(self.query(normed), self.heads)  # [b, t, heads, d]
+        k = layers.split_heads(self.key(normed), self.groups)
+        v = layers.split_heads(self.value(normed), self.groups)
+        mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
+        # Both read the same normalized states, and neither the other.
+        return h + self.out(mean.reshape(h.shape)) + self.proj(self.activation(self.fc(normed)))
+
+
+class Model(neox.Model):
+    """Phi (Li et al. 2023), loadable from any Hugging Face `phi` directory."""
+
+    block = Block
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        # What is read of GPT-NeoX's config stands in this one, too.
+        super().__init__(config, rngs=rngs)  # type: ignore[arg-type]
+        self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (config.vocab_size,)))
+
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        # [v], like the logits
+        bias = layers.select_rows(self.bias[...], token_set).astype("float32")
+        return super().unembed(h, token_set) + bias
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config with the rope fields; half of each head is rotated by default."""
+    return rotary.flatten({"max_position_embeddings": 2048} | raw, share=0.5)
+
+
+WEIGHTS = {
+    "model.embed_tokens.weight": Weight("embed.embedding", split=0),
+    **norm_weights("model.layers.{i}.input_layernorm", "blocks.{i}.ln"),
+    **linear_weights("model.layers.{i}.self_attn.q_proj", "blocks.{i}.query", 1),
+    **linear_weights("model.layers.{i}.self_attn.k_proj", "blocks.{i}.key", 1),
+    **linear_weights("model.layers.{i}.self_attn.v_proj", "blocks.{i}.value", 1),
+    **linear_weights("model.layers.{i}.self_attn.dense", "blocks.{i}.out", 0),
+    **linear_weights("model.layers.{i}.mlp.fc1", "blocks.{i}.fc", 1),
+    **linear_weights("model.layers.{i}.mlp.fc2", "blocks.{i}.proj", 0),
+    **norm_weights("model.final_layernorm", "ln"),
+    "lm_head.weight": Weight("head.embedding", split=0),
+    "lm_head.bias": Weight("bias", split=0),
+}
+FAMILY = Family(
+    name="phi",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("model.",),
+    fixed={"qk_layernorm": False},
+    keys=rotary.KEYS,
+    tied={"lm_head.weight": "embed.embedding"},
+    ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
+    flatten=flatten,
+)

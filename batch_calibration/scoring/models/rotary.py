@@ -1,0 +1,300 @@
+"""Rotary positions: reads them from a config, computes their frequencies, rotates heads."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.models.family import RawConfig
+
+NEEDED: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "yarn": ("factor",),
+    "longrope": ("short_factor", "long_factor"),
+}
+"""The rope types there are, and the parameters that each needs."""
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "yarn": ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
+    "longrope": ("attention_factor", "factor"),
+}
+UNREAD = {"attn_factor"}
+"""Parameters in files of Qwen3 and others that transformers does not read."""
+PARTIAL = "partial_rotary_factor"
+ORIGINAL = "original_max_position_embeddings"
+KEYS = ("rope_theta", "rope_scaling", "rope_parameters", PARTIAL, ORIGINAL)
+"""Keys of `config.json` that `flatten` reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rope:
+    """The rope parameters of a config, under the names that Hugging Face gives them.
+
+    `positions` is the config's longest sequence. `original_max_position_embeddings` is the
+    length the network was first trained for, `positions` where the config does not say.
+    """
+
+    rope_type: str = "default"
+    rope_theta: float = 10_000.0
+    positions: int = 2048
+    original_max_position_embeddings: float = 2048
+    partial_rotary_factor: float = 1.0  # the share of each head that is rotated
+    factor: float | None = None
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    attention_factor: float | None = None
+    beta_fast: float | None = None  # turns; 32
+    beta_slow: float | None = None  # turns; 1
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    truncate: bool = True
+    short_factor: tuple[float, ...] = ()
+    long_factor: tuple[float, ...] = ()
+
+    @property
+    def longest(self) -> int:
+        """The longest sequence for which one set of frequencies holds.
+
+        Beyond the length of the first training `longrope` turns every position otherwise, those
+        of a shared prefix too: `long_factor` divides, not `short_factor`.
+        """
+        original = int(self.original_max_position_embeddings)
+        return min(self.positions, original) if self.rope_type == "longrope" else self.positions
+
+
+Angle = tuple[jax.Array, jax.Array]
+"""Cosine and sine `[b, t, 1, r]` of the angles that `r` pairs of numbers are turned by."""
+
+
+class Frequencies(NamedTuple):
+    """Radians per position of each rotated pair, and what cosines and sines are multiplied by."""
+
+    radians: tuple[float, ...]
+    scale: float = 1.0
+
+
+def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) -> RawConfig:
+    """A raw config with `rope` (a `Rope`) and `partial_rotary_factor`.
+
+    Files nest the parameters in `rope_scaling` (older) or `rope_parameters` (transformers 5).
+    What stands in the nested object goes before the config's own keys, except for
+    `original_max_position_embeddings`, as in transformers.
+
+    Args:
+        raw: a raw config.
+        share: `partial_rotary_factor` where the config does not say.
+        original: `original_max_position_embeddings` where the config does not say.
+    """
+    parameters = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
+    if not isinstance(parameters, dict):
+        raise InputError(
+            where="config.json", expected="rope parameters as an object", got=f"{parameters!r}"
+        )
+    kind = parameters.get("rope_type", parameters.get("type", "default"))
+    if not isinstance(kind, str) or kind not in NEEDED:
+        raise InputError(f"config.json: {InputError.unknown('rope type', kind, NEEDED)}")
+    positions = raw.get("max_position_embeddings")
+    allowed = {"type", "rope_type", "rope_theta", PARTIAL, ORIGINAL}
+    allowed |= {*NEEDED[kind], *OPTIONAL.get(kind, ())}
+    lacking = [key for key in NEEDED[kind] if parameters.get(key) is None]
+    unknown = sorted(parameters.keys() - allowed - UNREAD)
+    if lacking or unknown:
+        problem = f"lack {lacking[0]}" if lacking else f"have {unknown[0]}, unknown here"
+        raise InputError(
+            f"config.json: the parameters of rope type {kind!r} {problem}; fetch the file again."
+        )
+    merged = {
+        "rope_theta": raw.get("rope_theta", 10_000.0),
+        PARTIAL: raw.get(PARTIAL, share),
+        ORIGINAL: positions,
+    }
+    unread = {"type", *UNREAD}
+    merged |= {key: p for key, p in parameters.items() if p is not None and key not in unread}
+    # This key alone counts at the top before the nested object.
+    if (top := raw.get(ORIGINAL, original)) is not None:
+        merged[ORIGINAL] = top
+    merged |= {"rope_type": kind, "positions": positions}
+    # Where the longest sequence is nonsense, the loader says so.
+    rope = _checked(merged) if type(positions) is int and positions > 0 else Rope()
+    return raw | {PARTIAL: merged[PARTIAL], "rope": rope}
+
+
+def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
+    """A raw config with `rope` and `local_rope`, those of layers that see all and of the others.
+
+    Transformers 5 nests the parameters of each in `rope_parameters`; `rope_scaling` (older) is of
+    the layers that see all.
+
+    Args:
+        raw: a raw config with `rope_theta`.
+        local_theta: the base of layers with a window, where the config does not say.
+    """
+    nested = raw.get("rope_parameters")
+    by_kind = nested if isinstance(nested, dict) else {}
+    local_kind, full_kind = "sliding_attention", "full_attention"
+    if by_kind.keys() - {local_kind, full_kind}:
+        raise InputError(
+            where="config.json", expected=f"rope_parameters of {local_kind!r} and {full_kind!r}",
+            got=f"{', '.join(map(str, by_kind))}", remedy="fetch the file again",
+        )  # fmt: skip
+    scaling = raw.get("rope_scaling")
+    if isinstance(scaling, dict) and ("rope_type" not in scaling or by_kind):
+        raise InputError(
+            f"config.json says rope_scaling = {scaling!r:.200}, which transformers reads by "
+            "rope_type alone and joins with rope_parameters; give one of them, with rope_type."
+        )
+    length = {"max_position_embeddings": raw["max_position_embeddings"]}
+    local: RawConfig = {"rope_theta": local_theta, "rope_parameters": by_kind.get(local_kind)}
+    full = {"rope_theta": raw["rope_theta"], "rope_scaling": scaling}
+    full |= {"rope_parameters": by_kind.get(full_kind)}
+    ropes = {"local_rope": flatten(local | length)["rope"], "rope": flatten(full | length)["rope"]}
+    for name, rope in ropes.items():
+        if isinstance(rope, Rope) and (rope.partial_rotary_factor != 1 or not rope.truncate):
+            layers = "full" if name == "rope" else "sliding"
+            raise InputError(
+                f"config.json says partial_rotary_factor = {rope.partial_rotary_factor} and "
+                f"truncate = {rope.truncate} of its {layers} layers, expected 1 and True, the only "
+                "ones that transformers has there; use another checkpoint."
+            )
+    return {key: setting for key, setting in raw.items() if key != "rope_parameters"} | ropes
+
+
+def _checked(parameters: RawConfig) -> Rope:
+    """The parameters as a `Rope`, or a sentence that names the one of another type."""
+    checked: dict[str, Any] = {}
+    for field in fields(Rope):
+        parameter: Any = parameters.get(field.name, field.default)
+        if isinstance(field.default, tuple):
+            fits = isinstance(parameter, list | tuple) and all(map(_positive, parameter))
+            expected = "a list of positive numbers"
+            parameter = tuple(parameter) if fits else parameter
+        elif field.name in ("truncate", "rope_type"):
+            fits, expected = isinstance(parameter, type(field.default)), "true or false"
+        else:
+            fits, expected = parameter is field.default or _positive(parameter), "a positive number"
+        if not fits:
+            raise InputError(
+                f"config.json says {field.name} = {parameter!r} of its rope parameters; expected "
+                f"{expected}; fetch the file again."
+            )
+        checked[field.name] = parameter
+    rope = Rope(**checked)
+    if not rope.partial_rotary_factor <= 1:
+        raise InputError(
+            f"config.json says {PARTIAL} = {rope.partial_rotary_factor}; expected a share of "
+            "each head, at most 1; fetch the file again."
+        )
+    if rope.rope_type == "llama3" and rope.low_freq_factor >= rope.high_freq_factor:
+        raise InputError(
+            where="config.json", expected="low_freq_factor below high_freq_factor",
+            got=f"{rope.low_freq_factor} and {rope.high_freq_factor}",
+            remedy="fetch the file again",
+        )  # fmt: skip
+    return rope
+
+
+def _positive(number: object) -> bool:
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return False
+    return 0 < number < math.inf
+
+
+def frequencies(size: int, rope: Rope, is_long: bool = False) -> Frequencies:
+    """Radians per position, `theta^(-2i / r)`, of the `r` numbers that are rotated of `size`.
+
+    `linear` divides them all by a factor; `llama3` only those that turn fewer than
+    `low_freq_factor` times in the length the network was first trained for, those above
+    `high_freq_factor` not at all, and blends between. `yarn` (Peng et al. 2023) blends over pairs
+    between `beta_fast` and `beta_slow` turns, and scales. `longrope` (Ding et al. 2024) divides
+    each by a factor of its own, another where the sequence `is_long`. `dynamic` changes nothing
+    up to the config's longest sequence.
+    """
+    size = int(size * rope.partial_rotary_factor)  # of a head, what is rotated
+    radians = rope.rope_theta ** -(np.arange(0, size, 2) / size)
+    original, factor = rope.original_max_position_embeddings, rope.factor or 1.0
+    scale: float = 1.0
+    if rope.rope_type == "linear":
+        radians = radians / factor
+    elif rope.rope_type == "llama3":
+        low, high = rope.low_freq_factor, rope.high_freq_factor
+        # The share that keeps its frequency, by the turns in the original length.
+        share = np.clip((radians * original / (2 * math.pi) - low) / (high - low), 0, 1)
+        radians = radians * (share + (1 - share) / factor)
+    elif rope.rope_type == "yarn":
+        radians = radians * (1 + _yarn_ramp(size, rope) * (1 / factor - 1))
+        scale = rope.attention_factor or _yarn_scale(rope, factor)
+    elif rope.rope_type == "longrope":
+        name = "long_factor" if is_long else "short_factor"
+        factors = rope.long_factor if is_long else rope.short_factor
+        if len(factors) != len(radians):
+            raise InputError(
+                where="config.json",
+                expected=f"{len(radians)} numbers in {name}, one for each pair that is rotated",
+                got=len(factors), remedy="fetch the file again",
+            )  # fmt: skip
+        radians = radians / np.array(factors)
+        factor = rope.factor or rope.positions / original
+        # Ding et al. 2024: attention over a longer context is kept as sharp as it was.
+        default_scale = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+        scale = rope.attention_factor or default_scale
+    return Frequencies(tuple(radians.tolist()), scale)
+
+
+def _yarn_ramp(size: int, rope: Rope) -> np.ndarray:
+    """From 0 for pairs that turn fast to 1 for those that turn slowly."""
+
+    def pair(turns: float) -> float:
+        """The pair, not a whole number, that makes so many turns in the original length."""
+        length = rope.original_max_position_embeddings / (turns * 2 * math.pi)
+        return size * math.log(length) / (2 * math.log(rope.rope_theta))
+
+    low, high = pair(rope.beta_fast or 32), pair(rope.beta_slow or 1)
+    if rope.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, size - 1)
+    width = high - low if high != low else 1e-3  # a step where both ends are one pair
+    return np.asarray(np.clip((np.arange(size // 2) - low) / width, 0, 1))
+
+
+def _yarn_scale(rope: Rope, factor: float) -> float:
+    # 0.1 ln(factor) + 1 is fitted to perplexities (Peng et al. 2023, equation 22).
+    def scale(by: float) -> float:
+        return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
+
+    if rope.mscale and rope.mscale_all_dim:
+        return scale(rope.mscale) / scale(rope.mscale_all_dim)
+    return scale(1.0)
+
+
+def angles(positions: jax.Array, frequencies: Frequencies, dtype: jnp.dtype) -> Angle:
+    """Cosine and sine `[b, t, 1, r]` at `positions [b, t]` of `r` frequencies."""
+    radians = jnp.array(frequencies.radians, jnp.float32)  # [r]
+    angle = positions[..., None, None].astype(jnp.float32) * radians  # [b, t, 1, r]
+    cos, sin = jnp.cos(angle) * frequencies.scale, jnp.sin(angle) * frequencies.scale
+    return cos.astype(dtype), sin.astype(dtype)  # computed in float32, as in transformers
+
+
+def rotate(heads: jax.Array, angle: Angle, interleaved: bool = False) -> jax.Array:
+    """Rotate the first `2r` numbers of each head in `heads [b, t, heads, d]`; the others stay.
+
+    `angle` is a cosine and a sine `[b, t, 1, r]`. Number `i` is paired with `i + r`, or `2i` with
+    `2i + 1` where the pairs are `interleaved`.
+    """
+    cos, sin = angle
+    r = cos.shape[-1]  # pairs
+    rotated, unrotated = heads[..., : 2 * r], heads[..., 2 * r :]
+    if interleaved:
+        first, second = rotated[..., ::2], rotated[..., 1::2]
+        pairs = jnp.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)
+        return jnp.concatenate([pairs.reshape(rotated.shape), unrotated], axis=-1)
+    swapped = jnp.concatenate([rotated[..., r:], rotated[..., :r]], axis=-1)
+    # One product over whole heads: number i is x_i cos - x_(i+r) sin, i + r the other way round.
+    cosines, sines = jnp.concatenate([cos, cos], axis=-1), jnp.concatenate([-sin, sin], axis=-1)
+    rotated = rotated * cosines + swapped * sines
+    return jnp.concatenate([rotated, unrotated], axis=-1) if unrotated.shape[-1] else rotated

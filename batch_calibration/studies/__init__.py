@@ -1,0 +1,52 @@
+"""Studies: what a workdir keeps, scoring of its contexts, and calibration of what is stored."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from batch_calibration.studies.accuracies import Curve, OverStream, ProbeSizes, pack, unpack
+    from batch_calibration.studies.calibration import run_calibration
+    from batch_calibration.studies.merging import merge_workdirs
+    from batch_calibration.studies.records import VERSION, ContextInfo, Record, ScorerInfo
+    from batch_calibration.studies.results import load_results, write_results
+    from batch_calibration.studies.runs import Run
+    from batch_calibration.studies.scoring import (
+        ScoringProgress,
+        ScoringReport,
+        render_contexts,
+        run_scoring,
+    )
+    from batch_calibration.studies.store import Store
+    from batch_calibration.studies.stored import CalibrationReport, calibrate_store, calibrate_study
+    from batch_calibration.studies.tidy import KINDS, Number, Records, csv_text
+    from batch_calibration.studies.workers import SweepReport, Work, sweep
+
+_HOMES = {
+    "accuracies": ("Curve", "OverStream", "ProbeSizes", "pack", "unpack"),
+    "calibration": ("run_calibration",),
+    "merging": ("merge_workdirs",),
+    "records": ("VERSION", "ContextInfo", "Record", "ScorerInfo"),
+    "results": ("load_results", "write_results"),
+    "runs": ("Run",),
+    "scoring": ("ScoringProgress", "ScoringReport", "render_contexts", "run_scoring"),
+    "store": ("Store",),
+    "stored": ("CalibrationReport", "calibrate_store", "calibrate_study"),
+    "tidy": ("KINDS", "Number", "Records", "csv_text"),
+    "workers": ("SweepReport", "Work", "sweep"),
+}
+"""Module -> its names, loaded when asked for: scores need no Flax, and a model no methods."""
+
+__all__ = [
+    "KINDS", "VERSION", "CalibrationReport", "ContextInfo", "Curve", "Number", "OverStream",
+    "ProbeSizes", "Record", "Records", "Run", "ScorerInfo", "ScoringProgress", "ScoringReport",
+    "Store", "SweepReport", "Work", "calibrate_store", "calibrate_study", "csv_text",
+    "load_results", "merge_workdirs", "pack", "render_contexts", "run_calibration", "run_scoring",
+    "sweep", "unpack", "write_results",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"batch_calibration.studies.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

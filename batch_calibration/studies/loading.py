@@ -1,0 +1,149 @@
+"""Loads what settings and runs name: the scorer, its tokenizer, texts of rows; costs of asking."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from batch_calibration.errors import InputError
+from batch_calibration.scores import ScoreTable
+from batch_calibration.scoring import Scorer
+from batch_calibration.scoring.data import RowReader, load_task
+from batch_calibration.scoring.embedded import CHECKPOINTS
+from batch_calibration.scoring.inputs import joined
+from batch_calibration.scoring.prompts.rendered import RenderedContext, text_digest
+from batch_calibration.scoring.table import SCORERS, OpenFiles
+from batch_calibration.scoring.tasks import TASKS
+from batch_calibration.settings import Settings
+from batch_calibration.studies import ContextInfo, Run
+
+if TYPE_CHECKING:
+    from batch_calibration.scoring.api.scorer import ApiScorer
+    from batch_calibration.scoring.engine.token_budget import TokenBudget
+
+
+def open_model(settings: Settings) -> OpenFiles | None:
+    """The files of the model, or of its tokenizer alone where a server is asked; None: not named.
+
+    Raises:
+        InputError: no such directory, or no family has that architecture.
+    """
+    asks_server = SCORERS[settings.model.scorer].asks_server
+    name = settings.api.tokenizer if asks_server else settings.model.model
+    if not name:
+        return None
+    # Flax is loaded where a network is asked for: reading stored scores needs none.
+    from batch_calibration.scoring.models.files.checkpoint import find
+
+    directory = CHECKPOINTS[name] if name in CHECKPOINTS else find(name)
+    return SCORERS[settings.model.scorer].open_files(directory, settings.model)
+
+
+def load_scorer(
+    settings: Settings, workdir: Path | None = None, files: OpenFiles | None = None
+) -> Scorer:
+    """The scorer that the settings name, its checkpoint loaded.
+
+    Args:
+        settings: the study's.
+        workdir: where answers of a server are kept; None keeps them in memory.
+        files: those of `open_model`, where they are open already.
+
+    Raises:
+        InputError: no model; settings that do not go together; a checkpoint that cannot be read.
+    """
+    return SCORERS[settings.model.scorer].load(settings, files or open_model(settings), workdir)
+
+
+def load_token_budget(settings: Settings, files: OpenFiles | None = None) -> "TokenBudget | None":
+    """What the model's tokenizer and config alone say of a prompt; None where none is named."""
+    files = files or open_model(settings)
+    if files is None:
+        return None
+    from batch_calibration.scoring.engine.token_budget import TokenBudget
+
+    return TokenBudget(files.tokenizer_info)
+
+
+class ApiCost(NamedTuple):
+    """What asking a server about some contexts will cost.
+
+    Attributes:
+        requests: that have no answer yet.
+        tokens: sent with them.
+        dollars: for these.
+        answered: requests that earlier runs asked.
+        interrupted: requests that a run had under way when it was stopped.
+    """
+
+    requests: int
+    tokens: int
+    dollars: float
+    answered: int
+    interrupted: int = 0
+
+    def __str__(self) -> str:
+        price = f", ${self.dollars:,.2f} at config.price" if self.dollars else ""
+        answered = f"; {self.answered:,} more were answered before" if self.answered else ""
+        if self.interrupted:
+            answered += f"; {self.interrupted:,} were under way when a run was stopped, and the "
+            answered += "server may have charged them"
+        return f"{self.requests:,} requests, about {self.tokens:,} tokens{price}{answered}"
+
+
+def api_cost(
+    lacking: Iterable[tuple[RenderedContext, Iterable[str]]], scorer: "ApiScorer"
+) -> ApiCost:
+    """What asking about these blocks of these contexts will cost.
+
+    Args:
+        lacking: contexts and the names of their blocks that are to be scored.
+        scorer: asks the server.
+    """
+    requests = tokens = answered = 0
+    for context, names in lacking:
+        inputs = [context.blocks[name].inputs for name in names]
+        if inputs:
+            estimate = scorer.estimate(joined(inputs), context.label_texts)
+            requests, tokens = requests + estimate.requests, tokens + estimate.tokens
+            answered += estimate.answered
+    # The price is for a million tokens.
+    dollars = tokens / 1e6 * scorer.settings.price
+    return ApiCost(requests, tokens, dollars, answered, scorer.count_interrupted())
+
+
+def row_texts(runs: Sequence[Run]) -> Callable[[ScoreTable], Mapping[str, str]]:
+    """A score table -> the texts of its test rows by row id; none where they are not found.
+
+    Every data folder and task file of the runs is looked into; rows of another digest than the
+    table's are others, and are not taken.
+    """
+    # Each once, in the order of the runs.
+    folders = list(dict.fromkeys(str(run.config["data"]) for run in runs if "data" in run.config))
+    tasks, reader = dict(TASKS), RowReader()
+    for run in runs:
+        names = run.config.get("tasks")
+        for name in names if isinstance(names, list | tuple) else ():
+            # A task file may have been moved since.
+            with suppress(InputError):
+                task = load_task(str(name))
+                tasks[task.name] = task
+
+    def read_texts(table: ScoreTable) -> Mapping[str, str]:
+        context = ContextInfo.from_table(table)
+        task = tasks.get(context.task)
+        if task is None or task.is_image:
+            return {}
+        for folder in folders or [""]:
+            try:
+                rows = reader.texts(task, folder, context.split, context.limit)
+            except InputError:
+                continue
+            if text_digest(str(row) for row in rows.rows) == table.context.get("rows"):
+                texts = {}
+                for row_id, row in zip(rows.ids, rows.rows, strict=True):
+                    texts[row_id] = "\n".join(f"{field}: {text}" for field, text in row.items())
+                return texts
+        return {}
+
+    return read_texts

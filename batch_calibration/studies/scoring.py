@@ -1,0 +1,250 @@
+"""Scores the contexts of a study with a model: settings in, stored score tables out."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from batch_calibration.errors import InputError
+from batch_calibration.scores import context_id, digest
+from batch_calibration.scoring import Scorer
+from batch_calibration.scoring.data import RowReader, image_splits, load_task
+from batch_calibration.scoring.inputs import ImageRows
+from batch_calibration.scoring.prompts.render import render
+from batch_calibration.scoring.prompts.render_images import POOL, render_images
+from batch_calibration.scoring.prompts.rendered import RenderedContext
+from batch_calibration.scoring.table import SCORERS, OpenFiles
+from batch_calibration.scoring.tasks import Task
+from batch_calibration.settings import Cell, ModelSettings, Settings
+from batch_calibration.studies import Store, runs
+from batch_calibration.studies.claims import Claim
+from batch_calibration.studies.context_scores import describe, missing, name_of, score_context
+from batch_calibration.studies.loading import api_cost, load_scorer, load_token_budget, open_model
+from batch_calibration.studies.progress import Planned
+from batch_calibration.studies.sharing import share
+
+if TYPE_CHECKING:
+    from batch_calibration.scoring.api.scorer import ApiScorer
+    from batch_calibration.scoring.engine.token_budget import TokenBudget
+    from batch_calibration.scoring.models.files.chat_template import ChatTemplate
+
+
+class ScoringProgress(NamedTuple):
+    """How far a run is: inputs done of all, those that were stored before among them."""
+
+    context: str
+    done: int
+    total: int
+
+
+class ScoringReport(NamedTuple):
+    """What a run did.
+
+    Attributes:
+        ids: of the score tables of this run's contexts, in the order of its cells.
+        inputs: how many all contexts have.
+        scored: how many of them a model was asked about; the others were stored.
+        seconds: what that took, models loaded and prompts rendered before.
+        notes: what the scorer has to say of the run.
+    """
+
+    ids: tuple[str, ...]
+    inputs: int
+    scored: int
+    seconds: float
+    notes: tuple[str, ...]
+
+
+def run_scoring(
+    settings: Settings,
+    cells: Iterable[Cell] | None = None,
+    store: Store | str | Path = "runs/study",
+    *,
+    scorer: Scorer | None = None,
+    progress: Callable[[ScoringProgress], None] | None = None,
+    notify: Callable[[str], None] | None = None,
+) -> ScoringReport:
+    """Ask the model about every context that the store does not hold yet, and keep the scores.
+
+    All contexts are rendered before the model is loaded, so a wrong setting is refused at once. A
+    run that is stopped goes on where it was; nothing is scored twice. Runs on one workdir, on one
+    machine or several, share the contexts: each is scored by one of them, and all end when all are
+    done. A context that cannot be scored leaves the others.
+
+    Args:
+        settings: what all contexts share, and the model.
+        cells: the contexts, made by `settings.cell`; None is `settings.grid()`.
+        store: a workdir, made where there is none.
+        scorer: asks the model; None loads the one that the settings name.
+        progress: called with how far the run is.
+        notify: called with sentences that a reader of the numbers must know.
+
+    Raises:
+        InputError: a setting that does not fit its task, rows or model, with what to do.
+
+    Example:
+        settings = Settings.of(model="mini", data="mini", tasks="sst2", limit=40)
+        run_scoring(settings, [settings.cell("sst2", shots=k) for k in (0, 1)], "runs/shots")
+    """
+    store = store if isinstance(store, Store) else Store(store, create=True)
+    cells = list(settings.grid() if cells is None else cells)
+    # A scorer that is handed over may need no files of the model.
+    files = None if scorer else open_model(settings)
+    contexts = render_contexts(settings, cells, notify=notify, files=files)
+    scorer = load_scorer(settings, store.workdir, files) if scorer is None else scorer
+    descriptions = [describe(context, scorer, settings.model.model) for context in contexts]
+    facts = SCORERS.get(str(scorer.identity.get("kind")))
+    if notify and facts and facts.asks_server:
+        api_scorer = cast("ApiScorer", scorer)
+        api_scorer.notify = notify
+        lacking = []
+        for context, description in zip(contexts, descriptions, strict=True):
+            lacking.append((context, missing(context, store.get(description))))
+        notify(f"{api_scorer.settings.server} will be asked {api_cost(lacking, api_scorer)}")
+    plan = []
+    for context, description in zip(contexts, descriptions, strict=True):
+        sizes = {name: block.size for name, block in context.blocks.items()}
+        plan.append(Planned(context_id(description), name_of(context), sizes))
+    # After all checks: a run that is refused leaves nothing in the workdir.
+    run = begin_run(settings, store, len(contexts))
+    total = sum(context.size for context in contexts)
+    done = scored = 0
+    began = time.monotonic()
+
+    def work(index: int, claim: Claim | None) -> None:
+        nonlocal done, scored
+        context, done_before = contexts[index], done
+
+        def report_rows(rows: int) -> None:
+            if claim:
+                claim.rows = rows  # for its heartbeats
+            if progress:
+                progress(ScoringProgress(plan[index].name, done_before + rows, total))
+
+        report_rows(0)
+        started = time.monotonic()
+        asked_count = score_context(context, scorer, store, descriptions[index], claim, report_rows)
+        if claim and asked_count:
+            store.progress.add_scored(asked_count, time.monotonic() - started)
+        scored += asked_count
+        done += context.size  # rows that were stored before count too
+        report_rows(context.size)
+
+    failed = share(plan_name(settings, cells), plan, store, work, notify)
+    seconds = time.monotonic() - began
+    if run:
+        run.end(scored, seconds)
+    if failed:
+        raise InputError(_describe_failures(failed, len(plan)))
+    ids = tuple(planned.id for planned in plan)
+    return ScoringReport(ids, total, scored, seconds, tuple(scorer.notes))
+
+
+def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
+    """The name under which a workdir keeps what a run of these settings and cells will score."""
+    return digest([asdict(settings.model), asdict(settings.api), *map(asdict, cells)])
+
+
+def _describe_failures(failed: Mapping[str, str], contexts: int) -> str:
+    """What to say of contexts that cannot be scored; several often fail for one reason."""
+    reasons = list(dict.fromkeys(failed.values()))
+    few = " ".join(reasons[:3]) + (" ..." if len(reasons) > 3 else "")
+    if contexts == 1:
+        return few
+    hint = "the others are kept: " if len(failed) < contexts else ""
+    return f"{len(failed)} of {contexts} contexts cannot be scored; {hint}{few}"
+
+
+def begin_run(settings: Settings, store: Store, contexts: int) -> runs.RunFile | None:
+    """Keep in the workdir that a run began; of several processes the first alone does."""
+    import jax
+
+    defaults = Settings().flat()
+    config = {key: chosen for key, chosen in settings.flat().items() if chosen != defaults[key]}
+    if SCORERS[settings.model.scorer].asks_server:
+        return runs.begin(store.workdir, config, contexts, f"server {settings.api.server}")
+    if jax.process_index():
+        return None  # the first of several processes writes for all
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    return runs.begin(store.workdir, config, contexts, device)
+
+
+def render_contexts(
+    settings: Settings,
+    cells: Iterable[Cell] | None = None,
+    *,
+    notify: Callable[[str], None] | None = None,
+    files: OpenFiles | None = None,
+) -> list[RenderedContext]:
+    """Every context of a study, rendered; each file of rows is read once.
+
+    Args:
+        settings: what all contexts share, and the model.
+        cells: the contexts; None is `settings.grid()`.
+        notify: called with sentences that a reader of the numbers must know.
+        files: the model's, of `open_model`, where they are open already.
+
+    Raises:
+        InputError: as in `run_scoring`; no cells.
+    """
+    # Of many contexts of one task its file is read once.
+    files = files or open_model(settings)
+    budget = load_token_budget(settings, files)
+    task_of = cache(load_task)
+    renderer = files.chat_template if files else None
+    reader, contexts, notified = RowReader(), [], set[str]()
+    dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()
+    for cell in settings.grid() if cells is None else cells:
+        context = _render(task_of(cell.task), cell, settings.model, reader, budget, renderer)
+        contexts.append(context)
+        for note in (*(budget.notes if budget else ()), *context.notes):
+            if notify and note not in notified:
+                notify(note)
+            notified.add(note)
+        dropped[cell.task] += context.count("dropped")
+        truncated[cell.task] += context.count("truncated")
+        sizes[cell.task] += context.size
+    if not contexts:
+        raise InputError(
+            "the sweep has no context; give at least one task in config.tasks and config.seeds of "
+            "1 or more."
+        )
+    for task, size in sizes.items():
+        if notify and (dropped[task] or truncated[task]):
+            notify(
+                f"{task}: of {size:,} prompts {dropped[task]:,} lost demonstrations and "
+                f"{truncated[task]:,} were cut on the left, to fit the model's positions"
+            )
+    return contexts
+
+
+def _render(
+    task: Task,
+    cell: Cell,
+    model: ModelSettings,
+    reader: RowReader,
+    budget: "TokenBudget | None",
+    renderer: "ChatTemplate | None",
+) -> RenderedContext:
+    data, facts = cell.data, SCORERS[model.scorer]
+    if not task.is_image:
+        test = reader.texts(task, data.data, data.split, data.limit)
+        train = reader.texts(task, data.data, data.train_split)
+        log_probs = not model.logits_only
+        compares = facts.compares_statements
+        return render(task, cell, test, train, compares, budget, log_probs, renderer)
+    if not facts.reads_images:
+        readers = " or ".join(repr(name) for name in SCORERS if SCORERS[name].reads_images)
+        raise InputError(
+            f"config.scorer: {task.name} is a task of images, which {model.scorer!r} cannot read; "
+            f"give {readers} and a CLIP checkpoint, as in configs/vision.py."
+        )
+    images = reader.images(task, data.data, data.split, data.limit)
+    pool: ImageRows | None = None
+    if data.labeled_per_class and data.train_split in image_splits(task, data.data):
+        # The labeled set is drawn from the first images alone: reading all takes long.
+        pool = reader.images(task, data.data, data.train_split, POOL)
+    return render_images(task, cell, images, pool)

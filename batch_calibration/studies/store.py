@@ -1,0 +1,235 @@
+"""The workdir: score tables by the id of their context, records by the same id."""
+
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from batch_calibration import scores
+from batch_calibration.errors import InputError
+from batch_calibration.files import Json, file_name, remove, remove_unfinished, retry, write_whole
+from batch_calibration.scores import ScoreTable
+from batch_calibration.studies.claims import LEASE, Claims
+from batch_calibration.studies.journal import BlockPlan, Journal, remove_stored
+from batch_calibration.studies.progress import Progress
+from batch_calibration.studies.records import Record
+from batch_calibration.studies.tidy import Records
+
+
+class Store:
+    """A folder of finished contexts: `scores/<id>.safetensors` and `records/<id>.json`.
+
+    Attributes:
+        workdir: the folder.
+        claims: which contexts are being scored, and by whom.
+        progress: what runs plan, what failed, and how fast they are.
+    """
+
+    def __init__(self, workdir: str | Path, *, create: bool = False, lease: float = LEASE):
+        """Open a workdir; with `create` make it, else it must hold scores already.
+
+        What killed writers left unfinished in it is removed.
+
+        Args:
+            workdir: the folder.
+            create: make it where there is none.
+            lease: seconds without a heartbeat after which a worker on another machine counts as
+                dead; longer where machines stall for a minute.
+        """
+        self.workdir = Path(workdir)
+        self.claims = Claims(self.workdir / "work" / "claims", lease)
+        self.progress = Progress(self.workdir / "work")
+        if create:
+            try:
+                folder = self.workdir / "scores"
+                retry(lambda: folder.mkdir(parents=True, exist_ok=True))
+                # Refused now, not after the first context is scored. A name of its own: several
+                # processes may open the folder at once.
+                retry(lambda: tempfile.TemporaryFile(dir=folder).close())
+            except OSError as error:
+                raise InputError(
+                    f"workdir {self.workdir}: cannot be written ({error.strerror}); "
+                    "give a folder of yours with --workdir."
+                ) from error
+        elif not (self.workdir / "scores").is_dir():
+            raise InputError(
+                where=f"workdir {self.workdir}", expected="a folder that experiments.score wrote",
+                got="no scores/ in it", remedy="run experiments.score with this --workdir first",
+            )  # fmt: skip
+        # Of writers and workers that were killed.
+        remove_unfinished(self.workdir)
+        self.claims.remove_ended()
+
+    def get(self, context: Mapping[str, Json]) -> ScoreTable | None:
+        """The stored table of a context, or None."""
+        return self._load(scores.context_id(context))
+
+    def put(self, table: ScoreTable) -> None:
+        """Keep a table, whole or not at all; a record of what it held before is stale and goes."""
+        # The table first: stopped in between, a stale record is known by its digest.
+        table.save(self._table_path(table.id))
+        remove(self._record_path(table.id))
+
+    def tables(self) -> tuple[list[ScoreTable], list[str]]:
+        """Every stored table that can be read, in the order of the ids, and why others cannot."""
+        tables, broken = [], []
+        for path in self._table_paths():
+            try:
+                tables.append(self._read(path))
+            except InputError as error:
+                broken.append(str(error))
+        return tables, broken
+
+    def table_of(self, record: Record) -> ScoreTable | None:
+        """The score table that a record was made from; None where it is gone."""
+        return self._load(record.id)
+
+    def blocks(self, context_id: str) -> set[str]:
+        """Names of the blocks that a table holds; none where it is gone or cannot be read."""
+        with suppress(InputError):
+            if table := self._load(context_id):
+                return set(table.blocks)
+        return set()
+
+    def journal(self, context_id: str, blocks: Sequence[BlockPlan]) -> Journal:
+        """What is finished of some blocks of a table that is not written yet."""
+        return Journal(self._journal_folder(context_id), blocks)
+
+    def remove_journal(self, context_id: str, stored: Sequence[BlockPlan]) -> None:
+        """Remove what was kept of blocks that the table holds now."""
+        remove_stored(self._journal_folder(context_id), stored)
+
+    def put_record(self, record: Record) -> bool:
+        """Keep a record in place of an earlier one; says whether its scores are the stored ones.
+
+        One that names other scores than those is not kept.
+        """
+        path = self._record_path(record.id)
+        if self._is_outdated(record):
+            return False
+        write_whole(path, record.to_json().encode())
+        # `put` writes a table and then removes its record: of the two that meet here, one removes.
+        if self._is_outdated(record):
+            remove(path)
+            return False
+        return True
+
+    def _is_outdated(self, record: Record) -> bool:
+        return record.scores not in ("", self.digest(record.id))
+
+    def record(self, context_id: str) -> Record | None:
+        """The record of a table; None where there is none that can be read."""
+        with suppress(InputError):
+            return self._read_record(self._record_path(context_id))
+        return None
+
+    def records(self) -> Records:
+        """Every record, in the order of the ids.
+
+        Raises:
+            InputError: there is none, or one of them cannot be read.
+        """
+        paths = sorted((self.workdir / "records").glob("*.json"))
+        if not paths:
+            raise InputError(
+                f"workdir {self.workdir}: no records yet; run experiments.calibrate with this "
+                "--workdir first."
+            )
+        return Records([self._read_record(path) for path in paths])
+
+    def _table_paths(self) -> list[Path]:
+        return sorted((self.workdir / "scores").glob("*.safetensors"))
+
+    def _load(self, context_id: str) -> ScoreTable | None:
+        path = self._table_path(context_id)
+        return self._read(path) if retry(path.exists) else None
+
+    def _read(self, path: Path) -> ScoreTable:
+        table = scores.load(path)
+        # A copy under another name would count the context twice.
+        right_path = self._table_path(table.id)
+        if path != right_path:
+            raise InputError(
+                where=path, expected="the table of that id", got=table.id,
+                remedy=f"the file was renamed or copied; call it {right_path.name}, or remove it",
+            )  # fmt: skip
+        return table
+
+    def _read_record(self, path: Path) -> Record:
+        remedy = "run experiments.calibrate again"
+        try:
+            text = retry(lambda: path.read_text(encoding="utf-8", errors="replace"))
+            record = Record.from_json(text, path)
+        except OSError as error:
+            raise InputError(
+                f"{path}: the record cannot be read ({error.strerror}); remove it and {remedy}."
+            ) from error
+        if path != self._record_path(record.id):
+            raise InputError(
+                where=path, expected="the record of that id", got=f"{record.id!r}",
+                remedy=f"the file was renamed or copied; remove it and {remedy}",
+            )  # fmt: skip
+        return record
+
+    def digest(self, context_id: str) -> str:
+        """Digest of the file that holds a table; empty where there is none."""
+        path = self._table_path(context_id)
+        try:
+            return hashlib.sha256(retry(path.read_bytes)).hexdigest()[:16]
+        except FileNotFoundError:
+            return ""
+
+    def digests(self) -> dict[str, str]:
+        """`digest` of each file of scores, by its name, which is a table's id."""
+        return {path.stem: self.digest(path.stem) for path in self._table_paths()}
+
+    def unmatched(self, records: Records | None = None) -> list[str]:
+        """A sentence each on tables without a record, and on records without their scores."""
+        records = self.records() if records is None else records
+        recorded_ids = {record.id for record in records}
+        lost, changed = list[str](), list[str]()
+        for record in records:
+            digest = self.digest(record.id)
+            if not digest:
+                lost.append(_title(record.context.task, record.context.seed))
+            elif record.scores not in ("", digest):
+                changed.append(_title(record.context.task, record.context.seed))
+        unrecorded = [path for path in self._table_paths() if path.stem not in recorded_ids]
+        calibrate = "run experiments.calibrate"
+        rescore = f"run experiments.score, or delete it from {self.workdir / 'records'}"
+        return [
+            *_sentence([_read_title(path) for path in unrecorded], "score table",
+                       "without a record, so not shown", calibrate),
+            *_sentence(changed, "score table", "changed since its record was made", calibrate),
+            *_sentence(lost, "record", "whose score table is gone", rescore),
+        ]  # fmt: skip
+
+    def _journal_folder(self, context_id: str) -> Path:
+        return self.workdir / "work" / "journal" / file_name(context_id)
+
+    def _record_path(self, context_id: str) -> Path:
+        return self.workdir / "records" / f"{file_name(context_id)}.json"
+
+    def _table_path(self, context_id: str) -> Path:
+        return self.workdir / "scores" / f"{file_name(context_id)}.safetensors"
+
+
+def _title(task: Json, seed: Json) -> str:
+    return str(task) if seed is None else f"{task}, seed {seed}"
+
+
+def _read_title(path: Path) -> str:
+    """What a file of scores holds, in a few words."""
+    try:
+        context = scores.load(path).context
+    except InputError:
+        return path.stem
+    return _title(context.get("task", path.stem), context.get("seed"))
+
+
+def _sentence(titles: list[str], kind: str, state: str, remedy: str) -> list[str]:
+    """A sentence on some files, the first three by their titles; none on no files."""
+    few = "; ".join(titles[:3]) + ("; ..." if len(titles) > 3 else "")
+    plural = "s" if len(titles) > 1 else ""
+    return [f"{len(titles)} {kind}{plural} {state} ({few}): {remedy}."] if titles else []

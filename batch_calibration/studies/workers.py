@@ -1,0 +1,129 @@
+"""Scores studies with several workers that share a workdir."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from batch_calibration.errors import InputError
+from batch_calibration.settings import Study
+from batch_calibration.studies import Store
+from batch_calibration.studies.scoring import ScoringReport, render_contexts, run_scoring
+
+
+@dataclass(frozen=True)
+class Work:
+    """What each worker of a sweep does: score the contexts that no other worker has.
+
+    It holds plain values alone, so that it can be sent to another process or machine.
+
+    Attributes:
+        studies: what is scored.
+        workdir: the folder that all workers share.
+    """
+
+    studies: tuple[Study, ...]
+    workdir: Path
+
+    @property
+    def logs(self) -> Path:
+        """The folder of what workers say."""
+        return self.workdir / "work" / "logs"
+
+    def __call__(self, notify: Callable[[str], None] | None = None) -> ScoringReport:
+        """Work until every context is stored, by this worker or by others.
+
+        Raises:
+            InputError: as in `run_scoring`.
+        """
+        total, errors = ScoringReport((), 0, 0, 0, ()), dict[str, None]()
+        for study in self.studies:
+            try:
+                report = run_scoring(*study, self.workdir, notify=notify)
+            except InputError as error:
+                # The other studies are scored first; several often fail for one reason.
+                errors[str(error)] = None
+                continue
+            total = ScoringReport(
+                total.ids + report.ids,
+                total.inputs + report.inputs,
+                total.scored + report.scored,
+                total.seconds + report.seconds,
+                tuple(dict.fromkeys(total.notes + report.notes)),
+            )
+        if errors:
+            raise InputError(" ".join(errors))
+        return total
+
+    def check(self) -> None:
+        """Render every context, so that a wrong setting is refused before a cluster is asked.
+
+        Raises:
+            InputError: as in `run_scoring`.
+        """
+        for study in self.studies:
+            render_contexts(*study)
+
+
+class Launcher(Protocol):
+    """Starts workers and waits for them, in processes or on a cluster."""
+
+    def __call__(self, work: Work, notify: Callable[[str], None], /) -> list[ScoringReport | str]:
+        """What each worker reports, or a sentence on how it ended instead."""
+        ...
+
+
+class SweepReport(NamedTuple):
+    """What a sweep did.
+
+    Attributes:
+        contexts: how many it has.
+        inputs: how many these have.
+        seconds: from the start of the launcher to its end.
+        workers: what each worker reports of its own part.
+        lost: a sentence on each worker that ended early; the others did its contexts.
+    """
+
+    contexts: int
+    inputs: int
+    seconds: float
+    workers: tuple[ScoringReport, ...]
+    lost: tuple[str, ...]
+
+
+def sweep(
+    studies: Sequence[Study],
+    workdir: str | Path = "runs/study",
+    *,
+    launch: Launcher | None = None,
+    notify: Callable[[str], None] = print,
+) -> SweepReport:
+    """Score studies with several workers; what a workdir holds already is not scored again.
+
+    Workers know nothing of each other but the workdir: each claims a context before it scores it.
+    A sweep that is stopped, or whose launcher dies, goes on when it is started again.
+
+    Args:
+        studies: what to score, such as `grid(settings, shots=(1, 2, 4))`.
+        workdir: a folder that all workers can write.
+        launch: starts the workers; None works in this process alone.
+        notify: called with sentences on what the launcher does.
+
+    Raises:
+        InputError: as in `run_scoring`; no worker could go on to the end.
+
+    Example:
+        settings = Settings.of(model="mini", data="mini", tasks="sst2", limit=40)
+        sweep(grid(settings, shots=(1, 2, 4)), "runs/shots")
+    """
+    Store(workdir, create=True)  # refused here where it cannot be written, not in each worker
+    work = Work(tuple(studies), Path(workdir).absolute())
+    began = time.monotonic()
+    endings = launch(work, notify) if launch else [work(notify)]
+    reports = tuple(ending for ending in endings if not isinstance(ending, str))
+    lost = tuple(dict.fromkeys(ending for ending in endings if isinstance(ending, str)))
+    if not reports:
+        raise InputError(" ".join(lost) or "the sweep has no workers; give --workers=2.")
+    first = reports[0]  # every worker goes through all contexts
+    return SweepReport(len(first.ids), first.inputs, time.monotonic() - began, reports, lost)
