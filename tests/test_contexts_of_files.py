@@ -11,7 +11,7 @@ import pytest
 from batch_calibration import cli
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read_shards
-from batch_calibration.integrations.streams import source
+from batch_calibration.integrations import streams
 
 RANDOM = np.random.default_rng(1)
 SCORES = (RANDOM.random((2, 200, 2)) * -1 - [[[0, 1]], [[1, 0]]]).round(4)
@@ -182,7 +182,7 @@ def test_rows_that_each_model_has_stay_by_model(tmp_path):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(source, "MAX_BATCH_ROWS", 16)
+    monkeypatch.setattr(streams, "MAX_BATCH_ROWS", 16)
 
 
 def calibrate_both_ways(path, flags, capsys):

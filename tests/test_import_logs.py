@@ -9,8 +9,8 @@ import pytest
 from batch_calibration import importers
 from batch_calibration.arrays import BELOW
 from batch_calibration.errors import InputError
-from batch_calibration.importers import Reading, lm_eval, lm_eval_results
-from batch_calibration.importers.rows import note_differing_demonstrations
+from batch_calibration.importers import Reading, lm_eval
+from batch_calibration.importers.choices import note_differing_demonstrations
 from batch_calibration.studies import run_calibration
 
 CHOICES = ("no", "yes")
@@ -482,4 +482,4 @@ def test_whether_prompts_are_one_context(prompts, shots, differ):
     [("meta/llama", "meta/llama"), ("/data/run/last", "run/last"), ("./run/last", "./run/last")],
 )
 def test_a_model_in_a_folder_has_the_end_of_its_path_as_name(given, name):
-    assert lm_eval_results._model({"model_name": given}, {}) == name
+    assert lm_eval._model({"model_name": given}, {}) == name

@@ -9,8 +9,8 @@ from scipy.special import expit
 
 from batch_calibration import InputError
 from batch_calibration.cli import run
-from batch_calibration.cli.judgments import read_judgments
 from batch_calibration.integrations import judges as judge
+from batch_calibration.integrations.judges import read_judgments
 from experiments.evidence import judge as evidence
 
 

@@ -10,7 +10,8 @@ import pytest
 from batch_calibration import calibrate
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read
-from batch_calibration.integrations.streams import correct_stream, source
+from batch_calibration.integrations import streams
+from batch_calibration.integrations.streams import correct_stream
 
 N = 1000
 LABELS = ("no", "yes", "maybe")
@@ -19,7 +20,7 @@ LABELS = ("no", "yes", "maybe")
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     """Many batches of few rows, so that most cross the end of a row group or of a file."""
-    monkeypatch.setattr(source, "MAX_BATCH_ROWS", 64)
+    monkeypatch.setattr(streams, "MAX_BATCH_ROWS", 64)
 
 
 @pytest.fixture
@@ -228,7 +229,7 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, rows):
 
 
 def test_too_many_contexts_are_refused(tmp_path, rows, monkeypatch):
-    monkeypatch.setattr(source, "MAX_CONTEXTS", 500)
+    monkeypatch.setattr(streams, "MAX_CONTEXTS", 500)
     path = written(tmp_path / "t.parquet", table_of(*rows))
     with pytest.raises(InputError, match="text of --by has more than 500 values"):
         correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", by=("text",)))
@@ -242,7 +243,7 @@ def test_few_rows_of_a_context_are_warned_of(tmp_path, rows):
 
 
 def test_rows_of_long_texts_make_smaller_batches(tmp_path, rows, monkeypatch):
-    monkeypatch.setattr(source, "MAX_BATCH_BYTES", 10_000)
+    monkeypatch.setattr(streams, "MAX_BATCH_BYTES", 10_000)
     long = table_of(*rows, prompt=[f"{i:0500}" for i in range(N)])
     path = written(tmp_path / "t.parquet", long)
     steps = []

@@ -13,8 +13,7 @@ from batch_calibration.cli import options, study_options, summaries
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import write_whole
-from batch_calibration.importers.text_files import json_rows
-from batch_calibration.importers.text_tables import read_cells
+from batch_calibration.importers.text_files import json_rows, read_cells
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Settings
 from batch_calibration.studies.loading import ApiCost

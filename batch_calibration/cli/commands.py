@@ -11,7 +11,6 @@ import numpy as np
 
 from batch_calibration.cli import (
     comparison,
-    harness_results,
     inputs,
     notes,
     options,
@@ -57,7 +56,7 @@ def calibrate(args: Namespace) -> None:
     else:
         print("Write the corrected scores with --output=FILE.", file=stream_out)
     if args.results:
-        for path in harness_results.write(files, corrected, args.method):
+        for path in output.write_harness_results(files, corrected, args.method):
             print(f"results of the harness: {path}", file=stream_out)
     output.plot(args.plot, corrected, stream_out)
 

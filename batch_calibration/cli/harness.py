@@ -52,7 +52,7 @@ def run(args: Namespace) -> None:
                 got=f"{argument} after them", remedy="move it there",
             )  # fmt: skip
     # Importing the harness takes seconds, and help needs none of it.
-    from batch_calibration.integrations.lm_eval_tasks import write_overlays
+    from batch_calibration.integrations.lm_eval import write_overlays
 
     names, folder = [name for name in args.tasks.split(",") if name], Path(args.output)
     tasks, notes = write_overlays(

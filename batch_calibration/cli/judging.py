@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from batch_calibration.cli import summaries
-from batch_calibration.cli.judgments import read_judgments
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.integrations import judges as judging
-from batch_calibration.integrations.judges import Judgments
+from batch_calibration.integrations.judges import Judgments, read_judgments
 from batch_calibration.reporting import terminal
 from batch_calibration.reporting.cells import Cells
 from batch_calibration.studies import csv_text

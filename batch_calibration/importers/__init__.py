@@ -15,13 +15,12 @@ from batch_calibration.importers import (
     lighteval,
     lm_eval,
     server_logs,
-    text_tables,
+    text_files,
 )
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.frames import tables_of
 from batch_calibration.importers.local_copies import address, is_remote, list_files, local_copy
-from batch_calibration.importers.shards import join_shards
-from batch_calibration.importers.tables import own_tables, to_table, to_tables
+from batch_calibration.importers.tables import join_shards, own_tables, to_table, to_tables
 from batch_calibration.importers.text_files import beginning
 from batch_calibration.scores import ScoreTable
 
@@ -85,8 +84,8 @@ IMPORTERS: dict[str, Importer] = {
     ),
     "parquet": Importer(frames.is_parquet, partial(frames.read, frames.load_parquet), PARQUET),
     "arrow": Importer(frames.is_arrow, partial(frames.read, frames.load_arrow), ARROW),
-    "json": Importer(text_tables.is_json, text_tables.read_json, "https://jsonlines.org"),
-    "csv": Importer(text_tables.is_delimited, text_tables.read_delimited, "RFC 4180"),
+    "json": Importer(text_files.is_json, text_files.read_json, "https://jsonlines.org"),
+    "csv": Importer(text_files.is_delimited, text_files.read_delimited, "RFC 4180"),
 }
 """Format -> importer; of those that recognize a file, the first one reads it."""
 

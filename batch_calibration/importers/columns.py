@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from batch_calibration.arrays import GOLD
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import (
+    MINUS_SIGNS,
     Column,
+    Texts,
     are_whole,
     choose_labels,
     gold_indices,
@@ -20,12 +23,16 @@ from batch_calibration.importers.cells import (
     renumber_labels,
     text_of,
 )
-from batch_calibration.importers.score_columns import (
-    named_or_real_columns,
-    recognize_gold,
-    score_candidates,
+from batch_calibration.importers.vectors import (
+    OWN_LISTS,
+    Names,
+    Vectors,
+    are_labels,
+    first_cell,
+    is_vector,
+    read_vectors,
+    scores_of,
 )
-from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors, is_vector, read_vectors
 
 SCORE_NAMES = (
     "scores", "log_probs", "logprobs", "log_likelihoods", "loglikelihoods", "logits", "probs",
@@ -238,3 +245,211 @@ def gold_of_rows(
         )
     note = f"The right labels are indices in the list {vectors.source!r} of their own row."
     return gold, () if vectors.are_answers else (note,)
+
+
+ROW_NUMBER_NAMES = (
+    "", "id", "ids", "idx", "index", "row", "row_id", "doc_id", "unnamed: 0", "__index_level_0__",
+)  # fmt: skip
+"""Names of columns that number the rows."""
+MEASURES = {
+    "confidence", "cost", "duration", "elapsed", "entropy", "latency", "len", "length", "loss",
+    "margin", "ms", "nll", "perplexity", "ppl", "price", "runtime", "sec", "seconds", "temperature",
+    "time", "timestamp", "tokens", "weight",
+}  # fmt: skip
+"""Words in names of columns of real numbers that are measured beside scores."""
+MAX_CELLS_LOOKED_AT = 1000  # of a column of texts, to see whether they are meant as numbers
+LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?[%)]?")
+"""What a person reads as a number, such as 1,234 or 35 %."""
+
+
+def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Reading, list[str]]:
+    """The reading with the column of right labels that nobody named, and a note that says so.
+
+    It is called as such columns are, and holds nothing but names of other columns: these cannot be
+    scores. Of two such columns none is taken.
+    """
+    if reading.gold or reading.labels:
+        return reading, []
+    label_names = columns.keys() - {reading.ids, *reading.by}
+    gold_names = []
+    for name, column in columns.items():
+        if name.lower() in GOLD and name in label_names:
+            texts = set(map(text_of, column)) - {""}
+            if texts and texts <= label_names:
+                gold_names.append(name)
+    if len(gold_names) != 1:
+        return reading, []
+    note = f"The column {gold_names[0]!r} names labels and is read as the right ones (--gold)."
+    return replace(reading, gold=gold_names[0]), [note]
+
+
+def score_candidates(
+    where: str, columns: Mapping[str, Column], reading: Reading
+) -> dict[str, Column]:
+    """The columns that may hold scores: all that are not named as something else."""
+    named = [name for name in (reading.gold, reading.ids, *reading.by) if name]
+    for name in named:
+        if name not in columns:
+            raise InputError(f"{where}: {InputError.unknown('column', name, columns)}")
+        if name in reading.labels:
+            raise InputError(
+                f"{where}: the column {name!r} is named as scores and as something else; leave it "
+                "out of --labels, or out of --gold, --ids and --by."
+            )
+    candidates = {name: column for name, column in columns.items() if name not in named}
+    if not reading.labels:
+        _refuse_unnamed_gold(where, candidates)
+    return candidates
+
+
+def _refuse_unnamed_gold(where: str, candidates: Mapping[str, Column]) -> None:
+    """Refuse a column of right labels that nobody named: it would be taken for scores, or lost."""
+    for name, column in candidates.items():
+        if name.lower() in GOLD:
+            numbers, bad_rows = numbers_of(column)
+            is_whole = not bad_rows and (numbers[np.isfinite(numbers)] % 1 == 0).all()
+            if is_whole or set(map(text_of, column)) - {""} <= candidates.keys():
+                raise InputError(
+                    f"{where}: the column {name!r} looks like the right labels; say "
+                    f"--gold={name} if it is, or name the columns of the scores: --labels=A,B,..."
+                )
+
+
+def named_or_real_columns(
+    where: str, candidates: Mapping[str, Column], reading: Reading
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of `reading.labels`, or else those of real numbers, and notes on them."""
+    if reading.labels:  # whatever is in them: a cell that is no number is refused later
+        return choose_labels(where, reading.labels, reading.labels, are_named=True)[0], ()
+    real: dict[str, np.ndarray] = {}
+    unsure: dict[str, str] = {}
+    notes = []
+    for name, column in candidates.items():
+        numbers, bad_rows = numbers_of(column)
+        kind, reason = _kind_of_column(name, column, numbers, bad_rows)
+        if kind == "real":
+            real[name] = numbers
+        elif kind == "unsure":
+            unsure[name] = reason
+        elif reason:
+            notes.append(f"The column {name!r} is left out: {reason}.")
+    for name in real:
+        # A column `id` may be Indonesian, beside others of log-probabilities.
+        if name.lower() in ROW_NUMBER_NAMES and not _is_like_others(name, real):
+            unsure[name] = "holds other numbers than those beside it, and may name the rows"
+    if unsure:
+        name, reason = next(iter(unsure.items()))
+        likely = ",".join(real if len(real) > 1 else {**real, **unsure})
+        raise InputError(
+            f"{where}: the column {name!r} {reason}, and it is not plain whether it is a label's "
+            f"scores; name the columns of the scores: --labels={likely}"
+        )
+    if len(real) < 2:
+        raise InputError(
+            where=where,
+            expected="two columns of real numbers or more, one per label",
+            got=f"{', '.join(map(repr, real)) or 'none'} among {len(candidates)} columns",
+            remedy=" ".join(["name them by --labels=A,B.", *notes]).removesuffix("."),
+        )
+    _refuse_ranks(where, real, candidates)
+    return tuple(real), (*notes, *_note_measures(real))
+
+
+def _kind_of_column(
+    name: str, column: Column, numbers: np.ndarray, bad_rows: list[int]
+) -> tuple[str, str]:
+    """What a column is where nobody named it, "real", "unsure" or "", and why."""
+    count = int(np.sum(~np.isnan(numbers)))
+    if is_vector(column):
+        numbers, _ = numbers_of(scores_of(first_cell(column)))
+        # Lists of whole numbers are ids of tokens and the like.
+        if are_whole(numbers):
+            return "", ""
+        return "", "it holds several numbers a row, and other columns one"
+    if len(bad_rows) > count:  # mostly texts; one text among numbers is a mistake to be told
+        sample = bad_rows[:MAX_CELLS_LOOKED_AT]
+        unread = [column[row] for row in sample if _is_like_a_number(column[row])]
+        has_scores = count and not are_whole(numbers)
+        if not has_scores and 2 * len(unread) <= len(sample):
+            return "", ""  # a column of texts
+        bad_cell = shown((unread or [column[bad_rows[0]]])[0])
+        return "", f"{len(bad_rows):,} of {len(column):,} cells are no numbers, such as {bad_cell}"
+    is_row_number = name.lower() in ROW_NUMBER_NAMES
+    if not count:
+        return ("", "") if is_row_number else ("unsure", "is empty")
+    if bad_rows or not are_whole(numbers):
+        return "real", ""
+    # Whole numbers as texts, such as "12", are codes where other columns hold true numbers.
+    are_texts = not isinstance(column, Texts) and any(isinstance(cell, str) for cell in column)
+    if is_row_number or are_texts:
+        return "", ""
+    return "unsure", "holds whole numbers"
+
+
+def _is_like_a_number(cell: object) -> bool:
+    text = text_of(cell).translate(MINUS_SIGNS)
+    return any(map(str.isdigit, text)) and LIKE_A_NUMBER.fullmatch(text) is not None
+
+
+def _is_like_others(name: str, real: Mapping[str, np.ndarray]) -> bool:
+    """Whether a column fits the others: all log-probabilities, or probabilities of one row."""
+    other_names = [column for column in real if column != name]
+    if not other_names:
+        return False
+    if max(np.nanmax(real[column]) for column in other_names) <= 0:
+        return bool(np.nanmax(real[name]) <= 0)
+    numbers = np.stack(list(real.values()))  # [columns, n]
+    return bool(np.nanmin(numbers) >= 0 and np.nansum(numbers, axis=0).max() <= 1 + 1e-3)
+
+
+def _refuse_ranks(
+    where: str, real: Mapping[str, np.ndarray], candidates: Mapping[str, Column]
+) -> None:
+    """Refuse the columns score_1, score_2 beside label_1, label_2: a label a row, not a column."""
+    # Found rather than replaced: a pattern with \D* on both sides takes hours for long names.
+    ranks = ["".join(re.findall(r"\d+", name)) or name for name in real]
+    columns_of_stem: dict[str, dict[str, str]] = {}
+    for name in candidates.keys() - real.keys():
+        if match := re.fullmatch(r"(\D*)(\d+)(\D*)", name):
+            columns_of_stem.setdefault(match[1] + match[3], {})[match[2]] = name
+    rows = np.stack(list(real.values()), axis=1).tolist()
+    for columns in columns_of_stem.values():
+        names = [columns[rank] for rank in ranks if rank in columns]
+        if len(names) < len(ranks):
+            continue
+        texts = [map(text_of, candidates[name]) for name in names]
+        lists = list(zip(*texts, strict=True))
+        if len(set(lists)) > 1 and are_labels(lists, rows):
+            raise InputError(
+                where=where,
+                expected="columns that hold one label's scores each",
+                got=f"{', '.join(map(repr, real))} beside {', '.join(map(repr, names))}, which "
+                "name other labels from row to row",
+                remedy="write one column a label, or JSON lines of lists labels and scores; "
+                f"where they are no labels, say --labels={','.join(real)}",
+            )
+
+
+def _note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
+    """A note on columns taken as labels whose names or numbers are not like those of scores."""
+    doubtful = []
+    for name, numbers in real.items():
+        parts_of_name = re.split(r"[^a-z]+", name.lower())
+        # Log-probabilities are not above 0, and those of a label are seldom all the same.
+        highest_beside = max(np.nanmax(real[column]) for column in real if column != name)
+        is_positive = np.nanmin(numbers) > 0 and highest_beside <= 0
+        is_constant = len(real) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
+        if (
+            not MEASURES.isdisjoint(parts_of_name)
+            or is_positive
+            or (is_constant and len(numbers) > 2)
+        ):
+            doubtful.append(name)
+    if not doubtful:
+        return []
+    likely = [name for name in real if name not in doubtful]
+    return [
+        f"The columns of scores are {', '.join(map(repr, real))}; "
+        f"{', '.join(map(repr, doubtful))} may be no label's: name those that are, "
+        f"--labels={','.join(likely if len(likely) > 1 else real)}."
+    ]

@@ -19,7 +19,7 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import choose_labels, renumber_labels
-from batch_calibration.importers.rows import by_columns
+from batch_calibration.importers.choices import by_columns
 from batch_calibration.importers.text_files import fields, json_rows
 
 QUESTION, OPTIONS = "question", "options"

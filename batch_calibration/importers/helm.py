@@ -15,13 +15,13 @@ from typing import NamedTuple
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import to_imported
-from batch_calibration.importers.rows import (
+from batch_calibration.importers.choices import (
     Row,
     by_columns,
     note_differing_demonstrations,
     score_by_first_tokens,
     target_of,
+    to_imported,
 )
 from batch_calibration.importers.text_files import (
     beginning,

@@ -7,16 +7,24 @@ there, where the model was asked for them. The scores are those where the answer
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, compress
 from pathlib import Path
+from typing import NamedTuple
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import to_imported
-from batch_calibration.importers.inspect_samples import AnswerPosition, read_sample, score_samples
+from batch_calibration.importers.cells import numbered_names
+from batch_calibration.importers.choices import (
+    Row,
+    by_columns,
+    score_by_first_tokens,
+    target_of,
+    to_imported,
+)
 from batch_calibration.importers.local_copies import check_archive
-from batch_calibration.importers.rows import Row
 from batch_calibration.importers.text_files import (
     fields,
     members,
@@ -24,7 +32,7 @@ from batch_calibration.importers.text_files import (
     read_text,
     text_or_empty,
 )
-from batch_calibration.responses import value_at
+from batch_calibration.responses import AROUND, SPACES, add_token, fold, value_at
 
 HEADERS = ("header.json", "_journal/start.json")
 """Names of a log's header: of one that is finished, and of one that was stopped."""
@@ -126,3 +134,284 @@ def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
     if len(content) > member.file_size:
         raise zipfile.BadZipFile(f"{member.filename} unpacks to more than {member.file_size} bytes")
     return content
+
+
+MAX_TOKENS_AT_ONCE = 4  # tokens that an answer without an explanation may have
+IS_RIGHT = {"C": True, "I": False, 1: True, 0: False}
+"""Values of a score -> whether the answer is right."""
+SCORER = "label_bias"  # the name of our own scorer in Inspect (integrations/inspect_ai.py)
+SHUFFLED = "Choices were shuffled"
+"""How Inspect's scorer of choices begins to say what the model saw."""
+
+
+@dataclass(frozen=True)
+class AnswerPosition:
+    """Where a sample's answer stands."""
+
+    before: int | None  # tokens that the model wrote before it, None where the place cannot be told
+    size: int  # tokens that the model wrote
+    names_label: bool  # whether any label stands in what it wrote
+    # The likeliest tokens there, or at the beginning where the place is not known.
+    log_probs: Mapping[str, float]
+    written: str  # the token that the model wrote there, without what stands around it
+
+
+def read_sample(
+    sample: Mapping[str, Json], where: str, reading: Reading, order: Sequence[int] | None = None
+) -> tuple[Row, AnswerPosition]:
+    """A sample's question, without scores, and where its answer stands.
+
+    `reading.labels` are the answers of a sample without choices. `order` is the number of the
+    choice that the model saw under each letter, where a solver shuffled them; None to find it in
+    the explanation of Inspect's own scorer.
+
+    Raises:
+        InputError: no log-probabilities; no choices and no labels; choices that were shuffled in
+            an order that the log does not tell.
+    """
+    labels = _labels(sample, where, reading)
+    grades = _grades(sample)
+    if order is None:
+        order = _shown_order(sample, grades, where)
+    # The letter that the model saw in place of a letter of the log.
+    seen = {labels[choice]: letter for letter, choice in zip(labels, order or (), strict=False)}
+    position = _answer_position(sample, labels, seen, grades, where)
+    if not seen:
+        _refuse_other_letter(sample, position, labels, where)
+    return _row(sample, labels, seen, grades, where, reading), position
+
+
+def score_samples(
+    rows: Sequence[Row], positions: Sequence[AnswerPosition], where: str, reading: Reading
+) -> tuple[list[Row], list[str]]:
+    """The samples whose answer has a place, with their scores, and notes on the others."""
+    answered, answered_positions, notes = keep_answered(rows, positions, where)
+    if not answered:
+        return [], notes
+    lists = [position.log_probs for position in answered_positions]
+    return score_by_first_tokens(answered, lists, where, reading), notes
+
+
+def keep_answered(
+    rows: Sequence[Row], positions: Sequence[AnswerPosition], where: str
+) -> tuple[list[Row], list[AnswerPosition], list[str]]:
+    """The samples whose answer has a place, and notes on the others and on what stands before."""
+    starts = {position.before for position in positions if position.before is not None}
+    longest = max((position.size for position in positions), default=0)
+    # Where the others answer by their first token, it is the place of an answer that is no label.
+    is_at_once = starts == {0} or (not starts and longest <= MAX_TOKENS_AT_ONCE)
+    is_kept = [p.before is not None or (is_at_once and not p.names_label) for p in positions]
+    open_count = is_kept.count(False)
+    if rows and open_count == len(rows):
+        raise InputError(
+            where=where,
+            expected="samples that name one of their labels after 'ANSWER:', or one label alone",
+            got=f"none in {open_count:,} samples",
+            remedy="evaluate again with a prompt that asks for 'ANSWER: $LETTER'",
+        )
+    notes = []
+    if any(starts):
+        notes.append(
+            f"The scores are of the token where the answer stands, after {max(starts):,} tokens at "
+            "most that the model wrote itself: they are given what it wrote."
+        )
+    if open_count:
+        notes.append(
+            f"{open_count:,} of {len(rows):,} samples name no answer, or several without "
+            "'ANSWER:' before one, and are left out."
+        )
+    return list(compress(rows, is_kept)), list(compress(positions, is_kept)), notes
+
+
+def _grades(sample: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    """What scorers say of a sample, without our own, whose answer is the likeliest label."""
+    by_scorer = fields(sample.get("scores"))
+    return [fields(grade) for name, grade in by_scorer.items() if not name.startswith(SCORER)]
+
+
+def _shown_order(
+    sample: Mapping[str, Json], grades: Sequence[Mapping[str, Json]], where: str
+) -> list[int] | None:
+    """The number of the choice under each letter that the model saw, None where as in the log.
+
+    Inspect's scorer of choices repeats what was sent to the model where a solver shuffled them.
+    """
+    explanations = [text_or_empty(grade.get("explanation")) for grade in grades]
+    explanation = next((text for text in explanations if SHUFFLED in text), "")
+    if not explanation:
+        return None
+    texts = list(map(text_or_empty, members(sample.get("choices"))))
+    sent = explanation.partition(SHUFFLED)[2].partition("\n\n")[2]
+    sent = sent.rpartition("\nShuffled answer:")[0] + "\n"
+    order: list[int] = []
+    for letter in numbered_names(len(texts)):
+        # Of texts that begin alike the longest is meant; what stands twice has no one place.
+        fitting = None
+        for i, text in enumerate(texts):
+            is_here = i not in order and sent.startswith(f"{letter}) {text}\n")
+            if is_here and (fitting is None or len(text) > len(fitting)):
+                fitting = text
+        if fitting is None or texts.count(fitting) > 1:
+            raise InputError(
+                where=where,
+                expected="choices whose order for the model the log tells: they were shuffled",
+                got=f"no single choice under {letter}",
+                remedy="evaluate with shuffled data in place of shuffled choices",
+            )
+        order.append(texts.index(fitting))
+        sent = sent[len(f"A) {fitting}\n") :]
+    return order
+
+
+def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[str, ...]:
+    """The answers of a sample: letters of its choices, or what a person names."""
+    choices = members(sample.get("choices"))
+    if choices:
+        if len(choices) > 26:
+            raise InputError(where=where, expected="at most 26 choices", got=len(choices))
+        return numbered_names(len(choices))  # A, B, C ...
+    if len(reading.labels) > 1:
+        return reading.labels
+    raise InputError(
+        f"{where}: the sample has no choices; say --labels=yes,no, the answers of the task."
+    )
+
+
+def _refuse_other_letter(
+    sample: Mapping[str, Json], position: AnswerPosition, labels: Sequence[str], where: str
+) -> None:
+    """Refuse an answer whose text names another letter than its tokens.
+
+    A solver that shuffles choices writes its answer anew, by the letter of the data.
+    """
+    text = text_or_empty(value_at(sample, "output", "choices", 0, "message", "content"))
+    rewritten = re.fullmatch(r"ANSWER: ([A-Z])", text)
+    written = fold(position.written)
+    if rewritten and written != fold(rewritten[1]) and written in map(fold, labels):
+        raise InputError(
+            where=where,
+            expected=f"the answer {rewritten[1]} among the tokens that the model wrote",
+            got=f"{position.written!r}: choices were shuffled, and the order is not told",
+            remedy="keep the scores of Inspect's own scorer, which tell it (inspect score "
+            "--action append)",
+        )
+
+
+def _answer_position(
+    sample: Mapping[str, Json], labels: Sequence[str], seen: Mapping[str, str],
+    grades: Sequence[Mapping[str, Json]], where: str,
+) -> AnswerPosition:  # fmt: skip
+    content = value_at(sample, "output", "choices", 0, "logprobs", "content")
+    tokens = list(map(fields, members(content)))
+    written = [text_or_empty(token.get("token")) for token in tokens]
+    # Of several scorers none is the log's own.
+    answer = text_or_empty(grades[0].get("answer")).strip() if len(grades) == 1 else ""
+    recorded = next((name for name in labels if fold(name) == fold(answer)), "")
+    recorded = seen.get(recorded, recorded)
+    # What is one token is the answer, whatever it says.
+    before = 0 if len(tokens) == 1 else find_answer(written, labels, recorded)
+    listed = members(tokens[before or 0].get("top_logprobs")) if tokens else []
+    if not listed:
+        raise InputError(
+            f"{where}: the log has no log-probabilities of other tokens; evaluate again with "
+            "--logprobs --top-logprobs 20, with a provider that gives them."
+        )
+    log_probs: dict[str, float] = {}
+    for likely in listed:
+        add_token(log_probs, value_at(likely, "token"), value_at(likely, "logprob"), where)
+    token = written[before or 0].strip(f"{AROUND}Ġ▁")
+    is_named = names_label("".join(written), labels)
+    return AnswerPosition(before, len(tokens), is_named, log_probs, token)
+
+
+def _row(
+    sample: Mapping[str, Json], labels: tuple[str, ...], seen: Mapping[str, str],
+    grades: Sequence[Mapping[str, Json]], where: str, reading: Reading,
+) -> Row:  # fmt: skip
+    known_fields = {**fields(sample.get("metadata")), **sample}
+    target = target_of(known_fields, sample.get("target"), where, reading, kind="sample")
+    if isinstance(target, list) and len(target) == 1:
+        target = target[0]
+    if isinstance(target, str) and target.strip().upper() in labels:
+        target = target.strip().upper()  # letters, however the data set writes them
+        target = seen.get(target, target)
+    # Of several scorers none is the log's own.
+    grade = grades[0].get("value") if len(grades) == 1 else None
+    right = IS_RIGHT.get(grade) if isinstance(grade, str | int | float) else None
+    columns = by_columns(known_fields, where, reading, kind="sample")
+    return Row(str(sample.get("id")), (), labels, target, right, columns=columns)
+
+
+class Mention(NamedTuple):
+    """A label in a text."""
+
+    start: int  # of its first letter
+    label: str  # its name
+    is_marked: bool  # whether "ANSWER:" stands before it
+    is_line: bool  # whether it is marked so and the line holds nothing else, as far as a full stop
+    is_article: bool  # whether it may be a word, as "A" is before another one
+
+
+def find_answer(written: Sequence[str], labels: Sequence[str], recorded: str = "") -> int | None:
+    """The number of the token where the answer begins, None where that cannot be told.
+
+    After "ANSWER:" it is the first label so marked, as Inspect's own scorers take it: of those on a
+    line of their own, or else of all. Without such a mark it is the only label that the text names,
+    or the one that it begins with and names again.
+
+    Args:
+        written: the tokens.
+        labels: the answers.
+        recorded: the answer that the log's scorer took, "" if unknown; no other label counts.
+
+    >>> find_answer(["ANSWER", ":", " B", ".", " A", " reason"], ("A", "B"))
+    2
+    >>> find_answer(["It", " is", " A", ",", " not", " B"], ("A", "B"), "A")
+    2
+    >>> find_answer(["It", " is", " A", ",", " not", " B"], ("A", "B")) is None
+    True
+    """
+    text = "".join(written).translate(SPACES)
+    mentions = list(_mentions(text, labels))
+    if recorded:
+        mentions = [mention for mention in mentions if mention.label == recorded]
+    marked = [mention for mention in mentions if mention.is_marked]
+    if not marked and len(mentions) > 1:
+        is_begun = not text[: mentions[0].start].strip(AROUND) and not mentions[0].is_article
+        if not is_begun or len({mention.label for mention in mentions}) > 1:
+            return None
+    lines = [mention for mention in marked if mention.is_line]
+    first = next(iter(lines or marked or mentions), None)
+    if first is None or (first.is_article and not recorded):
+        return None
+    ends = list(accumulate(map(len, written)))
+    token = next(i for i, end in enumerate(ends) if first.start < end)
+    # A token that holds the end of a word before the answer says nothing of the answer alone.
+    begins = written[token].translate(SPACES).lstrip(AROUND)
+    return token if text.startswith(begins.rstrip(AROUND), first.start) else None
+
+
+def names_label(text: str, labels: Sequence[str]) -> bool:
+    """Whether any label stands in a text."""
+    return next(_mentions(text, labels), None) is not None
+
+
+def _mentions(text: str, labels: Sequence[str]) -> Iterator[Mention]:
+    """The labels that stand in a text as whole words."""
+    around = re.escape(AROUND)
+    names = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
+    pattern = rf"(?P<mark>answer\s*:[{around}]*)?(?<!\w)(?P<label>{names})(?!\w)"
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        start, end = match.span("label")
+        is_marked = match["mark"] is not None
+        folded = [name for name in labels if name.casefold() == match["label"].casefold()]
+        label = match["label"] if match["label"] in folded else folded[0]
+        is_letter = len(label) == 1
+        if is_letter and not is_marked and match["label"] != label:
+            continue  # "a" is a word and no answer "A"; after "ANSWER:" it is one
+        before, after = text[: match.start()].rstrip(" \t"), text[end : end + 80]
+        begins_line = before[-1:] in ("", "\n")
+        ends_line = re.match(r"[)\s*]*($|\n|\.)", after) is not None
+        is_line = is_marked and begins_line and ends_line
+        is_article = is_letter and re.match(r"[ \t]+\w", after) is not None
+        yield Mention(start, label, is_marked, is_line, is_article)

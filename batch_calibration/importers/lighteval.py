@@ -13,18 +13,18 @@ from pathlib import Path
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import to_imported
-from batch_calibration.importers.frames import need_pyarrow
-from batch_calibration.importers.lm_eval_results import DATE
-from batch_calibration.importers.local_copies import check_rows
-from batch_calibration.importers.rows import (
+from batch_calibration.importers.choices import (
     MAX_PROMPTS,
     Row,
     by_columns,
     note_differing_demonstrations,
     read_flag,
     target_of,
+    to_imported,
 )
+from batch_calibration.importers.frames import need_pyarrow
+from batch_calibration.importers.lm_eval import DATE
+from batch_calibration.importers.local_copies import check_rows
 from batch_calibration.importers.text_files import fields, members
 from batch_calibration.responses import check_log_prob
 

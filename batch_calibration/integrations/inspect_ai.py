@@ -34,14 +34,13 @@ from batch_calibration.api import calibrate
 from batch_calibration.arrays import check_missing, fill_scores
 from batch_calibration.errors import InputError, shown
 from batch_calibration.importers import Reading, to_table
-from batch_calibration.importers.choices import to_imported
-from batch_calibration.importers.inspect_samples import (
+from batch_calibration.importers.choices import Row, to_imported
+from batch_calibration.importers.inspect_ai import (
     AnswerPosition,
     keep_answered,
     read_sample,
     score_samples,
 )
-from batch_calibration.importers.rows import Row
 from batch_calibration.metrics import accuracy
 from batch_calibration.responses import scores_of_top_k
 from batch_calibration.scores import Block

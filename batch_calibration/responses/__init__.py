@@ -1,6 +1,7 @@
 """What servers of language models answer: lists of likely tokens, and prompts token by token."""
 
-from batch_calibration.responses.reading import (
+from batch_calibration.responses.servers import (
+    RESPONSE_FORMATS,
     PromptTokens,
     add_token,
     check_log_prob,
@@ -12,7 +13,6 @@ from batch_calibration.responses.reading import (
     refuse_constant,
     value_at,
 )
-from batch_calibration.responses.servers import RESPONSE_FORMATS
 from batch_calibration.responses.top_k import AROUND, SPACES, TopK, fold, scores_of_top_k
 
 __all__ = [

@@ -25,7 +25,7 @@ from batch_calibration.cli import run as command
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read
 from batch_calibration.integrations import lm_eval as integration
-from batch_calibration.integrations.lm_eval_tasks import write_overlays
+from batch_calibration.integrations.lm_eval import write_overlays
 from batch_calibration.scoring.embedded import CHECKPOINTS
 
 MODULE = "!function batch_calibration.integrations.lm_eval"
