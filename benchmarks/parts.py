@@ -22,7 +22,7 @@ import numpy as np
 from flax import nnx
 
 from batch_calibration.scoring.engine import programs
-from batch_calibration.scoring.engine.reading import VOCABULARY_SPAN
+from batch_calibration.scoring.engine.forward import VOCABULARY_SPAN
 from batch_calibration.scoring.models.attention import self_attention
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.models.prefix_attention import prefix_attention

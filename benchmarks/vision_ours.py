@@ -8,7 +8,7 @@ from typing import Any
 
 from batch_calibration.cli.compilation_cache import keep_programs
 from batch_calibration.scoring import ImageInputs
-from batch_calibration.scoring.data.image_folders import ImageFile
+from batch_calibration.scoring.data.images import ImageFile
 from batch_calibration.scoring.dual_encoder import DualEncoder
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from benchmarks import worker

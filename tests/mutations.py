@@ -41,7 +41,6 @@ TESTS = {
     "calibration/shift.py": LAWS,
     "scoring/prompts/demonstrations.py": "tests/test_prompts.py tests/test_render.py",
     "scoring/prompts/length_limit.py": "tests/test_prompts.py tests/test_render.py",
-    "scoring/prompts/probe_blocks.py": "tests/test_prompts.py tests/test_render.py",
     "scoring/prompts/render.py": (
         "tests/test_render.py tests/test_prompts.py tests/test_unlike_runs.py"
     ),

@@ -9,7 +9,7 @@ from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
 from batch_calibration.errors import InputError
 from batch_calibration.responses import PromptTokens
-from batch_calibration.scoring.api.echoes import label_log_probs
+from batch_calibration.scoring.api.protocols import label_log_probs
 
 FORMS = (" positive", " not entailment", " 8", " I'd say so!")
 ODD = (

@@ -10,9 +10,8 @@ from api_server import LABELS, Reply, answer, completion, first_tokens, nats, ru
 from batch_calibration.arrays import BELOW
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.api import client as clients
-from batch_calibration.scoring.api.scorer import ApiScorer
+from batch_calibration.scoring.api.scorer import ApiScorer, count_tokens
 from batch_calibration.scoring.api.server import Server
-from batch_calibration.scoring.api.tokens import count_tokens
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.scoring.inputs import ImageInputs

@@ -7,7 +7,7 @@ from flax import nnx
 from test_engine_families import CASES
 from tiny import write
 
-from batch_calibration.scoring.engine import batch_memory, programs
+from batch_calibration.scoring.engine import forward, programs
 from batch_calibration.scoring.engine.packing import pack
 from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
@@ -35,24 +35,24 @@ def test_a_position_takes_no_more_than_is_counted(checkpoint, monkeypatch):
         planned = programs.forward_packed.lower(graph, "at once", state, (), slots, slots, slots)
         most[count] = planned.compile().memory_analysis().temp_size_in_bytes
     a_position = (most[3] - most[1]) / (2 * length)
-    monkeypatch.setattr(batch_memory, "positions", lambda free, counted: counted)
+    monkeypatch.setattr(forward, "positions", lambda free, counted: counted)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    counted = batch_memory.budget(checkpoint, logits=True)
+    counted = forward.budget(checkpoint, logits=True)
     assert counted / 3 < a_position <= counted
-    logits = (8 * checkpoint.config.heads + 1) * batch_memory.BUDGETED_KEYS
-    assert batch_memory.budget(checkpoint, logits=False) == counted - logits
+    logits = (8 * checkpoint.config.heads + 1) * forward.BUDGETED_KEYS
+    assert forward.budget(checkpoint, logits=False) == counted - logits
 
 
 def test_free_memory_decides_within_limits(checkpoint, monkeypatch):
-    assert batch_memory.budget(checkpoint, logits=True) == batch_memory.CPU_POSITIONS
+    assert forward.budget(checkpoint, logits=True) == forward.CPU_POSITIONS
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     found = {}
     for free in (1e3, 1e8, 4e8, 1e12, float("inf")):
         monkeypatch.setattr(memory, "available", lambda _, free=free: free)
-        found[free] = batch_memory.budget(checkpoint, logits=False)
-    assert found[1e3] == batch_memory.MIN_POSITIONS
-    assert found[1e12] == found[float("inf")] == batch_memory.MAX_POSITIONS
-    least, most = batch_memory.MIN_POSITIONS, batch_memory.MAX_POSITIONS
+        found[free] = forward.budget(checkpoint, logits=False)
+    assert found[1e3] == forward.MIN_POSITIONS
+    assert found[1e12] == found[float("inf")] == forward.MAX_POSITIONS
+    least, most = forward.MIN_POSITIONS, forward.MAX_POSITIONS
     assert least < found[1e8] < found[4e8] == 4 * found[1e8] < most
 
 

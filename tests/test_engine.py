@@ -12,7 +12,7 @@ from tiny import GPT2, write
 from batch_calibration import calibrate
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.engine import forward, programs, reading
+from batch_calibration.scoring.engine import forward, programs
 from batch_calibration.scoring.engine.batches import group
 from batch_calibration.scoring.engine.forward import Forward
 from batch_calibration.scoring.engine.packing import SHORTEST, lay_out, pack
@@ -303,8 +303,8 @@ def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint):
 def test_unembedding_in_parts(checkpoint, monkeypatch):
     texts, labels = queries(20), [f" {a}{b}" for a in "pqrst" for b in "wxyz"]
     expected = CausalLM(checkpoint).score(texts, labels).log_probs
-    for name, value in (("MAX_READS", 16), ("STEP", 4), ("VOCABULARY_SPAN", {"cpu": 48})):
-        monkeypatch.setattr(reading, name, value)
+    for name, value in (("MAX_READS", 16), ("READ_STEP", 4), ("VOCABULARY_SPAN", {"cpu": 48})):
+        monkeypatch.setattr(forward, name, value)
     got = CausalLM(checkpoint).score(texts, labels).log_probs
     np.testing.assert_allclose(got, expected, atol=2e-5)
 

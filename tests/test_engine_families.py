@@ -6,7 +6,7 @@ from test_causal_lm import LABELS, SHOTS, naive, queries
 from tiny import GPT2, write
 
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.engine import batch_memory, packing
+from batch_calibration.scoring.engine import forward, packing
 from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
@@ -115,7 +115,7 @@ def test_equals_naive_scoring(checkpoint, shots, rows, labels):
 
 def test_batch_size_and_order_do_not_matter(checkpoint, monkeypatch):
     # Two sequences a batch: of 8, the batches of the last rows would be 8 programs to compile.
-    monkeypatch.setattr(batch_memory, "budget", lambda *_, **__: 2 * packing.SHORTEST)
+    monkeypatch.setattr(forward, "budget", lambda *_, **__: 2 * packing.SHORTEST)
     texts = [SHOTS + query for query in queries(257)]
     scores = CausalLM(checkpoint, batch_size=64).score(texts, LABELS).log_probs
     single = CausalLM(checkpoint, batch_size=1).score(texts, LABELS).log_probs

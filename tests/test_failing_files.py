@@ -13,7 +13,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.studies import Store, scoring
 from batch_calibration.studies.claims import Claims
-from batch_calibration.studies.status import read_status
+from batch_calibration.studies.store import read_status
 
 CELLS = [Cell("fake", seed) for seed in range(2)]
 OPERATIONS = {

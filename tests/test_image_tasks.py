@@ -15,9 +15,8 @@ from rendering import images, label_texts, rendered
 from batch_calibration.errors import InputError
 from batch_calibration.scores import context_id
 from batch_calibration.scoring.data import binding
-from batch_calibration.scoring.data.image_folders import ImageFile
 from batch_calibration.scoring.data.image_records import ImageRecord
-from batch_calibration.scoring.data.images import EmbeddedImage
+from batch_calibration.scoring.data.images import EmbeddedImage, ImageFile
 from batch_calibration.scoring.data.images import image_splits as splits
 from batch_calibration.scoring.data.images import read_images as read
 from batch_calibration.scoring.data.task_file import load_task

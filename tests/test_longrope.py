@@ -10,8 +10,7 @@ from test_causal_lm import SHOTS
 from test_engine_families import SHAPE
 from tiny import write
 
-from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.engine.longrope import long_network
+from batch_calibration.scoring.causal_lm import CausalLM, long_network
 from batch_calibration.scoring.models.attention import causal
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 

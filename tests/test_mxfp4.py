@@ -10,7 +10,7 @@ from tiny import write
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.models.files import mxfp4
+from batch_calibration.scoring.models.files import weights
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.models.files.tensors import tensors
 
@@ -63,7 +63,7 @@ def packed(tmp_path):
 def test_packed_weights_are_their_numbers(packed):
     directory, plain = packed
     expected = load_file(plain / "model.safetensors")
-    joined = {tensor.name: tensor for tensor in mxfp4.join(tensors(directory))}
+    joined = {tensor.name: tensor for tensor in weights.join(tensors(directory))}
     assert joined.keys() == expected.keys()
     for name, array in expected.items():
         assert joined[name].shape == array.shape

@@ -8,7 +8,7 @@ import pytest
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.inputs import LazyTexts, joined
-from batch_calibration.scoring.prompts import demonstrations, length_limit, probe_blocks, template
+from batch_calibration.scoring.prompts import demonstrations, length_limit, render, template
 from batch_calibration.scoring.prompts.composing import Shown, plain
 from batch_calibration.scoring.tasks import TASKS
 
@@ -148,7 +148,7 @@ def test_labeled_set_leaves_demonstrations_and_unknown_rows_out():
 
 
 def test_content_free_rows_fill_every_field():
-    assert probe_blocks.content_free(["premise", "hypothesis"]) == [
+    assert render.content_free(["premise", "hypothesis"]) == [
         {"premise": fill, "hypothesis": fill} for fill in ("N/A", "", "[MASK]")
     ]
 
@@ -170,35 +170,35 @@ def test_whole_input_leaves_what_frames_it():
 
 def test_random_words_as_the_original_code_makes_them():
     rows = [{"s": "One two THREE"}, {"s": "Four five six seven eight nine"}]
-    made = probe_blocks.original_random_words([row["s"] for row in rows], seed=1)
+    made = render.original_random_words([row["s"] for row in rows], seed=1)
     assert len(made) == 20
     for text in made:
         *words, last = text.split(" ")
         assert len(words) == 5 and last == "."
         assert set(words) <= {word.lower() for r in rows for word in r["s"].split()}
-    assert probe_blocks.original_random_words(["", ""]) == [" ."] * 20
+    assert render.original_random_words(["", ""]) == [" ."] * 20
 
 
 def test_options_move_round_so_that_each_stands_once_in_each_place():
     row = {"q": "?", "a": "1", "b": "2", "c": "3", "d": "4"}
-    moved = probe_blocks.cyclic_permutations(row, ("a", "b", "c", "d"))
+    moved = render.cyclic_permutations(row, ("a", "b", "c", "d"))
     assert ["".join(one[x] for x in "abcd") for one in moved] == ["1234", "2341", "3412", "4123"]
     assert all(one["q"] == "?" for one in moved)
-    assert [len(probe_blocks.permuted_rows(n)) for n in (1, 19, 40, 500)] == [1, 1, 2, 25]
+    assert [len(render.permuted_rows(n)) for n in (1, 19, 40, 500)] == [1, 1, 2, 25]
 
 
 def test_random_words_are_in_domain_of_mean_length_and_seeded():
     rows = [{"s": "one two three"}, {"s": "four five six seven eight"}]
-    made = probe_blocks.random_words(rows, ["s"], texts=20, seed=1)
+    made = render.random_words(rows, ["s"], texts=20, seed=1)
     words = {word for row in rows for word in row["s"].split()}
     assert len(made) == 20
     assert all(len(row["s"].split()) == 4 and set(row["s"].split()) <= words for row in made)
-    assert made == probe_blocks.random_words(rows, ["s"], 20, 1)
-    assert made != probe_blocks.random_words(rows, ["s"], 20, 2)
+    assert made == render.random_words(rows, ["s"], 20, 1)
+    assert made != render.random_words(rows, ["s"], 20, 2)
 
 
 def test_random_words_of_empty_texts():
-    assert probe_blocks.random_words([{"s": ""}], ["s"], texts=2) == [{"s": ""}] * 2
+    assert render.random_words([{"s": ""}], ["s"], texts=2) == [{"s": ""}] * 2
 
 
 class Words:

@@ -11,8 +11,11 @@ from tiny import BERT, byte_level, write, write_dense, write_sentence_transforme
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.dual_encoder import DualEncoder
 from batch_calibration.scoring.models.attention import masked
-from batch_calibration.scoring.models.files.checkpoint import load_checkpoint, load_tokenizer
-from batch_calibration.scoring.models.files.pooling import POOLINGS
+from batch_calibration.scoring.models.files.checkpoint import (
+    POOLINGS,
+    load_checkpoint,
+    load_tokenizer,
+)
 from batch_calibration.scoring.models.files.sentence_config import FLAGS
 
 TEXTS = ["slow", "a zebra is slow", "x " * 11, "very, very slow; the acting is fine"]

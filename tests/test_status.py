@@ -9,7 +9,7 @@ from batch_calibration.scoring import NoAnswer
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.studies import Store, calibrate_store, scoring, stored
 from batch_calibration.studies.claims import Claims
-from batch_calibration.studies.status import read_status
+from batch_calibration.studies.store import read_status
 
 CELLS = [Cell("fake", seed) for seed in range(4)]
 ROWS = sum(SIZES.values())

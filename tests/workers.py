@@ -21,7 +21,7 @@ from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
 from batch_calibration.scoring.prompts.rendered import RenderedBlock, RenderedContext
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.studies import Store, scoring
-from batch_calibration.studies.status import read_status
+from batch_calibration.studies.store import read_status
 
 CONTEXTS, ROWS, BATCH = 12, 40, 5
 SIZES = {"test": ROWS, "cc": 2, "dc": 6}

@@ -14,8 +14,7 @@ from rich.text import Text
 from batch_calibration.files import Json
 from batch_calibration.methods import METHODS
 from batch_calibration.scores import context_id
-from batch_calibration.scoring.api.scorer import ApiScorer
-from batch_calibration.scoring.api.tokens import BYTES_PER_TOKEN
+from batch_calibration.scoring.api.scorer import BYTES_PER_TOKEN, ApiScorer
 from batch_calibration.scoring.engine.token_budget import TokenBudget
 from batch_calibration.scoring.inputs import ImageInputs
 from batch_calibration.scoring.prompts.rendered import RenderedBlock, RenderedContext

@@ -160,7 +160,7 @@ def show_status(workdir: str, study: "Study | None" = None) -> None:
     """Print how far runs are, a line for each context that is running or failed."""
     from batch_calibration.studies import Store
     from batch_calibration.studies.scoring import plan_name
-    from batch_calibration.studies.status import read_status
+    from batch_calibration.studies.store import read_status
 
     plan = plan_name(*study) if study else None  # None: every plan of the workdir
     for line in read_status(Store(workdir), plan).lines():

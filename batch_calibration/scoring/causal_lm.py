@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring import (
@@ -25,9 +27,12 @@ from batch_calibration.scoring import (
     LabelScores,
     LabelTexts,
 )
-from batch_calibration.scoring.engine import label_texts, longrope, trie
+from batch_calibration.scoring.engine import label_texts, trie
 from batch_calibration.scoring.engine.forward import Forward, PrefixCache
 from batch_calibration.scoring.engine.tokens import Encoded, encode
+from batch_calibration.scoring.engine.trie import Trie
+from batch_calibration.scoring.models import llama
+from batch_calibration.scoring.models.family import Config
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
 
 VERSION = "1"
@@ -77,7 +82,7 @@ class CausalLM:
         self._forward = Forward(checkpoint, batch_size, normalized=not logits_only)
         self.notes: list[str] = self._forward.notes
         self._long: Forward | None = None  # for sequences beyond `_first_length`
-        if network := longrope.long_network(checkpoint.config, checkpoint.model):
+        if network := long_network(checkpoint.config, checkpoint.model):
             self._first_length = network.first_length
             longer = replace(checkpoint, model=network.model)
             self._long = Forward(longer, batch_size, normalized=not logits_only)
@@ -138,7 +143,7 @@ class CausalLM:
         """Rows and their scores, as `Forward.run`."""
         if self._long is None:
             return self._forward.run(encoded.prompts, tries, done)
-        return longrope.run(self._forward, self._long, self._first_length, encoded, tries, done)
+        return _run_by_length(self._forward, self._long, self._first_length, encoded, tries, done)
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:
         """Some rows at a time as token ids, the next ones tokenized while these are scored."""
@@ -185,3 +190,61 @@ class CausalLM:
                     f"row {start + row}: with logits_only every label must be one token, but one "
                     f"has {labels.paths.shape[1]}; choose other label words, or leave it off."
                 )
+
+
+class LongNetwork(NamedTuple):
+    """A network as it is beyond its `first_length`, the weights shared with the other."""
+
+    first_length: float  # tokens
+    model: llama.Model
+
+
+def long_network(config: Config, model: nnx.Module) -> LongNetwork | None:
+    """The network for long sequences, where it differs from that for short ones."""
+    if not isinstance(model, llama.Model) or not isinstance(config, llama.Config):
+        return None
+    first_length = config.rope.original_max_position_embeddings
+    if model.long_frequencies is None or config.positions <= first_length:
+        return None
+    longer = nnx.merge(*nnx.split(model))
+    longer.frequencies = model.long_frequencies
+    return LongNetwork(first_length, longer)
+
+
+def _run_by_length(
+    short: Forward,
+    long: Forward,
+    first_length: float,
+    encoded: Encoded,
+    tries: Sequence[Trie],
+    done: set[int],
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """As `Forward.run`, each label by the network that its own sequence is long enough for.
+
+    Transformers turns all positions of a sequence by its length, and lm-evaluation-harness at
+    batch size 1 asks about one label at a time: the prompt and the label but its last token. So a
+    row's score depends on no other row, and its labels may differ in the network.
+    """
+    is_long = np.zeros((len(encoded.labels), len(encoded.labels[0])), bool)
+    for row, (prompt, labels) in enumerate(zip(encoded.prompts, encoded.labels, strict=True)):
+        lengths = len(prompt) + np.array(list(map(len, labels))) - 1
+        is_long[row] = lengths > first_length
+    by_short: dict[int, np.ndarray] = {}  # scores of rows that need both networks
+    for forward, is_wanted in ((short, ~is_long), (long, is_long)):
+        rows = np.flatnonzero(is_wanted.any(axis=1)).tolist()
+        if not rows:  # none is so long, or none so short
+            continue
+        prompts = [encoded.prompts[row] for row in rows]
+        done_here = {index for index, row in enumerate(rows) if row in done}
+        for indices, scores in forward.run(prompts, [tries[row] for row in rows], done_here):
+            complete: dict[int, np.ndarray] = {}
+            for index, row_scores in zip(indices, scores, strict=True):
+                row = rows[index]
+                if is_wanted[row].all():
+                    complete[row] = row_scores
+                elif forward is short:
+                    by_short[row] = row_scores
+                elif row in by_short:  # not there where the row was done before
+                    complete[row] = np.where(is_wanted[row], row_scores, by_short.pop(row))
+            if complete:
+                yield list(complete), np.stack(list(complete.values()))

@@ -1,11 +1,16 @@
 """Scores labels by the cosine between embeddings of an input and of each label's statement."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import nnx
+from jax.sharding import NamedSharding
 from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError
@@ -18,13 +23,19 @@ from batch_calibration.scoring import (
     LabelScores,
     LabelTexts,
 )
-from batch_calibration.scoring.engine import encoder_programs, label_texts, sharding
+from batch_calibration.scoring.engine import label_texts, sharding
 from batch_calibration.scoring.engine.batches import batches
-from batch_calibration.scoring.engine.encoder_programs import one_behind
-from batch_calibration.scoring.engine.preprocessing import load_preprocessing, stream
+from batch_calibration.scoring.engine.preprocessing import (
+    Preprocessing,
+    load_preprocessing,
+    normalize,
+    stream,
+)
+from batch_calibration.scoring.engine.programs import State
 from batch_calibration.scoring.engine.tokens import count_cut, refuse_same_tokens, token_ids
 from batch_calibration.scoring.models import clip
-from batch_calibration.scoring.models.family import ClipNetwork
+from batch_calibration.scoring.models.attention import masked
+from batch_calibration.scoring.models.family import ClipNetwork, SentenceEncoder
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
 
 VERSION = "1"
@@ -98,7 +109,7 @@ class DualEncoder:
         # a copy: statements must not be cut, texts are
         self._tokenizer = Tokenizer.from_str(checkpoint.tokenizer.to_str())
         self._tokenizer.enable_truncation(self.max_tokens)
-        self._embed_texts = encoder_programs.text_program(checkpoint)
+        self._embed_texts = text_program(checkpoint)
 
     @property
     def identity(self) -> Identity:
@@ -222,7 +233,7 @@ class DualEncoder:
             )
         tokens = config.image_tokens
         size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
-        embed = encoder_programs.image_program(self.checkpoint, preprocessing)
+        embed = image_program(self.checkpoint, preprocessing)
         finished_rows = finished.rows
         failed = dict(finished.failed)
         # What is finished is a whole number of batches, and those after it begin where they did.
@@ -296,3 +307,91 @@ class DualEncoder:
                 )
         refuse_same_tokens(token_lists, labels)
         return labels
+
+
+Array = jax.Array | np.ndarray
+
+
+T = TypeVar("T")
+
+
+def text_program(checkpoint: Checkpoint) -> Callable[[Array, Array], jax.Array]:
+    """`(tokens [b, t], lengths [b])` -> embeddings of texts, for the checkpoint's kind."""
+    home = sharding.replicated(checkpoint.mesh)
+    if checkpoint.kind == "clip":
+        tower, state = nnx.split(cast(ClipNetwork, checkpoint.model))
+        return lambda tokens, lengths: _embed_captions(tower, home, state, tokens, lengths)
+    encoder, state = nnx.split(cast(SentenceEncoder, checkpoint.model))
+    return lambda tokens, lengths: _embed_sentences(encoder, home, state, tokens, lengths)
+
+
+def image_program(
+    checkpoint: Checkpoint, preprocessing: Preprocessing
+) -> Callable[[Array], jax.Array]:
+    """`pixels [b, h, w, 3]` -> embeddings of images; the checkpoint is of the kind `clip`."""
+    home = sharding.replicated(checkpoint.mesh)
+    graph, state = nnx.split(cast(ClipNetwork, checkpoint.model))
+    return lambda pixels: _embed_images(graph, home, preprocessing, state, pixels)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _embed_sentences(
+    graph: nnx.GraphDef[SentenceEncoder],
+    home: NamedSharding | None,
+    state: State,
+    tokens: jax.Array,
+    lengths: jax.Array,
+) -> jax.Array:
+    """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are real."""
+    offset = jnp.arange(tokens.shape[1])  # [t]
+    mask = offset < lengths[:, None]  # [b, t]
+    # Padding may lie past the network's last position, where an embedding is NaN.
+    positions = jnp.minimum(offset, lengths[:, None] - 1)
+    encoder = nnx.merge(graph, state)
+    h = encoder.hidden(tokens, positions, masked(mask))
+    return _unit(encoder.pool(h.astype(jnp.float32), mask), home)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _embed_captions(
+    graph: nnx.GraphDef[ClipNetwork],
+    home: NamedSharding | None,
+    state: State,
+    tokens: jax.Array,
+    lengths: jax.Array,
+) -> jax.Array:
+    """CLIP's embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are real."""
+    return _unit(nnx.merge(graph, state).embed_text(tokens, lengths), home)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _embed_images(
+    graph: nnx.GraphDef[ClipNetwork],
+    home: NamedSharding | None,
+    preprocessing: Preprocessing,
+    state: State,
+    pixels: jax.Array,
+) -> jax.Array:
+    """CLIP's embeddings `[b, p]` of uint8 `pixels [b, h, w, 3]`."""
+    dtype = jax.tree.leaves(state)[0].dtype  # the network's
+    normalized = normalize(pixels, preprocessing).astype(dtype)
+    return _unit(nnx.merge(graph, state).embed_image(normalized), home)
+
+
+def _unit(vectors: jax.Array, home: NamedSharding | None) -> jax.Array:
+    """Vectors of length one in float32, whole on every device of a mesh."""
+    vectors = vectors.astype(jnp.float32)  # lengths in half precision would be off by 0.4 %
+    vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
+    return sharding.replicate(vectors, home)
+
+
+def one_behind(running: Iterable[tuple[T, jax.Array]]) -> Iterator[tuple[T, np.ndarray]]:
+    """Results as NumPy arrays: one batch computes while the next is laid out."""
+    waiting: deque[tuple[T, jax.Array]] = deque()
+    for batch in running:
+        waiting.append(batch)
+        if len(waiting) > 1:
+            rows, embeddings = waiting.popleft()
+            yield rows, np.asarray(embeddings)
+    for rows, embeddings in waiting:
+        yield rows, np.asarray(embeddings)

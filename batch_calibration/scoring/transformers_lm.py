@@ -23,9 +23,14 @@ from batch_calibration.scoring import (
 )
 from batch_calibration.scoring.engine import label_texts
 from batch_calibration.scoring.engine.batches import batches
-from batch_calibration.scoring.engine.label_paths import Path, paths
 from batch_calibration.scoring.engine.tokens import LabelTokens, encode, token_ids
-from batch_calibration.scoring.engine.torch_network import MOST_LOGITS, Prefix, TorchNetwork
+from batch_calibration.scoring.engine.torch_network import (
+    MOST_LOGITS,
+    Path,
+    Prefix,
+    TorchNetwork,
+    paths,
+)
 from batch_calibration.scoring.models.files.transformers_files import TransformersCheckpoint
 
 VERSION = "1"

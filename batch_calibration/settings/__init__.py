@@ -1,6 +1,5 @@
 """Typed settings of a study, and grids of them."""
 
-from batch_calibration.settings.grids import Study, combinations, gather, grid, varied
 from batch_calibration.settings.sections import (
     ApiScores,
     ApiSettings,
@@ -11,7 +10,17 @@ from batch_calibration.settings.sections import (
     PromptSettings,
     ScorerKind,
 )
-from batch_calibration.settings.study_settings import PARTS, Cell, Settings, keys
+from batch_calibration.settings.study_settings import (
+    PARTS,
+    Cell,
+    Settings,
+    Study,
+    combinations,
+    gather,
+    grid,
+    keys,
+    varied,
+)
 
 __all__ = [
     "PARTS", "ApiScores", "ApiSettings", "CalibrationSettings", "Cell", "DataSettings",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Self
+from itertools import product
+from typing import Any, NamedTuple, Self
 
 from batch_calibration.errors import InputError
 from batch_calibration.settings.key import Key, Value, read_help
@@ -19,6 +20,13 @@ from batch_calibration.settings.sections import (
     ModelSettings,
     PromptSettings,
 )
+
+PARTS = {
+    "data": DataSettings, "prompt": PromptSettings, "model": ModelSettings, "api": ApiSettings,
+    "calibration": CalibrationSettings,
+}  # fmt: skip
+ONE_VALUE = {"batch_size", "mesh"}
+"""Keys of the model that decide no number; commas of a mesh are its own."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +136,6 @@ class Cell:
         return dataclasses.replace(self, prompt=dataclasses.replace(self.prompt, over_long="error"))
 
 
-PARTS = {
-    "data": DataSettings, "prompt": PromptSettings, "model": ModelSettings, "api": ApiSettings,
-    "calibration": CalibrationSettings,
-}  # fmt: skip
-
-
 @cache
 def keys() -> Mapping[str, Key]:
     """Every setting by name, those of the whole first: all that a program needs for its flags."""
@@ -148,3 +150,67 @@ def keys() -> Mapping[str, Key]:
                 key = Key(name, part_name, types[name], default, help_texts[name])
                 by_name[name] = key._replace(**setting.metadata)
     return by_name
+
+
+class Study(NamedTuple):
+    """Contexts that one model is asked about.
+
+    Attributes:
+        settings: what all contexts share, and the model.
+        cells: the contexts.
+    """
+
+    settings: Settings
+    cells: tuple[Cell, ...]
+
+
+def grid(settings: Settings, **choices: Sequence[object]) -> list[Study]:
+    """The usual sweep of the settings for every combination of choices; a study for each model.
+
+    Args:
+        settings: of the keys that are not varied.
+        **choices: several values each of keys of the data, the prompt and the model.
+
+    Raises:
+        InputError: a key that a sweep has one value of; a value that the key cannot have.
+
+    >>> settings = Settings.of(tasks=("sst2", "rte"), model="mini")
+    >>> [len(study.cells) for study in grid(settings, shots=(1, 2, 4), template=("", "1"))]
+    [12]
+    """
+    changed = [settings.replace(**combination) for combination in combinations(choices)]
+    return gather(Study(variant, tuple(variant.grid())) for variant in changed)
+
+
+def combinations(choices: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
+    """One choice of each key; the last key varies fastest.
+
+    Raises:
+        InputError: a key that a sweep has one value of, or no values.
+    """
+    for name, several in choices.items():
+        if name not in varied():
+            raise InputError.unknown("key that may have several values", name, varied())
+        # A text is a sequence too, of letters.
+        if isinstance(several, str) or not several:
+            expected = "several values such as (1, 2)"
+            raise InputError(where=name, expected=expected, got=repr(several))
+    for combination in product(*choices.values()):
+        yield dict(zip(choices, combination, strict=True))
+
+
+def varied() -> list[str]:
+    """The keys that may have several values: those that decide scores."""
+    scored = [name for name, key in keys().items() if key.part in ("data", "prompt", "model")]
+    return [name for name in scored if name not in ONE_VALUE]
+
+
+def gather(studies: Iterable[Study]) -> list[Study]:
+    """Studies of one model as one, each context once, in the order they come."""
+    by_model: dict[object, Study] = {}
+    for settings, cells in studies:
+        model = (settings.model, settings.api)  # what decides the answers
+        earlier = by_model.get(model, Study(settings, ()))
+        # A dict keeps the order of first sight, as a set would not.
+        by_model[model] = Study(earlier.settings, tuple(dict.fromkeys(earlier.cells + cells)))
+    return list(by_model.values())

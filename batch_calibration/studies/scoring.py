@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from batch_calibration.errors import InputError
 from batch_calibration.scores import context_id, digest
-from batch_calibration.scoring import Scorer
+from batch_calibration.scoring import NoAnswer, Scorer
 from batch_calibration.scoring.data import RowReader, image_splits, load_task
 from batch_calibration.scoring.inputs import ImageRows
 from batch_calibration.scoring.prompts.render import render
@@ -20,11 +20,10 @@ from batch_calibration.scoring.table import SCORERS, OpenFiles
 from batch_calibration.scoring.tasks import Task
 from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.studies import Store, runs
-from batch_calibration.studies.claims import Claim
+from batch_calibration.studies.claims import Claim, ClaimLost
 from batch_calibration.studies.context_scores import describe, missing, name_of, score_context
 from batch_calibration.studies.loading import api_cost, load_scorer, load_token_budget, open_model
 from batch_calibration.studies.progress import Planned
-from batch_calibration.studies.sharing import share
 
 if TYPE_CHECKING:
     from batch_calibration.scoring.api.scorer import ApiScorer
@@ -248,3 +247,95 @@ def _render(
         # The labeled set is drawn from the first images alone: reading all takes long.
         pool = reader.images(task, data.data, data.train_split, POOL)
     return render_images(task, cell, images, pool)
+
+
+def share(
+    name: str,
+    plan: Sequence[Planned],
+    store: Store,
+    work: Callable[[int, Claim | None], None],
+    notify: Callable[[str], None] | None = None,
+) -> dict[str, str]:
+    """Call `work` with each context that other workers have not finished, until all are done.
+
+    Contexts that others hold are waited for, and taken over from workers that have died. Of several
+    processes that score as one, the first alone chooses; the others follow and hold no claims.
+
+    Args:
+        name: of the plan, under which the workdir keeps it.
+        plan: the contexts, in the order in which they are tried.
+        store: where their scores are kept.
+        work: scores the context of that number, or finds it stored.
+        notify: called with what is waited for.
+
+    Returns:
+        A sentence on each context that this run or another found to be such that it cannot be
+        scored, by its id. What an earlier run could not score is tried again.
+
+    Raises:
+        InputError: a server gives no answer, as it would not to the other contexts.
+    """
+    import jax
+
+    from batch_calibration.scoring.engine import sharding
+
+    if jax.process_index():
+        return _follow(work)
+    store.progress.write_plan(name, plan)
+    remaining, failed, notified = dict(enumerate(plan)), dict[str, str](), ""
+    earlier_failures = {context.id: store.progress.read_failure(context.id) for context in plan}
+    while remaining:
+        count_before = len(remaining)
+        for index, context in list(remaining.items()):
+            failure = store.progress.read_failure(context.id)
+            # A failure that was there before this run is tried again; one since then is another's.
+            if failure and failure != earlier_failures[context.id]:
+                failed[context.id] = failure.sentence
+                del remaining[index]
+                continue
+            try:
+                claim = store.claims.take(context.id, context.name, context.rows)
+            except InputError as error:  # a broken claim; the other contexts have theirs
+                failed[context.id] = str(error)
+                del remaining[index]
+                continue
+            if claim is None:
+                continue
+            with claim:
+                sharding.broadcast_number(index)  # to the processes that follow
+                try:
+                    work(index, claim)
+                except ClaimLost:  # its new holder finishes it, or fails
+                    continue
+                except NoAnswer:  # the server is down: no other context would fare better
+                    raise
+                except InputError as error:
+                    failed[context.id] = str(error)
+                    store.progress.write_failure(context.id, str(error))
+                else:
+                    store.progress.clear_failure(context.id)
+            del remaining[index]
+        # Nothing could be claimed in a whole round: others hold what remains.
+        if len(remaining) == count_before:
+            names = "; ".join(context.name for context in list(remaining.values())[:3])
+            more = "; ..." if len(remaining) > 3 else ""
+            contexts = f"{len(remaining)} context{'s' if len(remaining) > 1 else ''}"
+            sentence = f"waiting for {contexts} that others score: {names}{more}"
+            if notify and sentence != notified:
+                notify(sentence)
+            notified = sentence
+            time.sleep(store.claims.pause)
+    sharding.broadcast_number(-1)  # the processes that follow end
+    return failed
+
+
+def _follow(work: Callable[[int, Claim | None], None]) -> dict[str, str]:
+    from batch_calibration.scoring.engine import sharding
+
+    failed = dict[str, str]()
+    while (index := sharding.broadcast_number(-1)) >= 0:
+        try:
+            work(index, None)
+        except InputError as error:
+            failed[str(index)] = str(error)
+    return failed

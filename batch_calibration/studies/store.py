@@ -2,17 +2,19 @@
 
 import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from batch_calibration import scores
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json, file_name, remove, remove_unfinished, retry, write_whole
 from batch_calibration.scores import ScoreTable
-from batch_calibration.studies.claims import LEASE, Claims
+from batch_calibration.studies.claims import LEASE, Claims, Heartbeat
 from batch_calibration.studies.journal import BlockPlan, Journal, remove_stored
-from batch_calibration.studies.progress import Progress
+from batch_calibration.studies.progress import Failure, Planned, Progress
 from batch_calibration.studies.records import Record
 from batch_calibration.studies.tidy import Records
 
@@ -233,3 +235,78 @@ def _sentence(titles: list[str], kind: str, state: str, remedy: str) -> list[str
     few = "; ".join(titles[:3]) + ("; ..." if len(titles) > 3 else "")
     plural = "s" if len(titles) > 1 else ""
     return [f"{len(titles)} {kind}{plural} {state} ({few}): {remedy}."] if titles else []
+
+
+class Status(NamedTuple):
+    """How far runs are.
+
+    Attributes:
+        done: contexts whose tables hold all that is planned.
+        running: the last heartbeats on those that are being scored.
+        failed: contexts that cannot be scored, and why.
+        left: the others.
+        broken: why claims cannot be read, which keep every worker from their contexts.
+        seconds_left: until all are done with the workers that run now, or with one; None before
+            any context was timed.
+    """
+
+    done: list[Planned]
+    running: list[Heartbeat]
+    failed: list[tuple[Planned, Failure]]
+    left: list[Planned]
+    broken: list[InputError]
+    seconds_left: float | None
+
+    def lines(self) -> Iterator[str]:
+        """The status in lines of text."""
+        yield (
+            f"{len(self.done)} done, {len(self.running)} running, {len(self.failed)} failed, "
+            f"{len(self.left)} left"
+        )
+        for beat in self.running:
+            rows = f"{beat.rows:,} of {beat.of:,} rows"
+            yield f"running: {beat.context}: {rows}, by {beat.worker}, since {beat.since}"
+        for planned, failure in self.failed:
+            yield f"failed: {planned.name}: {failure.sentence}"
+        for error in self.broken:
+            yield f"broken claim: {error}"
+        if self.seconds_left is None and (self.running or self.left):
+            yield "time left: not known before a context is finished"
+        elif self.running or self.left:
+            workers = max(1, len(self.running))
+            duration = timedelta(seconds=round(self.seconds_left or 0))
+            yield f"time left: about {duration} with {workers} worker{'s' * (workers > 1)}"
+
+
+def read_status(store: Store, plan: str | None = None) -> Status:
+    """How far runs on a workdir are.
+
+    Raises:
+        InputError: no such run has begun.
+    """
+    contexts = store.progress.read_plan(plan)
+    if not contexts:
+        raise InputError(
+            where=f"workdir {store.workdir}",
+            expected="the list of contexts of a run",
+            got=f"none of {('this config' if plan else 'any')}",
+            remedy="run experiments.score with it first",
+        )
+    beats = store.claims.heartbeats()
+    status = Status([], [], [], [], store.claims.broken(), None)
+    rows_left = 0  # of contexts that wait and of those that are being scored
+    for context in contexts:
+        # First: a context that is being scored may have failed before, or have some blocks.
+        if beat := beats.get(context.id):
+            status.running.append(beat)
+            rows_left += max(0, beat.of - beat.rows)
+        elif set(context.blocks) <= store.blocks(context.id):
+            status.done.append(context)
+        elif failure := store.progress.read_failure(context.id):
+            status.failed.append((context, failure))
+        else:
+            status.left.append(context)
+            rows_left += context.rows
+    rate = store.progress.rate()
+    seconds = rows_left / rate / max(1, len(status.running)) if rate else None
+    return status._replace(seconds_left=seconds)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st  # noqa: E402
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM  # noqa: E402
 
 from batch_calibration.errors import InputError  # noqa: E402
-from batch_calibration.scoring.engine.longrope import long_network  # noqa: E402
+from batch_calibration.scoring.causal_lm import long_network  # noqa: E402
 from batch_calibration.scoring.models import FAMILIES  # noqa: E402
 from batch_calibration.scoring.models.attention import causal, masked  # noqa: E402
 from batch_calibration.scoring.models.files import weights  # noqa: E402

@@ -20,7 +20,7 @@ from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
 from batch_calibration.scoring.embedded import CHECKPOINTS, suite  # noqa: E402
 from batch_calibration.scoring.models import FAMILIES  # noqa: E402
 from batch_calibration.scoring.models.attention import causal, masked  # noqa: E402
-from batch_calibration.scoring.models.files import mxfp4, weights  # noqa: E402
+from batch_calibration.scoring.models.files import weights  # noqa: E402
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
 from batch_calibration.scoring.models.files.tensors import tensors  # noqa: E402
 from batch_calibration.scoring.prompts import template as templates  # noqa: E402
@@ -115,7 +115,7 @@ def test_weights_in_mxfp4_are_the_numbers_that_transformers_makes_of_them(tmp_pa
     save_file(
         {"down_proj_blocks": blocks, "down_proj_scales": scales}, tmp_path / "model.safetensors"
     )
-    (packed,) = mxfp4.join(tensors(tmp_path))
+    (packed,) = weights.join(tensors(tmp_path))
     theirs = convert_moe_packed_tensors(torch.tensor(blocks), torch.tensor(scales))
     np.testing.assert_array_equal(packed.read(np.float32), theirs.float().numpy())
 

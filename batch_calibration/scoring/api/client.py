@@ -5,17 +5,18 @@ import json
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+import zlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, suppress
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json, RepeatedKey
+from batch_calibration.files import Json, RepeatedKey, parse_json
 from batch_calibration.responses import value_at
-from batch_calibration.scoring import Refused
-from batch_calibration.scoring.api.answers import Request
-from batch_calibration.scoring.api.bodies import ENCODINGS, TornAnswer, read_body, read_json
+from batch_calibration.scoring import NoAnswer, Refused
+from batch_calibration.scoring.api.answers import Answers, Request
 from batch_calibration.scoring.api.server import Server
 
 if TYPE_CHECKING:
@@ -32,6 +33,36 @@ REFUSING_STATUSES = {400, 413, 422}
 """Final statuses by which a server may refuse one prompt: content filters, prompts too long."""
 TOLD_WAIT = 5.0  # seconds of a wait from which it is told, with its reason
 LONGEST_MESSAGE = 200  # letters of a server's message that a sentence repeats
+USUAL_ANSWER = 4 << 20  # bytes that every answer may have: the likeliest 20,000 tokens of one place
+ANSWER_PER_BYTE = 256
+"""Bytes that an answer may have for each byte sent: a server scores every token of a prompt."""
+ENCODINGS = "gzip"
+"""What servers may compress answers with: zlib inflates it piece by piece, so that a small answer
+that would fill the memory is seen in time."""
+MAX_FAILURES_IN_A_ROW = 8
+"""Requests that fail for good one after the other, before no more are sent."""
+T = TypeVar("T")
+
+
+class TornAnswer(ValueError):
+    """An answer that is not whole; another attempt may mend it."""
+
+
+class ApiCost(NamedTuple):
+    """What a run will ask."""
+
+    requests: int  # that have no answer yet
+    tokens: int  # sent with them
+    answered: int  # requests that earlier runs asked
+
+
+class Failures(NamedTuple, Generic[T]):
+    """Requests that have no answer."""
+
+    sentences: list[str]  # why, one for each request that failed for good
+    stopped: bool  # whether requests after them were not sent
+    # What requests are called that the server, which answers others, refuses; and why.
+    refused: list[tuple[T, str]]
 
 
 class Pace:
@@ -182,7 +213,7 @@ class Client:
         """
         try:
             # Searched for behind the escapes of JSON, which a text may have for each letter.
-            answer = self.server.hide_key(read_json(content))
+            answer = self.server.hide_key(_parse(content))
             return answer, json.dumps(answer)
         except RepeatedKey as error:
             name = self.server.without_key(str(error))
@@ -204,7 +235,7 @@ class Client:
     def _message(self, content: bytes) -> str:
         """What an error answer says, without the key."""
         try:
-            return error_message(self.server.hide_key(read_json(content)))
+            return error_message(self.server.hide_key(_parse(content)))
         except (ValueError, RecursionError):
             return error_message(self.server.without_key(content.decode(errors="replace")))
 
@@ -285,3 +316,132 @@ def error_message(message: Json) -> str:
             message = message[name]
     written = f"{message}"
     return repr(message if len(written) <= LONGEST_MESSAGE else f"{written[:LONGEST_MESSAGE]}...")
+
+
+async def read_body(response: "httpx2.Response", sent: int) -> bytes:
+    """The body of a streamed answer to so many bytes `sent`, inflated.
+
+    Raises:
+        InputError: it is larger than an answer to so much can be, before or after it is inflated;
+            it is compressed in another way than `ENCODINGS`.
+        TornAnswer: what was compressed is damaged, or ends too early.
+    """
+    most = USUAL_ANSWER + ANSWER_PER_BYTE * sent
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        raise InputError(
+            where="the answer",
+            expected=f"one that is not compressed, or with {ENCODINGS}",
+            got="another content-encoding",
+            remedy="set the server, or what stands before it, to leave answers as they are",
+        )
+    # 32 more than the largest window: gzip or zlib, whichever the header says.
+    inflater = None if encoding in ("", "identity") else zlib.decompressobj(32 + zlib.MAX_WBITS)
+    received, content = 0, bytearray()
+    async for chunk in response.aiter_raw():
+        received += len(chunk)
+        try:
+            # One byte more than may come, and never 0, which is no limit to zlib.
+            content += inflater.decompress(chunk, most + 1 - len(content)) if inflater else chunk
+        except zlib.error as error:
+            raise TornAnswer(f"its {encoding} is damaged") from error
+        if max(received, len(content)) > most:
+            raise InputError(
+                where="the answer",
+                expected=f"at most {most:,} bytes",
+                got="more",
+                remedy="correct config.server, or lower config.top_logprobs",
+            )
+    if inflater and content and not inflater.eof:
+        raise TornAnswer(f"its {encoding} ends too early")
+    return bytes(content)
+
+
+def _parse(content: bytes) -> Json:
+    """The value of an answer, in UTF-8 as JSON is, or UTF-16 or 32; a charset says nothing.
+
+    Raises:
+        ValueError: no JSON; an object that has a key twice, so that one of two values is wrong.
+    """
+    return parse_json(content.decode(json.detect_encoding(content)), unique_keys=True)
+
+
+async def ask_all(
+    requests: Iterator[tuple[T, Request]],
+    client: Client,
+    answers: Answers,
+    receive: Callable[[T, Json], None],
+    in_flight: int,
+) -> Failures[T]:
+    """Send every request that has no answer yet.
+
+    One that fails for good leaves the others be; after `MAX_FAILURES_IN_A_ROW` of them without an
+    answer in between, no more are sent. `receive` takes what a request is called and its answer; an
+    `InputError` of it says that the answer is of no use, and it is not kept in `answers`.
+    """
+    failures: list[str] = []
+    refused: list[tuple[T, str]] = []
+    in_a_row = 0  # failures since the last answer
+    has_answer = False
+    server = client.server.address
+
+    async def work() -> None:
+        nonlocal in_a_row, has_answer
+        # The workers share one iterator: each takes the next request when it is free.
+        for name, request in requests:
+            try:
+                earlier = answers.get(server, request)
+                if earlier is not None:
+                    # What an earlier version kept may be of no use to this one: it is asked again.
+                    with suppress(InputError):
+                        hidden = client.server.hide_key(earlier)
+                        if hidden != earlier:
+                            answers.keep(server, request, json.dumps(hidden))
+                        receive(name, hidden)
+                        has_answer = True
+                        continue
+                answers.start(server, request)
+                answer, text = await client.ask(request)
+                # Read before it is kept, so that an answer of no use is asked for again.
+                receive(name, answer)
+                answers.keep(server, request, text)
+                in_a_row, has_answer = 0, True
+            except InputError as error:
+                answers.give_up(server, request)
+                sentence = client.server.without_key(str(error))
+                if isinstance(error, Refused):
+                    refused.append((name, sentence))
+                else:
+                    failures.append(sentence)
+                in_a_row += 1
+            # The other workers see the same count and stop too.
+            if in_a_row >= MAX_FAILURES_IN_A_ROW:
+                return
+
+    await asyncio.gather(*(work() for _ in range(in_flight)))
+    # A request still in the iterator was never sent.
+    stopped = next(requests, None) is not None
+    # A server that refuses all it is asked, or many at once, refuses the way of asking.
+    if stopped or not has_answer:
+        return Failures([*failures, *(sentence for _, sentence in refused)], stopped, [])
+    return Failures(failures, stopped, refused)
+
+
+def refuse_unanswered(sentences: Sequence[str], stopped: bool, requests: int) -> None:
+    """Say what has no answer, one sentence each; whether others were not sent; of how many."""
+    if sentences:
+        unsent = ", and those after them were not sent" if stopped else ""
+        raise NoAnswer(
+            f"{len(sentences):,} of {requests:,} requests have no answer{unsent}. {sentences[0]} "
+            "What was answered is kept: give the same command again to ask for the rest alone."
+        )
+
+
+def run_coroutine(work: Coroutine[None, None, T]) -> T:
+    """What a coroutine gives, in a notebook too, whose thread has a loop of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # no loop runs in this thread
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()

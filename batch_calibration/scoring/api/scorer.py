@@ -1,5 +1,6 @@
 """Scores labels by asking a server: the scorer "api"."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -22,20 +23,20 @@ from batch_calibration.scoring import (
     LabelTexts,
     Refused,
 )
-from batch_calibration.scoring.api import asking, label_scores
+from batch_calibration.scoring.api import label_scores
 from batch_calibration.scoring.api.answers import Answers, Request
-from batch_calibration.scoring.api.asking import ApiCost, Failures
-from batch_calibration.scoring.api.client import Client, Pace, connect
+from batch_calibration.scoring.api.client import (
+    ApiCost,
+    Client,
+    Failures,
+    Pace,
+    ask_all,
+    connect,
+    refuse_unanswered,
+    run_coroutine,
+)
 from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
 from batch_calibration.scoring.api.server import Server
-from batch_calibration.scoring.api.tokens import (
-    ROWS_AT_ONCE,
-    LabelIds,
-    count_in_batches,
-    count_tokens,
-    label_ids,
-    tokenizer_digest,
-)
 from batch_calibration.scoring.engine import label_texts
 from batch_calibration.settings import ApiSettings
 
@@ -43,6 +44,15 @@ if TYPE_CHECKING:
     from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
 
 VERSION = "1"  # part of the identity, so that another one asks anew
+BYTES_PER_TOKEN = 4  # bytes of UTF-8 in a token, by the rule of thumb
+ROWS_AT_ONCE = 1024  # rows rendered and tokenized at a time
+
+
+class LabelIds(NamedTuple):
+    """Token ids of a prompt, and of each label after it."""
+
+    prompt: tuple[int, ...] = ()
+    labels: tuple[int, ...] = ()
 
 
 class RequestKey(NamedTuple):
@@ -162,11 +172,11 @@ class ApiScorer:
                 progress(rows_done)
 
         with self._answers.opened():
-            failures = asking.run(self._ask(self._requests(texts, forms), receive))
+            failures = run_coroutine(self._ask(self._requests(texts, forms), receive))
         refused = {key.row: why for key, why in failures.refused}
         rows_left = [row for row in range(len(texts)) if row not in refused]
         unanswered = failures.sentences + ([] if rows_left else [*refused.values()])
-        asking.refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
+        refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
         self._notes.add_damaged(self._answers.damaged)
         if refused:
             self._notes.add(np.empty((0, 0)), sentences=[label_scores.note_refused(refused, texts)])
@@ -271,10 +281,67 @@ class ApiScorer:
         with self._server.logs_without_key():
             async with connect(self._server, timeout) as connection:
                 client = Client(self._server, connection, self._pace, timeout, self.notify)
-                return await asking.ask_all(requests, client, self._answers, receive, in_flight)
+                return await ask_all(requests, client, self._answers, receive, in_flight)
 
 
 def _texts(inputs: Inputs) -> Sequence[str]:
     if isinstance(inputs, ImageInputs):
         raise InputError("config.scorer: 'api' sends text alone; score images with dual_encoder.")
     return inputs
+
+
+def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> list[int]:
+    """Tokens of each text; without a tokenizer one for `BYTES_PER_TOKEN` bytes.
+
+    >>> count_tokens(["Review: a fine film"], None)
+    [5]
+    """
+    if tokenizer:
+        from batch_calibration.scoring.engine.token_budget import TokenBudget
+
+        return TokenBudget(tokenizer).token_counts(texts)
+    # Negated twice, the division rounds up.
+    return [-(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN) for text in texts]
+
+
+def count_in_batches(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> np.ndarray:
+    """Tokens of each text, int32 [n]; 0 without a tokenizer."""
+    counts = np.zeros(len(texts), np.int32)
+    if tokenizer:
+        for start in range(0, len(texts), ROWS_AT_ONCE):
+            batch = texts[start : start + ROWS_AT_ONCE]
+            counts[start : start + ROWS_AT_ONCE] = count_tokens(batch, tokenizer)
+    return counts
+
+
+def label_ids(
+    texts: Sequence[str], forms: Sequence[str], tokenizer: "TokenizerInfo", first_row: int = 0
+) -> list[LabelIds]:
+    """The ids that `CausalLM` would read of each text and its labels."""
+    from batch_calibration.scoring.engine.tokens import encode
+
+    encoded = encode(tokenizer.tokenizer, texts, forms, tokenizer.bos, first_row, tokenizer.prefix)
+    rows = []
+    for row, (prompt, labels) in enumerate(zip(*encoded, strict=True), first_row):
+        for form, ids in zip(forms, labels, strict=True):
+            if len(ids) > 1:
+                raise InputError(
+                    f"row {row}: the label {form!r} is {len(ids)} tokens, and this way of asking "
+                    "scores one; choose other label words, or config.api_scores=prompt_logprobs "
+                    "(vLLM) or echo."
+                )
+        if len(prompt) < 2:  # SGLang's score takes the last token apart from those before it
+            raise InputError(
+                where=f"row {row}",
+                expected="a prompt of two tokens or more",
+                got=repr(texts[row - first_row]),
+                remedy="say something before the label",
+            )
+        rows.append(LabelIds(tuple(prompt), tuple(ids[0] for ids in labels)))
+    return rows
+
+
+def tokenizer_digest(tokenizer: "TokenizerInfo") -> str:
+    """Hash of all that decides which ids a text has."""
+    text = f"{tokenizer.bos} {tokenizer.tokenizer.to_str()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

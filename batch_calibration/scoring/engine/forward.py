@@ -12,12 +12,15 @@ from typing import NamedTuple, cast
 import jax
 import numpy as np
 from flax import nnx
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding
 
-from batch_calibration.scoring.engine import batch_memory, programs, sharding, trie
-from batch_calibration.scoring.engine.batches import group
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.engine import programs, sharding, trie
+from batch_calibration.scoring.engine.batches import group, power
 from batch_calibration.scoring.engine.packing import SHORTEST, Layout, PackedSequence, lay_out, pack
-from batch_calibration.scoring.engine.reading import ReadScores, read_targets, wait
 from batch_calibration.scoring.models.family import CausalNetwork
+from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
 
 PREFIX_CHUNK = 1024
@@ -28,6 +31,25 @@ THREADS = 2
 """Batches that run at once on a CPU: what XLA does in one thread leaves a core for the other."""
 READ_AFTER = 4096
 """Positions on a CPU after which what is to be read is read: few reads at once are slow."""
+CPU_POSITIONS = 1024
+"""Positions on CPUs, where a batch should stay in the caches."""
+MAX_POSITIONS, MIN_POSITIONS = 65536, 128
+"""Positions on accelerators: more would be no faster, and a sequence is no shorter."""
+BUDGETED_KEYS = 2048
+"""Keys of a prefix and a sequence that memory is laid out for where logits are kept."""
+MAX_READS = 512
+"""Most positions that are unembedded at once: logits of all might not fit."""
+READ_STEP = 32
+"""They are padded to a multiple of this, which keeps the compiled programs few."""
+VOCABULARY_SPAN = {"cpu": 2048}
+"""Words of the vocabulary whose logits are computed at a time, by backend; elsewhere all."""
+
+
+class ReadScores(NamedTuple):
+    """Log-probabilities of some reads, the first `reads` of an array; the others are padding."""
+
+    log_probs: jax.Array
+    reads: int
 
 
 class PrefixCache(NamedTuple):
@@ -82,7 +104,7 @@ class Forward:
         self._attention = programs.attention_kind(
             jax.default_backend(), checkpoint.dtype, checkpoint.mesh is not None
         )
-        self._budget = batch_memory.budget(checkpoint, logits=self._attention == "at once")
+        self._budget = budget(checkpoint, logits=self._attention == "at once")
         self._compiled: set[tuple[int, ...]] = set()  # shapes that both threads may run
         self._compiling = Lock()
 
@@ -178,7 +200,7 @@ class Forward:
 
     def _halve(self, error: Exception, length: int) -> None:
         """Smaller batches from now on if the device is out of memory; other errors go on."""
-        self._budget = batch_memory.halve(self._budget, error, length)
+        self._budget = halve(self._budget, error, length)
         self.notes.append(
             f"out of memory: batches were halved to {self._budget} token positions, and no row "
             "was lost"
@@ -267,3 +289,132 @@ class Forward:
             )  # fmt: skip
             start += len(chunk)
         self.prefix = PrefixCache(tokens, cache)
+
+
+def budget(checkpoint: Checkpoint, logits: bool) -> int:
+    """Token positions of a batch on the devices that hold a checkpoint.
+
+    `logits` says that attention keeps a float32 logit for each head and pair at once.
+    """
+    if jax.default_backend() == "cpu":
+        return CPU_POSITIONS
+    config, mesh = checkpoint.config, checkpoint.mesh
+    state = jax.tree_util.tree_leaves_with_path(nnx.state(checkpoint.model))
+    # Outputs of all matrices, a layer's share of them.
+    outputs = [leaf.shape[-1] for path, leaf in state if "kernel" in jax.tree_util.keystr(path)]
+    written = sum(outputs) // config.layers
+    keys = min(BUDGETED_KEYS, config.positions) if logits else 0  # no longer than the longest
+    size = 4 if checkpoint.dtype == "float32" else 2  # bytes of a number
+    a_position = position_bytes(config.width, written, config.heads * keys, size) + keys  # the mask
+    rows = 1 if mesh is None else mesh.shape["data"]  # which share the rows
+    # All processes run the same programs, so the batches of the one with the least memory.
+    free = multihost_utils.process_allgather(np.float32(memory.available(jax.local_devices()[0])))
+    return rows * positions(float(np.min(free)), a_position)
+
+
+def position_bytes(width: int, written: int, pairs: int, size: int) -> int:
+    """Bytes that a position takes while a layer runs, and its hidden state until it is read.
+
+    Twice what the layer's matrices write for it (a result and what is made of it, such as rotated
+    queries or the MLP's product), the residual and its norm in float32, and of each logit itself
+    and its exponential.
+
+    Args:
+        width: Hidden size.
+        written: Numbers that the matrices of one layer write for a position.
+        pairs: Logits of attention that are kept for a position.
+        size: Bytes of a number.
+
+    >>> position_bytes(width=1024, written=12_288, pairs=0, size=2)  # Qwen3-0.6B, no logits kept
+    63488
+    """
+    return size * (2 * written + 3 * width) + 8 * width + 8 * pairs
+
+
+def positions(free: float, a_position: int) -> int:
+    """The power of two of positions that half of the free bytes hold, within the two bounds.
+
+    Half, because a second batch waits while one runs, and programs need room of their own.
+
+    >>> positions(100e9, 63_488), positions(2e9, 63_488), positions(1e6, 63_488)
+    (65536, 8192, 128)
+    """
+    fit = min(free / 2 / a_position, MAX_POSITIONS)  # free may be infinite
+    return max(MIN_POSITIONS, 1 << (int(fit).bit_length() - 1)) if fit >= 1 else MIN_POSITIONS
+
+
+def halve(positions: int, error: Exception, length: int) -> int:
+    """Half the positions if a batch was out of memory; other errors go on.
+
+    Args:
+        positions: Those of the batch that failed.
+        error: What was raised.
+        length: Positions of one sequence of the batch.
+
+    Raises:
+        InputError: the batch was a single sequence.
+    """
+    if "RESOURCE_EXHAUSTED" not in str(error):  # XLA's name for it
+        raise error
+    if positions < 2 * length:
+        raise InputError(
+            f"the device's memory does not hold one sequence of {length} tokens beside the "
+            "network; use a larger device, a mesh (config.mesh), or a narrower config.dtype."
+        ) from error
+    return positions // 2
+
+
+def wait(scores: Sequence[ReadScores]) -> np.ndarray:
+    """Log-probabilities `[e]` of all chunks."""
+    return np.concatenate([np.asarray(chunk.log_probs)[: chunk.reads] for chunk in scores])
+
+
+def read_targets(
+    graph: programs.Graph,
+    home: NamedSharding | None,
+    vocabulary: int,
+    state: programs.State,
+    h: jax.Array | np.ndarray,
+    reads: np.ndarray,
+    targets: np.ndarray,
+    slots: np.ndarray | None,
+    *,
+    normalized: bool,
+) -> list[ReadScores]:
+    """Log-probabilities `[e]` of target tokens, in chunks, not waited for.
+
+    Args:
+        graph: The network's structure.
+        home: Where results lie on a mesh, whose devices share the vocabulary; None without one.
+        vocabulary: Words that the network knows.
+        state: The network's weights.
+        h: `[b t, d]` hidden states of which `slots` are read, or `[m, d]` without them.
+        reads: `[e]` which of them each read is after, ascending.
+        targets: `[e]` token that is read there.
+        slots: `[m]` which hidden states are read; all, where it is None.
+        normalized: Whether to subtract the log of the softmax's denominator.
+    """
+    # Each token is unembedded once; powers of two keep the compiled programs few.
+    tokens, indices = np.unique(targets, return_inverse=True)
+    tokens = np.pad(tokens, (0, max(8, power(len(tokens))) - len(tokens)))
+    # On a mesh the devices share the vocabulary, and each has all of its part at once.
+    spans = VOCABULARY_SPAN if home is None else {}
+    at_a_time = spans.get(jax.default_backend(), vocabulary) if normalized else None
+    scores: list[ReadScores] = []
+    for start in range(0, int(reads[-1]) + 1, MAX_READS):
+        count = min(MAX_READS, int(reads[-1]) + 1 - start)
+        padding = (0, -count % READ_STEP)  # to a multiple of `STEP`
+        if slots is None:
+            states = np.pad(h[start : start + count], (padding, (0, 0)))
+        else:
+            states = programs.take(h, np.pad(slots[start : start + count], padding))
+        # reads of these states
+        first, last = np.searchsorted(reads, (start, start + count)).tolist()
+        read_padding = (0, power(last - first) - (last - first))  # to a power of two
+        log_probs = programs.read(
+            graph, home, vocabulary, at_a_time, state, states, tokens,
+            np.pad(reads[first:last] - start, read_padding),
+            np.pad(indices[first:last], read_padding),
+        )  # fmt: skip
+        scores.append(ReadScores(log_probs, last - first))
+    return scores

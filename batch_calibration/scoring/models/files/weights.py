@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import reduce
 from pathlib import Path
@@ -18,9 +19,8 @@ from jax.typing import DTypeLike
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.scoring.models.family import Config, Family, RawConfig, Weight
-from batch_calibration.scoring.models.files import memory, mxfp4
+from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.config import read_config, read_json
-from batch_calibration.scoring.models.files.mxfp4 import PackedTensor
 from batch_calibration.scoring.models.files.tensors import PLAIN, Tensor, tensors
 from batch_calibration.scoring.models.layers import product
 
@@ -28,8 +28,57 @@ NAMED = 10
 """Tensors that a sentence names before it says how many more there are."""
 READERS = 4
 """Tensors that are read at once; each is held twice until it is where it belongs."""
-AnyTensor = Tensor | PackedTensor
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
+BLOCKS, SCALES = "_blocks", "_scales"
+POSITIVE = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+BIAS = 127
+"""What a block's exponent is stored with."""
+NUMBERS = np.array([*POSITIVE, *(-number for number in POSITIVE)], np.float32)
+"""What the 16 patterns of 4 bits stand for."""
+
+
+@dataclass(frozen=True)
+class PackedTensor:
+    """The weights `[experts, in, out]` of experts, as gpt-oss packs them.
+
+    Attributes:
+        blocks: Bytes `[experts, out, in / 32, 16]`, each of two numbers, the first in its low bits.
+        scales: The exponents `[experts, out, in / 32]`.
+    """
+
+    blocks: Tensor
+    scales: Tensor
+    kind: str = "BF16"  # which holds every number of it
+
+    @property
+    def name(self) -> str:
+        """What the tensor is called where it is not packed."""
+        return self.blocks.name.removesuffix(BLOCKS)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many numbers it has along each axis."""
+        experts, outputs, groups, size = self.blocks.shape
+        return experts, groups * size * 2, outputs
+
+    def parts(self, dtype: DTypeLike) -> Iterator[np.ndarray]:
+        """Its numbers in a row as `dtype`, an expert at a time."""
+        blocks, scales = self.blocks.read_bytes(), self.scales.read_bytes()
+        for packed, exponents in zip(blocks, scales, strict=True):
+            pairs = np.stack([NUMBERS[packed & 15], NUMBERS[packed >> 4]], axis=-1)
+            pairs = pairs.reshape(*exponents.shape, -1)  # [out, in / 32, 32]
+            numbers = np.ldexp(pairs, exponents.astype(np.int32)[..., None] - BIAS)
+            yield numbers.reshape(len(numbers), -1).T.astype(dtype).reshape(-1)
+
+    def read(self, dtype: DTypeLike) -> np.ndarray:
+        """Its numbers as `dtype`."""
+        array = np.empty(self.shape, dtype)
+        for expert, numbers in zip(array, self.parts(dtype), strict=True):
+            expert[...] = numbers.reshape(expert.shape)
+        return array
+
+
+AnyTensor = Tensor | PackedTensor
 
 
 def load(
@@ -60,7 +109,7 @@ def load(
     directory = Path(directory)
     if config is None:
         config = read_config(family, read_json(directory / "config.json", "a config"), directory)
-    files = mxfp4.join(tensors(directory))
+    files = join(tensors(directory))
     _check_depth(directory, config, [tensor.name for tensor in files])
     # The network's shapes, of which no number is made: the files' are put in their place.
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))
@@ -229,3 +278,17 @@ def _split_layer(name: str) -> tuple[str, str]:
 
 def _dotted(path: tuple[object, ...]) -> str:
     return ".".join(map(str, path))
+
+
+def join(tensors: Iterable[Tensor]) -> list[Tensor | PackedTensor]:
+    """The tensors of a checkpoint, each pair of blocks and scales as the one they stand for."""
+    by_name = {tensor.name: tensor for tensor in tensors}
+    joined: dict[str, Tensor | PackedTensor] = dict(by_name)
+    for name, blocks in by_name.items():
+        scales = by_name.get(name.removesuffix(BLOCKS) + SCALES)
+        if not name.endswith(BLOCKS) or scales is None or {blocks.kind, scales.kind} != {"U8"}:
+            continue
+        if blocks.shape == (*scales.shape, 16) and len(scales.shape) == 3:
+            joined[name] = PackedTensor(blocks, scales)
+            del joined[scales.name]
+    return list(joined.values())
