@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike
 from safetensors import SafetensorError
 
 from batch_calibration.arrays import (
-    EACH_SCORE,
-    SCORES,
     find_impossible,
     read_numbers,
     read_whole_numbers,
@@ -179,7 +177,7 @@ def make_block(
 ) -> Block:
     """A block from plain lists or arrays; what is not given is unknown (-1), 0, or numbered."""
     with np.errstate(over="ignore"):  # `check` refuses what float32 cannot hold
-        scores = np.asarray(read_numbers(log_probs, "log_probs", SCORES, EACH_SCORE))
+        scores = np.asarray(read_numbers(log_probs, "log_probs"))
         scores = scores.astype(np.float32)
     n = len(scores)
     gold, counts = np.full(n, -1, np.int32), np.zeros(n, np.int32)

@@ -25,7 +25,8 @@ PROTOTYPES = "tests/test_prototypes.py tests/test_prototypes_at_size.py"
 TESTS = {
     "arrays/numbers.py": "tests/test_arrays.py tests/test_api.py tests/test_frames.py",
     "metrics/boundary.py": "tests/test_boundary.py",
-    "arrays/alignment.py": "tests/test_estimator.py",
+    "arrays/alignment.py": "tests/test_alignment.py tests/test_estimator.py",
+    "estimator.py": "tests/test_estimator.py",
     "arrays/frames.py": "tests/test_frames.py",
     "metrics/intervals.py": "tests/test_metrics.py",
     "metrics/table.py": "tests/test_metrics.py",

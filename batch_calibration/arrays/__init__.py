@@ -1,11 +1,6 @@
-"""What users hand over, read once: numbers, frames, missing scores, class names."""
+"""Readers of what users give: numbers, frames, missing scores, names of labels."""
 
-from batch_calibration.arrays.alignment import (
-    class_columns,
-    column_numbers,
-    in_label_order,
-    in_row_order,
-)
+from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
 from batch_calibration.arrays.frames import GOLD, column_names, in_kind_of, is_frame, names_of
 from batch_calibration.arrays.missing_scores import (
     BELOW,
@@ -20,18 +15,14 @@ from batch_calibration.arrays.missing_scores import (
     refuse_unusable,
 )
 from batch_calibration.arrays.numbers import (
-    EACH_SCORE,
-    SCORES,
     check_key,
+    plain,
     read_floats,
+    read_labeled,
     read_numbers,
+    read_rows,
     read_scores,
     read_whole_numbers,
-)
-from batch_calibration.arrays.rows import (
-    plain,
-    read_labeled,
-    read_rows,
     reads_rows,
     refuse_unordered,
     refuse_without_column,
@@ -46,8 +37,8 @@ from batch_calibration.arrays.score_scale import (
 )
 
 __all__ = [
-    "BELOW", "BOUND", "EACH_SCORE", "GOLD", "LARGEST", "MAX_LOG_PROB", "SCORES",
-    "Missing", "check_key", "check_missing", "class_columns", "column_names", "column_numbers",
+    "BELOW", "BOUND", "GOLD", "LARGEST", "MAX_LOG_PROB",
+    "Missing", "check_key", "check_missing", "column_names", "column_numbers",
     "fill_every_row", "fill_scores", "find_impossible", "find_missing", "find_scale", "in_kind_of",
     "in_label_order", "in_row_order", "is_frame", "keep_differences", "names_of", "note_moved",
     "plain", "read_floats", "read_labeled",

@@ -1,66 +1,77 @@
-"""What may come as an array: the one place where scores, labels and weights are read."""
+"""Reads arrays of scores, labels and weights: numbers are taken, all else is an InputError.
 
-from collections.abc import Hashable, Iterable
+`read_numbers` is the one reader. The others are its doors: scores (`read_scores`), scores of a pure
+function (`read_floats`), labels (`read_whole_numbers`), rows with both (`read_rows`), and the rows
+of a metric (`read_labeled`).
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial, wraps
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays.frames import FRAMES, matrix, package, tensor_values
+from batch_calibration.arrays.alignment import UNKNOWN, column_numbers, has_index, in_row_order
+from batch_calibration.arrays.frames import is_frame, matrix, names_of, package, tensor_values
 from batch_calibration.errors import InputError
-from batch_calibration.typing import AnyArray, Key
+from batch_calibration.typing import AnyArray, Container, Key
 
 SCORES = "real numbers in an array [n, k], log-probabilities in nats"
 EACH_SCORE = "give one row per input, one column per label"
+SCORES_OR_LABELS = "scores [n, k] in nats, or the whole numbers [n] of predicted labels"
+EACH_ANSWER = "give one row of scores, or one column index, per input"
+MAX_PREDICTED_LABELS = 1000  # scores are made of them, a column for each
+
+Result = TypeVar("Result")
 
 
-def read_numbers(source: object, where: str, expected: str, remedy: str) -> AnyArray:
-    """An array of whole or real numbers as it came, jax's own or numpy's; a sentence otherwise.
+def read_numbers(
+    source: object, where: str, expected: str = SCORES, remedy: str = EACH_SCORE
+) -> AnyArray:
+    """An array of whole or real numbers, as it is: jax's own or numpy's.
 
-    Lists and tensors are read by numpy's protocols, those of torch whatever their device and
-    gradient; arrays of jax, traced ones too, are left alone. Truth values, complex numbers, dates,
-    texts, records, ragged lists and arrays with masked entries are no numbers.
+    Lists and tensors are read by numpy's protocols, torch tensors from any device and with any
+    gradient; jax arrays, traced or not, stay as they are.
 
-    >>> read_numbers([[-1, -2.5]], "scores", SCORES, EACH_SCORE).tolist()
+    Raises:
+        InputError: truth values, complex numbers, dates, texts, records, ragged lists, or an array
+            with masked entries.
+
+    >>> read_numbers([[-1, -2.5]], "scores").tolist()
     [[-1.0, -2.5]]
     """
     array: object = source
-    what_came = ""
-    mask = (
-        np.ma.getmaskarray(source) if isinstance(source, np.ma.MaskedArray) else np.zeros(0, bool)
-    )
+    problem = ""
+    masked = np.ma.getmaskarray(source) if isinstance(source, np.ma.MaskedArray) else np.False_
     # The mask of a structured array has its fields; the array is refused below.
-    if mask.dtype == bool and mask.any():
-        what_came = f" with {int(mask.sum())} masked entries"
+    if masked.dtype == bool and masked.any():
+        problem = f" with {int(masked.sum())} masked entries"
     elif not isinstance(source, jax.Array):
         try:
             is_tensor = not isinstance(source, np.ndarray) and package(source) == "torch"
             array = tensor_values(source) if is_tensor else np.asarray(source)
-            # Such as a list of arrays of jax; what is no array of numbers stays of objects.
+            # For example a list of jax arrays; what is no array of numbers keeps the type object.
             if array.dtype == object:
                 array = np.asarray(array.tolist())
         except (TypeError, ValueError, RuntimeError) as error:
-            what_came = f" ({str(error).splitlines()[0]})"
-    if not what_came and isinstance(array, jax.Array | np.ndarray):
-        dtype = array.dtype
+            problem = f" ({str(error).splitlines()[0]})"
+    if not problem and isinstance(array, jax.Array | np.ndarray):
         # numpy counts spans of time among the integers.
-        is_whole = jnp.issubdtype(dtype, jnp.integer) and dtype.kind != "m"
-        if is_whole or jnp.issubdtype(dtype, jnp.floating):
+        is_whole = jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.kind != "m"
+        if is_whole or jnp.issubdtype(array.dtype, jnp.floating):
             return array
-        what_came = f" of {dtype}"
-    raise InputError(
-        where=where,
-        expected=expected,
-        got=f"{type(source).__name__}{what_came} that is no such array",
-        remedy=remedy,
-    )  # fmt: skip
+        problem = f" of {array.dtype}"
+    got = f"{type(source).__name__}{problem} that is no such array"
+    raise InputError(where=where, expected=expected, got=got, remedy=remedy)
 
 
 def read_scores(
     source: object, where: str = "scores", columns: Iterable[Hashable] | None = None
 ) -> AnyArray:
-    """An array of scores as it came, of any shape, or the `columns` of a frame that hold scores."""
-    if package(source) in FRAMES:
+    """An array of scores, of any shape; from a frame, the `columns` that hold scores."""
+    if is_frame(source):
         source = matrix(source, where, columns)
     elif columns is not None:
         raise InputError(
@@ -69,11 +80,26 @@ def read_scores(
             "have no names",
             remedy="leave columns= out, or give a data frame",
         )
-    return read_numbers(source, where, SCORES, EACH_SCORE)
+    return read_numbers(source, where)
+
+
+def read_floats(
+    source: object, where: str = "scores", columns: Iterable[Hashable] | None = None
+) -> jax.Array:
+    """Scores of a pure function as float32 or wider; their values are not checked."""
+    array = read_scores(source, where, columns)
+    if array.size == 0:
+        raise InputError(
+            where=where, expected="at least one number", got=f"shape {array.shape}",
+            remedy="give the scores of at least one input",
+        )  # fmt: skip
+    # Half precision and whole numbers become float32; wider types stay as jax has them.
+    is_wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
+    return jnp.asarray(array, None if is_wide else jnp.float32)
 
 
 def read_whole_numbers(source: object, where: str, labels: int | str = "k") -> AnyArray:
-    """An array of whole numbers of 32 bits as it came, or a sentence; it may be empty."""
+    """An array of whole numbers of 32 bits, such as labels; it may be empty."""
     last = labels - 1 if isinstance(labels, int) else f"{labels} - 1"
     expected = "an array of whole numbers, the column of the right label"
     remedy = f"give indices from 0 to {last}, or -1 for unknown"
@@ -83,26 +109,9 @@ def read_whole_numbers(source: object, where: str, labels: int | str = "k") -> A
     if fits and isinstance(array, np.ndarray):
         fits = bool((array.astype(np.int32) == array).all())
     if not fits:
-        raise InputError(
-            where=where, expected=expected,
-            got=f"{type(source).__name__} of {array.dtype} that is no such array", remedy=remedy,
-        )  # fmt: skip
+        got = f"{type(source).__name__} of {array.dtype} that is no such array"
+        raise InputError(where=where, expected=expected, got=got, remedy=remedy)
     return array
-
-
-def read_floats(
-    source: object, where: str = "scores", columns: Iterable[Hashable] | None = None
-) -> jax.Array:
-    """Scores for a pure function, float32 or wider; the values are not looked at."""
-    array = read_scores(source, where, columns)
-    if array.size == 0:
-        raise InputError(
-            where=where, expected="at least one number", got=f"shape {array.shape}",
-            remedy="give the scores of at least one input",
-        )  # fmt: skip
-    # Half precision and whole numbers become float32; what is wider stays as jax has it.
-    is_wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
-    return jnp.asarray(array, None if is_wide else jnp.float32)
 
 
 def check_key(key: int | Key, where: str = "key") -> Key:
@@ -120,3 +129,192 @@ def check_key(key: int | Key, where: str = "key") -> Key:
             got=f"{key!r}", remedy=f"give one such as {where}=0",
         ) from error  # fmt: skip
     return key
+
+
+# Rows with their labels and weights
+
+
+def read_rows(
+    scores: Container,
+    labels: Container = None,
+    weight: Container = None,
+    *,
+    columns: Sequence[Hashable] | None = None,
+) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
+    """Rows [m, k], their labels [m] and their weights [m] for a pure function, traced or not.
+
+    Weights True and False are 1 and 0. Labels and weights with an index are sorted like the scores,
+    or like the labels if the scores have none (`in_row_order`). With a frame of scores, labels may
+    be names of its columns (`column_numbers`), whose order `columns` may give.
+
+    Raises:
+        InputError: no numbers; another shape, which jax would broadcast without a word; indexes
+            that do not match; a label without a column.
+    """
+    labels = in_row_order(labels, "labels", scores)
+    weight = in_row_order(in_row_order(weight, "weight", scores), "weight", labels, "labels")
+    rows = read_floats(scores, columns=columns if is_frame(scores) else None)
+    if rows.ndim == 1:
+        raise InputError(
+            where="scores", expected="an array [n, k], one column per label",
+            got=f"shape {rows.shape}, as predicted labels have",
+            remedy="give the scores that the labels are predicted from",
+        )  # fmt: skip
+    if rows.ndim != 2:
+        raise InputError(
+            where="scores", expected="one context, an array [n, k]", got=f"shape {rows.shape}",
+            remedy="map over the others by jax.vmap",
+        )  # fmt: skip
+    gold = None
+    if labels is not None:
+        labels = column_numbers(labels, columns or names_of(scores))
+        numbers = read_whole_numbers(labels, "labels", rows.shape[1])
+        refuse_without_column(numbers, "labels", rows.shape[1])
+        gold = jnp.asarray(numbers, jnp.int32)  # of unsigned ones, too
+    # A mask is a weight, though truth values are no scores.
+    if has_index(weight):
+        weight = weight.to_numpy()
+    if isinstance(weight, jax.Array | np.ndarray) and jnp.issubdtype(weight.dtype, jnp.bool_):
+        weight = jnp.asarray(weight, jnp.float32)
+    weights = None if weight is None else read_floats(weight, "weight")
+    for name, per_row in (("labels", gold), ("weight", weights)):
+        if per_row is not None and per_row.shape != rows.shape[:1]:
+            expected = f"one per row of the scores, shape {rows.shape[:1]}"
+            raise InputError(
+                where=name, expected=expected, got=per_row.shape, remedy="give as many as rows"
+            )
+    return rows, gold, weights
+
+
+def refuse_without_column(labels: Container, where: str, k: int) -> None:
+    """Refuse labels [..., m] that are no column of k and not -1; traced labels are not checked."""
+    if isinstance(labels, jax.core.Tracer):
+        return
+    numbers = np.asarray(labels)
+    is_outside = (numbers < UNKNOWN) | (numbers >= k)
+    if is_outside.any():
+        first = np.argwhere(is_outside)[0]
+        raise InputError(
+            where=where, expected=f"indices from 0 to {k - 1}, or -1 for unknown",
+            got=f"{int(numbers[tuple(first)])} in row {int(first[-1])}",
+            remedy="name a column of the scores",
+        )  # fmt: skip
+
+
+def refuse_unordered(
+    rows: jax.Array, labels: jax.Array | None = None, weights: jax.Array | None = None
+) -> None:
+    """Refuse rows [..., k] whose largest score is NaN or infinite: they favor no label.
+
+    Rows without a label or a weight do not count, and traced arrays are not checked.
+    """
+    if any(isinstance(array, jax.core.Tracer) for array in (rows, labels, weights)):
+        return
+    largest = np.asarray(rows).max(axis=-1, initial=-np.inf)
+    is_bad = ~np.isfinite(largest)
+    if labels is not None:
+        is_bad &= np.asarray(labels) > UNKNOWN
+    if weights is not None:
+        is_bad &= np.asarray(weights) > 0
+    if is_bad.any():
+        index = tuple(np.argwhere(is_bad)[0])
+        score = "NaN" if np.isnan(largest[index]) else f"{largest[index]:+g}"
+        raise InputError(
+            where="scores", expected="rows whose largest score is a finite number",
+            got=f"{score} in row {index[-1] if index else 0}",
+            remedy="re-score that row or drop it; in metrics its label may be -1, for unknown",
+        )  # fmt: skip
+
+
+def reads_rows(
+    function: Callable[..., Result], *, takes_predictions: bool = False
+) -> Callable[..., Result]:
+    """Decorates a metric of scores, labels and weight: `read_labeled` reads them first.
+
+    The metric returns Python's numbers, unless a jax array is among its arguments.
+    """
+
+    @wraps(function)
+    def read_and_call(
+        scores: Container, labels: Container, weight: Container = None, **options: object
+    ) -> Result:
+        rows = read_labeled(scores, labels, weight, are_answers=takes_predictions)
+        return plain(function(*rows, **options), scores, labels, weight)
+
+    if takes_predictions:  # read by `bootstrap_interval`
+        read_and_call.takes_predictions = True  # type: ignore[attr-defined]
+    return read_and_call
+
+
+takes_predictions = partial(reads_rows, takes_predictions=True)
+"""Like `reads_rows`, for a function that also takes predicted labels [n] in place of scores."""
+
+
+def read_labeled(
+    scores: Container, labels: Container, weight: Container = None, *, are_answers: bool = False
+) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
+    """Like `read_rows`, but labels are required and each row that counts must favor a label.
+
+    With `are_answers`, scores may be predicted labels [m].
+    """
+    if labels is None:
+        read_whole_numbers(labels, "labels")
+    if are_answers:
+        # Before predictions become an array, which has no index.
+        labels = in_row_order(labels, "labels", scores)
+        weight = in_row_order(weight, "weight", scores)
+        scores = scores_of_predictions(scores, labels)
+    rows = read_rows(scores, labels, weight)
+    refuse_unordered(*rows)
+    return rows
+
+
+def plain(result: Result, *sources: object) -> Result:
+    """Scalars as Python's floats, unless a source is a jax array or jax traces them."""
+    if any(isinstance(source, jax.Array) for source in sources):
+        return result
+
+    def number(leaf: Container) -> Container:
+        return leaf if isinstance(leaf, jax.core.Tracer) else float(leaf)
+
+    numbers: Result = jax.tree.map(number, result)
+    return numbers
+
+
+def scores_of_predictions(source: object, labels: object) -> object:
+    """Scores unchanged; predicted labels [n] as scores [n, k] that predict them.
+
+    >>> scores_of_predictions([1, 0], [0, 0]).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    if is_frame(source):
+        return source
+    array = read_numbers(source, "scores", SCORES_OR_LABELS, EACH_ANSWER)
+    if array.ndim != 1 or array.size == 0:
+        return array
+    if isinstance(array, jax.core.Tracer) or isinstance(labels, jax.core.Tracer):
+        raise InputError(
+            "scores: predicted labels that jax.jit or jax.vmap traces do not say how many labels "
+            "there are: give the scores [n, k] they are predicted from."
+        )
+    if not jnp.issubdtype(array.dtype, jnp.integer):
+        got = f"{type(source).__name__} [n] of {array.dtype}"
+        raise InputError(where="scores", expected=SCORES_OR_LABELS, got=got, remedy=EACH_ANSWER)
+    predicted = np.asarray(array)
+    gold = np.asarray(read_whole_numbers(labels, "labels"))
+    if predicted.min() < 0:
+        row = int(predicted.argmin())
+        raise InputError(
+            where="scores", expected="predicted labels from 0 on",
+            got=f"{predicted[row]} in row {row}",
+            remedy="leave rows without a prediction out, or count them as wrong by a label of "
+                "their own",
+        )  # fmt: skip
+    k = 1 + max(predicted.max(), gold.max(initial=0))  # `gold` may be empty
+    if k > MAX_PREDICTED_LABELS:
+        expected = f"predicted labels below {MAX_PREDICTED_LABELS:,}"
+        raise InputError(
+            where="scores", expected=expected, got=f"{k - 1:,}", remedy="give column indices"
+        )
+    # One at the predicted label, zero elsewhere: the argmax is the prediction.
+    return np.eye(k, dtype=np.float32)[predicted]

@@ -1,4 +1,4 @@
-"""What kind of numbers scores are: log-probabilities, probabilities, losses or others."""
+"""Recognizes the scale of scores: log-probabilities, probabilities, losses or others."""
 
 import re
 from collections.abc import Hashable, Iterable
@@ -13,32 +13,26 @@ Kind = Literal[
     "log-probabilities", "probabilities", "small probabilities", "percentages", "losses", "both",
     "above 0", "unclear", "others",
 ]  # fmt: skip
-"""What numbers are. "small probabilities": with sums below 1; "both": some rows are probabilities
-and others their logarithms; "above 0": called log-probabilities though one lies above 0; "unclear":
-nothing tells; "others": scores of which the highest is the best, such as logits."""
+"""Kinds of scores. "small probabilities": with sums below 1; "both": some rows are probabilities,
+others log-probabilities; "above 0": called log-probabilities, but one is above 0; "others": scores
+of which the highest is the best, such as logits."""
 
-ROUNDING = 2.0**-7  # what rounding to bfloat16 may add to a probability, and to a sum of them
-DUST = 1e-6  # how far below 0 a probability may come to lie by arithmetic such as 1 - q
+ROUNDING = 2.0**-7  # that bfloat16 may add to a probability, and to a sum of probabilities
+DUST = 1e-6  # that arithmetic such as 1 - q may put a probability below 0
 MAX_LOG_PROB = 0.1
 """Nats above 0 that rounding in half precision may put a sum of log-probabilities."""
-MOST_ROWS = 0.9  # the share of rows that speaks for all, so that one odd row turns nothing off
+MOST_ROWS = 0.9  # share of rows that decides for all, despite one odd row
 MANY = (20, 0.4)
-"""Of so many rows this share speaks for all: that many logits do not sum to 1 by chance."""
+"""Rows, and the share of them that decides for all: so many logits do not sum to 1 by chance."""
 FAR_OUT = 2.0**14  # nats from 0 beyond which neighboring numbers of float32 are 0.002 apart or more
 
-_NAMES: tuple[tuple[Kind, frozenset[str]], ...] = (
-    ("losses", frozenset({
-        "loss", "losses", "nll", "ppl", "perplexity", "perplexities", "neglog", "neglogprob",
-    })),
-    ("others", frozenset({"logit", "logits", "cosine", "cosines", "similarity", "similarities"})),
-    ("log-probabilities", frozenset({
-        "logp", "logprob", "logprobs", "loglik", "loglikelihood", "loglikelihoods", "ll",
-    })),
-    ("probabilities", frozenset({
-        "p", "prob", "probs", "proba", "probability", "probabilities", "softmax",
-    })),
-)  # fmt: skip
-"""Kind -> what names of columns begin or end with; the first that fits holds, as of "log_prob"."""
+_NAMES: dict[Kind, str] = {
+    "losses": "loss losses nll ppl perplexity perplexities neglog neglogprob",
+    "others": "logit logits cosine cosines similarity similarities",
+    "log-probabilities": "logp logprob logprobs loglik loglikelihood loglikelihoods ll",
+    "probabilities": "p prob probs proba probability probabilities softmax",
+}
+"""Kind -> beginnings and endings of column names; the first kind that fits holds ("log_prob")."""
 
 _SAY = (
     "say from_probs=True (--from-probs), or from_probs=False (--no-from-probs) if they are scores "
@@ -57,18 +51,18 @@ _REMEDIES: dict[Kind, str] = {
     "they are probabilities, or from_probs=False (--no-from-probs) if they are logits, cosines or "
     "other scores of which the highest is the best",
 }
-"""What to do about numbers that are no log-probabilities, as a sentence ends."""
+"""Kind of numbers that are no log-probabilities -> what to do."""
 
 
 class Scale(NamedTuple):
-    """What kind of numbers scores are, and what shows it, as a sentence says it."""
+    """The kind of scores, and the evidence in words."""
 
     kind: Kind
     evidence: str = ""
 
 
 def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
-    """What kind of numbers scores [..., n, k] are; all rows decide together.
+    """The kind of scores [..., n, k]; all rows decide together.
 
     The first that holds:
 
@@ -77,12 +71,12 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
     3. Nine rows of ten (of 20 rows or more, four of ten) lie from 0 to 1 and sum to 1, or from 0 to
        100 and sum to 100: probabilities or percentages. Sums may differ by what rounding k numbers
        to their decimals can add, or by 2^-7, which bfloat16 can.
-    4. What all names say that begin or end with "p", "prob", "loss", "nll", "logits", "logprob" ...
-    5. Some lie below 0: scores of another kind, such as logits, which are taken as they come.
+    4. The kind that all column names begin or end with: "p", "prob", "loss", "nll", "logits" ...
+    5. Some lie below 0: scores of another kind, such as logits, used as they are.
     6. From 0 to 1 with sums of at most 1: probabilities of a part of the vocabulary.
-    7. exp(-s) sums to 1: losses. All else above 0 has to be told.
+    7. exp(-s) sums to 1: losses. For other numbers above 0 the user must say what they are.
 
-    Missing scores say nothing. `names` are of the columns that hold the scores, or of the one that
+    Missing scores are ignored. `names` are of the columns of scores, or of the one column that
     holds all scores of a row.
 
     >>> find_scale(np.array([[0.9, 0.1]])).kind, find_scale(np.array([[0.1, 2.3]])).kind
@@ -93,9 +87,9 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
     k = scores.shape[-1]
     rows = np.asarray(scores, np.float64).reshape(-1, k)
     is_gap = find_missing(rows) | (rows > LARGEST)  # the latter are refused elsewhere
-    is_told = ~is_gap.all(axis=-1)
-    row_numbers = np.flatnonzero(is_told)
-    rows, is_gap = rows[is_told], is_gap[is_told]
+    has_scores = ~is_gap.all(axis=-1)
+    row_numbers = np.flatnonzero(has_scores)
+    rows, is_gap = rows[has_scores], is_gap[has_scores]
     rows_low = np.where(is_gap, np.inf, rows).min(axis=-1, initial=np.inf)
     rows_high = np.where(is_gap, -np.inf, rows).max(axis=-1, initial=-np.inf)
     low, high = rows_low.min(initial=np.inf), rows_high.max(initial=-np.inf)
@@ -139,7 +133,7 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
 
 
 def are_losses(rows: np.ndarray) -> bool:
-    """Whether the negatives of numbers [m, k] are log-probabilities of labels that sum to 1."""
+    """True if the negatives of numbers [m, k] are log-probabilities whose exponentials sum to 1."""
     masses = np.exp(-np.clip(rows, 0, 50)).sum(axis=-1)  # NaN where a score is missing
     error = max(_sum_error(rows[np.isfinite(rows)], rows.shape[-1]), ROUNDING)
     return bool((rows >= 0).any()) and _speaks_for_all(np.abs(masses - 1) <= error)
@@ -155,10 +149,14 @@ def to_nats(
 ) -> np.ndarray:
     """Log-probabilities of real numbers [..., n, k], minus infinity where a probability is 0.
 
-    `from_probs` says whether they are probabilities; False takes them as they come; None finds out
-    (`find_scale`) and refuses what is no log-probability and no score of another kind. Where scores
-    of the same labels are of another kind, such as logits (`beside_others`), numbers above 0 alone
-    are no surprise, as long as they are no probabilities.
+    Args:
+        scores: in nats, or probabilities.
+        where: what to call them in sentences.
+        from_probs: True for probabilities; False uses the numbers as they are; None detects the
+            scale (`find_scale`) and refuses probabilities, percentages, losses and unclear numbers.
+        names: of the columns.
+        beside_others: other scores of the same labels are logits or the like, so that numbers
+            above 0 are expected, unless they are probabilities.
 
     >>> to_nats(np.array([[1.0, 0.0]]), "scores", from_probs=True).tolist()
     [[0.0, -inf]]
@@ -167,8 +165,8 @@ def to_nats(
         return _logarithms(scores, where)
     if from_probs is None:
         kind, evidence = find_scale(scores, names)
-        is_told = beside_others and kind in ("small probabilities", "losses", "unclear")
-        if kind in _REMEDIES and not is_told:
+        is_expected = beside_others and kind in ("small probabilities", "losses", "unclear")
+        if kind in _REMEDIES and not is_expected:
             raise InputError(
                 where=where, expected="log-probabilities in nats", got=evidence,
                 remedy=_REMEDIES[kind],
@@ -177,7 +175,7 @@ def to_nats(
 
 
 def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
-    """The logarithms of probabilities, which rounding may have put a little outside 0 to 1."""
+    """Logarithms of probabilities; rounding may put a probability slightly outside 0 to 1."""
     is_inside = np.isnan(probs) | ((probs >= -DUST) & (probs <= 1 + ROUNDING))  # gaps: later
     rows = np.asarray(probs, np.float64).reshape(-1, probs.shape[-1])
     # Losses of two labels may lie from 0 to 1 too, and sum to 2 log 2 = 1.39 or more then.
@@ -199,7 +197,7 @@ def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
 
 
 def keep_differences(scores: np.ndarray) -> np.ndarray:
-    """Scores [..., n, k] whose differences within a row outlive float32.
+    """Scores [..., n, k] moved so that float32 keeps their differences within a row.
 
     At -9e5 nats numbers of float32 are 0.06 apart. A row whose highest score lies more than
     `FAR_OUT` from 0 is moved so that this score is 1 (above 0, so that no method takes such rows
@@ -234,7 +232,7 @@ def _speaks_for_all(is_of_kind: np.ndarray) -> bool:
 
 
 def _sum_error(numbers: np.ndarray, k: int) -> float:
-    """What rounding to the decimals that numbers are written with can add to a sum of k."""
+    """The error of a sum of k numbers, from rounding to the decimals they are written with."""
     for decimals in range(0 if numbers.max(initial=0) > 2 else 1, 5):  # whole percentages
         if (np.abs(numbers - numbers.round(decimals)) < 1e-7).all():
             return k * 0.5 * 10.0**-decimals + 1e-6
@@ -242,16 +240,17 @@ def _sum_error(numbers: np.ndarray, k: int) -> float:
 
 
 def _named_kind(names: Iterable[Hashable]) -> Kind | None:
-    """What all names say that the numbers are."""
-    kinds = set[Kind | None]()
+    """The kind that all names agree on, or None."""
+    kinds: set[Kind | None] = set()
     for name in names:
         name_parts = re.findall(r"[a-z]+", str(name).lower()) or [""]
         ends = {name_parts[0], name_parts[-1], "".join(name_parts[:2]), "".join(name_parts[-2:])}
-        kinds.add(next((kind for kind, endings in _NAMES if endings & ends), None))
+        fitting = (kind for kind, words in _NAMES.items() if ends & set(words.split()))
+        kinds.add(next(fitting, None))
     return kinds.pop() if len(kinds) == 1 else None
 
 
 def _row_of(scores: np.ndarray, numbers: np.ndarray) -> str:
-    """The first of some rows, numbered over all contexts, as a sentence calls it."""
+    """The first of some rows, which are numbered over all contexts, in words."""
     *context, row = map(int, np.unravel_index(numbers[0], scores.shape[:-1]))
     return f"row {row} of context {tuple(context)}" if context else f"row {row}"

@@ -6,14 +6,8 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import (
-    EACH_SCORE,
-    SCORES,
-    in_kind_of,
-    read_floats,
-    read_rows,
-    refuse_unordered,
-)
+from batch_calibration.arrays import in_kind_of, read_floats, read_rows, refuse_unordered
+from batch_calibration.arrays.numbers import EACH_SCORE, SCORES
 from batch_calibration.errors import InputError
 from batch_calibration.typing import (
     AnyArray,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from batch_calibration.arrays import EACH_SCORE, GOLD, SCORES, read_numbers
+from batch_calibration.arrays import GOLD, read_numbers
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
@@ -113,7 +113,7 @@ def from_arrays(
             reading = replace(reading, labels=())  # --labels named the array, not its labels
         at = f"{where}, {name}" if prefix else where
         task_name = f"{reading.task or task} {prefix.rstrip('_')}".strip()
-        scores = np.asarray(read_numbers(arrays[name], at, SCORES, EACH_SCORE))
+        scores = np.asarray(read_numbers(arrays[name], at))
         arrays_beside = _arrays_beside(arrays, name, prefix)
         context: dict[str, Json] = {"task": task_name}
         if scores.ndim == 2:

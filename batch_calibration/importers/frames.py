@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batch_calibration.arrays import EACH_SCORE, SCORES, read_numbers
+from batch_calibration.arrays import read_numbers
 from batch_calibration.errors import InputError
 from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading
@@ -136,7 +136,7 @@ def tables_of(scores: object, reading: Reading | None = None) -> list[ScoreTable
     columns = columns_of(scores)
     if columns is None:
         # Anything that is no table has to be an array, or numpy makes one of it.
-        array = np.asarray(read_numbers(scores, WHERE, SCORES, EACH_SCORE))
+        array = np.asarray(read_numbers(scores, WHERE))
         return to_tables(from_arrays(WHERE, {WHERE: array}, reading, task=WHERE), reading)
     lengths = set(map(len, columns.values()))
     if len(lengths) > 1:
