@@ -239,7 +239,7 @@ def reads_rows(
         scores: Container, labels: Container, weight: Container = None, **options: object
     ) -> Result:
         rows = read_labeled(scores, labels, weight, are_answers=takes_predictions)
-        return plain(function(*rows, **options), scores, labels, weight)
+        return to_python(function(*rows, **options), scores, labels, weight)
 
     if takes_predictions:  # read by `bootstrap_interval`
         read_and_call.takes_predictions = True  # type: ignore[attr-defined]
@@ -269,7 +269,7 @@ def read_labeled(
     return rows
 
 
-def plain(result: Result, *sources: object) -> Result:
+def to_python(result: Result, *sources: object) -> Result:
     """Scalars as Python's floats, unless a source is a jax array or jax traces them."""
     if any(isinstance(source, jax.Array) for source in sources):
         return result

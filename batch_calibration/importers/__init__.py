@@ -106,7 +106,7 @@ def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
         tables = own_tables(file)
         if tables is not None:
             return tables
-        return to_tables(find(file, reading).read(file, reading), reading)
+        return to_tables(find_importer(file, reading).read(file, reading), reading)
 
 
 def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> list[ScoreTable]:
@@ -122,7 +122,9 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
     reading, shards = reading or Reading(), list[Imported]()
     for path in map(Path, paths):
         with local_copy(path) as file:
-            contexts = find(file, reading).read(file, reading) if own_tables(file) is None else []
+            contexts = (
+                find_importer(file, reading).read(file, reading) if own_tables(file) is None else []
+            )
         if len(contexts) != 1:
             raise InputError(
                 where=path,
@@ -134,7 +136,7 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
     return to_tables([join_shards(shards)], reading)
 
 
-def find(path: Path, reading: Reading) -> Importer:
+def find_importer(path: Path, reading: Reading) -> Importer:
     """The importer of a file: the one named, or the first that recognizes it."""
     if reading.format:
         if reading.format not in IMPORTERS:

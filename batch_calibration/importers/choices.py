@@ -202,7 +202,7 @@ def _last_line(ending: str) -> str:
 MIN_ROWS_TO_WARN = 10  # rows below which a right choice that is always the same one may be chance
 
 
-def to_imported(
+def import_rows(
     rows: Sequence[Row],
     where: str,
     reading: Reading,

@@ -18,17 +18,17 @@ from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import (
     Row,
     by_columns,
+    import_rows,
     note_differing_demonstrations,
     score_by_first_tokens,
     target_of,
-    to_imported,
 )
 from batch_calibration.importers.text_files import (
     beginning,
     count_of,
     fields,
     members,
-    parse,
+    parse_value,
     read_text,
 )
 from batch_calibration.responses import read_log_prob, value_at
@@ -112,7 +112,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             f"{path}: these are statistics of instances, which hold no score of a choice; "
             "name scenario_state.json beside it."
         )
-    state = fields(parse(read_text(path), str(path)))
+    state = fields(parse_value(read_text(path), str(path)))
     spec = fields(state.get("adapter_spec"))
     method = str(spec.get("method"))
     requests = _requests(members(state.get("request_states")), str(path))
@@ -135,7 +135,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     for trial, trial_prompts in prompts.items():
         trial_rows = [row for key, row in rows.items() if key[0] == trial]
         notes = note_differing_demonstrations(trial_prompts, shots, REMEDY)
-        contexts += to_imported(trial_rows, str(path), reading, {**context, "seed": trial}, notes)
+        contexts += import_rows(trial_rows, str(path), reading, {**context, "seed": trial}, notes)
     if not contexts:
         raise InputError(
             where=path, expected="requests with results", got="none", remedy="run HELM again"

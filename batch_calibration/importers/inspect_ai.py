@@ -20,9 +20,9 @@ from batch_calibration.importers.cells import numbered_names
 from batch_calibration.importers.choices import (
     Row,
     by_columns,
+    import_rows,
     score_by_first_tokens,
     target_of,
-    to_imported,
 )
 from batch_calibration.importers.local_copies import check_archive
 from batch_calibration.importers.text_files import (
@@ -79,7 +79,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         "data": text_or_empty(value_at(header, "dataset", "name")),
     }
     context = {name: text for name, text in context.items() if text}
-    return to_imported(rows, str(path), reading, context, notes)
+    return import_rows(rows, str(path), reading, context, notes)
 
 
 def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:

@@ -17,10 +17,10 @@ from batch_calibration.importers.choices import (
     MAX_PROMPTS,
     Row,
     by_columns,
+    import_rows,
     note_differing_demonstrations,
     read_flag,
     target_of,
-    to_imported,
 )
 from batch_calibration.importers.frames import need_pyarrow
 from batch_calibration.importers.lm_eval import DATE
@@ -69,7 +69,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     if shots is not None:
         context["shots"] = shots
     notes = note_differing_demonstrations(prompts, shots, REMEDY)
-    return to_imported(rows, str(path), reading, context, notes)
+    return import_rows(rows, str(path), reading, context, notes)
 
 
 def _records(path: Path) -> Iterator[Mapping[str, Json]]:

@@ -16,10 +16,10 @@ from batch_calibration.importers.choices import (
     MAX_PROMPTS,
     Row,
     by_columns,
+    import_rows,
     note_differing_demonstrations,
     read_flag,
     target_of,
-    to_imported,
 )
 from batch_calibration.importers.text_files import (
     beginning,
@@ -108,7 +108,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             f"{run.results_name} says: it was cut, or is not of that run."
         )
     rows = [sample.row for sample in samples.values()]
-    return to_imported(rows, str(path), reading, run.context, notes)
+    return import_rows(rows, str(path), reading, run.context, notes)
 
 
 def _note_repeated(samples: list[Sample], where: str) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.text_files import fields, numbered_lines, parse, read_text
+from batch_calibration.importers.text_files import fields, numbered_lines, parse_value, read_text
 from batch_calibration.responses import value_at
 
 ID = "custom_id"  # field of a batch's lines that leads back to the request
@@ -25,7 +25,7 @@ SAME_NATS = 0.02
 
 
 @dataclass(frozen=True)
-class Line:
+class SavedAnswer:
     """One saved answer."""
 
     where: str  # the file and the line, for sentences
@@ -39,7 +39,7 @@ class Line:
     choice: int = 0  # which of its choices
     choices: int = 1  # how many it has
 
-    def without_id(self) -> "Line":
+    def without_id(self) -> "SavedAnswer":
         """The same of one row of several that a response scores, whose id is no row's."""
         fields_left = {name: cell for name, cell in self.fields.items() if name != ID}
         return replace(self, fields=fields_left)
@@ -67,7 +67,7 @@ class Line:
         return str(cell)
 
 
-def read_lines(path: Path) -> list[Line]:
+def read_lines(path: Path) -> list[SavedAnswer]:
     """The responses in a file, those that failed too.
 
     A line is a response, or an object with the response under "response" beside other fields, as
@@ -75,7 +75,7 @@ def read_lines(path: Path) -> list[Line]:
     or a list [request, response, fields], or a list of responses. One response or a list of them
     over many lines is read too.
     """
-    lines: list[Line] = []
+    lines: list[SavedAnswer] = []
     for where, document in _json_values(read_text(path), str(path)):
         is_batch = isinstance(document, list) and all(map(_is_response, document))
         for i, member in enumerate(document if is_batch else [document], 1):  # type: ignore[arg-type]
@@ -90,12 +90,12 @@ def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
     """Each JSON value with its place: one a line, or the whole text."""
     numbered = numbered_lines(text)
     if len(numbered) > 1 and numbered[0][1].strip() in ("{", "["):  # one value, indented
-        document = parse(text, where)
+        document = parse_value(text, where)
         for i, member in enumerate(document if isinstance(document, list) else [document]):
             yield f"{where}, response {i}", member
         return
     for i, line in numbered:
-        yield f"{where}, line {i}", parse(line, f"{where}, line {i}", "line")
+        yield f"{where}, line {i}", parse_value(line, f"{where}, line {i}", "line")
 
 
 def _is_response(document: Json) -> bool:
@@ -105,7 +105,7 @@ def _is_response(document: Json) -> bool:
     return is_answer or bool(members.get("error"))
 
 
-def _line(document: Json, where: str) -> Line:
+def _line(document: Json, where: str) -> SavedAnswer:
     """A response with what stands beside it, in each of the forms that `read_lines` names."""
     fields_beside: dict[str, object] = {}
     if isinstance(document, list):
@@ -129,10 +129,10 @@ def _line(document: Json, where: str) -> Line:
     error, status = document.get("error") or body.get("error"), value_at(response, "status_code")
     if not error and isinstance(status, int) and status >= 400:  # as HTTP says that it failed
         error = f"status {status}"
-    return Line(where, body, fields_beside, failure=shown(error) if error else "")
+    return SavedAnswer(where, body, fields_beside, failure=shown(error) if error else "")
 
 
-def split_choices(line: Line) -> list[Line]:
+def split_choices(line: SavedAnswer) -> list[SavedAnswer]:
     """A line for each prompt of a request of completions, all of which wrote as many tokens.
 
     The choices of a chat are answers to one prompt, and stay one line.
@@ -200,9 +200,9 @@ def _are_alike(first: Any, second: Any) -> bool:
 # Lines as rows of scores
 
 
-def to_imported(
+def import_answers(
     path: Path,
-    lines: Sequence[Line],
+    lines: Sequence[SavedAnswer],
     reading: Reading,
     scores: np.ndarray,
     scorer: str,
@@ -234,11 +234,11 @@ def to_imported(
     )
 
 
-def _texts(lines: Sequence[Line], name: str) -> list[str]:
+def _texts(lines: Sequence[SavedAnswer], name: str) -> list[str]:
     return [line.text(name) for line in lines]
 
 
-def numbers_of(lines: Sequence[Line]) -> tuple[str, ...] | None:
+def answer_numbers(lines: Sequence[SavedAnswer]) -> tuple[str, ...] | None:
     """The numbers of the answers in the file, of which some failed; None where rows share one."""
     numbers = tuple(str(line.number) for line in lines)
     return numbers if len(set(numbers)) == len(numbers) else None
@@ -256,7 +256,7 @@ def named_labels(path: Path, reading: Reading) -> tuple[str, ...]:
     return reading.labels
 
 
-def right_labels(lines: Sequence[Line], reading: Reading) -> np.ndarray:
+def right_labels(lines: Sequence[SavedAnswer], reading: Reading) -> np.ndarray:
     """The right label of each line: by name, or by index where no name is a number; -1 for null."""
     # A label that is itself a number is never taken by index.
     index_of = {name.strip(): j for j, name in enumerate(reading.labels)}

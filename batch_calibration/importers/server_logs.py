@@ -13,13 +13,13 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import read_flag
 from batch_calibration.importers.server_lines import (
-    Line,
+    SavedAnswer,
+    answer_numbers,
+    import_answers,
     named_labels,
-    numbers_of,
     read_lines,
     right_labels,
     split_choices,
-    to_imported,
 )
 from batch_calibration.responses import (
     RESPONSE_FORMATS,
@@ -75,11 +75,13 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
         choices = list(chain.from_iterable(map(split_choices, answered)))
         prompts = [response_format.prompt_tokens(line.body, line.where) for line in choices]
         failed = len(lines) - len(answered)
-        imported = read_prompts(path, choices, prompts, reading, response_format.scorer, failed)
+        imported = read_scored_prompts(
+            path, choices, prompts, reading, response_format.scorer, failed
+        )
     return [replace(imported, notes=(*notes, *imported.notes))]
 
 
-def _answered(lines: list[Line]) -> tuple[list[Line], list[str]]:
+def _answered(lines: list[SavedAnswer]) -> tuple[list[SavedAnswer], list[str]]:
     """The lines that the server answered, and a note on the others."""
     failed = [line for line in lines if line.failure]
     if not failed:
@@ -93,7 +95,7 @@ def _answered(lines: list[Line]) -> tuple[list[Line], list[str]]:
     ]
 
 
-def _split_prompts(lines: Sequence[Line], reading: Reading) -> list[Line]:
+def _split_prompts(lines: Sequence[SavedAnswer], reading: Reading) -> list[SavedAnswer]:
     """A line for each prompt that was answered; the right label of one is not that of another."""
     prompts = []
     for line in lines:
@@ -109,7 +111,7 @@ def _split_prompts(lines: Sequence[Line], reading: Reading) -> list[Line]:
     return prompts
 
 
-def _note_several_answers(lines: Sequence[Line]) -> list[str]:
+def _note_several_answers(lines: Sequence[SavedAnswer]) -> list[str]:
     count = sum(value_at(line.body, "choices", 1) is not None for line in lines)
     if not count:
         return []
@@ -120,7 +122,7 @@ def _note_several_answers(lines: Sequence[Line]) -> list[str]:
 
 
 def _from_first_tokens(
-    path: Path, lines: Sequence[Line], tops: Sequence[Mapping[str, float]], reading: Reading,
+    path: Path, lines: Sequence[SavedAnswer], tops: Sequence[Mapping[str, float]], reading: Reading,
     scorer: str,
 ) -> Imported:  # fmt: skip
     """Scores of labels from the likeliest first tokens of each line."""
@@ -134,15 +136,17 @@ def _from_first_tokens(
                 f"{shown(name)}; the likeliest returned are {shown(likely)}: name the tokens that "
                 "mean it (tokens), ask for more tokens, or score the whole label."
             )
-    imported = to_imported(path, lines, reading, top.log_probs, scorer, row_ids=numbers_of(lines))
+    imported = import_answers(
+        path, lines, reading, top.log_probs, scorer, row_ids=answer_numbers(lines)
+    )
     taken = "; ".join(f"{name}: {', '.join(map(repr, t))}" for name, t in top.tokens.items())
     return replace(imported, bound=top.bound, notes=(f"Tokens taken for the labels: {taken}.",))
 
 
-def _from_label_probs(path: Path, lines: list[Line], reading: Reading) -> Imported:
+def _from_label_probs(path: Path, lines: list[SavedAnswer], reading: Reading) -> Imported:
     """The scores of SGLang's `/v1/score`, each response of one row or many."""
     labels = named_labels(path, reading)
-    blocks, row_lines = [], list[Line]()
+    blocks, row_lines = [], list[SavedAnswer]()
     for line in lines:
         block = label_probs(line.body, line.where)
         if block.shape[1] != len(labels):
@@ -163,8 +167,8 @@ def _from_label_probs(path: Path, lines: list[Line], reading: Reading) -> Import
     note = "The probabilities are shares among the labels (softmax), not of the whole vocabulary."
     with np.errstate(divide="ignore"):
         scores = np.log(probs)  # minus infinity where a label was not returned
-    imported = to_imported(
-        path, row_lines, reading, scores, "SGLang, /v1/score", row_ids=numbers_of(row_lines)
+    imported = import_answers(
+        path, row_lines, reading, scores, "SGLang, /v1/score", row_ids=answer_numbers(row_lines)
     )
     return replace(imported, full=False, notes=(note,)) if are_shares else imported
 
@@ -173,12 +177,12 @@ MAX_TOKENS_FOR_MASS = 3
 """Tokens that a label may have for the mass of all labels to tell whether the model answers so."""
 
 
-class Prompt(NamedTuple):
+class ScoredPrompt(NamedTuple):
     """A prompt that was scored with labels."""
 
     number: int  # how many other prompts stand before it
     log_probs: dict[int, float]  # label's index -> log-probability, nats
-    lines: dict[int, Line]  # label's index -> the answer that has it
+    lines: dict[int, SavedAnswer]  # label's index -> the answer that has it
 
     def scores(self) -> list[float]:
         """The log-probabilities in the order of the labels."""
@@ -188,7 +192,7 @@ class Prompt(NamedTuple):
         """A field of its lines, in the order of the labels."""
         return [self.lines[label].value(name) for label in sorted(self.lines)]
 
-    def first_line(self) -> Line:
+    def first_line(self) -> SavedAnswer:
         """The line that stands first in the file."""
         return min(self.lines.values(), key=lambda line: line.number)
 
@@ -197,9 +201,9 @@ class Prompt(NamedTuple):
         return len(set(map(str, self.cells(name)))) == 1
 
 
-def read_prompts(
+def read_scored_prompts(
     path: Path,
-    lines: Sequence[Line],
+    lines: Sequence[SavedAnswer],
     scored_prompts: Sequence[PromptTokens],
     reading: Reading,
     scorer: str,
@@ -230,11 +234,11 @@ def read_prompts(
                     expected=f"one {name!r} on all lines of its prompt",
                     got=shown(row.cells(name)),
                 )
-    imported = to_imported(
+    imported = import_answers(
         path,
-        list(map(Prompt.first_line, rows)),
+        list(map(ScoredPrompt.first_line, rows)),
         reading,
-        np.array(list(map(Prompt.scores, rows))),
+        np.array(list(map(ScoredPrompt.scores, rows))),
         scorer,
         gold=_right_labels(prompts, rows, reading) if reading.gold else None,
         row_ids=tuple(str(row.number) for row in rows),
@@ -246,11 +250,11 @@ def read_prompts(
 
 
 def _group_prompts(
-    lines: Sequence[Line], scored_prompts: Sequence[PromptTokens], labels: Sequence[str]
-) -> tuple[list[Prompt], int]:
+    lines: Sequence[SavedAnswer], scored_prompts: Sequence[PromptTokens], labels: Sequence[str]
+) -> tuple[list[ScoredPrompt], int]:
     """The prompts in the file's order, and the number of tokens of the longest label."""
     # A prompt may stand there twice; its second scores are another row: (prompt, 2).
-    prompts: dict[tuple[str, int], Prompt] = {}
+    prompts: dict[tuple[str, int], ScoredPrompt] = {}
     times: dict[tuple[str, int], int] = {}
     longest = 0
     for line, scored in zip(lines, scored_prompts, strict=True):
@@ -270,13 +274,13 @@ def _group_prompts(
         question = text[: -len(label.strip())].rstrip()
         times[question, j] = times.get((question, j), 0) + 1
         key = question, times[question, j]
-        prompt = prompts.setdefault(key, Prompt(len(prompts), {}, {}))
+        prompt = prompts.setdefault(key, ScoredPrompt(len(prompts), {}, {}))
         prompt.log_probs[j], prompt.lines[j] = log_prob, line
     return list(prompts.values()), longest
 
 
 def _right_labels(
-    prompts: Sequence[Prompt], rows: Sequence[Prompt], reading: Reading
+    prompts: Sequence[ScoredPrompt], rows: Sequence[ScoredPrompt], reading: Reading
 ) -> np.ndarray:
     """The right label of each row, a prompt with a line for each label.
 
@@ -284,7 +288,7 @@ def _right_labels(
     line, true where its own label is the right one.
     """
     name, k = reading.gold, len(reading.labels)
-    prompt_of: dict[str, Prompt] = {}  # request -> the prompt that its one value is of
+    prompt_of: dict[str, ScoredPrompt] = {}  # request -> the prompt that its one value is of
     for row in rows:
         for line in row.lines.values():
             if line.is_shared(name) and prompt_of.setdefault(line.request, row) is not row:
@@ -294,7 +298,7 @@ def _right_labels(
                     got=f"{shown(line.value(name))} for several prompts",
                 )
     if all(prompt.shares(name) for prompt in prompts):
-        return right_labels(list(map(Prompt.first_line, rows)), reading)
+        return right_labels(list(map(ScoredPrompt.first_line, rows)), reading)
     cells = set()
     for row in rows:
         cells.add(tuple(str(cell).strip() for cell in row.cells(name)))
@@ -309,7 +313,7 @@ def _right_labels(
     return np.array([_right_flag(row, reading) for row in rows], np.int32)
 
 
-def _right_flag(row: Prompt, reading: Reading) -> int:
+def _right_flag(row: ScoredPrompt, reading: Reading) -> int:
     """The label whose line says that it is the right one, -1 where no line says anything."""
     cells = row.cells(reading.gold)
     if all(cell is None for cell in cells):

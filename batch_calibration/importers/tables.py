@@ -173,7 +173,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     names = imported.score_names or imported.label_names
     scores = to_nats(scores, where, reading.from_probs, names=names)
     is_of_others = bool((scores > 0).any())
-    scores, is_kept, gaps = fill_missing(replace(imported, log_probs=scores), reading)
+    scores, is_kept, gaps = fill_labels(replace(imported, log_probs=scores), reading)
     if not is_kept.any():
         raise gaps.no_rows(where)
     notes = gaps.notes(imported.label_names, reading.missing, is_named=bool(reading.labels))
@@ -202,7 +202,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
         at = f"{where}, block {name!r}"
         numbered = tuple(map(str, range(rows.shape[-1])))
         nats = to_nats(rows, at, reading.from_probs, names=names, beside_others=is_of_others)
-        filled = fill_missing(Imported(at, nats, numbered), reading)[0]
+        filled = fill_labels(Imported(at, nats, numbered), reading)[0]
         blocks[name] = make_block(keep_differences(filled))
 
     context = dict(imported.about)
@@ -225,7 +225,7 @@ def to_tables(files: Iterable[Imported], reading: Reading) -> list[ScoreTable]:
     return [to_table(context, reading) for context in contexts]
 
 
-def fill_missing(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.ndarray, Gaps]:
+def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.ndarray, Gaps]:
     """Scores without missing labels, a mask of the rows kept, and what was missing."""
     scores, where, n = imported.log_probs, imported.where, len(imported.log_probs)
     is_absent = find_missing(scores)

@@ -60,7 +60,7 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
 
 
-def parse(text: str, where: str, unit: str = "file") -> Json:
+def parse_value(text: str, where: str, unit: str = "file") -> Json:
     """The JSON value of a text; `unit` says what may have been cut short."""
     try:
         return parse_json(text, unique_keys=True)
@@ -82,7 +82,7 @@ def parse(text: str, where: str, unit: str = "file") -> Json:
 
 def parse_object(text: str, where: str, unit: str = "file") -> dict[str, Json]:
     """The JSON object of a text."""
-    document = parse(text, where, unit)
+    document = parse_value(text, where, unit)
     if not isinstance(document, dict):
         raise InputError(where=where, expected="a JSON object", got=shown(document))
     return document
@@ -269,7 +269,7 @@ def read_json(path: Path, reading: Reading) -> list[Imported]:
     if _are_rows(lines):
         rows = [parse_object(line, f"{path}, line {number}", "line") for number, line in lines]
     else:
-        rows, names = _rows(str(path), parse(text, str(path)))
+        rows, names = _rows(str(path), parse_value(text, str(path)))
     columns = rows_to_columns(rows)
     return [from_columns(str(path), columns, reading, task=path.stem, label_names=names)]
 

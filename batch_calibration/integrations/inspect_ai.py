@@ -34,7 +34,7 @@ from batch_calibration.api import calibrate
 from batch_calibration.arrays import check_missing, fill_scores
 from batch_calibration.errors import InputError, shown
 from batch_calibration.importers import Reading, to_table
-from batch_calibration.importers.choices import Row, to_imported
+from batch_calibration.importers.choices import Row, import_rows
 from batch_calibration.importers.inspect_ai import (
     AnswerPosition,
     keep_answered,
@@ -160,7 +160,7 @@ def _block(records: Sequence[Mapping[str, Any]]) -> Block:
         rows.append(Row(**{**row, **lists, "id": str(number)}))
         positions.append(AnswerPosition(**record["place"]))
     answered, _ = score_samples(rows, positions, WHERE, reading)
-    (imported,) = to_imported(answered, WHERE, reading, {})
+    (imported,) = import_rows(answered, WHERE, reading, {})
     return to_table(imported, reading).blocks["test"]
 
 

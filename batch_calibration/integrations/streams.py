@@ -20,7 +20,7 @@ from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import gold_indices, text_of
 from batch_calibration.importers.columns import label_columns, recognize_gold
 from batch_calibration.importers.frames import arrow_columns, arrow_errors, need_pyarrow
-from batch_calibration.importers.tables import Gaps, fill_missing, refuse_several
+from batch_calibration.importers.tables import Gaps, fill_labels, refuse_several
 from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few_rows
 from batch_calibration.responses import refuse_constant
 
@@ -33,7 +33,7 @@ KIND_ROWS = 1000  # of the first batch; with them each batch tells what kind of 
 MAX_CONTEXTS = 100_000  # each has a bias in memory
 
 
-class Rows(NamedTuple):
+class RowBatch(NamedTuple):
     """A batch of rows that were kept."""
 
     table: "pa.Table"  # all columns that were read
@@ -68,7 +68,7 @@ class Source:
         named = {*self.labels, self.reading.gold, self.reading.ids, *self.reading.by}
         return [n for n in self.schema.names if n.lower() in CONTEXT_NAMES and n not in named]
 
-    def batches(self, *, scores_alone: bool = False) -> Iterator[tuple[int, Rows]]:
+    def batches(self, *, scores_alone: bool = False) -> Iterator[tuple[int, RowBatch]]:
         """Each batch, and how many rows were read up to its end.
 
         With `scores_alone` the columns that tell nothing of scores and contexts are left out.
@@ -84,7 +84,7 @@ class Source:
                 first_row += table.num_rows
             rows_read += first_row
 
-    def _check(self, table: "pa.Table", path: Path, first_row: int) -> Rows:
+    def _check(self, table: "pa.Table", path: Path, first_row: int) -> RowBatch:
         """Rows of a file from number `first_row` on, without those that are dropped."""
         where = f"{path}, rows {first_row} to {first_row + table.num_rows - 1}"
         columns = arrow_columns(where, table.select(self.labels))
@@ -106,17 +106,17 @@ class Source:
             )
         file_rows = first_row + np.arange(len(scores))
         imported = Imported(where, scores, self.labels, file_rows=file_rows)
-        scores, is_kept, gaps = fill_missing(imported, self.reading)
+        scores, is_kept, gaps = fill_labels(imported, self.reading)
         self.gaps = self.gaps.plus(gaps)
         table = table if is_kept.all() else table.filter(is_kept)
         scores = keep_differences(scores)
-        return Rows(table, scores, self._number_contexts(table, path), self.files[path])
+        return RowBatch(table, scores, self._number_contexts(table, path), self.files[path])
 
     def _number_contexts(self, table: "pa.Table", path: Path) -> np.ndarray:
         """The number of each row's context; contexts not met before are added."""
         codes, keys = np.zeros(table.num_rows, np.int64), [(self.files[path],)]
         for name in self.reading.by:
-            codes_of_column, cells = encode(table[name])
+            codes_of_column, cells = encode_cells(table[name])
             # A batch has few different contexts, so that only these are looked up by their texts.
             pairs, codes = np.unique(codes * len(cells) + codes_of_column, return_inverse=True)
             split = [divmod(pair, len(cells)) for pair in pairs.tolist()]
@@ -129,16 +129,16 @@ class Source:
             )
         return np.array(numbers, np.int64)[codes]
 
-    def gold(self, rows: Rows) -> np.ndarray | None:
+    def gold(self, rows: RowBatch) -> np.ndarray | None:
         """The right label [n] of each row, -1 where unknown; None without a gold column."""
         if not self.reading.gold:
             return None
-        codes, cells = encode(rows.table[self.reading.gold])
+        codes, cells = encode_cells(rows.table[self.reading.gold])
         where = f"{next(iter(self.files)).parent}, values of the column {self.reading.gold!r}"
         return np.asarray(gold_indices(where, cells, self.labels)[codes])
 
 
-def encode(column: "pa.ChunkedArray") -> tuple[np.ndarray, list[object]]:
+def encode_cells(column: "pa.ChunkedArray") -> tuple[np.ndarray, list[object]]:
     """Which of its different cells stands in each row [n] of a column, and these."""
     import pyarrow as pa
 
@@ -263,7 +263,7 @@ class Learned:
                 remedy="leave --ids out: all columns of the files are written anyway",
             )
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: RowBatch) -> None:
         """Learn from a batch."""
         number, context = len(self._source.contexts), rows.contexts
         # A batch may bring contexts that were not met before.
@@ -279,17 +279,17 @@ class Learned:
         np.maximum.at(self._high, context, rows.scores.max(axis=1))
         self._refuse_several(rows)
         if self._column:
-            codes, cells = encode(rows.table[self._column])
+            codes, cells = encode_cells(rows.table[self._column])
             texts = [text_of(cell) for cell in cells]
-            # Rows of several contexts may share an id.
+            # RowBatch of several contexts may share an id.
             keys = zip(context.tolist(), (texts[code] for code in codes), strict=True)
             self._hashes[self._rows : self._rows + len(codes)] = list(map(hash, keys))
             self._rows += len(codes)
 
-    def _refuse_several(self, rows: Rows) -> None:
+    def _refuse_several(self, rows: RowBatch) -> None:
         """Refuse several models or tasks in one context, in this batch and those before it."""
         for name in self._source.telling:
-            codes, cells = encode(rows.table[name])
+            codes, cells = encode_cells(rows.table[name])
             for pair in np.unique(rows.contexts * len(cells) + codes).tolist():
                 context, code = divmod(pair, len(cells))
                 if text := text_of(cells[code]):
@@ -319,7 +319,7 @@ class Learned:
         return self._sums / self.counts[:, None]
 
 
-class Progress(Protocol):
+class StreamProgress(Protocol):
     """Called after each batch."""
 
     def __call__(self, done: int, total: int, per_second: float, /) -> None:
@@ -361,7 +361,7 @@ def correct_stream(
     strength: float = 1.0,
     target_prior: Sequence[float] | Mapping[str, float] | None = None,
     by_file: bool = False,
-    progress: Progress | None = None,
+    progress: StreamProgress | None = None,
 ) -> Streamed:
     """BC on Parquet of any size: s_ij - gamma b_j, b_j the mean of all rows of a context.
 
@@ -396,7 +396,7 @@ def correct_stream(
     start = time.monotonic()
     total = opened.total * (1 if bias is not None else 2)
 
-    def read_rows(rows_before: int, *, scores_alone: bool = False) -> Iterator[Rows]:
+    def read_rows(rows_before: int, *, scores_alone: bool = False) -> Iterator[RowBatch]:
         """The batches of a pass; `rows_before` were read in the pass before."""
         for rows_read, rows in opened.batches(scores_alone=scores_alone):
             if not rows_before:
@@ -449,7 +449,7 @@ def _correct(state: Shift, scores: jax.Array) -> tuple[jax.Array, jax.Array, jax
 
 
 def _write(
-    source: Source, target: Path, means: np.ndarray, strength: float, batches: Iterator[Rows]
+    source: Source, target: Path, means: np.ndarray, strength: float, batches: Iterator[RowBatch]
 ) -> Streamed:
     """Write the corrected scores of all rows; count what was predicted."""
     import pyarrow as pa

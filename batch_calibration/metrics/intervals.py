@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import check_key, plain, read_labeled, takes_predictions
+from batch_calibration.arrays import check_key, read_labeled, takes_predictions, to_python
 from batch_calibration.calibration.objective import known_weight, recall_per_label
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
@@ -86,7 +86,7 @@ def bootstrap_interval(
     are_answers = hasattr(metric, "takes_predictions")
     rows = read_labeled(scores, labels, weight, are_answers=are_answers)
     low, high = _bootstrap(metric, check_key(key), *rows, draws=draws, level=level)
-    return plain((low, high), scores, labels, weight)
+    return to_python((low, high), scores, labels, weight)
 
 
 @partial(jax.jit, static_argnames=("metric", "draws", "level"))
