@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from batch_calibration import calibrate
 from batch_calibration.arrays import (
     BELOW,
-    DISTANCES,
     check_missing,
     fill_every_row,
     fill_scores,
     find_missing,
-    range_of_predictions,
 )
+from batch_calibration.diagnosis import DISTANCES, range_of_predictions
 from batch_calibration.errors import InputError
 from benchmarks import top_k
 
