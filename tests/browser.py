@@ -28,13 +28,13 @@ def browser(profile, width=1280, scheme="light"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     service = webdriver.ChromeService(driver)
-    found = webdriver.Chrome(options=options, service=service)
+    web_driver = webdriver.Chrome(options=options, service=service)
     try:
-        set_width(found, width)
-        set_scheme(found, scheme)
-        yield found
+        set_width(web_driver, width)
+        set_scheme(web_driver, scheme)
+        yield web_driver
     finally:
-        found.quit()
+        web_driver.quit()
 
 
 def set_width(driver, width):

@@ -98,9 +98,9 @@ def other(chance, value):
             return chance.choice(VALUES)
         how = chance.random()
         if how < 0.7:
-            alike = [one for one in VALUES if type(one) is type(holder[key])]
-            some = alike if alike and chance.random() < 0.5 else VALUES
-            holder[key] = copy.deepcopy(chance.choice(some))
+            similar = [candidate for candidate in VALUES if type(candidate) is type(holder[key])]
+            choices = similar if similar and chance.random() < 0.5 else VALUES
+            holder[key] = copy.deepcopy(chance.choice(choices))
         elif how < 0.85:
             del holder[key]
         elif isinstance(holder, list):
@@ -153,8 +153,8 @@ class Kinds:
             probe_size=make_sizes([2, 4], bc=[[0.4, 0.5], [0.5, 0.6]]),
             context={"options": {"template": "1"}, "demonstrations": ("a", "b")},
         )  # fmt: skip
-        self.rows = [{"sentence": f"it is {word} \U0001f600", "label": i % 2}
-                     for i, word in enumerate(("dull", "fine", "a, b", 'say "x"'))]  # fmt: skip
+        self.rows = [{"sentence": f"it is {tone} \U0001f600", "label": i % 2}
+                     for i, tone in enumerate(("dull", "fine", "a, b", 'say "x"'))]  # fmt: skip
         self.checkpoint = write(folder / "checkpoint", GPT2)
         (self.checkpoint / "tokenizer_config.json").write_text(
             json.dumps({"add_bos_token": False, "bos_token": "<|end|>", "model_max_length": 99})
@@ -179,14 +179,14 @@ class Kinds:
         return self._same(table)
 
     def _same(self, table):
-        same = (table.context, table.label_names) == (self.table.context, self.table.label_names)
+        is_same = (table.context, table.label_names) == (self.table.context, self.table.label_names)
         return (
-            same
+            is_same
             and table.blocks.keys() == self.table.blocks.keys()
             and all(
-                np.array_equal(mine, theirs)
+                np.array_equal(ours, theirs)
                 for name, block in self.table.blocks.items()
-                for mine, theirs in zip(block[:3], table.blocks[name][:3], strict=True)
+                for ours, theirs in zip(block[:3], table.blocks[name][:3], strict=True)
             )
         )
 
@@ -194,26 +194,24 @@ class Kinds:
         records = []
         store = Store(self.folder / "w", create=True)
         for seed in range(2):
-            one = replace(
-                self.record, context=replace(self.record.context, seed=seed), id=f"{seed}"
-            )
+            r = replace(self.record, context=replace(self.record.context, seed=seed), id=f"{seed}")
             if seed:
-                one = replace(one, context=replace(one.context, options={}))
-            store.put_record(one)
+                r = replace(r, context=replace(r.context, options={}))
+            store.put_record(r)
             path = self.folder / f"w/records/{seed}.json"
             if chance.random() < 0.3:
                 path.write_bytes(damaged(chance, path.read_bytes()))
             elif chance.random() < 0.9:
-                value = other(chance, json.loads(one.to_json()))
+                value = other(chance, json.loads(r.to_json()))
                 if isinstance(value, dict) and chance.random() < 0.8:
                     value.pop("checksum", None)
                     value["checksum"] = scores.digest(value)
                 path.write_text(as_text(value))
-            records.append(one)
-        found = store.records()
-        tidy.to_csv(tidy.columns(found.rows())).encode()
-        found.to_arrow()
-        results = catalogue.gather(found)
+            records.append(r)
+        stored_records = store.records()
+        tidy.to_csv(tidy.columns(stored_records.rows())).encode()
+        stored_records.to_arrow()
+        results = catalogue.gather(stored_records)
         for table in catalogue.tables(results):
             lines = tidy.csv_text(table.csv or [])
             for text in (markdown(table.cells), latex(table.cells, table.note), lines):
@@ -222,7 +220,7 @@ class Kinds:
         for group in results.sections:
             summary.paragraph(group).encode()
         catalogue.figures(results)
-        return list(found) == records
+        return list(stored_records) == records
 
     def task_file(self, chance):
         path = self.folder / "task.toml"
@@ -277,8 +275,8 @@ class Kinds:
         return self._file_of_scores(chance, name, table_forms.as_json(name, value, as_text))
 
     def frames_of_scores(self, chance):
-        given = other(chance, chance.choice((*table_forms.VALUES.values(), table_forms.SCORES)))
-        return self._sound(frames.tables_of(given, chance.choice(table_forms.READINGS)))
+        frame = other(chance, chance.choice((*table_forms.VALUES.values(), table_forms.SCORES)))
+        return self._sound(frames.tables_of(frame, chance.choice(table_forms.READINGS)))
 
     def _file_of_scores(self, chance, name, data):
         path = self.folder / name
@@ -301,48 +299,48 @@ class Kinds:
 
     def tensors_header(self, chance):
         path = self.checkpoint / "model.safetensors"
-        whole = path.read_bytes()
-        size = 8 + int.from_bytes(whole[:8], "little")
-        header = whole[8:size]
+        content = path.read_bytes()
+        size = 8 + int.from_bytes(content[:8], "little")
+        header = content[8:size]
         if chance.random() < 0.5:
             header = as_text(other(chance, json.loads(header))).encode()
         else:
             header = damaged(chance, header)
         if chance.random() < 0.7:
-            size, start = len(header), whole[size:]
+            size, start = len(header), content[size:]
             data = size.to_bytes(8, "little") + header + start
         else:
-            data = whole[:8] + header + whole[size:]
-        found = self._with(path, whole, data)
-        assert np.array_equal(found, self.found), "other scores"
+            data = content[:8] + header + content[size:]
+        restored = self._with(path, content, data)
+        assert np.array_equal(restored, self.found), "other scores"
         return True
 
     def _scored(self, chance, name):
         path = self.checkpoint / name
-        whole = path.read_bytes()
+        content = path.read_bytes()
         if chance.random() < 0.7:
-            data = as_text(other(chance, json.loads(whole))).encode()
+            data = as_text(other(chance, json.loads(content))).encode()
         else:
-            data = damaged(chance, whole)
-        return np.array_equal(self._with(path, whole, data), self.found)
+            data = damaged(chance, content)
+        return np.array_equal(self._with(path, content, data), self.found)
 
-    def _with(self, path, whole, data):
+    def _with(self, path, content, data):
         """Score with a checkpoint one of whose files holds other data."""
         path.write_bytes(data)
         try:
             scorer = CausalLM(load_checkpoint(self.checkpoint))
-            found = scorer.score(["it is"], [("fine",), ("dull",)]).log_probs
+            log_probs = scorer.score(["it is"], [("fine",), ("dull",)]).log_probs
         finally:
-            path.write_bytes(whole)
-        assert found.shape == (1, 2) and np.isfinite(found).all()
-        return found
+            path.write_bytes(content)
+        assert log_probs.shape == (1, 2) and np.isfinite(log_probs).all()
+        return log_probs
 
     def logs(self, chance):
         """Logs of evaluations, damaged in bytes or values, beside results that may be damaged."""
         folder = self.folder / "logs"
         folder.mkdir(exist_ok=True)
-        beside = folder / "results_2026-01-02T03-04-05.6.json"
-        beside.write_text(as_text(maybe(chance, log_forms.results())))
+        results_path = folder / "results_2026-01-02T03-04-05.6.json"
+        results_path.write_text(as_text(maybe(chance, log_forms.results())))
         name = chance.choice(list(log_forms.NAMES))
         data = log_forms.as_log(name, maybe(chance, log_forms.VALUES[name]), as_text)
         if chance.random() < 0.4:
@@ -350,42 +348,42 @@ class Kinds:
         path = folder / log_forms.NAMES[name]
         path.write_bytes(data)
         reading = chance.choice(log_forms.READINGS)
-        whose = next(one for one in log_forms.FORMATS if name.startswith(one))
-        known = importers.IMPORTERS[whose].recognizes(path, data[:65_536])
-        if not known or chance.random() < 0.5:
+        whose = next(form for form in log_forms.FORMATS if name.startswith(form))
+        is_recognized = importers.IMPORTERS[whose].recognizes(path, data[:65_536])
+        if not is_recognized or chance.random() < 0.5:
             reading = replace(reading, format=whose)
         for table in importers.read(path, reading):
             table.save(folder / "table")
-            again = scores.load(folder / "table")
-            assert again.blocks["test"].row_ids == table.blocks["test"].row_ids
-            assert np.isfinite(again.blocks["test"].log_probs).all() or reading.missing is None
+            stored = scores.load(folder / "table")
+            assert stored.blocks["test"].row_ids == table.blocks["test"].row_ids
+            assert np.isfinite(stored.blocks["test"].log_probs).all() or reading.missing is None
         return False
 
     def api(self, chance):
-        whole = [[-1.0, -2.0], [-3.0, -0.5], [-1.5, -1.0]]
-        given = chance.choice((whole, [whole, whole], [row[:1] for row in whole]))
-        given = other(chance, given) if chance.random() < 0.7 else given
+        rows = [[-1.0, -2.0], [-3.0, -0.5], [-1.5, -1.0]]
+        scores = chance.choice((rows, [rows, rows], [row[:1] for row in rows]))
+        scores = other(chance, scores) if chance.random() < 0.7 else scores
         if chance.random() < 0.5:
             kind = chance.choice((
                 "f2", "f4", "f8", ">f4", "i1", "u8", "?", "c8", "M8[s]", "m8[s]", "U9", "S9", "O",
                 "V4", "i4,f4",
             ))  # fmt: skip
             try:
-                given = np.array(given, kind)
+                scores = np.array(scores, kind)
                 if chance.random() < 0.1:
-                    given = np.ma.masked_array(
-                        given, np.arange(given.size).reshape(given.shape) == 0
+                    scores = np.ma.masked_array(
+                        scores, np.arange(scores.size).reshape(scores.shape) == 0
                     )
             except (TypeError, ValueError, OverflowError):
                 return False
         method = chance.choice(("icl", "bc", "bc_mean_prob", "bc_running"))
-        found = np.asarray(calibrate(given, method))
-        assert found.shape == np.shape(given) and np.isfinite(found).all(), found
+        corrected = np.asarray(calibrate(scores, method))
+        assert corrected.shape == np.shape(scores) and np.isfinite(corrected).all(), corrected
         return False
 
     def responses(self, chance):
-        whole = chance.choice(RESPONSES)
-        lines = [as_text(other(chance, one) if chance.random() < 0.4 else one) for one in whole]
+        responses = chance.choice(RESPONSES)
+        lines = [as_text(other(chance, r) if chance.random() < 0.4 else r) for r in responses]
         data = "\n".join(lines).encode()
         path = self.folder / "responses.jsonl"
         path.write_bytes(damaged(chance, data) if chance.random() < 0.5 else data)
@@ -405,28 +403,28 @@ class Kinds:
         data = "\n".join(["id,no,yes,gold,by", *rows, ""]).encode()
         path = self.folder / "rows.csv"
         path.write_bytes(damaged(chance, data) if chance.random() < 0.6 else data)
-        words = [chance.choice(("calibrate", "diagnose", "diagnose", "convert")), str(path)]
-        words += ["--gold=gold", "--ids=id"] if chance.random() < 0.8 else []
-        words += [chance.choice(OPTIONS) for _ in range(chance.randrange(4))]
-        words.append(f"--output={self.folder / chance.choice(OUTPUTS)}")
+        arguments = [chance.choice(("calibrate", "diagnose", "diagnose", "convert")), str(path)]
+        arguments += ["--gold=gold", "--ids=id"] if chance.random() < 0.8 else []
+        arguments += [chance.choice(OPTIONS) for _ in range(chance.randrange(4))]
+        arguments.append(f"--output={self.folder / chance.choice(OUTPUTS)}")
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             try:
-                args = options.parse([word for word in words if word[2:8] != "output"
-                                      or words[0] != "diagnose"])  # fmt: skip
+                args = options.parse([arg for arg in arguments if arg[2:8] != "output"
+                                      or arguments[0] != "diagnose"])  # fmt: skip
             except SystemExit as error:
                 raise InputError(str(error)) from error
             commands.RUN[args.command](args)
         return False
 
     def missing(self, chance):
-        whole = [[-1.0, -2.0, -math.inf], [-3.0, math.nan, -0.5], [-9999.0, -1.5, -1.0]]
+        scores = [[-1.0, -2.0, -math.inf], [-3.0, math.nan, -0.5], [-9999.0, -1.5, -1.0]]
         bound = chance.choice((None, [-3.0, -4.0, -5.0]))
         how = chance.random()
-        whole = other(chance, whole) if how < 0.4 else whole
+        scores = other(chance, scores) if how < 0.4 else scores
         bound = other(chance, bound) if how > 0.7 and bound else bound
         fill = chance.choice(("least", -30.0, "drop", chance.choice(VALUES)))
-        found = np.asarray(calibrate(whole, missing=fill, bound=bound))
-        assert found.shape == np.shape(whole) and np.isfinite(found).all(), found
+        corrected = np.asarray(calibrate(scores, missing=fill, bound=bound))
+        assert corrected.shape == np.shape(scores) and np.isfinite(corrected).all(), corrected
         return False
 
 
@@ -434,8 +432,8 @@ def _top(**values):
     return [{"token": token, "tok_str": token, "logprob": x} for token, x in values.items()]
 
 
-def _response(place):
-    return {"choices": [{"index": 0, "logprobs": place}], "usage": {"completion_tokens": 0}}
+def _response(log_probs):
+    return {"choices": [{"index": 0, "logprobs": log_probs}], "usage": {"completion_tokens": 0}}
 
 
 def _echo(label, value):
@@ -445,8 +443,8 @@ def _echo(label, value):
 
 
 def _prompt(label, value):
-    of = {"7": {"logprob": value, "rank": 1, "decoded_token": label}}
-    return {"choices": [{"index": 0, "logprobs": None, "prompt_logprobs": [None, of]}]}
+    entry_of_token = {"7": {"logprob": value, "rank": 1, "decoded_token": label}}
+    return {"choices": [{"index": 0, "logprobs": None, "prompt_logprobs": [None, entry_of_token]}]}
 
 
 def _meta(*top):
@@ -535,13 +533,13 @@ def run(kinds, kind, seed, case):
     except TimeLimit:
         return f"FAILED: it takes longer than {LIMIT} s"
     except InputError as error:
-        fine = "\n" not in str(error) and len(str(error)) < 2000
-        return "refused" if fine else f"FAILED: no sentence: {str(error)[:300]!r}"
+        is_sentence = "\n" not in str(error) and len(str(error)) < 2000
+        return "refused" if is_sentence else f"FAILED: no sentence: {str(error)[:300]!r}"
     except Exception as error:  # whatever else comes is what is looked for
         at = traceback.extract_tb(error.__traceback__)
         ours = [f for f in at if "batch_calibration" in f.filename] or [at[-1]]
-        place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
-        return f"FAILED: {place}: {type(error).__name__}: {str(error)[:200]}"
+        where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
+        return f"FAILED: {where}: {type(error).__name__}: {str(error)[:200]}"
 
 
 def main():
@@ -551,34 +549,34 @@ def main():
     flags.add_argument("--seed", type=int, default=0)
     flags.add_argument("--kind", choices=KINDS)
     flags.add_argument("--case", type=int)
-    asked = flags.parse_args()
-    names = [asked.kind] if asked.kind else KINDS
+    kw = flags.parse_args()
+    names = [kw.kind] if kw.kind else KINDS
     counts, failed = {name: Counter() for name in names}, Counter()
     with tempfile.TemporaryDirectory() as folder:
-        kinds, end, case = Kinds(Path(folder)), time.monotonic() + asked.seconds, asked.case or 0
+        kinds, end, case = Kinds(Path(folder)), time.monotonic() + kw.seconds, kw.case or 0
         while time.monotonic() < end:
             for name in names:
                 # As much time for each kind: those that compile programs are slow.
                 until = time.monotonic() + 0.2
                 number = 0
                 while number == 0 or time.monotonic() < until:
-                    place = sum(counts[name].values()) if asked.case is None else case
-                    said = run(kinds, name, asked.seed, place)
-                    counts[name][said.partition(":")[0]] += 1
+                    case_number = sum(counts[name].values()) if kw.case is None else case
+                    outcome = run(kinds, name, kw.seed, case_number)
+                    counts[name][outcome.partition(":")[0]] += 1
                     number += 1
-                    if said.startswith("FAILED"):
-                        failed[f"{name} {said}"] += 1
-                        if failed[f"{name} {said}"] == 1 or asked.case is not None:
+                    if outcome.startswith("FAILED"):
+                        failed[f"{name} {outcome}"] += 1
+                        if failed[f"{name} {outcome}"] == 1 or kw.case is not None:
                             print(
-                                f"--kind={name} --seed={asked.seed} --case={place}: {said}",
+                                f"--kind={name} --seed={kw.seed} --case={case_number}: {outcome}",
                                 flush=True,
                             )
-                    if asked.case is not None:
+                    if kw.case is not None:
                         return
-    for said, number in failed.items():
-        print(f"{number} times {said}")
-    for name, found in counts.items():
-        print(f"{name}: {sum(found.values())} cases,", dict(sorted(found.items())))
+    for outcome, number in failed.items():
+        print(f"{number} times {outcome}")
+    for name, counter in counts.items():
+        print(f"{name}: {sum(counter.values())} cases,", dict(sorted(counter.items())))
 
 
 if __name__ == "__main__":

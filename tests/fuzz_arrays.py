@@ -99,12 +99,12 @@ def names_that_collide(chance: Random, folder: Path):
         lines.writerows([*scores, label] for scores, label in zip(logs, gold, strict=True))
     corrected = _calibrated(logs)
     truth = dict(zip(labels, corrected.T, strict=True))
-    words = ["calibrate", str(path), "--gold=right", f"--output={output}"]
+    arguments = ["calibrate", str(path), "--gold=right", f"--output={output}"]
 
     def run():
         chosen = [f"--labels={','.join(labels)}"] if chance.random() < 0.7 else []
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            args = options.parse([*words, *chosen])
+            args = options.parse([*arguments, *chosen])
             commands.RUN[args.command](args)
         with output.open(newline="") as file:
             written = list(csv.DictReader(file))

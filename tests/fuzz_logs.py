@@ -33,9 +33,9 @@ def gold_by_scores(rows):
     return golds
 
 
-def read_part(path, reading, rest):
+def read_part(path, reading, fields):
     """What is read of a file by scores; the rows of `rest` may be left out."""
-    return {**rest, **gold_by_scores(read_by_name(path, reading))}
+    return {**fields, **gold_by_scores(read_by_name(path, reading))}
 
 
 def lines(objects) -> str:
@@ -164,10 +164,10 @@ def inspect_answers(chance: Random, folder: Path):
         elif kind == "alone":
             before, after = chance.choice(("", "It is ", "So: ")), chance.choice((".", "\n", ""))
         text = f"{before}{mark}{answer}{after}"
-        tokens, start, place = [], 0, None
+        tokens, start, answer_at = [], 0, None
         for number, token in enumerate(re.findall(r"\s*(?:\w+|[^\w\s])|\s+$", text)):
             if start <= len(before + mark) < start + len(token):
-                place = number
+                answer_at = number
             start += len(token)
             likely = {name: round(-chance.expovariate(0.5) - 2, 4) for name in labels}
             top = [{"token": name, "logprob": nats} for name, nats in likely.items()]
@@ -178,7 +178,7 @@ def inspect_answers(chance: Random, folder: Path):
             "scores": scores, "output": {"choices": [{"logprobs": {"content": tokens}}]},
         })  # fmt: skip
         # What is open may be left out; what is read of it stands where it was put.
-        likely = {token["token"]: token["logprob"] for token in tokens[place]["top_logprobs"]}
+        likely = {token["token"]: token["logprob"] for token in tokens[answer_at]["top_logprobs"]}
         truth[str(i)] = {"scores": likely, "gold": answer}
     path = folder / "answers.json"
     path.write_text(json.dumps({"version": 2, "status": "success", "eval": {}, "samples": samples}))

@@ -95,17 +95,17 @@ def read_network(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def pieces(path: Path, count: int) -> Iterator[tuple[str, float]]:
     """Each token's text, spaces as sentencepiece writes them, and its score."""
     data = path.read_bytes()
-    place = 4  # the longest token's length comes first
+    offset = 4  # the longest token's length comes first
     for number in range(count):
         try:
-            score, size = struct.unpack_from("<fi", data, place)
-            text = data[place + 8 : place + 8 + size].decode()
+            score, size = struct.unpack_from("<fi", data, offset)
+            text = data[offset + 8 : offset + 8 + size].decode()
         except (struct.error, UnicodeDecodeError) as error:
             raise InputError(
                 f"{path}: token {number} of {count} cannot be read ({error}); is it the tokenizer "
                 "of these weights?"
             ) from error
-        place += 8 + size
+        offset += 8 + size
         yield SPECIAL[number] if number < 3 else text.replace(" ", "▁"), score
 
 

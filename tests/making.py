@@ -16,7 +16,7 @@ from batch_calibration.studies import (
 MODEL = {"model": "m", "scorer": ScorerInfo("causal_lm", "0" * 16), "split": "validation"}
 
 
-def make_record(task, methods, *, labels=("yes", "no"), rows=277, context=None, **others):
+def make_record(task, methods, *, labels=("yes", "no"), rows=277, context=None, **fields):
     """A record of one context; `methods` gives accuracies: of the rows the first are right."""
     info = ContextInfo(task=task, **{"shots": 0, "seed": 0} | MODEL | (context or {}))
     right = {name: np.arange(rows) < round(share * rows) for name, share in methods.items()}
@@ -34,7 +34,7 @@ def make_record(task, methods, *, labels=("yes", "no"), rows=277, context=None, 
         },
         classes=tuple(np.bincount(np.arange(rows) % len(labels)).tolist()),
         right={name: pack(hits) for name, hits in right.items()},
-        **others,
+        **fields,
     )
 
 

@@ -21,18 +21,18 @@ def main(out: str, devices: str, directories: str, meshes: str, *hosts: str) -> 
     from batch_calibration.scoring.engine.sharding import make_mesh
     from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
-    found = {}
+    saved = {}
     for directory in json.loads(directories):
         for text in json.loads(meshes):
             checkpoint = load_checkpoint(directory, mesh=make_mesh(text))
             scorer = CausalLM(checkpoint)
             texts = [SHOTS + query for query in queries(21)]
             scores = scorer.score(texts, [" positive", " negative", " a", " ab"])
-            found[f"{directory}|{text}"] = scores.log_probs
+            saved[f"{directory}|{text}"] = scores.log_probs
             state = jax.tree.leaves(scorer._forward._state)
-            parts = sum(leaf.addressable_shards[0].data.size for leaf in state)
-            found[f"{directory}|{text}|part"] = np.float64(parts / sum(x.size for x in state))
-    np.savez(out, **found)
+            size = sum(leaf.addressable_shards[0].data.size for leaf in state)
+            saved[f"{directory}|{text}|part"] = np.float64(size / sum(x.size for x in state))
+    np.savez(out, **saved)
 
 
 if __name__ == "__main__":

@@ -144,8 +144,8 @@ def main() -> int:
     parser.add_argument("--python", default=str(ROOT / ".venv/bin/python"))
     parser.add_argument("--files", default="", help="parts of the files' names, with commas")
     flags = parser.parse_args()
-    parts = flags.files.split(",")
-    files = [file for file in TESTS if any(part in file for part in parts)]
+    fragments = flags.files.split(",")
+    files = [file for file in TESTS if any(piece in file for piece in fragments)]
     shuffled = {}
     for file in files:
         if mutants := list_mutants(file):
@@ -181,7 +181,7 @@ def main() -> int:
             outcome = "SURVIVED" if tests_pass(copy, flags.python, TESTS[file]) else "killed"
             target.write_text(original)
             why = next(
-                (why for part, why in EXPLAINED.items() if part in f"{before} becomes {after}"),
+                (why for piece, why in EXPLAINED.items() if piece in f"{before} becomes {after}"),
                 "",
             )
             if outcome == "SURVIVED" and why:

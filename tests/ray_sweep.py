@@ -34,8 +34,8 @@ def main(workdir: Path) -> None:
     ray.cancel = lambda task, **_: cancelled.append(task)
     studies = grid(SETTINGS, shots=(1, 2))
     report = sweep(studies, workdir, launch=Ray(workers=2, address=cluster.address))
-    found = {"contexts": report.contexts, "lost": report.lost, "workers": len(report.workers)}
-    print(json.dumps(found | {"cancelled": len(cancelled)}))
+    summary = {"contexts": report.contexts, "lost": report.lost, "workers": len(report.workers)}
+    print(json.dumps(summary | {"cancelled": len(cancelled)}))
     cluster.shutdown()
 
 

@@ -40,9 +40,9 @@ def _arrays():
     }  # fmt: skip
 
 
-def _numpy(save, given):
+def _numpy(save, arrays):
     file = io.BytesIO()
-    save(file, given) if save is np.save else save(file, **given)
+    save(file, arrays) if save is np.save else save(file, **arrays)
     return file.getvalue()
 
 

@@ -19,7 +19,7 @@ def reader(texts, labels):
     names = [label.strip() for label in labels]
     out = []
     for text in texts:
-        shown = [names.index(word) for word in re.findall("|".join(names), text)][:DEMONSTRATIONS]
+        shown = [names.index(name) for name in re.findall("|".join(names), text)][:DEMONSTRATIONS]
         balance, last = 2 * np.mean(shown) - 1, 2 * shown[-1] - 1
         odds = COMMON + MAJORITY * balance + RECENCY * last
         odds += 2.0 * ("Text:" in text) + 3.0 * ("good" in names)
@@ -28,26 +28,26 @@ def reader(texts, labels):
 
 
 def test_known_biases_are_found_apart():
-    found = measure(TASKS["sst2"], reader, draws=1, rows=8)
-    assert (found.common, found.majority, found.recency) == pytest.approx(
+    effects = measure(TASKS["sst2"], reader, draws=1, rows=8)
+    assert (effects.common, effects.majority, effects.recency) == pytest.approx(
         (COMMON, MAJORITY, RECENCY), abs=1e-6
     )
     own = [COMMON] * (1 + len(documents.TEMPLATES["sst2"]))
     own[2] += 2.0
-    assert found.templates == pytest.approx(np.std(own, ddof=1))
-    words = [COMMON] * (1 + len(documents.VERBALIZERS["sst2"]))
-    words[1] += 3.0
-    assert found.words == pytest.approx(np.std(words, ddof=1))
+    assert effects.templates == pytest.approx(np.std(own, ddof=1))
+    biases = [COMMON] * (1 + len(documents.VERBALIZERS["sst2"]))
+    biases[1] += 3.0
+    assert effects.words == pytest.approx(np.std(biases, ddof=1))
     # A reader that never looks at the row has nothing left when its bias is gone: label 0.
     first = np.mean(np.array(suite.rows("sst2", "validation").labels[:8]) == 0)
-    assert found.bc == pytest.approx((first, 0.0)) and found.icl[1] > 0
+    assert effects.bc == pytest.approx((first, 0.0)) and effects.icl[1] > 0
 
 
 def test_the_program_trains_measures_and_prints(tmp_path, program):
-    said = program("ablate_mini", "--config=configs/mini_ablations.py:smoke",
+    process = program("ablate_mini", "--config=configs/mini_ablations.py:smoke",
                    f"--workdir={tmp_path}", process=True)  # fmt: skip
     lines = (tmp_path / "ablations.md").read_text().splitlines()
-    assert len(lines) == 4 and "as shipped" in lines[2] and lines[2] in said.stdout
-    again = program("ablate_mini", "--config=configs/mini_ablations.py:smoke",
+    assert len(lines) == 4 and "as shipped" in lines[2] and lines[2] in process.stdout
+    process_again = program("ablate_mini", "--config=configs/mini_ablations.py:smoke",
                     f"--workdir={tmp_path}", process=True)  # fmt: skip
-    assert "step" not in again.stdout and lines[3] in again.stdout
+    assert "step" not in process_again.stdout and lines[3] in process_again.stdout

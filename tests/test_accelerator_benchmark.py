@@ -13,12 +13,12 @@ def test_quick(capsys, monkeypatch):
         accelerator, "matmul_peak", lambda: 1e12
     )  # measuring it takes half a minute
     accelerator.main(["--quick"])
-    said = capsys.readouterr().out
+    stdout = capsys.readouterr().out
     for line in ("0 shared, attention joint", "240 shared, attention in turn", "host: "):
-        assert line in said
-    assert said.count("% of peak") == 4
-    (mean,) = re.findall(r"24 scores: mean (\S+),", said)
-    assert 0 < float(mean) < 0.02 and "100.00% of predictions alike" in said
+        assert line in stdout
+    assert stdout.count("% of peak") == 4
+    (mean,) = re.findall(r"24 scores: mean (\S+),", stdout)
+    assert 0 < float(mean) < 0.02 and "100.00% of predictions alike" in stdout
 
 
 def test_operations_are_those_of_the_unique_tokens():
@@ -28,6 +28,6 @@ def test_operations_are_those_of_the_unique_tokens():
     layer = width * head * (4 + 2 + 2) + 4 * head * width + 3 * width * inner
     alone, shared = (accelerator.operations(checkpoint, 10, tokens) for tokens in (0, 240))
     pairs = {0: 10 * 300 * 301 // 2, 240: 240 * 241 // 2 + 10 * (300 * 301 - 240 * 241) // 2}
-    for found, tokens, count in ((alone, 3000, pairs[0]), (shared, 240 + 600, pairs[240])):
+    for operations, tokens, count in ((alone, 3000, pairs[0]), (shared, 240 + 600, pairs[240])):
         unembedded = 2 * width * 512 * 10
-        assert found == 2 * 2 * layer * tokens + 4 * 2 * 4 * head * count + unembedded
+        assert operations == 2 * 2 * layer * tokens + 4 * 2 * 4 * head * count + unembedded

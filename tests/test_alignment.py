@@ -184,8 +184,8 @@ def test_a_count_from_0_beside_its_own_permutation_is_a_sentence():
     with pytest.raises(InputError, match=r"give labels.to_numpy\(\) if rows belong together by pl"):
         metrics.accuracy(pd.DataFrame(VALUES), labels)
     assert in_row_order(pd.Series(GOLD), "labels", pd.DataFrame(VALUES)) is not None
-    kept = pd.DataFrame(VALUES)[GOLD > 0]
-    assert metrics.accuracy(kept, pd.Series(GOLD)[GOLD > 0].iloc[::-1]) == metrics.accuracy(
+    positives = pd.DataFrame(VALUES)[GOLD > 0]
+    assert metrics.accuracy(positives, pd.Series(GOLD)[GOLD > 0].iloc[::-1]) == metrics.accuracy(
         VALUES[GOLD > 0], GOLD[GOLD > 0]
     )
 
@@ -205,9 +205,9 @@ def test_right_labels_are_names_of_columns():
     for labels in (gaps, gaps.astype("category"), gaps.astype("string"), gaps.astype(object),
                    [*gaps], [None if text == "no" else text for text in TEXTS]):  # fmt: skip
         assert metrics.nll(FRAME, labels) == expected
-        found = calibrate(FRAME, "bcl", labeled=FRAME, labels=labels)
-        same = calibrate(VALUES, "bcl", labeled=VALUES, labels=np.where(GOLD > 0, GOLD, -1))
-        np.testing.assert_allclose(found, same, atol=1e-6)
+        corrected = calibrate(FRAME, "bcl", labeled=FRAME, labels=labels)
+        by_place = calibrate(VALUES, "bcl", labeled=VALUES, labels=np.where(GOLD > 0, GOLD, -1))
+        np.testing.assert_allclose(corrected, by_place, atol=1e-6)
     with pytest.raises(InputError) as error:
         metrics.accuracy(FRAME, TEXTS.replace("no", "No"))
     assert (error.value.where, error.value.got) == ("labels", "'No'")
@@ -277,8 +277,8 @@ def test_shares_of_numbers_serve_arrays_and_other_names_are_a_sentence():
 def test_blocks_of_frames_are_read_by_the_columns_of_the_test_rows():
     expected = correct(METHODS["cc"], {"cc": (VALUES[:5],)}, VALUES).scores
     turned = FRAME[NAMES[::-1]][:5]
-    found = correct(METHODS["cc"], {"cc": (turned,)}, FRAME).scores
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    corrected = correct(METHODS["cc"], {"cc": (turned,)}, FRAME).scores
+    np.testing.assert_allclose(corrected, expected, atol=1e-6)
 
 
 def test_names_in_a_diagnosis_are_those_of_the_columns():

@@ -72,8 +72,8 @@ def test_leading_axes_are_contexts_of_their_own(rows):
     np.testing.assert_allclose(calibrate(seeds)[1, 0], calibrate(seeds[1, 0]), atol=1e-6)
     shared = calibrate(seeds, "cc", probe=scores[:3])
     np.testing.assert_allclose(shared[1, 0], seeds[1, 0] - scores[:3].mean(0), atol=1e-5)
-    each = calibrate(seeds, "cc", probe=seeds[:, :, :3])
-    np.testing.assert_allclose(each[1, 0], seeds[1, 0] - seeds[1, 0, :3].mean(0), atol=1e-5)
+    corrected = calibrate(seeds, "cc", probe=seeds[:, :, :3])
+    np.testing.assert_allclose(corrected[1, 0], seeds[1, 0] - seeds[1, 0, :3].mean(0), atol=1e-5)
     learned = calibrate(seeds, "bcl", labeled=seeds, labels=np.broadcast_to(gold, (2, 1, 30)))
     alone = calibrate(seeds[1, 0], "bcl", labeled=seeds[1, 0], labels=gold)
     np.testing.assert_allclose(learned[1, 0], alone, atol=1e-6)
@@ -130,7 +130,7 @@ def test_numbers_come_as_numpy_and_jax_hold_them(rows):
 
 
 @pytest.mark.parametrize(
-    ("method", "rows", "said"),
+    ("method", "rows", "is_warned"),
     [
         ("bc", 1, "scores: bc learns its bias from this row alone, so that nothing tells"),
         ("bc", 9, "scores: bc learns its bias from 9 rows, which is rough; give 10 rows of one"),
@@ -140,15 +140,15 @@ def test_numbers_come_as_numpy_and_jax_hold_them(rows):
         ("icl", 1, None),
     ],
 )
-def test_few_rows_are_warned_of(method, rows, said, planted, recwarn):
+def test_few_rows_are_warned_of(method, rows, is_warned, planted, recwarn):
     scores = np.asarray(planted(rows, 2)[0])
     calibrate(scores, method, **({"probe": scores} if method == "cc" else {}))
     LabelBiasCorrector(method).fit(scores)
-    heard = [str(one.message) for one in recwarn]
-    assert len(heard) == (2 if said else 0)
-    if said:
-        assert said in heard[0] and heard[1] == heard[0].replace("scores:", "X:")
-        assert all(one.filename == __file__ for one in recwarn)
+    heard = [str(warning.message) for warning in recwarn]
+    assert len(heard) == (2 if is_warned else 0)
+    if is_warned:
+        assert is_warned in heard[0] and heard[1] == heard[0].replace("scores:", "X:")
+        assert all(warning.filename == __file__ for warning in recwarn)
 
 
 LABELED = {"labeled": GOOD, "labels": [0, 1, 0]}
@@ -334,9 +334,9 @@ SENTENCES = {
 
 @pytest.mark.parametrize("case", SENTENCES)
 def test_bad_input_is_answered_in_a_sentence(case):
-    given, named, sentence = SENTENCES[case]
+    arguments, named, sentence = SENTENCES[case]
     with pytest.raises(InputError, match=sentence) as caught:
-        calibrate(*given, **named)
+        calibrate(*arguments, **named)
     assert str(caught.value).endswith(".")
 
 

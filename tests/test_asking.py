@@ -29,23 +29,23 @@ def files(tmp_path):
 
 def ask(server, files, *flags, code=0):
     prompts, output = files
-    words = ["ask", str(prompts), f"--server={server.address}", "--model=m",
+    arguments = ["ask", str(prompts), f"--server={server.address}", "--model=m",
              "--labels=negative,positive", f"--output={output}", *flags]  # fmt: skip
     if not code:
-        cli.run(words)
+        cli.run(arguments)
         return
-    with pytest.raises(SystemExit) as found:
-        cli.run(words)
-    assert found.value.code == code
+    with pytest.raises(SystemExit) as error:
+        cli.run(arguments)
+    assert error.value.code == code
 
 
 def test_scores_are_asked_once_and_diagnosed(files, capsys):
     _, output = files
     with running() as server:
         ask(server, files, "--price=0.5", "--api_scores=top_k")
-        told = capsys.readouterr().out
-        assert f"{server.address} will be asked 12 prompts x 1 request: 12 requests, about" in told
-        assert "at --price" in told and f"next: batch-calibration diagnose {output}\n" in told
+        text = capsys.readouterr().out
+        assert f"{server.address} will be asked 12 prompts x 1 request: 12 requests, about" in text
+        assert "at --price" in text and f"next: batch-calibration diagnose {output}\n" in text
         (table,) = read(output, Reading())
         want = [[first_tokens(text)[f" {label}"] for label in LABELS] for text in TEXTS]
         np.testing.assert_allclose(table.blocks["test"].log_probs, want, rtol=1e-6)
@@ -84,15 +84,15 @@ def test_a_run_that_stops_goes_on_and_new_rows_alone_are_asked(files, capsys):
         assert "give the same command again" in error and "--server" in error
         assert not output.exists()
         server.fault = lambda *_: None
-        asked = len(server.asked)
+        count_before = len(server.asked)
         ask(server, files)
         # Five were answered before the server was gone.
-        assert len(server.asked) == asked + 7
+        assert len(server.asked) == count_before + 7
         assert "7 requests" in capsys.readouterr().out
         with prompts.open("a", newline="") as file:
             csv.writer(file).writerow(["new", "Review: another\nSentiment:", "negative"])
         ask(server, files)
-        assert len(server.asked) == asked + 8
+        assert len(server.asked) == count_before + 8
     (table,) = read(output, Reading(ids="id"))
     assert table.blocks["test"].row_ids[-1] == "new"
 
@@ -107,9 +107,9 @@ def test_a_refused_row_is_named_kept_as_missing_and_left_out_by_drop(files, caps
 
     with running(fault) as server:
         ask(server, files)
-        told = capsys.readouterr()
-        assert "1 of 12 rows have no scores: ['r3']" in told.out.replace('"', "'")
-        assert "content_filter" in told.err and "--missing=drop" in told.out
+        captured = capsys.readouterr()
+        assert "1 of 12 rows have no scores: ['r3']" in captured.out.replace('"', "'")
+        assert "content_filter" in captured.err and "--missing=drop" in captured.out
         ask(server, files)
         assert len(server.asked) == 12
     (table,) = read(output, Reading(missing="drop", ids="id"))
@@ -128,8 +128,8 @@ def test_no_key_is_written_or_said(files, capsys, monkeypatch):
     with running(fault) as server:
         ask(server, files)
         assert any(KEY in header for header in server.asked[0][2].values())
-    told = capsys.readouterr()
-    assert KEY not in told.out + told.err and KEY not in files[1].read_text()
+    captured = capsys.readouterr()
+    assert KEY not in captured.out + captured.err and KEY not in files[1].read_text()
 
 
 def test_json_lines_and_other_columns_are_read(tmp_path):

@@ -25,14 +25,14 @@ def logits(request, monkeypatch):
 def softmax(q, k, v, mask, scale, cap=None, sinks=None, bias=0.0):
     """Means `[b, t, heads, d]` and log-sum-exps, of which masked rows have 0 and the smallest."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
-    each = q.shape[2] // k.shape[2]
-    logits = np.einsum("bthd,bshd->bhts", q, np.repeat(k, each, axis=2)) * scale
+    group_size = q.shape[2] // k.shape[2]
+    logits = np.einsum("bthd,bshd->bhts", q, np.repeat(k, group_size, axis=2)) * scale
     logits = logits if cap is None else cap * np.tanh(logits / cap)
     weights = np.exp(logits + bias) * np.broadcast_to(mask, (len(q), *mask.shape[1:]))[:, None]
     total = weights.sum(axis=-1)  # [b, heads, t]
     if sinks is not None:
         total = total + np.exp(np.float64(sinks))[:, None]
-    mean = np.einsum("bhts,bshd->bthd", weights, np.repeat(v, each, axis=2))
+    mean = np.einsum("bhts,bshd->bthd", weights, np.repeat(v, group_size, axis=2))
     seen = total.transpose(0, 2, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.where(seen[..., None] > 0, mean / seen[..., None], 0)
@@ -47,8 +47,8 @@ def test_sequences_attend_to_themselves(shape, cap):
     tree = (np.tril(random.random((b, t, t))) > 0.4) | np.eye(t, dtype=bool)
     for mask in (tree, tree[:1], tree[:, -1:]):
         options = AttentionOptions(0.3, None, cap)
-        found = self_attention(*map(jnp.asarray, (q, k, v, mask)), options)
-        for ours, theirs in zip(found, softmax(q, k, v, mask, 0.3, cap), strict=True):
+        outputs_of_ours = self_attention(*map(jnp.asarray, (q, k, v, mask)), options)
+        for ours, theirs in zip(outputs_of_ours, softmax(q, k, v, mask, 0.3, cap), strict=True):
             np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
@@ -64,8 +64,8 @@ def test_sinks_and_biases_take_part_in_the_softmax(shape, limit, monkeypatch):
     mask = (random.random((b, t, t)) > 0.4) | np.eye(t, dtype=bool)
     options = AttentionOptions(0.3)
     jax.clear_caches()  # how many go in turn is decided while tracing
-    found = self_attention(*map(jnp.asarray, (q, k, v, mask)), options, sinks, jnp.asarray(bias))
-    for ours, theirs in zip(found, softmax(q, k, v, mask, 0.3, None, sinks, bias), strict=True):
+    attended = self_attention(*map(jnp.asarray, (q, k, v, mask)), options, sinks, jnp.asarray(bias))
+    for ours, theirs in zip(attended, softmax(q, k, v, mask, 0.3, None, sinks, bias), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
     jax.clear_caches()
 
@@ -76,8 +76,8 @@ def test_a_window_of_an_encoder_reaches_both_ways():
     distance = np.abs(np.arange(9) - np.arange(9)[:, None])
     real = np.arange(9) < np.array([[9], [6]])
     seen = (distance < 3) & real[:, None]
-    found = attention.masked(jnp.asarray(real))(0, q, k, v, AttentionOptions(window=3))
-    np.testing.assert_allclose(found, softmax(q, k, v, seen, 0.5)[0], atol=2e-5)
+    attended = attention.masked(jnp.asarray(real))(0, q, k, v, AttentionOptions(window=3))
+    np.testing.assert_allclose(attended, softmax(q, k, v, seen, 0.5)[0], atol=2e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -89,13 +89,13 @@ def test_queries_attend_to_a_prefix(shape):
     k, v = (random.normal(size=(s, groups, d)).astype(np.float32) for _ in "kv")
     weighed = jnp.concatenate([jnp.asarray(v), jnp.ones((s, groups, 1))], axis=-1)
     keys, values = truncate_cache(jnp.asarray(k), weighed, real)
-    some = random.random((n, s)) < 0.1
-    some[0] = False
-    for mask in (None, some):
-        found = prefix_attention(
+    allowed = random.random((n, s)) < 0.1
+    allowed[0] = False
+    for mask in (None, allowed):
+        attended = prefix_attention(
             jnp.asarray(q), keys, values, None if mask is None else jnp.asarray(mask)
         )
         seen = np.ones((1, n, real), bool) if mask is None else mask[None, :, :real]
         expected = softmax(q[None], k[None, :real], v[None, :real], seen, d**-0.5)
-        for ours, theirs in zip(found, expected, strict=True):
+        for ours, theirs in zip(attended, expected, strict=True):
             np.testing.assert_allclose(ours, theirs[0], rtol=1e-6, atol=2e-5)

@@ -46,14 +46,14 @@ def test_a_position_takes_no_more_than_is_counted(checkpoint, monkeypatch):
 def test_free_memory_decides_within_limits(checkpoint, monkeypatch):
     assert forward.budget(checkpoint, logits=True) == forward.CPU_POSITIONS
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    found = {}
+    budgets = {}
     for free in (1e3, 1e8, 4e8, 1e12, float("inf")):
         monkeypatch.setattr(memory, "available", lambda _, free=free: free)
-        found[free] = forward.budget(checkpoint, logits=False)
-    assert found[1e3] == forward.MIN_POSITIONS
-    assert found[1e12] == found[float("inf")] == forward.MAX_POSITIONS
-    least, most = forward.MIN_POSITIONS, forward.MAX_POSITIONS
-    assert least < found[1e8] < found[4e8] == 4 * found[1e8] < most
+        budgets[free] = forward.budget(checkpoint, logits=False)
+    assert budgets[1e3] == forward.MIN_POSITIONS
+    assert budgets[1e12] == budgets[float("inf")] == forward.MAX_POSITIONS
+    smallest, most = forward.MIN_POSITIONS, forward.MAX_POSITIONS
+    assert smallest < budgets[1e8] < budgets[4e8] == 4 * budgets[1e8] < most
 
 
 def test_long_rows_lie_alone_in_sequences_of_powers_of_two():

@@ -79,11 +79,11 @@ def test_as_transformers(model_type, name, add, tmp_path):
     for post, single in POST.items():
         tokenizer = tokenizer_of(single)
         tokenizer.save(str(tmp_path / "tokenizer.json"))
-        _, found, _ = read_causal(tmp_path, {"model_type": model_type})
+        _, token, _ = read_causal(tmp_path, {"model_type": model_type})
         written = post in ("<s>", "both")
         begins = {"as the file": written, "never": False, "always": True}[FACTS[model_type, name]]
-        assert found.id == (tokenizer.token_to_id("<s>") if begins else None)
-        assert found.disputed == (begins != written or add not in (None, begins))
+        assert token.id == (tokenizer.token_to_id("<s>") if begins else None)
+        assert token.disputed == (begins != written or add not in (None, begins))
 
 
 @pytest.mark.parametrize(

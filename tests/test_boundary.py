@@ -25,13 +25,13 @@ def rows(planted):
 
 @pytest.mark.parametrize("name", ["icl", "cc", "dc", "bc", "cc_original", "bc_mean_prob"])
 def test_a_shift_s_margin_is_zero_on_its_line(name, rows):
-    made = METHODS[name].make()
-    state = made.fit(rows)
+    calibrator = METHODS[name].make()
+    state = calibrator.fit(rows)
     s1 = jnp.linspace(-9.0, -1.0, 7)
     line = s1 + offset(state)
-    margin = boundary.decision_margin(made, state, jnp.stack([line, s1], axis=-1))
+    margin = boundary.decision_margin(calibrator, state, jnp.stack([line, s1], axis=-1))
     np.testing.assert_allclose(margin, 0.0, atol=2e-6)
-    above = boundary.decision_margin(made, state, jnp.stack([line + 0.1, s1], axis=-1))
+    above = boundary.decision_margin(calibrator, state, jnp.stack([line + 0.1, s1], axis=-1))
     np.testing.assert_allclose(above, 0.1, atol=1e-5)
 
 
@@ -43,13 +43,13 @@ def test_bcl_s_line_moves_by_its_strength(planted):
     rows = planted(60, 2)[0] + jnp.asarray([3.0, 0.0])
     # Labels as twice the bias would have them, so that another strength than 1 is best.
     gold = jnp.argmax(rows - 2.0 * rows.mean(0), axis=-1).astype(jnp.int32)
-    made = METHODS["bcl"].make()
-    state = made.fit(rows, jnp.where(jnp.arange(60) < 30, -1, gold))
+    calibrator = METHODS["bcl"].make()
+    state = calibrator.fit(rows, jnp.where(jnp.arange(60) < 30, -1, gold))
     assert float(state.strength) > 1.5
     bias = np.asarray(rows[:30], np.float64).mean(0)
     s1 = np.linspace(-9.0, -1.0, 7)
     line = s1 + float(state.strength) * (bias[0] - bias[1])
-    margin = boundary.decision_margin(made, state, np.stack([line, s1], axis=-1))
+    margin = boundary.decision_margin(calibrator, state, np.stack([line, s1], axis=-1))
     np.testing.assert_allclose(margin, 0.0, atol=5e-6)
 
 
@@ -57,18 +57,18 @@ def test_cc_rotates_about_the_origin_in_probabilities():
     state = Shift(jnp.log(jnp.asarray([0.6, 0.2])), jnp.float32(1.0))
     p1 = jnp.asarray([0.0, 0.1, 0.3])
     np.testing.assert_allclose(p1 * jnp.exp(offset(state)), [0.0, 0.3, 0.9], rtol=1e-5)
-    made = METHODS["cc"].make()
+    calibrator = METHODS["cc"].make()
     points = jnp.log(jnp.stack([p1[1:] * jnp.exp(offset(state)), p1[1:]], axis=-1))
-    np.testing.assert_allclose(boundary.decision_margin(made, state, points), 0.0, atol=1e-6)
+    np.testing.assert_allclose(boundary.decision_margin(calibrator, state, points), 0.0, atol=1e-6)
 
 
 def test_pc_s_margin_is_the_difference_of_densities(rows):
-    made = METHODS["pc"].make(starts=8)
-    state = made.fit(rows, key=KEY)
+    calibrator = METHODS["pc"].make(starts=8)
+    state = calibrator.fit(rows, key=KEY)
     points = boundary.plane(-9.0, -1.0, 11)
-    margin = boundary.decision_margin(made, state, points)
+    margin = boundary.decision_margin(calibrator, state, points)
     assert margin.shape == (11, 11)
-    densities = made.apply(state, points[4])
+    densities = calibrator.apply(state, points[4])
     np.testing.assert_allclose(margin[4], densities[:, 0] - densities[:, 1], rtol=1e-5)
     assert float(margin.min()) < 0.0 < float(margin.max())
     # Normalized over the labels first: the curve is constant along the diagonal.
@@ -81,9 +81,9 @@ def test_raw_pc_s_margin_bends_off_the_diagonal():
     # One label's rows are wide and the other's narrow: where densities are equal is an ellipse.
     spread = np.where(gold == 0, 0.2, 1.2)[:, None]
     rows = random.normal(0, 1, (400, 2)) * spread + np.where(gold[:, None] == [0, 1], -1.5, -3.0)
-    made = METHODS["pc_raw"].make(start_means=np.array([[[-1.5, -3.0], [-3.0, -1.5]]]))
-    state = made.fit(np.asarray(rows, np.float32), key=KEY)
-    margin = np.asarray(boundary.decision_margin(made, state, boundary.plane(-8.0, 2.0, 41)))
+    calibrator = METHODS["pc_raw"].make(start_means=np.array([[[-1.5, -3.0], [-3.0, -1.5]]]))
+    state = calibrator.fit(np.asarray(rows, np.float32), key=KEY)
+    margin = np.asarray(boundary.decision_margin(calibrator, state, boundary.plane(-8.0, 2.0, 41)))
     # Where s0 - s1 = 1.5, through the middle of the narrow one: in, and out again on both sides.
     along = np.sign(np.diagonal(margin, -6))
     assert along[0] == along[-1] == -1.0 and along.max() == 1.0
@@ -97,6 +97,6 @@ def test_plane_puts_s0_first():
 
 def test_three_labels_is_a_sentence(planted):
     rows = planted(9, 3)[0]
-    made = METHODS["bc"].make()
+    calibrator = METHODS["bc"].make()
     with pytest.raises(InputError, match=r"got shape \(9, 3\): pick two labels"):
-        boundary.decision_margin(made, made.fit(rows), rows)
+        boundary.decision_margin(calibrator, calibrator.fit(rows), rows)

@@ -22,8 +22,8 @@ PAPER = settings_of("main_table.py").tasks
 @cache
 def gpt2(shared):
     folder = shared / "tokenizers" / "gpt2"
-    made = ByteLevelBPETokenizer(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
-    return made._tokenizer
+    tokenizer = ByteLevelBPETokenizer(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    return tokenizer._tokenizer
 
 
 @cache
@@ -66,8 +66,8 @@ def test_context_and_label_make_the_tokens_of_both_together(shared, context, tas
     counted = 0
     for j, label in enumerate(label_texts(planned)):
         # No prompt ends in white space, so nothing moves from it to the label.
-        whole = together(tokenizer, [text + label for text in texts])
-        for prompt, row, ids in zip(prompts, labels, whole, strict=True):
+        joint_ids = together(tokenizer, [text + label for text in texts])
+        for prompt, row, ids in zip(prompts, labels, joint_ids, strict=True):
             assert [*prompt, *row[j]] == ids
             counted += 1
     assert counted == len(texts) * len(planned.label_names)
@@ -78,8 +78,8 @@ def test_context_and_label_make_the_tokens_of_both_together(shared, context, tas
 def test_emoji_pairs_are_distinct(shared, context, choice, make):
     planned = context(task="rte", verbalizer=choice, limit=5)
     _, labels = encode(make(shared), planned.blocks["test"].inputs, label_texts(planned))
-    for one, other in labels:
-        assert one != other and one and other
+    for first, second in labels:
+        assert first != second and first and second
 
 
 @pytest.mark.parametrize("choice", ["8", "9", "10"])

@@ -54,11 +54,11 @@ def naive(checkpoint, texts, labels):
         start = [] if bos is None else [bos]
         for column, label in enumerate(labels):
             ids = tokenizer.encode(text + label, add_special_tokens=False).ids[len(prompt) :]
-            whole = start + prompt + ids
-            padded = np.array([whole + [0] * (most - len(whole))], np.int32)
+            sequence = start + prompt + ids
+            padded = np.array([sequence + [0] * (most - len(sequence))], np.int32)
             log_probs = np.asarray(whole_log_softmax(checkpoint.model, padded))[0]
-            ends = range(len(whole) - len(ids) - 1, len(whole) - 1)
-            scores[row, column] = sum(float(log_probs[end, whole[end + 1]]) for end in ends)
+            ends = range(len(sequence) - len(ids) - 1, len(sequence) - 1)
+            scores[row, column] = sum(float(log_probs[end, sequence[end + 1]]) for end in ends)
     return scores
 
 
@@ -134,8 +134,8 @@ def test_batch_size_order_and_rows_tokenized_at_once_do_not_matter(checkpoint, m
     np.testing.assert_allclose(scores.log_probs[order], shuffled.log_probs, atol=2e-5)
     np.testing.assert_array_equal(scores.tokens[order], shuffled.tokens)
     monkeypatch.setattr(causal_lm, "TOKENIZED_ROWS", {"cpu": 25})
-    parts = CausalLM(checkpoint, batch_size=64).score(texts, LABELS, progress=heard.append)
-    np.testing.assert_allclose(scores.log_probs, parts.log_probs, atol=2e-5)
+    in_batches = CausalLM(checkpoint, batch_size=64).score(texts, LABELS, progress=heard.append)
+    np.testing.assert_allclose(scores.log_probs, in_batches.log_probs, atol=2e-5)
     assert heard[-1] == 65
 
 
@@ -178,8 +178,8 @@ def test_identity_is_what_decides_the_numbers(checkpoint, tmp_path):
     identity = CausalLM(checkpoint).identity
     assert identity == CausalLM(checkpoint, batch_size=3).identity
     assert identity["kind"] == "causal_lm"
-    other = load_checkpoint(write(tmp_path, GPT2, seed=1))
-    assert CausalLM(other).identity != identity
+    other_checkpoint = load_checkpoint(write(tmp_path, GPT2, seed=1))
+    assert CausalLM(other_checkpoint).identity != identity
 
 
 def test_batch_size_of_nothing(checkpoint):

@@ -41,26 +41,26 @@ def gone(value):
 
 
 @given(lists(), st.sampled_from(("least", -5.0, -30.0)))
-def test_fill_is_the_loop(given, missing):
-    scores, bound = given
-    filled, kept = fill_scores(scores, missing, bound)
-    assert kept.all()
+def test_fill_is_the_loop(case, missing):
+    scores, bound = case
+    filled, is_kept = fill_scores(scores, missing, bound)
+    assert is_kept.all()
     for i, row in enumerate(scores.tolist()):
-        least = min(value for value in row if not gone(value))
+        smallest = min(value for value in row if not gone(value))
         if bound is not None:
-            least = min(least, bound[i])
+            smallest = min(smallest, bound[i])
         for j, value in enumerate(row):
             if not gone(value):
                 assert filled[i, j] == value
             elif missing == "least":
-                assert filled[i, j] == least - BELOW
+                assert filled[i, j] == smallest - BELOW
             else:
-                assert filled[i, j] == min(missing, least - BELOW)
+                assert filled[i, j] == min(missing, smallest - BELOW)
 
 
 @given(lists())
-def test_filled_labels_are_the_least_of_their_row(given):
-    scores, bound = given
+def test_filled_labels_are_the_least_of_their_row(case):
+    scores, bound = case
     filled = fill_every_row(scores, "least", bound)
     hidden = find_missing(scores)
     for row, hid in zip(filled, hidden, strict=True):
@@ -70,8 +70,8 @@ def test_filled_labels_are_the_least_of_their_row(given):
 
 
 @given(lists())
-def test_the_range_is_that_of_all_distances(given):
-    scores, bound = given
+def test_the_range_is_that_of_all_distances(case):
+    scores, bound = case
     gold = np.arange(len(scores)) % scores.shape[1]
     seen = range_of_predictions(scores, lambda rows: rows - rows.mean(axis=0), bound, labels=gold)
     picks = []
@@ -79,11 +79,11 @@ def test_the_range_is_that_of_all_distances(given):
         filled = fill_scores(scores, "least", bound, below=below)[0]
         picks.append((filled - filled.mean(axis=0)).argmax(axis=1).tolist())
     assert seen.rows == len(scores)
-    assert seen.same == sum(len(set(each)) == 1 for each in zip(*picks, strict=True))
-    right = [np.mean([a == b for a, b in zip(of, gold, strict=True)]) for of in picks]
+    assert seen.same == sum(len(set(predictions)) == 1 for predictions in zip(*picks, strict=True))
+    right = [np.mean([a == b for a, b in zip(choice, gold, strict=True)]) for choice in picks]
     np.testing.assert_allclose(seen.accuracy, (min(right), max(right)))
     for j, (low, high) in enumerate(seen.shares):
-        shares = [of.count(j) / len(of) for of in picks]
+        shares = [choice.count(j) / len(choice) for choice in picks]
         np.testing.assert_allclose((low, high), (min(shares), max(shares)))
 
 
@@ -111,9 +111,9 @@ def test_calibrate_fills_and_corrects():
 
 def test_a_probe_with_missing_labels_is_filled_too():
     rows = [[-1.0, -2.0], [-2.0, -1.0]]
-    found = calibrate(rows, "cc", probe=[[-1.0, -np.inf]], missing="least")
+    corrected = calibrate(rows, "cc", probe=[[-1.0, -np.inf]], missing="least")
     expected = calibrate(rows, "cc", probe=[[-1.0, -1.0 - BELOW]])
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(corrected, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_no_row_at_all_has_no_range():
         range_of_predictions(np.full((3, 2), -np.inf), lambda rows: rows)
 
 
-@pytest.mark.parametrize("given", ["least", "drop", -30, "-30", -1e6])
-def test_what_missing_may_be(given):
-    assert check_missing(given) in ("least", "drop", -30.0, -1e6)
+@pytest.mark.parametrize("missing", ["least", "drop", -30, "-30", -1e6])
+def test_what_missing_may_be(missing):
+    assert check_missing(missing) in ("least", "drop", -30.0, -1e6)
 
 
 def test_the_evidence_is_reproduced(shared, monkeypatch):
@@ -155,13 +155,13 @@ def test_the_evidence_is_reproduced(shared, monkeypatch):
     monkeypatch.setattr(top_k, "SCORES", shared / "scores")
     ways = ("least (0.5 below)", "-100")
     monkeypatch.setattr(top_k, "WAYS", {way: top_k.WAYS[way] for way in ways})
-    _, same = top_k.measure("MMLU", list(top_k.mmlu("orig")), 3)
+    _, measured = top_k.measure("MMLU", list(top_k.mmlu("orig")), 3)
     page = Path(__file__).resolve().parents[1] / "docs/evidence/missing_labels.csv"
     with page.open(encoding="utf-8", newline="") as file:
         (row,) = (
             row for row in csv.DictReader(file) if row["scores, length of the list"] == "MMLU, 3"
         )
-    assert [row[f"same predictions, %: {way}"] for way in ways] == cells(same)[2:-1]
+    assert [row[f"same predictions, %: {way}"] for way in ways] == cells(measured)[2:-1]
 
 
 def cells(line):

@@ -121,8 +121,8 @@ BASE = {"data": "mini", "tasks": "rte", "limit": 3, "labeled_per_class": 0, "dc_
 
 
 def test_a_study_asks_in_the_chat(instruct, tmp_path):
-    asked = Settings.of(model=str(instruct), shots=1, chat="turns", answer_start="It is", **BASE)
-    (context,) = render_contexts(asked)
+    settings = Settings.of(model=str(instruct), shots=1, chat="turns", answer_start="It is", **BASE)
+    (context,) = render_contexts(settings)
     prompts = {name: block.inputs for name, block in context.blocks.items()}
     assert {"test", "cc", "dc", "pmi", "looc"} <= set(prompts)
     for texts in prompts.values():
@@ -132,7 +132,7 @@ def test_a_study_asks_in_the_chat(instruct, tmp_path):
     assert prompts["test"][0].count("<start_of_turn>user") == 3  # two demonstrations, one a class
     assert all(text.startswith(" ") for texts in context.label_texts for text in texts)
     assert context.context["options"] == {"chat": "turns", "answer_start": "It is"}
-    report = run_scoring(asked, store=tmp_path / "W")
+    report = run_scoring(settings, store=tmp_path / "W")
     assert report.scored == context.size
 
     # Without a started answer the label begins the answer, without a space.

@@ -29,9 +29,9 @@ def slug(heading):
 
 def sections(text):
     """Anchor -> text of each section of the second level, with those below it."""
-    parts = re.split(r"^## (.+)$", "\n" + text, flags=re.M)
-    return {"": parts[0]} | {
-        slug(heading): body for heading, body in zip(parts[1::2], parts[2::2], strict=True)
+    pieces = re.split(r"^## (.+)$", "\n" + text, flags=re.M)
+    return {"": pieces[0]} | {
+        slug(heading): body for heading, body in zip(pieces[1::2], pieces[2::2], strict=True)
     }
 
 
@@ -48,8 +48,8 @@ def linked(page, text):
     """The sections that a text links to, on its own page or another."""
     folder = "docs/" if page != "README.md" else ""
     for target, anchor in re.findall(r"\]\(([\w-]*(?:/[\w-]+)*\.md)?(?:#([\w-]+))?\)", text):
-        other = SECTIONS.get(folder + target.removeprefix(folder) if target else page, {})
-        yield from [other[anchor]] if anchor in other else other.values() if not anchor else []
+        places = SECTIONS.get(folder + target.removeprefix(folder) if target else page, {})
+        yield from [places[anchor]] if anchor in places else places.values() if not anchor else []
 
 
 @pytest.mark.parametrize(("page", "anchor"), CASES)

@@ -17,10 +17,10 @@ def start(tmp_path):
     """Starts a process that compiles programs FIRST to LAST, with a cache in `tmp_path`."""
 
     def starting(first, last, *how, cache=tmp_path, **variables):
-        kept = {name: value for name, value in os.environ.items() if "_CACHE_" not in name}
+        env = {name: value for name, value in os.environ.items() if "_CACHE_" not in name}
         return subprocess.Popen(
             [sys.executable, TESTS / "compiling.py", str(first), str(last), *how],
-            env=kept | {"XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(TESTS.parent)} | variables,
+            env=env | {"XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(TESTS.parent)} | variables,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -29,32 +29,32 @@ def start(tmp_path):
 
 def compiled(process):
     """How many programs a process compiled that found no others."""
-    said, errors = process.communicate(timeout=300)
+    stdout, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
-    return int(said)
+    return int(stdout)
 
 
 def entries(folder):
     """Whether each entry that processes left is whole, by its folder."""
-    found = {}
+    are_whole = {}
     for path in folder.rglob("*-cache"):
         try:
             zlib.decompress(path.read_bytes())
-            whole = True
+            is_whole = True
         except zlib.error:
-            whole = False
-        found.setdefault(path.parent.name, []).append(whole)
-    return found
+            is_whole = False
+        are_whole.setdefault(path.parent.name, []).append(is_whole)
+    return are_whole
 
 
 def test_a_process_that_is_killed_and_two_at_once_leave_whole_programs_only(start, tmp_path):
     killed = start(0, 4, "killed")
     killed.communicate(timeout=300)
     assert killed.returncode == -signal.SIGXFSZ
-    (left,) = entries(tmp_path).values()
-    assert sorted(left) == [False, True, True, True]
-    both = [start(2, 6), start(2, 8)]
-    for process, most in zip(both, (3, 5), strict=True):
+    (programs_left,) = entries(tmp_path).values()
+    assert sorted(programs_left) == [False, True, True, True]
+    processes = [start(2, 6), start(2, 8)]
+    for process, most in zip(processes, (3, 5), strict=True):
         assert compiled(process) <= most
     assert entries(tmp_path) == {"checked": [True] * 8}
     assert compiled(start(0, 9, "linkless")) == 1
@@ -74,23 +74,23 @@ def test_a_program_runs_where_nothing_can_be_kept(start, tmp_path):
 def test_damaged_programs_are_dropped_and_compiled_anew(start, tmp_path):
     assert compiled(start(0, 8)) == 8
     checked = next(tmp_path.rglob("checked"))
-    flipped, cut, empty, other, folder, link, renamed, whole = sorted(checked.iterdir())
+    flipped, cut, empty, garbled, folder, link, renamed, intact = sorted(checked.iterdir())
     content = bytearray(flipped.read_bytes())
     content[len(content) // 2] ^= 4
     flipped.write_bytes(content)
     cut.write_bytes(cut.read_bytes()[:-100])
     empty.write_bytes(b"")
     # As zstandard without a checksum would give: it can be decompressed, and is another program.
-    program = bytearray(zlib.decompress(other.read_bytes()))
+    program = bytearray(zlib.decompress(garbled.read_bytes()))
     program[-1] ^= 1
-    other.write_bytes(zlib.compress(program))
+    garbled.write_bytes(zlib.compress(program))
     folder.unlink()
     folder.mkdir()
     link.unlink()
     link.symlink_to("nowhere")
     renamed.rename(checked / renamed.name.partition("-")[2])
     assert compiled(start(0, 8)) == 7
-    assert whole.is_file() and entries(tmp_path) == {"checked": [True] * 8}
+    assert intact.is_file() and entries(tmp_path) == {"checked": [True] * 8}
     assert compiled(start(0, 8)) == 0
 
 

@@ -54,9 +54,9 @@ def test_files_are_the_same_contexts_in_memory_and_streamed(folder, name, flags,
         cli.run(["calibrate", f"{folder}{name}", *flags, f"--output={output}"])
         assert predictions(output) == expected
         notes.append([line for line in capsys.readouterr().err.splitlines() if "files" in line])
-    said = {"": "Each of the 2 files is a context with a bias of its own", "--no-shards": "",
+    note = {"": "Each of the 2 files is a context with a bias of its own", "--no-shards": "",
             "--shards": "The 2 files are parts of one data set"}["".join(flags)]  # fmt: skip
-    assert notes[0] == notes[1] and said in "".join(notes[0]) and bool(notes[0]) == bool(said)
+    assert notes[0] == notes[1] and note in "".join(notes[0]) and bool(notes[0]) == bool(note)
 
 
 def test_files_named_one_by_one_are_those_of_their_folder(folder):
@@ -93,10 +93,10 @@ def test_parts_in_folders_below_are_found_both_ways(tmp_path):
 def test_shards_are_one_table(tmp_path):
     rows = [{"no": a, "yes": b, "gold": LABELS[i % 2], "id": f"r{i}"}
             for i, (a, b) in enumerate(SCORES.reshape(-1, 2)[:30])]  # fmt: skip
-    for name, part in (("a", rows[:10]), ("b", rows[10:])):
+    for name, shard in (("a", rows[:10]), ("b", rows[10:])):
         # Columns of a JSON object may come in any order.
-        part = [dict(reversed(row.items())) for row in part] if name == "b" else part
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, part)))
+        shard = [dict(reversed(row.items())) for row in shard] if name == "b" else shard
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, shard)))
     files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     (table,) = read_shards(files, Reading(gold="gold", ids="id"))
     block = table.blocks["test"]
@@ -135,7 +135,7 @@ def mixed(tmp_path):
 @pytest.mark.parametrize("ids", [[], ["--ids=id"]])
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "npz"])
 def test_rows_of_several_contexts_stand_in_the_order_of_their_file(mixed, ids, ending, tmp_path):
-    path, scores, kept = mixed
+    path, scores, order = mixed
     output = tmp_path / f"o.{ending}"
     flags = ["--by=s", "--strength=0", "--labels=no,yes", "--missing=drop"]
     if not ids:  # a column of texts that is no label
@@ -156,19 +156,19 @@ def test_rows_of_several_contexts_stand_in_the_order_of_their_file(mixed, ids, e
         rows = [line["row"] for line in lines]
         written = [[float(line["no"]), float(line["yes"])] for line in lines]
         tasks = [line["task"] for line in lines]
-    assert rows == [f"r{i}" if ids else str(i) for i in kept]
-    np.testing.assert_allclose(written, scores[kept], atol=1e-6)
-    assert tasks == [f"mixed {'xyz'[i % 3]}" for i in kept]
+    assert rows == [f"r{i}" if ids else str(i) for i in order]
+    np.testing.assert_allclose(written, scores[order], atol=1e-6)
+    assert tasks == [f"mixed {'xyz'[i % 3]}" for i in order]
 
 
 def test_rows_of_each_file_stay_together(mixed, tmp_path):
-    path, _, kept = mixed
+    path, _, order = mixed
     (tmp_path / "next.csv").write_text(path.read_text())
     flags = ["--by=s", "--labels=no,yes", "--missing=drop", f"--output={tmp_path / 'o.csv'}"]
     cli.run(["calibrate", str(path), str(tmp_path / "next.csv"), *flags])
     with (tmp_path / "o.csv").open() as file:
         rows = [(row["task"].split()[0], row["row"]) for row in csv.DictReader(file)]
-    assert rows == [(name, str(i)) for name in ("mixed", "next") for i in kept]
+    assert rows == [(name, str(i)) for name in ("mixed", "next") for i in order]
 
 
 def test_rows_that_each_model_has_stay_by_model(tmp_path):
@@ -192,8 +192,8 @@ def calibrate_both_ways(path, flags, capsys):
         output = path.parent / f"out.{ending}"
         cli.run(["calibrate", str(path), *flags, f"--output={output}"])
         predicted.append(predictions(output))
-        said = " ".join(capsys.readouterr().err.split())
-        notes.append([note for note in said.split("note: ") if "label" in note])
+        stderr = " ".join(capsys.readouterr().err.split())
+        notes.append([note for note in stderr.split("note: ") if "label" in note])
     return predicted, notes
 
 
@@ -217,12 +217,12 @@ def test_repeated_ids_are_refused_both_ways(tmp_path, ending, small_batches, cap
     # An id may stand in each of two contexts.
     write_parquet(tmp_path / "s.parquet", SCORES[0], id=2 * ids[:100], s=half)
     output = tmp_path / f"o.{ending}"
-    words = ["calibrate", str(tmp_path / "s.parquet"), "--ids=id", "--labels=no,yes"]
-    cli.run([*words, "--by=s", f"--output={output}"])
+    arguments = ["calibrate", str(tmp_path / "s.parquet"), "--ids=id", "--labels=no,yes"]
+    cli.run([*arguments, "--by=s", f"--output={output}"])
     output.unlink()
     capsys.readouterr()
     with pytest.raises(SystemExit):
-        cli.run([*words, f"--output={output}"])
+        cli.run([*arguments, f"--output={output}"])
     assert "s.parquet" in capsys.readouterr().err and not output.exists()
 
 
@@ -269,12 +269,12 @@ def test_a_label_that_one_row_mentions_is_named(tmp_path, capsys):
     path, output = write_rare(tmp_path / "s.jsonl"), tmp_path / "o.csv"
     with pytest.raises(SystemExit):
         cli.run(["calibrate", path, f"--output={output}"])
-    said = " ".join(capsys.readouterr().err.split())
-    assert "Most rows lack 'perhaps' (299 of 300)" in said and "--labels=no,yes" in said
+    stderr = " ".join(capsys.readouterr().err.split())
+    assert "Most rows lack 'perhaps' (299 of 300)" in stderr and "--labels=no,yes" in stderr
     cli.run(["calibrate", path, "--missing=least", f"--output={output}"])
-    said = " ".join(capsys.readouterr().err.split())
-    assert "299 of 300 rows lack the score of a label" in said
-    assert "Most rows lack 'perhaps' (299 of 300)" in said and "--labels=no,yes" in said
+    stderr = " ".join(capsys.readouterr().err.split())
+    assert "299 of 300 rows lack the score of a label" in stderr
+    assert "Most rows lack 'perhaps' (299 of 300)" in stderr and "--labels=no,yes" in stderr
     cli.run(["calibrate", path, "--labels=no,yes", f"--output={output}"])
     assert "lack" not in capsys.readouterr().err
     # Who named the labels knows that some are rare.

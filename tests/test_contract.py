@@ -66,10 +66,10 @@ CONTRACT = {name: (name, {}) for name in METHODS} | {
 
 def roundtrip(case, **changed):
     name, options = CONTRACT[case]
-    made = make_calibrator(METHODS[name], **(options | changed))
+    calibrator = make_calibrator(METHODS[name], **(options | changed))
 
     def both(rows, labels, weight, test):
-        return made.apply(made.fit(rows, labels, weight, key=KEY), test)
+        return calibrator.apply(calibrator.fit(rows, labels, weight, key=KEY), test)
 
     return both
 
@@ -150,18 +150,18 @@ def test_weight_zero_is_absent_even_where_the_row_is_nan(case, example):
     rows, labels, weight = example
     poisoned = rows.at[3].set(jnp.nan).at[20].set(jnp.nan)
     hidden = JITTED[case](poisoned, labels, weight.at[3].set(0.0).at[20].set(0.0), rows)
-    kept = jnp.asarray([i for i in range(ROWS) if i not in (3, 20)])
+    present = jnp.asarray([i for i in range(ROWS) if i not in (3, 20)])
     assert bool(jnp.all(jnp.isfinite(hidden)))
     if case in by_row:
-        gone = roundtrip(case)(rows[kept], labels[kept], None, rows[kept])
-        np.testing.assert_allclose(hidden[kept], gone, atol=1e-5)
+        gone = roundtrip(case)(rows[present], labels[present], None, rows[present])
+        np.testing.assert_allclose(hidden[present], gone, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", by_row)
 def test_weight_two_is_there_twice(case, example):
     rows, labels, weight = example
-    again = jnp.concatenate([rows, rows[5:6]])
-    expected = roundtrip(case)(again, jnp.append(labels, labels[5]), None, rows)
+    extended = jnp.concatenate([rows, rows[5:6]])
+    expected = roundtrip(case)(extended, jnp.append(labels, labels[5]), None, rows)
     got = JITTED[case](rows, labels, weight.at[5].set(2.0), rows)
     np.testing.assert_allclose(got, expected, atol=1e-5)
 
@@ -217,14 +217,14 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def blocks(planted):
-    parts = {}
+    by_name = {}
     for name, count in SIZES.items():
         tables = [planted(count, LABELS, seed) for seed in (1, 2)]
-        parts[name] = (
+        by_name[name] = (
             jnp.stack([rows for rows, _, _ in tables]),
             jnp.stack([gold for _, gold, _ in tables]),
         )
-    return parts
+    return by_name
 
 
 def test_compare_is_every_method_on_every_context(blocks):
@@ -233,7 +233,7 @@ def test_compare_is_every_method_on_every_context(blocks):
     for name, (_, scores) in together.items():
         correct_alone = jax.jit(partial(correct, METHODS[name]))
         for context in range(2):
-            alone = {part: (rows[context], gold[context]) for part, (rows, gold) in blocks.items()}
+            alone = {name: (rows[context], gold[context]) for name, (rows, gold) in blocks.items()}
             expected = correct_alone(alone, alone["test"][0]).scores
             np.testing.assert_allclose(scores[context], expected, atol=1e-5)
 
@@ -258,11 +258,11 @@ def test_compare_loops_over_contexts_where_the_method_asks_for_it(blocks):
 
 
 def test_test_labels_are_hidden_from_every_method(blocks):
-    alone = {part: (rows[0], gold[0]) for part, (rows, gold) in blocks.items()}
+    alone = {block_name: (rows[0], gold[0]) for block_name, (rows, gold) in blocks.items()}
     for row in METHODS.values():
         learned = gather(row, alone)
-        kept = sum(SIZES[block] for block in row.probe.labeled)
-        assert int(jnp.sum(learned.labels >= 0)) == kept
+        labeled_rows = sum(SIZES[block] for block in row.probe.labeled)
+        assert int(jnp.sum(learned.labels >= 0)) == labeled_rows
     state = fit(METHODS["bcl"], alone)
     np.testing.assert_allclose(state.bias, jnp.mean(alone["test"][0], axis=0), rtol=1e-6)
 

@@ -12,29 +12,29 @@ def prepared(program, shared, tmp_path_factory):
     """The shared rows as TFDS folders."""
     pytest.importorskip("tensorflow_datasets", reason="a TFDS folder needs tensorflow_datasets")
     out = tmp_path_factory.mktemp("prepared")
-    said = program("prepare_data", f"--source={shared / 'data'}", f"--data_dir={out}").stdout
-    assert f"cb: {out}/super_glue/cb/1.0.2: train 250, validation 56\n" in said
-    assert "mr: TFDS has no such data set" in said
+    stdout = program("prepare_data", f"--source={shared / 'data'}", f"--data_dir={out}").stdout
+    assert f"cb: {out}/super_glue/cb/1.0.2: train 250, validation 56\n" in stdout
+    assert "mr: TFDS has no such data set" in stdout
     return out
 
 
 def test_all_thirteen_tasks_and_what_differs_from_the_paper(program, prepared):
-    said = program("data", "--all", f"--data_dir={prepared}").stdout
-    assert said.endswith(
+    stdout = program("data", "--all", f"--data_dir={prepared}").stdout
+    assert stdout.endswith(
         "11 tasks have as many test rows as the paper's, 2 have not:\n"
         "  qqp: 7,999 test rows, NOT the paper's 40,430 (split validation_proxy serves as "
         "validation)\n"
         "  anli_r3: 1,198 test rows, NOT the paper's 1,200\n"
     )
-    assert said.count("test rows, as many as the paper's") == 11
-    assert "mr: no rows of it in" in said
-    assert said.count("  example, ") == 15
+    assert stdout.count("test rows, as many as the paper's") == 11
+    assert "mr: no rows of it in" in stdout
+    assert stdout.count("  example, ") == 15
 
 
 def test_files_and_tfds_folders_have_the_same_content(program, prepared, shared):
     def told(data):
-        said = program("data", "--task=cb", f"--data_dir={data}").stdout.splitlines()
-        return said[0], said[1:]
+        printed = program("data", "--task=cb", f"--data_dir={data}").stdout.splitlines()
+        return printed[0], printed[1:]
 
     (where, folders), (path, files) = told(prepared), told(shared / "data")
     assert where == f"cb: TFDS folder {prepared}/super_glue/cb/1.0.2"
@@ -45,8 +45,8 @@ def test_files_and_tfds_folders_have_the_same_content(program, prepared, shared)
 
 
 def test_preparing_again_changes_nothing(program, prepared, shared):
-    again = program("prepare_data", f"--source={shared / 'data'}", f"--data_dir={prepared}").stdout
-    assert again.count("(was there)") == 15
+    stdout = program("prepare_data", f"--source={shared / 'data'}", f"--data_dir={prepared}").stdout
+    assert stdout.count("(was there)") == 15
 
 
 def write_tickets(folder):
@@ -66,9 +66,9 @@ def write_tickets(folder):
 
 def test_a_task_of_ones_own_from_csv_to_a_table(program, tmp_path):
     path = write_tickets(tmp_path)
-    said = program("data", f"--task={path}").stdout
-    assert "validation: 12 rows (billing 6, bug 6), content " in said
-    assert "    | Review: The invoice is wrong.\n    | Sentiment: positive\n" in said
+    stdout = program("data", f"--task={path}").stdout
+    assert "validation: 12 rows (billing 6, bug 6), content " in stdout
+    assert "    | Review: The invoice is wrong.\n    | Sentiment: positive\n" in stdout
     workdir = tmp_path / "w"
     program("score", "--config=configs/mini.py:smoke", f"--config.tasks=('{path}',)",
             "--config.labeled_per_class=2", f"--workdir={workdir}")  # fmt: skip
@@ -94,9 +94,9 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
-    name, flags, sentence = WRONG[what]
-    said = program(name, *(flag.format(tmp=tmp_path) for flag in flags), code=2)
-    assert sentence in said.stderr and "Traceback" not in said.stderr
-    assert said.stderr.count("error: ") == 1
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, case):
+    name, flags, sentence = WRONG[case]
+    process = program(name, *(flag.format(tmp=tmp_path) for flag in flags), code=2)
+    assert sentence in process.stderr and "Traceback" not in process.stderr
+    assert process.stderr.count("error: ") == 1

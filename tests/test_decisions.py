@@ -50,25 +50,25 @@ STATES = [f"news on {topic} {i}" for i in range(4) for topic in TOPICS]
 @pytest.fixture(scope="module")
 def lines():
     with running(decide) as server:
-        asked = saved(server, STATES, list(TOPICS))
-        for line, state in zip(asked, STATES, strict=True):
+        topics = saved(server, STATES, list(TOPICS))
+        for line, state in zip(topics, STATES, strict=True):
             line["gold"] = next(topic for topic in TOPICS if topic in state)
         empty = saved(server, [""], list(TOPICS), content_free=True)
-        other = saved(server, ["news on art"], ["no", "yes"], question="is it art?", gold="no")
-    empty[0]["id"], other[0]["id"] = "empty", "other"
-    return asked, empty, other
+        art = saved(server, ["news on art"], ["no", "yes"], question="is it art?", gold="no")
+    empty[0]["id"], art[0]["id"] = "empty", "other"
+    return topics, empty, art
 
 
 def test_probabilities_are_scores_in_the_order_of_the_options_names(lines, tmp_path):
-    asked, empty, _ = lines
-    path = write(tmp_path / "news.jsonl", asked + empty)
+    topics, empty, _ = lines
+    path = write(tmp_path / "news.jsonl", topics + empty)
     (table,) = read(path)
     assert table.label_names == ("art", "sports", "trade") and table.context["task"] == "news"
-    want = [[line["probabilities"][name] for name in table.label_names] for line in asked]
+    want = [[line["probabilities"][name] for name in table.label_names] for line in topics]
     test = table.blocks["test"]
     np.testing.assert_allclose(np.exp(test.log_probs), want, rtol=1e-5)
-    assert test.row_ids == tuple(line["id"] for line in asked)
-    assert [table.label_names[i] for i in test.labels] == [line["gold"] for line in asked]
+    assert test.row_ids == tuple(line["id"] for line in topics)
+    assert [table.label_names[i] for i in test.labels] == [line["gold"] for line in topics]
     # Content-free lines are the block of cc.
     cc = calibrate(test.log_probs, "cc", probe=table.blocks["cc"].log_probs)
     assert (cc.argmax(1) == test.labels).all()
@@ -79,19 +79,19 @@ def test_probabilities_are_scores_in_the_order_of_the_options_names(lines, tmp_p
 
 
 def test_the_order_in_which_options_are_declared_is_nothing(lines, tmp_path):
-    asked, empty, _ = lines
-    (table,) = read(write(tmp_path / "news.jsonl", asked + empty))
-    for line in (turned := json.loads(json.dumps(asked + empty))):
+    topics, empty, _ = lines
+    (table,) = read(write(tmp_path / "news.jsonl", topics + empty))
+    for line in (turned := json.loads(json.dumps(topics + empty))):
         line["probabilities"] = dict(reversed(line["probabilities"].items()))
-    (other,) = read(write(tmp_path / "turned.jsonl", turned))
-    assert other.label_names == table.label_names
+    (table_2,) = read(write(tmp_path / "turned.jsonl", turned))
+    assert table_2.label_names == table.label_names
     for name in ("test", "cc"):
-        np.testing.assert_array_equal(other.blocks[name].log_probs, table.blocks[name].log_probs)
+        np.testing.assert_array_equal(table_2.blocks[name].log_probs, table.blocks[name].log_probs)
 
 
 def test_questions_with_other_options_are_contexts_of_their_own(lines, tmp_path):
-    asked, empty, other = lines
-    path = write(tmp_path / "all.jsonl", asked + empty + other)
+    topics, empty, art = lines
+    path = write(tmp_path / "all.jsonl", topics + empty + art)
     with pytest.raises(InputError, match=r"expected the options .*say --by=question"):
         read(path)
     for column in ("question", "options"):
@@ -106,29 +106,29 @@ def test_questions_with_other_options_are_contexts_of_their_own(lines, tmp_path)
 
 
 def test_a_program_diagnoses_them(lines, tmp_path, capsys):
-    asked, _, _ = lines
-    path = write(tmp_path / "news.jsonl", asked)
+    topics, _, _ = lines
+    path = write(tmp_path / "news.jsonl", topics)
     assert IMPORTERS["decisions"].recognizes(path, path.read_bytes()[:4096])
     cli.run(["diagnose", str(path)])
     assert "'sports' over 'trade'" in capsys.readouterr().out
 
 
 def test_choices_that_are_not_the_likeliest_are_noted(lines, tmp_path):
-    asked, _, _ = lines
-    changed = [line | {"choice": "trade"} for line in asked]
-    differing = sum(max(x["probabilities"], key=x["probabilities"].get) != "trade" for x in asked)
+    topics, _, _ = lines
+    changed = [line | {"choice": "trade"} for line in topics]
+    differing = sum(max(x["probabilities"], key=x["probabilities"].get) != "trade" for x in topics)
     (table,) = read(write(tmp_path / "a.jsonl", changed))
     (note,) = table.blocks["test"].spec["notes"]
     assert note.startswith(f"In {differing} of 12 decisions the choice is not the likeliest")
-    half = [line | {"question": f"q{i % 2}"} for i, line in enumerate(asked)]
+    half = [line | {"question": f"q{i % 2}"} for i, line in enumerate(topics)]
     (table,) = read(write(tmp_path / "b.jsonl", half))
     assert "2 questions share their options" in table.blocks["test"].spec["notes"][0]
     assert len(read(tmp_path / "b.jsonl", Reading(by=("question",)))) == 2
 
 
 def test_an_option_of_probability_0_is_missing(lines, tmp_path):
-    asked, _, _ = lines
-    changed = json.loads(json.dumps(asked))
+    topics, _, _ = lines
+    changed = json.loads(json.dumps(topics))
     changed[0]["probabilities"]["trade"] = 0
     path = write(tmp_path / "a.jsonl", changed)
     with pytest.raises(InputError, match=r"as the score of 'trade'.*--missing=least"):
@@ -187,15 +187,15 @@ def test_a_decision_of_other_options_is_refused():
 
 
 def test_responses_as_they_came_are_read_as_the_saved_lines(lines, tmp_path):
-    asked, _, other = lines
-    (expected,) = read(write(tmp_path / "news.jsonl", asked))
-    answer = [{key: line[key] for key in ("choice", "probabilities")} for line in asked]
-    beside = [{"id": line["id"], "gold": line["gold"]} for line in asked]
+    topics, _, art = lines
+    (expected,) = read(write(tmp_path / "news.jsonl", topics))
+    answer = [{key: line[key] for key in ("choice", "probabilities")} for line in topics]
+    references = [{"id": line["id"], "gold": line["gold"]} for line in topics]
     plain = [
-        b | {"model": "m", "answers": {"topic": a}} for a, b in zip(answer, beside, strict=True)
+        b | {"model": "m", "answers": {"topic": a}} for a, b in zip(answer, references, strict=True)
     ]
     around = [
-        b | {"response": {"answers": {"topic": a}}} for a, b in zip(answer, beside, strict=True)
+        b | {"response": {"answers": {"topic": a}}} for a, b in zip(answer, references, strict=True)
     ]
     for rows in (plain, around):
         (table,) = read(write(tmp_path / "news.jsonl", rows))
@@ -205,13 +205,13 @@ def test_responses_as_they_came_are_read_as_the_saved_lines(lines, tmp_path):
         np.testing.assert_array_equal(block.labels, of_lines.labels)
         assert block.row_ids == of_lines.row_ids
     # Several questions of one state: each is a context of its own; a score is no decision.
-    second = {key: other[0][key] for key in ("choice", "probabilities")}
-    both = [
+    second = {key: art[0][key] for key in ("choice", "probabilities")}
+    responses = [
         {"id": b["id"], "gold": {"topic": b["gold"], "is art": "no"},
          "answers": {"topic": a, "is art": second, "length": {"score": 3}}}
-        for a, b in zip(answer, beside, strict=True)
+        for a, b in zip(answer, references, strict=True)
     ]  # fmt: skip
-    topic, is_art = read(write(tmp_path / "news.jsonl", both), Reading(by=("question",)))
+    topic, is_art = read(write(tmp_path / "news.jsonl", responses), Reading(by=("question",)))
     np.testing.assert_array_equal(topic.blocks["test"].log_probs, of_lines.log_probs)
-    assert topic.blocks["test"].row_ids[0] == f"{asked[0]['id']} topic"
+    assert topic.blocks["test"].row_ids[0] == f"{topics[0]['id']} topic"
     assert is_art.label_names == ("no", "yes") and set(is_art.blocks["test"].labels) == {0}

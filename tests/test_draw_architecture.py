@@ -37,9 +37,9 @@ def run(module, monkeypatch, *flags):
 
 
 def test_arrows_are_the_imports_and_every_component_is_drawn(drawing):
-    components, found = drawing.arrows()
+    components, arrows = drawing.arrows()
     assert components == {drawing.FACE, "api", "attic", "experiments", "configs"}
-    assert found == {
+    assert arrows == {
         (drawing.FACE, "api"), ("attic", "api"), ("experiments", "attic"),
         ("experiments", drawing.FACE),
     }  # fmt: skip

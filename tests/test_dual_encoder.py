@@ -18,8 +18,8 @@ LABELS = ["A negative movie review.", "A positive movie review."]
 
 @jax.jit
 def pooled(checkpoint_model, ids):
-    every = jnp.ones(ids.shape, jnp.bool_)
-    return checkpoint_model.hidden(ids, jnp.arange(ids.size)[None], masked(every)).mean(1)[0]
+    attend = jnp.ones(ids.shape, jnp.bool_)
+    return checkpoint_model.hidden(ids, jnp.arange(ids.size)[None], masked(attend)).mean(1)[0]
 
 
 def naive(checkpoint, text, most):
@@ -62,8 +62,8 @@ def test_batch_size_order_and_rows_tokenized_at_once_do_not_matter(checkpoint, m
     np.testing.assert_allclose(scores.log_probs, single.log_probs[::-1], atol=2e-5)
     np.testing.assert_array_equal(scores.tokens, single.tokens[::-1])
     monkeypatch.setattr(dual_encoder, "TOKENIZED_ROWS", 16)
-    parts = DualEncoder(checkpoint).score(rows, LABELS)
-    np.testing.assert_allclose(scores.log_probs, parts.log_probs, atol=2e-5)
+    in_batches = DualEncoder(checkpoint).score(rows, LABELS)
+    np.testing.assert_allclose(scores.log_probs, in_batches.log_probs, atol=2e-5)
 
 
 def test_identity(checkpoint):

@@ -69,9 +69,9 @@ def test_labels_tell_shares_from_bias():
         for count in (16, 500)
     }
     unlabeled = accuracy(calibrate(scores, "bc_empirical_bayes")[500:], gold[500:])
-    some, many = (accuracy(corrected[500:], gold[500:]) for corrected in guesses.values())
+    few, many = (accuracy(corrected[500:], gold[500:]) for corrected in guesses.values())
     # The best threshold has about 92 %.
-    assert unlabeled < some < many and many > 90
+    assert unlabeled < few < many and many > 90
 
 
 @pytest.mark.parametrize("name", ["bias_scale", "share_weight", "least_information"])

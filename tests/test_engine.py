@@ -88,8 +88,8 @@ def test_a_layout_lets_each_slot_see_its_own_tokens():
     prompts=[
         [1] * 4,
         *(
-            [1] * 4 + [mark] + [0] * rest
-            for mark, rest in zip((0, 2, 3, 4), (26, 26, 26, 27), strict=True)
+            [1] * 4 + [mark] + [0] * padding
+            for mark, padding in zip((0, 2, 3, 4), (26, 26, 26, 27), strict=True)
         ),
     ],
     shared=0,
@@ -129,7 +129,7 @@ def test_rows_that_begin_alike_lie_together():
     sequences = pack(range(120), prompts, 0, [0] * 120, 64)
     assert sum(packed.length for packed in sequences) <= 40 * 128
     unlike = random.integers(10, 1000, (120, 84)).tolist()
-    assert sum(one.length for one in pack(range(120), unlike, 0, [0] * 120, 64)) > 100 * 84
+    assert sum(rows.length for rows in pack(range(120), unlike, 0, [0] * 120, 64)) > 100 * 84
 
 
 def test_a_short_beginning_of_all_rows_is_run_once_a_sequence():
@@ -173,9 +173,9 @@ def test_a_prefix_grows_from_what_it_shares_with_the_last(checkpoint, monkeypatc
     contexts = [SHOTS * 2, SHOTS * 2 + SHOTS[:80], SHOTS * 2 + SHOTS[150:], SHOTS * 2]
     texts = [[context + query for query in queries(4)] for context in contexts]
     scorer = CausalLM(checkpoint)
-    for part in texts:
-        got = scorer.score(part, LABELS).log_probs
-        np.testing.assert_allclose(got, naive(checkpoint, part, LABELS), atol=1e-4)
+    for group_of_texts in texts:
+        got = scorer.score(group_of_texts, LABELS).log_probs
+        np.testing.assert_allclose(got, naive(checkpoint, group_of_texts, LABELS), atol=1e-4)
     assert ran[0][0] == 0
     assert all(start >= forward.STEP and count < ran[0][1] for start, count in ran[1:])
     before = len(ran)
@@ -190,7 +190,7 @@ def test_one_call_with_nested_prefixes(checkpoint):
     order = np.random.default_rng(0).permutation(len(texts))
     texts = [texts[i] for i in order]
     prompts, _ = encode(checkpoint.tokenizer, texts, LABELS)
-    shared = sorted(part.shared for part in group(prompts, SHORTEST))
+    shared = sorted(node.shared for node in group(prompts, SHORTEST))
     assert len(shared) == 3 and shared[0] == 0 and shared[1] > 100
     got = CausalLM(checkpoint).score(texts, LABELS).log_probs
     np.testing.assert_allclose(got, naive(checkpoint, texts, LABELS), atol=1e-4)
@@ -282,19 +282,19 @@ def test_memory_for_nothing_is_said_and_other_errors_go_on(checkpoint, monkeypat
 
 def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint):
     texts = [SHOTS + query for query in queries(40)]
-    words = ["\n", " ", "."]
-    whole = CausalLM(checkpoint).score(texts, words).log_probs
+    labels = ["\n", " ", "."]
+    normalized = CausalLM(checkpoint).score(texts, labels).log_probs
     scorer = CausalLM(checkpoint, logits_only=True)
-    bare = scorer.score(texts, words).log_probs
-    difference = whole - bare
+    bare = scorer.score(texts, labels).log_probs
+    difference = normalized - bare
     np.testing.assert_allclose(difference, difference[:, :1] + 0 * difference, atol=1e-4)
     assert np.ptp(difference[:, 0]) > 1e-3
     for method in ("icl", "bc"):
-        one, two = (np.asarray(calibrate(scores, method)) for scores in (whole, bare))
-        first, second = np.sort(one)[:, -1], np.sort(one)[:, -2]
+        complete, two = (np.asarray(calibrate(scores, method)) for scores in (normalized, bare))
+        first, second = np.sort(complete)[:, -1], np.sort(complete)[:, -2]
         clear = first - second > 1e-3  # else the last bits decide
         assert clear.mean() > 0.8
-        np.testing.assert_array_equal(one.argmax(1)[clear], two.argmax(1)[clear])
+        np.testing.assert_array_equal(complete.argmax(1)[clear], two.argmax(1)[clear])
     assert scorer.identity != CausalLM(checkpoint).identity
     with pytest.raises(InputError, match="with logits_only every label must be one token, but one"):
         scorer.score(texts, [" positive journey", " a"])

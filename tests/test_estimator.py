@@ -33,9 +33,9 @@ def rows(planted):
     [name for name in METHODS if not (METHODS[name].needs_key or METHODS[name].probe.labels)],
 )
 def test_transform_is_fit_and_apply(name, planted):
-    made = METHODS[name].make()
+    calibrator = METHODS[name].make()
     scores = np.asarray(planted(24, 3)[0])  # the contract's shape, whose programs are there
-    expected = made.apply(made.fit(scores), scores)
+    expected = calibrator.apply(calibrator.fit(scores), scores)
     rows = scores.astype(np.float64)
     got = LabelBiasCorrector(name).fit(rows).transform(rows)
     np.testing.assert_allclose(got, expected, atol=1e-6)
@@ -44,9 +44,9 @@ def test_transform_is_fit_and_apply(name, planted):
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].own_rows])
 def test_a_method_of_its_own_rows_refuses_others(name, rows):
     fitted = LabelBiasCorrector(name).fit(rows[0])
-    for others in (rows[0][:20], rows[0][::-1]):
+    for unseen in (rows[0][:20], rows[0][::-1]):
         with pytest.raises(InputError, match=f"X: {name} corrects the rows that it learned from"):
-            fitted.transform(others)
+            fitted.transform(unseen)
 
 
 def test_predict_and_score(rows):
@@ -69,11 +69,11 @@ def test_bcl_reads_labels(rows):
 
 
 def test_pc_takes_a_seed(rows):
-    one, other = (
+    first, second = (
         LabelBiasCorrector("pc", {"starts": 4}, random_state=7).fit(rows[0]).predict(rows[0])
         for _ in range(2)
     )
-    np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(first, second)
 
 
 def test_it_clones_and_sits_in_a_pipeline(rows):
@@ -170,10 +170,10 @@ def test_scikit_learn_s_checks_pass_but_those_that_are_named(method, fails):
         LabelBiasCorrector(method, from_probs=False),
         expected_failed_checks=fails, on_skip=None, on_fail="raise",
     )  # fmt: skip
-    assert {one["check_name"] for one in done if one["status"] == "xfail"} == set(fails)
-    skipped = {one["check_name"] for one in done if one["status"] == "skipped"}
+    assert {check["check_name"] for check in done if check["status"] == "xfail"} == set(fails)
+    skipped = {check["check_name"] for check in done if check["status"] == "skipped"}
     # SCIPY_ARRAY_API is set by nobody; older versions of scikit-learn have no such check.
-    assert skipped == {"check_array_api_input"} & {one["check_name"] for one in done}
+    assert skipped == {"check_array_api_input"} & {check["check_name"] for check in done}
 
 
 FITTED = {
@@ -207,9 +207,9 @@ def test_what_was_fitted_does_not_change_with_the_parameters(rows):
 def test_options_are_parameters_and_go_before_those_of_the_mapping(rows):
     scores, gold = rows
     prior = (0.5, 0.3, 0.2)
-    found = LabelBiasCorrector("bc", {"strength": 0.1}, strength=0.5, target_prior=prior)
+    fitted = LabelBiasCorrector("bc", {"strength": 0.1}, strength=0.5, target_prior=prior)
     expected = calibrate(scores, strength=0.5, target_prior=prior)
-    np.testing.assert_allclose(found.fit(scores).transform(scores), expected, atol=1e-6)
+    np.testing.assert_allclose(fitted.fit(scores).transform(scores), expected, atol=1e-6)
     with pytest.raises(InputError, match="no option of bc named 'metric'"):
         LabelBiasCorrector("bc", metric="accuracy").fit(scores)
     with pytest.raises(InputError, match="no metric named 'f1'; did you mean 'macro_f1'"):
@@ -220,12 +220,12 @@ def test_a_grid_of_strengths_and_folds(rows):
     scores, gold = rows
     grid = GridSearchCV(LabelBiasCorrector(), {"strength": [0.0, 0.5, 1.0]}, cv=3)
     grid.fit(scores, gold)
-    each = grid.cv_results_["mean_test_score"]
-    for strength, mean in zip((0.0, 0.5, 1.0), each, strict=True):
+    means = grid.cv_results_["mean_test_score"]
+    for strength, mean in zip((0.0, 0.5, 1.0), means, strict=True):
         alone = cross_val_score(LabelBiasCorrector(strength=strength), scores, gold, cv=3)
         assert mean == pytest.approx(alone.mean())
-    assert grid.best_params_["strength"] == (0.0, 0.5, 1.0)[int(np.argmax(each))]
-    assert each[2] > each[0]
+    assert grid.best_params_["strength"] == (0.0, 0.5, 1.0)[int(np.argmax(means))]
+    assert means[2] > means[0]
     piped = make_pipeline(FunctionTransformer(np.log), LabelBiasCorrector())
     grid = GridSearchCV(piped, {"labelbiascorrector__strength": [0.0, 1.0]}, cv=3)
     assert grid.fit(np.exp(scores), gold).best_params_ == {"labelbiascorrector__strength": 1.0}
@@ -240,13 +240,13 @@ def test_probabilities_and_the_decision_of_two_labels(rows):
     np.testing.assert_array_equal(fitted.decision_function(scores), fitted.transform(scores))
     auc = get_scorer("roc_auc_ovr")(fitted, scores, gold)
     assert auc == pytest.approx(roc_auc_score(gold, expected, multi_class="ovr"))
-    two, known = scores[gold < 2, :2], gold[gold < 2]
-    fitted = LabelBiasCorrector().fit(two, known)
+    two, labels = scores[gold < 2, :2], gold[gold < 2]
+    fitted = LabelBiasCorrector().fit(two, labels)
     decision = fitted.decision_function(two)
     assert decision.shape == (len(two),)
     np.testing.assert_array_equal(fitted.predict(two), (decision > 0).astype(int))
-    auc = get_scorer("roc_auc")(fitted, two, known)
-    assert auc == pytest.approx(roc_auc_score(known, decision))
+    auc = get_scorer("roc_auc")(fitted, two, labels)
+    assert auc == pytest.approx(roc_auc_score(labels, decision))
 
 
 NAMES = np.array(["no", "perhaps", "yes"])
@@ -259,10 +259,10 @@ def test_frames_in_and_out(rows):
     assert fitted.feature_names_in_.tolist() == NAMES[::-1].tolist() and fitted.n_features_in_ == 3
     assert fitted.get_feature_names_out().tolist() == NAMES[::-1].tolist()
     assert isinstance(fitted.transform(frame), np.ndarray)
-    for kind, given in (("pandas", frame), ("polars", pl.from_pandas(frame))):
-        found = LabelBiasCorrector().set_output(transform=kind).fit_transform(given)
-        assert type(found) is type(given) and list(found.columns) == NAMES[::-1].tolist()
-        np.testing.assert_allclose(found.to_numpy(), calibrate(scores), atol=1e-6)
+    for kind, frame_in in (("pandas", frame), ("polars", pl.from_pandas(frame))):
+        moved = LabelBiasCorrector().set_output(transform=kind).fit_transform(frame_in)
+        assert type(moved) is type(frame_in) and list(moved.columns) == NAMES[::-1].tolist()
+        np.testing.assert_allclose(moved.to_numpy(), calibrate(scores), atol=1e-6)
     shown = LabelBiasCorrector().set_output(transform="pandas").fit_transform(frame)
     pd.testing.assert_index_equal(shown.index, frame.index)
     with pytest.raises(ValueError, match="feature names should match"):
@@ -278,9 +278,9 @@ def test_classes_are_names_of_columns_or_numbers_or_given(rows):
     assert named.classes_.tolist() == NAMES[::-1].tolist()
     in_order = LabelBiasCorrector(classes=NAMES).fit(scores, NAMES[gold])
     assert in_order.classes_.tolist() == NAMES.tolist()
-    given = LabelBiasCorrector(classes=NAMES[::-1]).fit(scores)
+    chosen = LabelBiasCorrector(classes=NAMES[::-1]).fit(scores)
     columns = LabelBiasCorrector().fit(scores, gold).predict(scores)
-    for fitted in (named, in_order, given):
+    for fitted in (named, in_order, chosen):
         np.testing.assert_array_equal(fitted.predict(scores_of(fitted, frame)),
                                       fitted.classes_[columns])  # fmt: skip
     assert named.score(frame, NAMES[::-1][gold]) == np.mean(columns == gold)
@@ -299,15 +299,15 @@ def test_named_classes_reach_the_methods_that_read_labels(rows):
     half = np.where(np.arange(60) < 30, -1, gold)
     expected = LabelBiasCorrector("bcl").fit(scores, half).transform(scores)
     turned = LabelBiasCorrector("bcl", classes=[9, 7, 5])
-    found = turned.fit(scores, np.where(half < 0, -1, 9 - 2 * gold))
-    np.testing.assert_array_equal(found.transform(scores), expected)
-    whole = LabelBiasCorrector("bcl").fit(scores, gold)
+    reordered = turned.fit(scores, np.where(half < 0, -1, 9 - 2 * gold))
+    np.testing.assert_array_equal(reordered.transform(scores), expected)
+    by_number = LabelBiasCorrector("bcl").fit(scores, gold)
     texts = LabelBiasCorrector("bcl", classes=NAMES).fit(scores, NAMES[gold])
-    np.testing.assert_array_equal(texts.transform(scores), whole.transform(scores))
+    np.testing.assert_array_equal(texts.transform(scores), by_number.transform(scores))
 
 
 @pytest.mark.parametrize(
-    ("given", "y", "sentence"),
+    ("parameters", "y", "sentence"),
     [
         ({"classes": ["a", "b"]}, None, r"classes: expected 3 different ones.*got \['a', 'b'\]"),
         ({"classes": ["a", "b", "b"]}, None, "classes: expected 3 different ones"),
@@ -322,9 +322,9 @@ def test_named_classes_reach_the_methods_that_read_labels(rows):
         ({"method": "bcl"}, [0, 3] * 30, "y: expected classes .* got 2 classes with 3 among them"),
     ],
 )
-def test_a_class_without_a_column_is_refused(given, y, sentence, rows):
+def test_a_class_without_a_column_is_refused(parameters, y, sentence, rows):
     with pytest.raises(InputError, match=sentence):
-        LabelBiasCorrector(**given).fit(rows[0], y)
+        LabelBiasCorrector(**parameters).fit(rows[0], y)
 
 
 def test_a_class_without_a_column_is_warned_of_where_no_label_is_read(rows):
@@ -339,23 +339,23 @@ def test_a_class_without_a_column_is_warned_of_where_no_label_is_read(rows):
 
 def test_parts_give_what_the_whole_gives(rows):
     scores, gold = rows
-    whole = LabelBiasCorrector(strength=0.5, target_prior=(0.5, 0.3, 0.2)).fit(scores, gold)
-    parts = clone(whole)
+    complete = LabelBiasCorrector(strength=0.5, target_prior=(0.5, 0.3, 0.2)).fit(scores, gold)
+    incremental = clone(complete)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # few rows at a time are the point
         for start in range(0, 60, 7):
-            parts.partial_fit(scores[start : start + 7], gold[start : start + 7])
-    np.testing.assert_allclose(parts.transform(scores), whole.transform(scores), atol=2e-6)
-    assert int(parts.seen_.count) == int(whole.seen_.count) == 60
-    more = clone(whole).fit(scores[:20]).partial_fit(scores[20:])
-    np.testing.assert_allclose(more.transform(scores), whole.transform(scores), atol=2e-6)
-    again = more.fit(scores[:20])
-    assert int(again.seen_.count) == 20
+            incremental.partial_fit(scores[start : start + 7], gold[start : start + 7])
+    np.testing.assert_allclose(incremental.transform(scores), complete.transform(scores), atol=2e-6)
+    assert int(incremental.seen_.count) == int(complete.seen_.count) == 60
+    more = clone(complete).fit(scores[:20]).partial_fit(scores[20:])
+    np.testing.assert_allclose(more.transform(scores), complete.transform(scores), atol=2e-6)
+    refitted = more.fit(scores[:20])
+    assert int(refitted.seen_.count) == 20
     named = LabelBiasCorrector(classes=NAMES[::-1])
     named.partial_fit(scores[:5], NAMES[gold[:5]], classes=NAMES)
     assert named.classes_.tolist() == NAMES[::-1].tolist()
     with pytest.raises(ValueError, match="X has 2 features, but LabelBiasCorrector is expecting 3"):
-        parts.partial_fit(scores[:, :2])
+        incremental.partial_fit(scores[:, :2])
 
 
 def test_rows_of_pandas_are_matched_by_index_and_shares_by_class(rows):
@@ -364,8 +364,8 @@ def test_rows_of_pandas_are_matched_by_index_and_shares_by_class(rows):
     y = pd.Series(NAMES[gold], index=frame.index)
     shuffled = y.sample(frac=1, random_state=0)
     fitted = LabelBiasCorrector("bcl").fit(frame, y)
-    again = LabelBiasCorrector("bcl").fit(frame, shuffled)
-    np.testing.assert_array_equal(again.transform(frame), fitted.transform(frame))
+    refitted = LabelBiasCorrector("bcl").fit(frame, shuffled)
+    np.testing.assert_array_equal(refitted.transform(frame), fitted.transform(frame))
     assert fitted.score(frame, shuffled) == fitted.score(frame, y)
     weights = pd.Series(np.arange(60.0), index=frame.index)
     expected = fitted.score(frame, y, weights)
@@ -379,8 +379,8 @@ def test_rows_of_pandas_are_matched_by_index_and_shares_by_class(rows):
     for prior in (shares, pd.Series(shares)):
         by_name = LabelBiasCorrector(target_prior=prior).fit(frame)
         np.testing.assert_array_equal(by_name.transform(frame), by_place.transform(frame))
-        given = LabelBiasCorrector(target_prior=prior, classes=NAMES).fit(scores)
-        np.testing.assert_array_equal(given.transform(scores), by_place.transform(frame))
+        by_class = LabelBiasCorrector(target_prior=prior, classes=NAMES).fit(scores)
+        np.testing.assert_array_equal(by_class.transform(scores), by_place.transform(frame))
 
 
 def test_texts_without_columns_are_not_put_in_alphabetical_order():
@@ -399,10 +399,10 @@ def test_texts_without_columns_are_not_put_in_alphabetical_order():
 
 def test_only_bc_has_parts(rows):
     assert hasattr(LabelBiasCorrector(), "partial_fit")
-    other = LabelBiasCorrector("pc", random_state=0)
-    assert not hasattr(other, "partial_fit")
+    estimator = LabelBiasCorrector("pc", random_state=0)
+    assert not hasattr(estimator, "partial_fit")
     with pytest.raises(AttributeError) as caught:
-        other.partial_fit(rows[0])
+        estimator.partial_fit(rows[0])
     assert "partial_fit: expected method='bc'" in str(caught.value.__cause__)
     fitted = LabelBiasCorrector().fit(rows[0]).set_params(method="cc").fit(rows[0])
     assert not hasattr(fitted, "seen_")
@@ -412,15 +412,15 @@ def test_probabilities_are_recognized(rows):
     probs = np.exp(rows[0])
     with pytest.raises(InputError, match=r"X: expected log-probabilities.*from_probs=True"):
         LabelBiasCorrector().fit(probs)
-    found = LabelBiasCorrector(from_probs=True).fit(probs).transform(probs)
-    np.testing.assert_allclose(found, calibrate(rows[0]), atol=1e-5)
+    transformed = LabelBiasCorrector(from_probs=True).fit(probs).transform(probs)
+    np.testing.assert_allclose(transformed, calibrate(rows[0]), atol=1e-5)
 
 
 def test_missing_labels_are_settled_as_by_calibrate(rows):
     cut = rows[0].copy()
     cut[::5, 2] = -np.inf
     expected = calibrate(cut, missing="least")
-    found = LabelBiasCorrector(missing="least").fit(cut).transform(cut)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    transformed = LabelBiasCorrector(missing="least").fit(cut).transform(cut)
+    np.testing.assert_allclose(transformed, expected, atol=1e-6)
     with pytest.raises(InputError, match=r"X: .*missing='least'"):
         LabelBiasCorrector().fit(cut)

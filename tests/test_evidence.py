@@ -44,19 +44,19 @@ def test_holm_is_the_textbook_s():
 
 def test_the_sign_flip_test_is_scipy_s():
     values = np.random.default_rng(0).normal(0.5, 1.0, 9)
-    wanted = permutation_test((values,), np.mean, permutation_type="samples", n_resamples=np.inf)
+    expected = permutation_test((values,), np.mean, permutation_type="samples", n_resamples=np.inf)
     random = np.random.default_rng(1)
-    assert statistics.sign_flip(values, random) == pytest.approx(wanted.pvalue)
+    assert statistics.sign_flip(values, random) == pytest.approx(expected.pvalue)
     drawn = statistics.sign_flip(values, random, draws=500)
-    assert drawn == pytest.approx(wanted.pvalue, abs=0.06) and drawn != wanted.pvalue
+    assert drawn == pytest.approx(expected.pvalue, abs=0.06) and drawn != expected.pvalue
     assert statistics.sign_flip(np.zeros(5), random) == 1.0
 
 
 @pytest.mark.parametrize(("gained", "lost"), [(5, 0), (7, 3), (0, 0), (40, 41), (200, 150)])
 def test_mcnemar_is_the_exact_binomial_test(gained, lost):
-    wanted = binomtest(gained, gained + lost, 0.5).pvalue if gained + lost else 1.0
-    found = statistics.mcnemar(np.array([[gained]]), np.array([[lost]]))
-    assert found.shape == (1, 1) and found.item() == pytest.approx(wanted)
+    expected = binomtest(gained, gained + lost, 0.5).pvalue if gained + lost else 1.0
+    p_value = statistics.mcnemar(np.array([[gained]]), np.array([[lost]]))
+    assert p_value.shape == (1, 1) and p_value.item() == pytest.approx(expected)
 
 
 def test_intervals_of_one_factor_are_the_bootstrap_s():
@@ -71,9 +71,9 @@ def test_intervals_of_one_factor_are_the_bootstrap_s():
 def test_the_crossed_interval_covers_models_and_tasks():
     """Effects of models alone: tasks add nothing, and n is the number of models."""
     effects = np.random.default_rng(0).normal(0.0, 1.0, 30)
-    both = statistics.crossed_interval(np.repeat(effects[:, None], 50, axis=1))
+    crossed = statistics.crossed_interval(np.repeat(effects[:, None], 50, axis=1))
     alone = statistics.crossed_interval(effects[:, None])
-    assert both == pytest.approx(alone, abs=0.02)
+    assert crossed == pytest.approx(alone, abs=0.02)
 
 
 # Draws.
@@ -83,21 +83,21 @@ def test_resampled_rows_have_the_wanted_shares_and_are_the_pool_s():
     random = np.random.default_rng(0)
     gold = random.integers(0, 3, 500).astype(np.int32)
     pool = pools.Pool("a", (10.0 * gold[:, None] + np.arange(3)).astype(np.float32), gold)
-    found, labels = pools.draw(pool, pools.uneven(3, 1, 0.7), (40, 500), random)
-    assert found.shape == (40, 500, 3)
+    rows, labels = pools.draw(pool, pools.uneven(3, 1, 0.7), (40, 500), random)
+    assert rows.shape == (40, 500, 3)
     np.testing.assert_allclose(np.bincount(labels.ravel()) / 20_000, [0.15, 0.7, 0.15], atol=0.01)
-    np.testing.assert_array_equal(found[..., 0], 10.0 * labels)
+    np.testing.assert_array_equal(rows[..., 0], 10.0 * labels)
 
 
 def test_rows_set_apart_are_no_test_rows_and_the_same_for_every_model():
     scores = np.arange(200.0).reshape(100, 2)
     table = ScoreTable({}, ("no", "yes"), {"test": make_block(scores, np.arange(100) % 2)})
-    split, again = (sets.set_apart(table, 32, (0, 3)) for _ in range(2))
+    split, copy = (sets.set_apart(table, 32, (0, 3)) for _ in range(2))
     sizes = {name: len(block.labels) for name, block in split.blocks.items()}
     assert sizes == {"test": 75, "labeled": 25}
-    parts = [split.blocks[name].log_probs[:, 0] for name in ("test", "labeled")]
-    assert sorted(np.concatenate(parts)) == sorted(scores[:, 0])
-    np.testing.assert_array_equal(*(one.blocks["labeled"].log_probs for one in (split, again)))
+    scores_apart = [split.blocks[name].log_probs[:, 0] for name in ("test", "labeled")]
+    assert sorted(np.concatenate(scores_apart)) == sorted(scores[:, 0])
+    np.testing.assert_array_equal(*(stored.blocks["labeled"].log_probs for stored in (split, copy)))
     assert sets.set_apart(table, 0, (0, 3)) is table
 
 
@@ -116,8 +116,8 @@ def closed_form(d, bias, share):
         return share * first + (1 - share) * norm.cdf((gap - bias + threshold) / sd)
 
     sides = (share, 1 - share)
-    plain = np.mean([right(one, 0.0) for one in sides])
-    return plain, np.mean([right(one, bias + gap * (2 * one - 1)) for one in sides])
+    plain = np.mean([right(side, 0.0) for side in sides])
+    return plain, np.mean([right(side, bias + gap * (2 * side - 1)) for side in sides])
 
 
 def test_break_even_of_two_gaussians_is_the_closed_form_s():
@@ -131,14 +131,14 @@ def test_break_even_of_two_gaussians_is_the_closed_form_s():
     )  # fmt: skip
     grid = failure.grid("two Gaussians", drawn, options)
     d = np.sqrt(2) * norm.ppf(0.75)
-    for place, share in enumerate(at):
+    for index, share in enumerate(at):
         plain, corrected = closed_form(d, bias, share)
-        found = grid.accuracy["bc"][place, 0, 0].mean()
-        assert found == pytest.approx(100 * (corrected - plain), abs=0.6)
-    wanted = brentq(lambda share: np.subtract(*closed_form(d, bias, share)), 0.5, 0.99)
+        gain = grid.accuracy["bc"][index, 0, 0].mean()
+        assert gain == pytest.approx(100 * (corrected - plain), abs=0.6)
+    expected = brentq(lambda share: np.subtract(*closed_form(d, bias, share)), 0.5, 0.99)
     value, low, high = statistics.break_even_interval(grid.shares, grid.accuracy["bc"][:, 0, 0])
-    assert value == pytest.approx(wanted, abs=0.01) and low <= value <= high
-    assert 0.7 < wanted < 0.85
+    assert value == pytest.approx(expected, abs=0.01) and low <= value <= high
+    assert 0.7 < expected < 0.85
 
 
 def test_break_even_at_the_ends():
@@ -176,25 +176,25 @@ def toy(models=2, tasks=3, n=40):
 
 
 def test_differences_are_those_of_numpy():
-    one = toy()
-    tables = [sets.set_apart(table, 8, (0, i % 3)) for i, table in enumerate(one.tables)]
-    found = judging.answers(tables, ["icl", "cc", "bc", "bcl"], knowing=("bc",))
-    assert list(found.by_method) == ["icl", "bc", "bc + true shares", "bcl"]
-    assert found.skipped == {"cc": "no block 'cc' in the table"}
+    study_set = toy()
+    tables = [sets.set_apart(table, 8, (0, i % 3)) for i, table in enumerate(study_set.tables)]
+    answers = judging.answers(tables, ["icl", "cc", "bc", "bcl"], knowing=("bc",))
+    assert list(answers.by_method) == ["icl", "bc", "bc + true shares", "bcl"]
+    assert answers.skipped == {"cc": "no block 'cc' in the table"}
     gold = [table.blocks["test"].labels for table in tables]
-    compared = comparing.compare(found.by_method, gold, 2, draws=500)
-    apart = []
+    compared = comparing.compare(answers.by_method, gold, 2, draws=500)
+    differences = []
     for table, right in zip(tables, gold, strict=True):
         scores = table.blocks["test"].log_probs.astype(np.float64)
         bc = scores - scores.mean(axis=0)
-        apart.append(
+        differences.append(
             100 * ((bc.argmax(axis=1) == right).mean() - (scores.argmax(axis=1) == right).mean())
         )
     bc = compared["bc"]
-    assert bc.accuracy.value == pytest.approx(np.mean(apart))
-    assert bc.won.sum() == (np.array(apart) > 0).sum()
+    assert bc.accuracy.value == pytest.approx(np.mean(differences))
+    assert bc.won.sum() == (np.array(differences) > 0).sum()
     assert bc.counts.balanced[0, 0] == pytest.approx(
-        100 * float(balanced_accuracy(found.by_method["bc"][0], gold[0]))
+        100 * float(balanced_accuracy(answers.by_method["bc"][0], gold[0]))
     )
     # What is told the shares of rows is at most as far from them as without.
     assert compared["bc + true shares"].counts.accuracy.mean() >= bc.counts.accuracy.mean() - 2
@@ -224,25 +224,25 @@ def test_a_verdict_needs_the_interval_and_the_test():
 )  # fmt: skip
 def test_reference_figures_of_whole_sets(shared, name, icl, cc, bc):
     options = real.Options(sets=(name,), methods=("icl", "cc", "bc"), labeled=0, draws=200)
-    (one,) = sets.read_sets(shared / "scores", options.sets)
-    found = real.judge(one, options)
-    assert found.plain.accuracy.mean() == pytest.approx(icl, abs=0.06)
-    assert found.methods["bc"].counts.accuracy.mean() == pytest.approx(bc, abs=0.06)
+    (score_set,) = sets.read_sets(shared / "scores", options.sets)
+    judged = real.judge(score_set, options)
+    assert judged.plain.accuracy.mean() == pytest.approx(icl, abs=0.06)
+    assert judged.methods["bc"].counts.accuracy.mean() == pytest.approx(bc, abs=0.06)
     if cc is None:
-        assert found.skipped == {"cc": "no block 'cc' in the table"}
+        assert judged.skipped == {"cc": "no block 'cc' in the table"}
     else:
-        assert found.methods["cc"].counts.accuracy.mean() == pytest.approx(cc, abs=0.06)
+        assert judged.methods["cc"].counts.accuracy.mean() == pytest.approx(cc, abs=0.06)
 
 
 def test_reference_figures_by_subject(shared):
     """Accuracy weighted by rows, contexts won and lost of 56, model by model."""
     options = real.Options(sets=("mmlu",), methods=("icl", "bc"), labeled=0, draws=200)
-    (one,) = sets.read_sets(shared / "scores", options.sets)
-    bc = real.judge(one, options).methods["bc"]
+    (score_set,) = sets.read_sets(shared / "scores", options.sets)
+    bc = real.judge(score_set, options).methods["bc"]
     counts = bc.counts
     weighted = (counts.accuracy * counts.rows).sum(axis=1) / counts.rows.sum(axis=1)
-    wanted = [24.9, 44.8, 36.8, 48.4, 57.0, 50.7, 59.8]
-    np.testing.assert_allclose(weighted, wanted, atol=0.06)
+    expected = [24.9, 44.8, 36.8, 48.4, 57.0, 50.7, 59.8]
+    np.testing.assert_allclose(weighted, expected, atol=0.06)
     assert bc.won.sum(axis=1).tolist() == [38, 24, 38, 51, 21, 55, 40]
     assert bc.lost.sum(axis=1).tolist() == [15, 25, 16, 4, 31, 1, 12]
 
@@ -251,14 +251,14 @@ def test_knowing_the_shares_repairs_neverB(shared):
     options = real.Options(
         sets=("mmlu_neverB_batch",), methods=("icl", "bc"), knowing=("bc",), labeled=0, draws=200
     )
-    (one,) = sets.read_sets(shared / "scores", options.sets)
-    told = real.judge(one, options).methods["bc" + judging.KNOWN]
-    assert told.counts.accuracy.mean() == pytest.approx(54.1, abs=0.3)
+    (score_set,) = sets.read_sets(shared / "scores", options.sets)
+    with_shares = real.judge(score_set, options).methods["bc" + judging.KNOWN]
+    assert with_shares.counts.accuracy.mean() == pytest.approx(54.1, abs=0.3)
 
 
 def test_bear_has_sixty_relations_of_their_own_labels(shared):
-    (one,) = sets.read_sets(shared / "scores", ("bear",))
-    assert one.shape == (1, 60) and "5 to 60 labels" in one.about
+    (score_set,) = sets.read_sets(shared / "scores", ("bear",))
+    assert score_set.shape == (1, 60) and "5 to 60 labels" in score_set.about
 
 
 # The program and the page.
@@ -266,9 +266,9 @@ def test_bear_has_sixty_relations_of_their_own_labels(shared):
 
 def marks():
     return "\n".join(
-        f"<!-- evidence {name} {part}: {end} -->"
+        f"<!-- evidence {name} {edge}: {end} -->"
         for name in NAMES
-        for part in page.PARTS
+        for edge in page.PARTS
         for end in ("begin", "end")
     )
 
@@ -280,23 +280,23 @@ def test_a_study_writes_its_parts_of_the_page(shared, tmp_path, name, capsys):
     target.parent.mkdir()
     target.write_text(f"before\n{marks()}\nafter\n")
     files = studies.run(config.to_dict(), shared / "scores", tmp_path / "w", target)
-    said, text = capsys.readouterr().out, target.read_text()
+    stdout, text = capsys.readouterr().out, target.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n")
-    for other in set(NAMES) - {name}:
-        begin, end = (f"<!-- evidence {other} section: {mark} -->" for mark in ("begin", "end"))
+    for study in set(NAMES) - {name}:
+        begin, end = (f"<!-- evidence {study} section: {mark} -->" for mark in ("begin", "end"))
         assert f"{begin}\n{end}" in text
     findings = text.split(f"evidence {name} findings: begin -->\n")[1].split("\n<!--")[0]
     assert findings
     for line in findings.splitlines():
-        assert line.removeprefix("- ") in said
+        assert line.removeprefix("- ") in stdout
     assert all(path.stat().st_size > 100 for path in files)
     pictures = [path for path in files if path.parent == target.parent / "figures"]
     assert pictures
     for picture in pictures:
         assert f"](figures/{picture.name})" in text and picture.stat().st_size < 150_000
     # A second run of the same study fills the same place.
-    again = studies.run(config.to_dict(), shared / "scores", tmp_path / "w", target)
-    assert again == files and len(target.read_text()) == pytest.approx(len(text), abs=40)
+    rerun = studies.run(config.to_dict(), shared / "scores", tmp_path / "w", target)
+    assert rerun == files and len(target.read_text()) == pytest.approx(len(text), abs=40)
 
 
 def test_the_page_s_numbers_are_the_program_s(shared):
@@ -304,11 +304,11 @@ def test_the_page_s_numbers_are_the_program_s(shared):
     config = config_files.read_config(str(ROOT / "configs/evidence_real.py")).to_dict()
     config.pop("study")
     options = real.Options(**config | {"methods": ("icl", "bc"), "knowing": ()})
-    (one,) = sets.read_sets(shared / "scores", ("oodcv",))
-    found = real.judge(one, options)
+    (score_set,) = sets.read_sets(shared / "scores", ("oodcv",))
+    judged = real.judge(score_set, options)
     text = (ROOT / "docs/evidence.md").read_text()
-    assert f"| OOD-CV, A to D | 26 | {found.plain.accuracy.mean():.1f} |" in text
-    bc = found.methods["bc"].accuracy
+    assert f"| OOD-CV, A to D | 26 | {judged.plain.accuracy.mean():.1f} |" in text
+    bc = judged.methods["bc"].accuracy
     shown = f"{bc.value:+.1f} \\[{bc.low:+.1f}, {bc.high:+.1f}\\]"
     assert shown in text
 
@@ -319,13 +319,13 @@ def test_configs_are_locked_and_their_keys_are_the_study_s(name):
     for preset in ("", ":smoke"):
         config = config_files.read_config(path + preset)
         assert config.is_locked and config.study == name
-        wanted = studies.STUDIES[name].options._fields
-        assert set(config.keys()) == {"study", *wanted}
+        expected = studies.STUDIES[name].options._fields
+        assert set(config.keys()) == {"study", *expected}
         assert set(config.get("methods", ())) <= set(METHODS)
     with pytest.raises(ValueError, match="no preset 'smok'; there is: smoke"):
         config_files.load(path).get_config("smok")
-    said = config_files.load(path).__doc__
-    assert f"python -m experiments.evidence --config=configs/evidence_{name}.py" in said
+    docstring = config_files.load(path).__doc__
+    assert f"python -m experiments.evidence --config=configs/evidence_{name}.py" in docstring
 
 
 @pytest.mark.parametrize(
@@ -365,11 +365,11 @@ def test_a_page_without_marks_is_refused_and_left_alone(tmp_path, text):
 
 
 def test_names_at_the_command_line_are_split(program, shared, tmp_path):
-    said = program(
+    stdout = program(
         "evidence", "--config=configs/evidence_real.py:smoke", "--config.methods=icl,bc_mean_prob",
         f"--scores={shared / 'scores'}", f"--workdir={tmp_path}",
     ).stdout  # fmt: skip
-    assert "oodcv: icl and 1 more on 26 contexts in" in said
+    assert "oodcv: icl and 1 more on 26 contexts in" in stdout
     with (tmp_path / "evidence_real.csv").open() as file:
         assert [row["method"] for row in csv.DictReader(file)] == ["bc_mean_prob"]
 

@@ -74,11 +74,11 @@ def test_constants_are_chosen_on_other_rows():
         grid = [trials.Outcome(gain, False) for gain in gains]
         return trials.Trial(50.0, {}, grid, {})
 
-    made = [sources.Source(ScoreSet(n, n, n, [], 1), rows) for n, rows in
+    score_sources = [sources.Source(ScoreSet(n, n, n, [], 1), rows) for n, rows in
             (("a", "x"), ("b", "x"), ("c", "y"))]  # fmt: skip
     by_source = [[trial([9.0, 0.0])], [trial([9.0, 0.0])], [trial([0.0, 1.0])]]
-    assert recommend.choose_elsewhere(made, by_source, "x") == 1
-    assert recommend.choose_elsewhere(made, by_source, "y") == 0
+    assert recommend.choose_elsewhere(score_sources, by_source, "x") == 1
+    assert recommend.choose_elsewhere(score_sources, by_source, "y") == 0
 
 
 def test_a_trial_s_rule_is_the_method_s_own(shared: Path):
@@ -96,10 +96,10 @@ def test_a_trial_s_rule_is_the_method_s_own(shared: Path):
 def test_what_to_expect_is_what_the_page_says():
     text = (ROOT / "docs/evidence/evidence_experience.csv").read_text()
     for method, ranges in experience.RANGES.items():
-        for part in ranges:
+        for score_range in ranges:
             line = (
-                f"{method},{part.most:g},{part.contexts},{part.gain:+.1f},"
-                f"{part.low:+.1f},{part.high:+.1f},{100 * part.fell:.0f} %"
+                f"{method},{score_range.most:g},{score_range.contexts},{score_range.gain:+.1f},"
+                f"{score_range.low:+.1f},{score_range.high:+.1f},{100 * score_range.fell:.0f} %"
             )
             assert line.replace("+0.0", "-0.0") in text or line in text
 

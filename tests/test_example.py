@@ -18,9 +18,9 @@ def run(workdir):
 
 
 def test_a_sweep_over_shots_and_templates_without_absl(tmp_path):
-    said = run(tmp_path)
-    assert "10 contexts, 1344 of 1344 inputs scored now" in said
-    assert "template" in said and "question" in said and "icl" in said
+    stdout = run(tmp_path)
+    assert "10 contexts, 1344 of 1344 inputs scored now" in stdout
+    assert "template" in stdout and "question" in stdout and "icl" in stdout
     assert (tmp_path / "shots.png").stat().st_size > 5000
     assert "10 contexts, 0 of 1344 inputs scored now" in run(tmp_path)
 

@@ -146,14 +146,14 @@ def test_a_broken_claim_is_named_and_the_other_contexts_are_scored(
     assert error.value.got == content and "remove it" in error.value.remedy
     with pytest.raises(InputError, match="1 of 2 contexts cannot be scored; the others are kept"):
         score(tmp_path / "w")
-    whole, scored = tables(tmp_path / "whole"), tables(tmp_path / "w")
-    assert scored == {file: whole[file] for file in whole if plan_ids[0] not in file}
+    expected, scored = tables(tmp_path / "whole"), tables(tmp_path / "w")
+    assert scored == {file: expected[file] for file in expected if plan_ids[0] not in file}
     status = read_status(Store(tmp_path / "w"))
     assert len(status.done) == len(status.left) == 1
     assert [f"broken claim: {error.value}"] == list(status.lines())[1:2]
     os.rename(claim, tmp_path / "broken")
     score(tmp_path / "w")
-    assert tables(tmp_path / "w") == whole
+    assert tables(tmp_path / "w") == expected
 
 
 def test_a_claim_that_is_a_link_to_an_empty_folder(tmp_path):
@@ -191,7 +191,7 @@ def test_a_batch_is_whole_where_a_part_of_it_was_written_before_a_failure(tmp_pa
     written._file = Halting()
     with written:
         written.add([2, 3], np.zeros((2, 2), np.float32))
-    again = journal.Journal(tmp_path, plans)
-    assert {row: scores.tolist() for row, scores in again.rows.items()} == {
+    reopened = journal.Journal(tmp_path, plans)
+    assert {row: scores.tolist() for row, scores in reopened.rows.items()} == {
         0: [1, 1], 1: [1, 1], 2: [0, 0], 3: [0, 0],
     }  # fmt: skip

@@ -44,8 +44,8 @@ def hidden(model, tokens):
 
 
 @jax.jit
-def unembed(model, h, some=None):
-    return model.unembed(h, some)
+def unembed(model, h, subset=None):
+    return model.unembed(h, subset)
 
 
 def run(model, tokens):
@@ -186,8 +186,8 @@ def test_every_weight_matters(name):
     graph, state = nnx.split(model)
     flat = nnx.to_flat_state(state)
     for index, (path, leaf) in enumerate(flat):
-        same = leaf.replace(jnp.roll(leaf[...], 1, axis=-1))
-        spoiled = [(p, same if i == index else v) for i, (p, v) in enumerate(flat)]
+        permuted = leaf.replace(jnp.roll(leaf[...], 1, axis=-1))
+        spoiled = [(p, permuted if i == index else v) for i, (p, v) in enumerate(flat)]
         got = run(nnx.merge(graph, nnx.from_flat_state(spoiled)), tokens)
         far = np.abs(got - answers).max()
         # Without rotation it moves all of a query's logits alike: softmax is blind to it.
@@ -241,8 +241,8 @@ def test_half_precision_stays_half(name):
 @pytest.mark.parametrize("name", GOLDEN)
 def test_logits_of_some_tokens_alone(name):
     model, (tokens, _) = load(GOLDEN[name], read(GOLDEN[name])), golden(name)
-    some, h = jnp.array([5, 0, 11]), hidden(model, tokens)
-    np.testing.assert_allclose(unembed(model, h, some), unembed(model, h)[..., some], atol=1e-5)
+    rows, h = jnp.array([5, 0, 11]), hidden(model, tokens)
+    np.testing.assert_allclose(unembed(model, h, rows), unembed(model, h)[..., rows], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -250,10 +250,10 @@ def test_splits_are_axes_of_ours(name):
     raw = read(GOLDEN[name])
     family, model = FAMILIES[raw["model_type"]], load(GOLDEN[name], raw)
     shapes = {".".join(map(str, p)): v.shape for p, v in nnx.to_flat_state(nnx.state(model))}
-    found = {weight.path: weight for _, weight in weights._names(family, shapes)}
-    assert found.keys() == shapes.keys()
+    by_path = {weight.path: weight for _, weight in weights._names(family, shapes)}
+    assert by_path.keys() == shapes.keys()
     for path, shape in shapes.items():
-        split = found[path].split
+        split = by_path[path].split
         assert split is None or split < len(shape), path
         # Positions are held whole.
         is_whole = len(shape) == 1 or path in ("position_embedding.embedding", "wpe.embedding")
@@ -319,7 +319,7 @@ def test_frequencies_follow_their_definition(kind):
                 original_max_position_embeddings=64)  # fmt: skip
     got = frequencies(16, rope)
     assert got.scale == 1
-    for i, one in enumerate(got.radians):
+    for i, frequency in enumerate(got.radians):
         expected = 500.0 ** (-2 * i / 16)
         if kind == "linear":
             expected /= 3
@@ -330,7 +330,7 @@ def test_frequencies_follow_their_definition(kind):
             elif turns < 4:
                 smooth = (turns - 1) / 3
                 expected = smooth * expected + (1 - smooth) * expected / 8
-        assert one == pytest.approx(expected, rel=1e-6)
+        assert frequency == pytest.approx(expected, rel=1e-6)
 
 
 BAD = [

@@ -33,23 +33,23 @@ def values(frame):
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_frame_gives_a_frame_of_its_kind(kind):
     frame = MAKERS[kind](ROWS)
-    found = calibrate(frame)
-    assert type(found) is type(frame)
-    np.testing.assert_allclose(values(found), EXPECTED, atol=1e-6)
-    assert values(found).dtype == np.float32
-    assert accuracy(found, [0, 1] * 6) == accuracy(calibrate(VALUES), [0, 1] * 6)
+    corrected = calibrate(frame)
+    assert type(corrected) is type(frame)
+    np.testing.assert_allclose(values(corrected), EXPECTED, atol=1e-6)
+    assert values(corrected).dtype == np.float32
+    assert accuracy(corrected, [0, 1] * 6) == accuracy(calibrate(VALUES), [0, 1] * 6)
     assert predict(frame).tolist() == VALUES.argmax(axis=1).tolist()
 
 
 def test_a_frame_of_pandas_keeps_its_index_and_names():
     index = pd.Index([f"row {i}" for i in range(12)], name="id")
     columns = pd.Index(["no", "yes"], name="label")
-    found = calibrate(pd.DataFrame(VALUES, index, columns))
-    pd.testing.assert_index_equal(found.index, index)
-    pd.testing.assert_index_equal(found.columns, columns)
+    corrected = calibrate(pd.DataFrame(VALUES, index, columns))
+    pd.testing.assert_index_equal(corrected.index, index)
+    pd.testing.assert_index_equal(corrected.columns, columns)
     levels = pd.MultiIndex.from_tuples([("p", "no"), ("p", "yes")])
-    found = calibrate(pd.DataFrame(VALUES, columns=levels))
-    pd.testing.assert_index_equal(found.columns, levels)
+    corrected = calibrate(pd.DataFrame(VALUES, columns=levels))
+    pd.testing.assert_index_equal(corrected.columns, levels)
 
 
 @pytest.mark.parametrize("name", EXTRA)
@@ -63,9 +63,9 @@ def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name):
     for door in (predict, lambda x: accuracy(x, [0, 1] * 6)):
         with pytest.raises(InputError, match=sentence):
             door(frame)
-    found = calibrate(frame, columns=["yes", "no"])
-    assert list(getattr(found, "column_names", None) or found.columns) == ["yes", "no"]
-    np.testing.assert_allclose(values(found), EXPECTED, atol=1e-6)
+    corrected = calibrate(frame, columns=["yes", "no"])
+    assert list(getattr(corrected, "column_names", None) or corrected.columns) == ["yes", "no"]
+    np.testing.assert_allclose(values(corrected), EXPECTED, atol=1e-6)
 
 
 def test_a_column_that_numpy_has_no_type_for_is_refused():
@@ -134,7 +134,7 @@ def test_a_gap_in_a_frame_is_missing_not_text():
 
 
 @pytest.mark.parametrize(
-    ("given", "kind"),
+    ("array", "kind"),
     [
         (VALUES, np.ndarray),
         (VALUES.astype(np.float16), np.ndarray),
@@ -144,57 +144,57 @@ def test_a_gap_in_a_frame_is_missing_not_text():
         (jnp.asarray(VALUES, jnp.bfloat16), jax.Array),
     ],
 )
-def test_an_array_gives_an_array_of_its_kind(given, kind):
-    found = calibrate(given)
-    assert isinstance(found, kind) and found.dtype == jnp.float32
-    np.testing.assert_allclose(found, EXPECTED, atol=1e-2)
-    found = np.asarray(calibrate(given, "pc", key=0, starts=2))
-    assert found.shape == VALUES.shape
+def test_an_array_gives_an_array_of_its_kind(array, kind):
+    corrected = calibrate(array)
+    assert isinstance(corrected, kind) and corrected.dtype == jnp.float32
+    np.testing.assert_allclose(corrected, EXPECTED, atol=1e-2)
+    corrected = np.asarray(calibrate(array, "pc", key=0, starts=2))
+    assert corrected.shape == VALUES.shape
 
 
 def test_what_comes_back_can_be_written_to():
-    found = calibrate(VALUES)
-    found[0] = 0.0
-    assert found[0].tolist() == [0.0, 0.0]
+    corrected = calibrate(VALUES)
+    corrected[0] = 0.0
+    assert corrected[0].tolist() == [0.0, 0.0]
 
 
 PROBS = np.exp(VALUES) / 2
 
 
 def test_probabilities_are_recognized_and_taken_when_named():
-    for given in (PROBS, PROBS.tolist(), pd.DataFrame(PROBS, columns=["no", "yes"])):
+    for probs in (PROBS, PROBS.tolist(), pd.DataFrame(PROBS, columns=["no", "yes"])):
         with pytest.raises(InputError, match="which are probabilities: say from_probs=True"):
-            calibrate(given)
-        found = calibrate(given, from_probs=True)
-        np.testing.assert_allclose(found, EXPECTED, atol=1e-5)
+            calibrate(probs)
+        corrected = calibrate(probs, from_probs=True)
+        np.testing.assert_allclose(corrected, EXPECTED, atol=1e-5)
     np.testing.assert_allclose(
         calibrate(PROBS, from_probs=False), PROBS - PROBS.mean(axis=0), atol=1e-6
     )
     with pytest.raises(InputError, match="probe: expected log-probabilities in nats; got numbers"):
         calibrate(VALUES, "cc", probe=PROBS)
-    both = calibrate(PROBS, "cc", probe=PROBS[:3], from_probs=True)
-    np.testing.assert_allclose(both, calibrate(VALUES, "cc", probe=VALUES[:3]), atol=1e-5)
+    with_probe = calibrate(PROBS, "cc", probe=PROBS[:3], from_probs=True)
+    np.testing.assert_allclose(with_probe, calibrate(VALUES, "cc", probe=VALUES[:3]), atol=1e-5)
 
 
 def test_what_is_no_probability_and_what_is_zero_are_refused():
     with pytest.raises(InputError, match=r"expected probabilities from 0 to 1; got -3 to -0\.25"):
         calibrate(VALUES, from_probs=True)
-    some = PROBS.copy()
-    some[2, 1] = 0.0
+    broken = PROBS.copy()
+    broken[2, 1] = 0.0
     with pytest.raises(
         InputError, match=r"scores \(logarithms of probabilities\): .* got -inf in row 2, label 1"
     ):
-        calibrate(some, from_probs=True)
-    lifted = calibrate(some, from_probs=True, floor=-20.0)
-    some[2, 1] = np.exp(-20.0)
-    np.testing.assert_allclose(lifted, calibrate(some, from_probs=True), atol=1e-5)
+        calibrate(broken, from_probs=True)
+    lifted = calibrate(broken, from_probs=True, floor=-20.0)
+    broken[2, 1] = np.exp(-20.0)
+    np.testing.assert_allclose(lifted, calibrate(broken, from_probs=True), atol=1e-5)
 
 
 def test_under_jit_and_vmap_the_sentence_names_the_pair_that_works_there():
     rows = jnp.asarray(VALUES, jnp.float32)
-    for transformed, given in ((jax.jit(calibrate), rows), (jax.vmap(calibrate), rows[None])):
+    for transformed, argument in ((jax.jit(calibrate), rows), (jax.vmap(calibrate), rows[None])):
         with pytest.raises(InputError, match=r"use the pure pair there, fit, apply = METHODS\[na"):
-            transformed(given)
+            transformed(argument)
     fit, apply = METHODS["bc"].make()
 
     def pure(x):
@@ -205,14 +205,14 @@ def test_under_jit_and_vmap_the_sentence_names_the_pair_that_works_there():
 
 
 def test_gaps_and_zeros_are_missing_labels():
-    some = PROBS.copy()
-    some[2, 1] = 0.0
+    broken = PROBS.copy()
+    broken[2, 1] = 0.0
     bound = np.log(PROBS).min(axis=1) - 1.0
-    expected = calibrate(np.where(some > 0, VALUES, -np.inf), missing="least", bound=bound)
-    found = calibrate(some, from_probs=True, missing="least", bound=bound - np.log(2.0))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    gap = pd.DataFrame(ROWS).mask(some == 0)
-    found = calibrate(gap, missing="least", bound=pd.Series(bound))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    expected = calibrate(np.where(broken > 0, VALUES, -np.inf), missing="least", bound=bound)
+    corrected = calibrate(broken, from_probs=True, missing="least", bound=bound - np.log(2.0))
+    np.testing.assert_allclose(corrected, expected, atol=1e-5)
+    gap = pd.DataFrame(ROWS).mask(broken == 0)
+    corrected = calibrate(gap, missing="least", bound=pd.Series(bound))
+    np.testing.assert_allclose(corrected, expected, atol=1e-5)
     np.testing.assert_allclose(calibrate(pl.from_pandas(gap), missing=-9.0)["yes"][2],
                                calibrate(gap, missing=-9.0)["yes"][2])  # fmt: skip

@@ -23,7 +23,7 @@ def kinds(tmp_path_factory):
 @pytest.mark.parametrize("kind", CASES)
 def test_damage_is_refused_with_a_sentence_or_changes_nothing(kinds, kind):
     became = {case: fuzz.run(kinds, kind, 0, case) for case in range(CASES[kind])}
-    assert not {case: said for case, said in became.items() if said.startswith("FAILED")}
+    assert not {case: outcome for case, outcome in became.items() if outcome.startswith("FAILED")}
     assert "refused" in became.values()
 
 
@@ -34,5 +34,5 @@ def test_each_kind_is_here():
 @pytest.mark.parametrize("kind", fuzz.GENERATORS)
 def test_other_people_s_data_is_the_truth_or_a_sentence(kinds, kind):
     became = {case: fuzz.run(kinds, kind, 0, case) for case in range(200)}
-    assert not {case: said for case, said in became.items() if said.startswith("FAILED")}
+    assert not {case: outcome for case, outcome in became.items() if outcome.startswith("FAILED")}
     assert "same" in became.values()

@@ -188,10 +188,10 @@ def test_numbers_are_found_again_and_their_interval_holds_the_truth() -> None:
 
 
 def test_a_mixture_is_named_only_where_two_humps_stand_apart() -> None:
-    apart = Margins(bias=1.0, separation=4.0, spread=1.0)
-    fit = fit_mixture(draw_rows(apart, 0.7, 1000, 6)[0])
+    distant = Margins(bias=1.0, separation=4.0, spread=1.0)
+    fit = fit_mixture(draw_rows(distant, 0.7, 1000, 6)[0])
     assert fit.is_identified
-    np.testing.assert_allclose([*fit.margins, fit.share], [*apart, 0.7], atol=0.12)
+    np.testing.assert_allclose([*fit.margins, fit.share], [*distant, 0.7], atol=0.12)
     assert not fit_mixture(draw_rows(MARGINS, 0.7, 1000, 7)[0]).is_identified
     # Heavy tails are better described by two Gaussians, and show no label.
     tails = np.random.default_rng(8).standard_t(2, size=(1000, 1)) * np.array([[1.0, 0.0]])

@@ -13,7 +13,7 @@ SETTINGS = Settings.of(tasks=("sst2", "rte"), model="mini", seeds=2)
 
 def test_every_combination_is_a_context_and_zero_shots_have_one_seed():
     (study,) = grid(SETTINGS, shots=(0, 2), template=("", "1"))
-    found = [(c.task, c.seed, c.prompt.shots, c.prompt.template) for c in study.cells]
+    contexts = [(c.task, c.seed, c.prompt.shots, c.prompt.template) for c in study.cells]
     expected = [
         (task, seed, shots, template)
         for shots in (0, 2)
@@ -21,13 +21,13 @@ def test_every_combination_is_a_context_and_zero_shots_have_one_seed():
         for task in ("sst2", "rte")
         for seed in range(2 if shots else 1)
     ]
-    assert found == expected
+    assert contexts == expected
 
 
 def test_models_are_studies_of_their_own_and_contexts_come_once():
     studies = grid(SETTINGS, model=("mini", "other"), limit=(40, 40))
-    assert [one.settings.model.model for one in studies] == ["mini", "other"]
-    assert [len(one.cells) for one in studies] == [4, 4]
+    assert [entry_of_study.settings.model.model for entry_of_study in studies] == ["mini", "other"]
+    assert [len(entry_of_study.cells) for entry_of_study in studies] == [4, 4]
     assert gather(studies + studies) == studies
 
 
@@ -72,9 +72,9 @@ def test_values_at_the_command_line(text, values):
     assert read == values and list(map(type, read)) == list(map(type, values))
 
 
-def set_in(text, **others):
+def set_in(text, **settings):
     """What is several values, and a config with the first of them."""
-    config = ConfigDict(Settings(**others).flat()).lock()
+    config = ConfigDict(Settings(**settings).flat()).lock()
     name, _, text = text.partition("=")
     return config_files.override(config, {name: text}, grids=True), config
 
@@ -137,8 +137,8 @@ def test_the_sweep_of_a_config_is_made_for_each_combination():
     path = "configs/mini_shots.py"
     config = ConfigDict(config_files.read_config(path).to_dict() | {"tasks": ("sst2",), "seeds": 1})
     (study,) = config_files.read_studies(path, config, {"shots": (1, 2), "limit": (20, 40)})
-    found = [(cell.prompt.shots, cell.data.limit) for cell in study.cells]
-    assert found == [(0, 20), (1, 20), (0, 40), (1, 40), (2, 20), (2, 40)]
+    combinations = [(cell.prompt.shots, cell.data.limit) for cell in study.cells]
+    assert combinations == [(0, 20), (1, 20), (0, 40), (1, 40), (2, 20), (2, 40)]
 
 
 def test_without_values_a_grid_is_one_study():

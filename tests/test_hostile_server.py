@@ -94,8 +94,8 @@ def label(value):
     return logprobs(change)
 
 
-def put(lists, place, value):
-    lists["token_logprobs"][place] = value
+def put(lists, index, value):
+    lists["token_logprobs"][index] = value
 
 
 def asked_otherwise(change):
@@ -114,10 +114,10 @@ def cut(prompt):
 
 def of_first():
     """A cache that gives the first answer to all."""
-    kept = {}
+    calls = {}
 
     def reply(_, path, body):
-        return Reply(kept.setdefault(path, answer(path, body)))
+        return Reply(calls.setdefault(path, answer(path, body)))
 
     return reply
 
@@ -416,12 +416,12 @@ def search(text, key=KEY):
     """The writings of the key that a text holds, found in another way than the client's."""
     text = text if isinstance(text, str) else text.decode("latin-1")
     dense = re.sub(r"[\s:]", "", text.lower())
-    held = [name for name, write in WRITINGS.items() if write(key) in text]
-    held += [name for name, write in WRITINGS.items() if write(key).lower() in dense]
+    spellings = [name for name, write in WRITINGS.items() if write(key) in text]
+    spellings += [name for name, write in WRITINGS.items() if write(key).lower() in dense]
     for offset in range(3):
         letters = base64.b64encode(b"?" * offset + key.encode()).decode()[4:-4]
-        held += [f"base64 at {offset}"] * (letters in text)
-    return held
+        spellings += [f"base64 at {offset}"] * (letters in text)
+    return spellings
 
 
 def everything(folder, asks, *errors):
@@ -431,9 +431,9 @@ def everything(folder, asks, *errors):
             yield path.read_bytes()
             if path.read_bytes().startswith(b"SQLite"):
                 with sqlite3.connect(path) as rows:
-                    for (kept,) in rows.execute("SELECT answer FROM answers"):
-                        yield zlib.decompress(kept[kept.index(b"\x78") :] if kept[:1] != b"\1"
-                                              else kept[17:])  # fmt: skip
+                    for (blob,) in rows.execute("SELECT answer FROM answers"):
+                        yield zlib.decompress(blob[blob.index(b"\x78") :] if blob[:1] != b"\1"
+                                              else blob[17:])  # fmt: skip
                 rows.close()
     yield from asks.notes
     yield str(asks.identity)
@@ -543,8 +543,8 @@ def test_a_key_that_the_server_repeats_is_written_nowhere(name, tmp_path, caplog
 
 
 def test_a_key_in_parts_is_written_nowhere(tmp_path, caplog):
-    parts = {"header": ["Bearer " + KEY[:9], KEY[9:]], "bytes": list(KEY.encode())}
-    with running(changed(lambda right: {**right, "debug": parts})) as server:
+    forms = {"header": ["Bearer " + KEY[:9], KEY[9:]], "bytes": list(KEY.encode())}
+    with running(changed(lambda right: {**right, "debug": forms})) as server:
         outcome, asks = ask(server, "echo", tmp_path / "answers.sqlite", None)
     assert "parts of the key in several texts" in str(outcome)
     for text in (*everything(tmp_path, asks, outcome), caplog.text):
@@ -552,11 +552,11 @@ def test_a_key_in_parts_is_written_nowhere(tmp_path, caplog):
 
 
 def test_a_redirect_takes_the_key_nowhere(tmp_path):
-    with running() as other:
-        location = {"location": f"{other.address}/completions"}
+    with running() as elsewhere:
+        location = {"location": f"{elsewhere.address}/completions"}
         with running(always("", 308, location)) as server:
             outcome, _ = ask(server, "echo", None, None)
-        assert "status 308" in str(outcome) and not other.asked
+        assert "status 308" in str(outcome) and not elsewhere.asked
 
 
 def test_the_search_finds_what_it_looks_for(tmp_path):

@@ -42,11 +42,11 @@ def png(color=(200, 10, 10), size=(6, 5)):
             + chunk(b"IEND", b""))  # fmt: skip
 
 
-def fill(root, classes, each=5):
+def fill(root, classes, per_class=5):
     """A folder of each class with images in it."""
     for number, name in enumerate(classes):
         (root / name).mkdir(parents=True)
-        for i in range(each):
+        for i in range(per_class):
             (root / name / f"{i}.png").write_bytes(png((number, i, 0)))
     return root
 
@@ -94,37 +94,39 @@ def test_class_folders_bind_by_name(tmp_path, where):
     spellings = ["Annual Crop Land", "forest", "herbaceous_vegetation", "SeaLake", "Sea or Lake"]
     fill(tmp_path / where, spellings[:4])
     rows = read(TASKS["eurosat"], str(tmp_path), "all")
-    found = {
+    labels = {
         ref.path.parent.name: label for ref, label in zip(rows.images, rows.labels, strict=True)
     }
-    assert found == {"Annual Crop Land": 0, "forest": 1, "herbaceous_vegetation": 2, "SeaLake": 9}
+    assert labels == {"Annual Crop Land": 0, "forest": 1, "herbaceous_vegetation": 2, "SeaLake": 9}
     assert rows.present == (0, 1, 2, 9)
     assert rows.images[0].read()[:4] == b"\x89PNG"
 
 
 def test_a_folder_without_splits_keeps_a_fifth_of_each_class_for_train(tmp_path):
-    fill(tmp_path, ["banded", "dotted", "lined"], each=11)
+    fill(tmp_path, ["banded", "dotted", "lined"], per_class=11)
     (tmp_path / "banded" / "notes.txt").write_text("no image")
-    found = {split: read(TASKS["dtd"], str(tmp_path), split) for split in ("all", "train", "test")}
-    assert {s: sorted(Counter(r.labels).values()) for s, r in found.items()} == {
+    read_rows = {
+        split: read(TASKS["dtd"], str(tmp_path), split) for split in ("all", "train", "test")
+    }
+    assert {s: sorted(Counter(r.labels).values()) for s, r in read_rows.items()} == {
         "all": [11] * 3, "train": [2] * 3, "test": [9] * 3
     }  # fmt: skip
-    train, test = (set(found[s].images) for s in ("train", "test"))
+    train, test = (set(read_rows[s].images) for s in ("train", "test"))
     assert not train & test and len(train | test) == 33
-    again = read(TASKS["dtd"], str(tmp_path), "test")
-    assert again == found["test"]
+    reread = read(TASKS["dtd"], str(tmp_path), "test")
+    assert reread == read_rows["test"]
     assert (
         "one image in 5 of each class is kept for train (6), the others are test (27)"
-        in again.notes[1]
+        in reread.notes[1]
     )
-    assert "1 files in" in again.notes[0] and "notes.txt" in again.notes[0]
+    assert "1 files in" in reread.notes[0] and "notes.txt" in reread.notes[0]
     assert len(set(read(TASKS["dtd"], str(tmp_path), "test", 9).labels)) == 3
-    assert not any(str(tmp_path) in name for name in again.ids)
+    assert not any(str(tmp_path) in name for name in reread.ids)
 
 
 def test_folders_of_splits(tmp_path):
     fill(tmp_path / "svhn" / "train", "0123")
-    fill(tmp_path / "svhn" / "val", "01", each=2)
+    fill(tmp_path / "svhn" / "val", "01", per_class=2)
     task = TASKS["svhn"]
     assert splits(task, str(tmp_path)) == ("train", "validation")
     test = read(task, str(tmp_path), "test")
@@ -159,7 +161,7 @@ def test_images_that_are_not_there(tmp_path):
         file.truncate(2**28 + 1)
     with pytest.raises(InputError, match=r"huge\.png: an image of 256 MiB; 256 MiB is the most"):
         ImageFile(huge).read()
-    fill(tmp_path / "few", ["banded", "dotted"], each=3)
+    fill(tmp_path / "few", ["banded", "dotted"], per_class=3)
     with pytest.raises(InputError, match="split train is empty"):
         read(TASKS["dtd"], str(tmp_path / "few"), "train")
 
@@ -193,10 +195,10 @@ def test_tables_of_paths_and_labels(tmp_path):
     )  # fmt: skip
     task = TASKS["dtd"]
     assert splits(task, str(tmp_path)) == ("test", "train")
-    found = dict(
+    labels = dict(
         zip(*(lambda r: (r.ids, r.labels))(read(task, str(tmp_path), "test")), strict=True)
     )
-    assert found == {
+    assert labels == {
         "dtd/test/a.png": task.label_names.index("polka-dotted"), "dtd/test/b.png": 0
     }  # fmt: skip
     assert sorted(read(task, str(tmp_path), "train").labels) == [
@@ -239,9 +241,9 @@ def test_a_task_file_of_ones_own_images(tmp_path):
     path.write_text(TASK_FILE)
     task = load_task(str(path))
     assert Counter(read(task, "", "test").labels) == {0: 4, 1: 4}
-    made = planned(task=str(path), labeled_per_class=1)
-    assert label_texts(made) == ["a photo of a oak leaf.", "a photo of a red elm leaf."]
-    assert made.context["data"] == "task file" and made.blocks["labeled"].size == 2
+    context = planned(task=str(path), labeled_per_class=1)
+    assert label_texts(context) == ["a photo of a oak leaf.", "a photo of a red elm leaf."]
+    assert context.context["data"] == "task file" and context.blocks["labeled"].size == 2
     write_table(
         tmp_path / "t.csv", [("path", "kind"), ("leaves/oak/0.png", 0), ("leaves/red_elm/1.png", 1)]
     )
@@ -290,7 +292,7 @@ def tfds():
     )
 
 
-def prepare(tfds, out, name, features, found, form="array_record"):
+def prepare(tfds, out, name, features, rows, form="array_record"):
     """Write examples as TFDS writes them, without TensorFlow."""
     data_set, _, config = name.partition("/")
 
@@ -306,7 +308,7 @@ def prepare(tfds, out, name, features, found, form="array_record"):
             )
 
         def _split_generators(self, dl_manager):
-            return {split: iter(enumerate(rows)) for split, rows in found.items()}
+            return {split: iter(enumerate(rows)) for split, rows in rows.items()}
 
         def _generate_examples(self):
             raise AssertionError
@@ -353,9 +355,9 @@ def test_one_split_of_tfds_is_dealt(tfds, tmp_path):
 def test_clevrs_label_is_the_number_of_objects(tfds, tmp_path):
     objects = tfds.features.Sequence({"size": tfds.features.ClassLabel(names=["a"])})
     features = {"image": tfds.features.Image(), "objects": objects}
-    found = [{"image": io.BytesIO(png()), "objects": [{"size": "a"}] * n} for n in (3, 10, 5)]
+    clevr_rows = [{"image": io.BytesIO(png()), "objects": [{"size": "a"}] * n} for n in (3, 10, 5)]
     hidden = [{"image": io.BytesIO(png()), "objects": []}]
-    prepare(tfds, tmp_path, "clevr", features, {"validation": found, "test": hidden})
+    prepare(tfds, tmp_path, "clevr", features, {"validation": clevr_rows, "test": hidden})
     rows = read(TASKS["clevr"], str(tmp_path), "test")
     assert rows.split == "validation" and rows.labels == (0, 7, 2)
 
@@ -370,8 +372,8 @@ def test_tfds_folders_that_cannot_be_read(tfds, tmp_path):
     prepare(tfds, tmp_path / "b", "dtd", features, {"test": [{"text": "x"}]})
     with pytest.raises(InputError, match="it has no feature 'image' but text"):
         read(task, str(tmp_path / "b"), "test")
-    about = tmp_path / "a" / "dtd" / "3.0.1" / "dataset_info.json"
-    about.write_text(about.read_text().replace("array_record", "tfrecord"))
+    info_path = tmp_path / "a" / "dtd" / "3.0.1" / "dataset_info.json"
+    info_path.write_text(info_path.read_text().replace("array_record", "tfrecord"))
     (tmp_path / "a").rename(tmp_path / "c")
     with pytest.raises(InputError, match="files are tfrecord, whose records cannot be read one by"):
         read(task, str(tmp_path / "c"), "test")
@@ -386,26 +388,26 @@ def planned(**values):
 
 def test_real_images(shared):
     data = str(shared / "data" / "extra_dtd10")
-    whole = planned(task="dtd", data=data)
-    assert {name: block.size for name, block in whole.blocks.items()} == {
+    default = planned(task="dtd", data=data)
+    assert {name: block.size for name, block in default.blocks.items()} == {
         "test": 960, "labeled": 240
     }  # fmt: skip
-    assert len(whole.label_names) == 47 == len(label_texts(whole))
-    assert "37 of 47 classes have no image" in whole.notes[1]
-    assert "--config.classes=present leaves them out" in whole.notes[1]
-    assert len(whole.context["absent"]) == 37
+    assert len(default.label_names) == 47 == len(label_texts(default))
+    assert "37 of 47 classes have no image" in default.notes[1]
+    assert "--config.classes=present leaves them out" in default.notes[1]
+    assert len(default.context["absent"]) == 37
     few = planned(task="dtd", data=data, classes="present")
     assert few.label_names == TASKS["dtd"].label_names[:10]
     assert few.context["options"] == {"classes": "present"}
-    assert context_id(few.context) != context_id(whole.context)
-    every = planned(task="dtd", data=data, split="all", labeled_per_class=0)
-    assert set(every.blocks) == {"test"}
+    assert context_id(few.context) != context_id(default.context)
+    all_rows = planned(task="dtd", data=data, split="all", labeled_per_class=0)
+    assert set(all_rows.blocks) == {"test"}
     lines = (shared / "data" / "extra_dtd10" / "labels.jsonl").read_text().splitlines()
-    told = {(one["file"], one["label"]) for one in map(json.loads, lines)}
-    block = every.blocks["test"]
-    where = [str(one).rsplit("extra_dtd10/", 1)[1] for one in images(block)]
-    assert set(zip(where, block.labels, strict=True)) == told and len(where) == 1200
-    with Image.open(io.BytesIO(images(every.blocks["test"])[0].read())) as image:
+    expected = {(record["file"], record["label"]) for record in map(json.loads, lines)}
+    block = all_rows.blocks["test"]
+    where = [str(record).rsplit("extra_dtd10/", 1)[1] for record in images(block)]
+    assert set(zip(where, block.labels, strict=True)) == expected and len(where) == 1200
+    with Image.open(io.BytesIO(images(all_rows.blocks["test"])[0].read())) as image:
         assert min(image.size) == 256
     with pytest.raises(InputError, match="share 240 images, so bcl would learn from test labels"):
         planned(task="dtd", data=data, split="all")
@@ -413,8 +415,8 @@ def test_real_images(shared):
 
 def test_statements_are_chosen_by_config_template():
     def texts(template):
-        made = planned(data="mini", template=template)
-        return label_texts(made)[:2], len(made.label_texts[0])
+        context = planned(data="mini", template=template)
+        return label_texts(context)[:2], len(context.label_texts[0])
 
     assert texts("") == (["This is a photo of a 0", "This is a photo of a 1"], 1)
     assert texts("3")[0] == ["a photo of the digit 0.", "a photo of the digit 1."]
@@ -438,8 +440,8 @@ def test_a_replaced_image_makes_the_block_stale(tmp_path):
 
 def test_without_a_train_split_there_is_no_labeled_set(tmp_path):
     fill(tmp_path / "test", "01")
-    made = planned(data=str(tmp_path))
-    assert set(made.blocks) == {"test"} and "so there is no bcl" in made.notes[0]
+    context = planned(data=str(tmp_path))
+    assert set(context.blocks) == {"test"} and "so there is no bcl" in context.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -514,29 +516,29 @@ def test_references_to_nothing(reference):
 
 def test_training_pairs_repeat_by_seed_and_lean_to_common_words():
     first = captions.caption_batch(np.random.default_rng(3), 64)
-    again = captions.caption_batch(np.random.default_rng(3), 64)
-    assert np.array_equal(first[0], again[0]) and first[1] == again[1]
+    repeated = captions.caption_batch(np.random.default_rng(3), 64)
+    assert np.array_equal(first[0], repeated[0]) and first[1] == repeated[1]
     assert first[0].shape == (64, 48, 48, 3) and first[0].dtype == np.uint8
     assert not any("{" in text for text in first[1])
     _, texts = captions.caption_batch(np.random.default_rng(0), 4000, ("dtd",))
-    said = Counter(word for text in texts for word in ("striped", "lined") if word in text)
-    assert said["striped"] > 3 * said["lined"]
+    counts = Counter(w for text in texts for w in ("striped", "lined") if w in text)
+    assert counts["striped"] > 3 * counts["lined"]
     _, texts = captions.caption_batch(np.random.default_rng(0), 4000, ("svhn",))
-    said = Counter(text for text in texts if text.startswith("This is a photo of a "))
-    assert said["This is a photo of a 1"] > 4 * said["This is a photo of a 9"]
+    counts = Counter(text for text in texts if text.startswith("This is a photo of a "))
+    assert counts["This is a photo of a 1"] > 4 * counts["This is a photo of a 9"]
 
 
 def test_captions_hold_the_tasks_own_statements():
     for name, family in drawn.TASKS.items():
         phrases = {phrase.text for phrase in captions.CAPTIONS[name].phrases}
         assert TASKS[name].statement in phrases
-        words = {words[0] for words in captions.CAPTIONS[name].words}
-        assert words == {TASKS[name].statement_words[label] for label in family.classes}
+        first_words = {first_words[0] for first_words in captions.CAPTIONS[name].words}
+        assert first_words == {TASKS[name].statement_words[label] for label in family.classes}
     assert isinstance(captions.DIGITS, captions.Caption)
 
 
 def test_rows_hold_references_only(tmp_path):
-    fill(tmp_path, "01", each=30)
+    fill(tmp_path, "01", per_class=30)
     rows = read(TASKS["svhn"], str(tmp_path), "all")
     assert all(isinstance(ref, ImageFile) for ref in rows.images)
     first = rows.images[0]

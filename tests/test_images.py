@@ -150,13 +150,13 @@ def test_rotation_that_exif_asks_for_is_ignored():
 
 
 def broken():
-    whole = encoded(noise((300, 300)), "JPEG")
+    content = encoded(noise((300, 300)), "JPEG")
     png = bytearray(encoded(noise((64, 64))))
     png[len(png) // 2] ^= 0xFF
     return {
         "empty": b"",
-        "truncated": whole[: len(whole) // 2],
-        "head": whole[:100],
+        "truncated": content[: len(content) // 2],
+        "head": content[:100],
         "flipped": bytes(png),
         "text": b"<html>404 not found</html>",
         "float": encoded(Image.fromarray(np.ones((9, 9), np.float32)), "TIFF"),
@@ -217,12 +217,12 @@ def test_batches_keep_the_order_and_name_what_failed():
     data = {str(i): encoded(noise(seed=i)) for i in range(23)}
     data["4"], data["22"] = b"", b"no image"
     refs = [Stored(str(i), data) for i in range(23)]
-    found = list(preprocessing.stream(refs, HOW, 5))
-    assert [row for batch in found for row in batch.rows] == [
+    batches = list(preprocessing.stream(refs, HOW, 5))
+    assert [row for batch in batches for row in batch.rows] == [
         i for i in range(23) if i not in (4, 22)
     ]
-    assert {row for batch in found for row in batch.failed} == {4, 22}
-    for batch in found:
+    assert {row for batch in batches for row in batch.failed} == {4, 22}
+    for batch in batches:
         assert batch.pixels.shape == (5, 32, 32, 3)
         for i, row in enumerate(batch.rows):
             expected = preprocessing.prepare(data[str(row)], "", HOW)
@@ -248,9 +248,9 @@ def test_no_more_than_two_batches_are_read_ahead():
 def test_normalized_pixels():
     pixels = np.arange(96, dtype=np.uint8).reshape(1, 4, 8, 3)
     expected = (pixels / 255 - preprocessing.OPENAI_MEAN) / preprocessing.OPENAI_STD
-    found = preprocessing.normalize(jnp.asarray(pixels), HOW)
-    assert found.dtype == jnp.float32
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    normalized = preprocessing.normalize(jnp.asarray(pixels), HOW)
+    assert normalized.dtype == jnp.float32
+    np.testing.assert_allclose(normalized, expected, atol=1e-5)
 
 
 SETTINGS = [
@@ -277,22 +277,22 @@ def test_settings_that_are_not_followed(tmp_path):
     with pytest.raises(InputError, match=r"how images are prepared in preprocessor_config.json"):
         preprocessing.load_preprocessing(tmp_path)
     path = tmp_path / "preprocessor_config.json"
-    for raw, said in (
+    for raw, sentence in (
         ({"do_normalize": False}, "do_normalize is false"),
         ({"size": {"longest_edge": 9}}, "expected size and crop_size as whole numbers"),
         ({"size": 0}, "expected size and crop_size as whole numbers"),
         ({"image_mean": [0.5]}, "image_std of three channels"),
     ):
         path.write_text(json.dumps(raw))
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=sentence):
             preprocessing.load_preprocessing(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     directory = write(tmp_path_factory.mktemp("clip"), RAW, byte_level())
-    said = {"size": 32, "crop_size": 32}
-    (directory / "preprocessor_config.json").write_text(json.dumps(said))
+    settings = {"size": 32, "crop_size": 32}
+    (directory / "preprocessor_config.json").write_text(json.dumps(settings))
     return load_checkpoint(directory)
 
 
@@ -321,32 +321,34 @@ def naive(checkpoint, names, labels):
         jnp.asarray(preprocessing.prepare(Path(name).read_bytes(), name, how))[None]
         for name in names
     ]
-    said = [unit(speak(checkpoint.model, one)[0]) for one in tokens]
-    seen = [unit(look(checkpoint.model, preprocessing.normalize(one, how))[0]) for one in pixels]
-    return np.stack(seen), np.stack(said)
+    spoken = [unit(speak(checkpoint.model, image)[0]) for image in tokens]
+    seen = [
+        unit(look(checkpoint.model, preprocessing.normalize(image, how))[0]) for image in pixels
+    ]
+    return np.stack(seen), np.stack(spoken)
 
 
 def test_scores_equal_one_at_a_time(checkpoint, files):
     heard = []
     scorer = DualEncoder(checkpoint, scale=0, batch_size=4)
     scores = scorer.score(inputs(files), LABELS, progress=heard.append)
-    seen, said = naive(checkpoint, files, LABELS)
+    seen, spoken = naive(checkpoint, files, LABELS)
     scale = float(checkpoint.model.scale)
-    np.testing.assert_allclose(scores.log_probs, scale * seen @ said.T, atol=1e-4)
+    np.testing.assert_allclose(scores.log_probs, scale * seen @ spoken.T, atol=1e-4)
     assert heard[-1] == 11 and heard == sorted(heard)
     assert scores.tokens.tolist() == [17] * 11 and not scores.failed and not scorer.notes
-    other = DualEncoder(checkpoint, scale=7.0, batch_size=64)
-    again = other.score(inputs(files[::-1]), LABELS)
-    np.testing.assert_allclose(again.log_probs[::-1], 7 * seen @ said.T, atol=1e-4)
-    assert other.identity != scorer.identity
+    second = DualEncoder(checkpoint, scale=7.0, batch_size=64)
+    reversed_scores = second.score(inputs(files[::-1]), LABELS)
+    np.testing.assert_allclose(reversed_scores.log_probs[::-1], 7 * seen @ spoken.T, atol=1e-4)
+    assert second.identity != scorer.identity
 
 
 def test_an_ensemble_is_the_mean_of_unit_vectors(checkpoint, files):
     texts = [*LABELS, "dots", "a dot"]
     scorer = DualEncoder(checkpoint, scale=1.0)
     scores = scorer.score(inputs(files), [texts[:2], texts[2:]])
-    seen, said = naive(checkpoint, files, texts)
-    means = np.stack([said[:2].mean(0), said[2:].mean(0)])
+    seen, spoken = naive(checkpoint, files, texts)
+    means = np.stack([spoken[:2].mean(0), spoken[2:].mean(0)])
     means /= np.linalg.norm(means, axis=1, keepdims=True)
     np.testing.assert_allclose(scores.log_probs, seen @ means.T, atol=1e-5)
 
@@ -358,11 +360,11 @@ def test_a_run_outlives_broken_images(checkpoint, files):
     scorer = DualEncoder(checkpoint, scale=0, batch_size=3)
     scores = scorer.score(inputs(files), LABELS)
     assert set(scores.failed) == {2, 7, 9}
-    assert all(files[row] in said for row, said in scores.failed.items())
-    kept = [row for row in range(11) if row not in scores.failed]
+    assert all(files[row] in reason for row, reason in scores.failed.items())
+    readable = [row for row in range(11) if row not in scores.failed]
     assert np.isnan(scores.log_probs[[2, 7, 9]]).all()
-    good = DualEncoder(checkpoint, scale=0).score(inputs(files[row] for row in kept), LABELS)
-    np.testing.assert_allclose(scores.log_probs[kept], good.log_probs, atol=1e-4)
+    good = DualEncoder(checkpoint, scale=0).score(inputs(files[row] for row in readable), LABELS)
+    np.testing.assert_allclose(scores.log_probs[readable], good.log_probs, atol=1e-4)
     (note,) = scorer.notes
     assert note.startswith("3 of 11 images could not be read") and files[2] in note
 

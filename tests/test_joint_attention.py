@@ -82,8 +82,8 @@ def test_equals_softmax_in_float64(heads, groups, d, slots, prefix, options, dty
     k, v = (made(random, dtype, b, slots, groups, d) for _ in "kv")
     keys, values = (made(random, dtype, 1, prefix, groups, d) for _ in "kv")
     position, ends, sees = (
-        np.stack(parts)
-        for parts in zip(*(forest(random, slots, prefix) for _ in range(b)), strict=True)
+        np.stack(columns)
+        for columns in zip(*(forest(random, slots, prefix) for _ in range(b)), strict=True)
     )
     cached = (
         append_cache(None, keys, values, 0, prefix, -(-prefix // 128) * 128) if prefix else None
@@ -93,7 +93,7 @@ def test_equals_softmax_in_float64(heads, groups, d, slots, prefix, options, dty
     )
     # XLA compiles no such product of float16 for CPUs in one program; it runs step by step.
     together = (lambda function: function) if dtype == jnp.float16 else jax.jit
-    got = together(lambda *parts: attend(0, *parts, options))(q, k, v)
+    got = together(lambda *columns: attend(0, *columns, options))(q, k, v)
     assert got.shape == q.shape and got.dtype == dtype
     got, q, k, v, keys, values = (np.asarray(x, np.float64) for x in (got, q, k, v, keys, values))
     window = options.window or 1 << 30

@@ -14,13 +14,13 @@ from batch_calibration.integrations.judges import read_judgments
 from experiments.evidence import judge as evidence
 
 
-def planted(preference, worth, pairs=400, both=False, seed=0):
+def planted(preference, worth, pairs=400, both_orders=False, seed=0):
     """A judge that prefers the first place by so many nats, and a candidate of some worth."""
     random = np.random.default_rng(seed)
     log_odds = random.normal(worth, 1.5, pairs)
     is_first = random.random(pairs) < 0.5
     question = np.arange(pairs)
-    if both:
+    if both_orders:
         log_odds, question = np.tile(log_odds, 2), np.tile(question, 2)
         is_first = np.concatenate([is_first, ~is_first])
     margins = preference + np.where(is_first, log_odds, -log_odds)
@@ -30,21 +30,21 @@ def planted(preference, worth, pairs=400, both=False, seed=0):
 
 @pytest.mark.parametrize("preference", [-2.0, 0.0, 1.0])
 def test_the_planted_preference_and_win_rate_are_found_in_95_percent(preference):
-    held = [0, 0]
+    hits = [0, 0]
     worth, trials = -1.0, 200
     truth = expit(np.random.default_rng(9).normal(worth, 1.5, 200_000)).mean()
     for seed in range(trials):
         judgments, _ = planted(preference, worth, seed=seed)
         mean, error = judge.position_preference(judgments.margins)
-        held[0] += abs(mean - preference) < 1.96 * error
+        hits[0] += abs(mean - preference) < 1.96 * error
         log_odds = judge.candidate_log_odds(judge.remove_preference(judgments), judgments.is_first)
         rate = judge.win_rate(log_odds)
-        held[1] += rate.low <= truth <= rate.high
-    assert all(0.9 < count / trials <= 0.99 for count in held), held
+        hits[1] += rate.low <= truth <= rate.high
+    assert all(0.9 < count / trials <= 0.99 for count in hits), hits
 
 
 def test_both_orders_take_the_preference_out_and_show_flips():
-    judgments, log_odds = planted(-2.0, 0.5, both=True)
+    judgments, log_odds = planted(-2.0, 0.5, both_orders=True)
     pairs = judge.swap_pairs(judgments)
     assert len(pairs.rows) == 400
     in_order = log_odds[pairs.rows[:, 0]]
@@ -63,7 +63,7 @@ def test_an_order_that_no_coin_drew_is_refused():
 
 @pytest.mark.parametrize(("truth", "labels"), [(0.3, 100), (0.5, 60), (0.8, 200)])
 def test_the_rate_by_people_holds_the_truth(truth, labels):
-    random, held = np.random.default_rng(0), 0
+    random, covered = np.random.default_rng(0), 0
     trials = 300
     for _ in range(trials):
         people = random.random(1000) < truth
@@ -71,8 +71,8 @@ def test_the_rate_by_people_holds_the_truth(truth, labels):
         wins = np.where(agrees, people, ~people)
         human = np.where(np.arange(1000) < labels, people, -1)
         rate = judge.corrected_rate(wins, human)
-        held += rate.low <= truth <= rate.high
-    assert 0.92 < held / trials <= 0.995
+        covered += rate.low <= truth <= rate.high
+    assert 0.92 < covered / trials <= 0.995
     few = np.where(np.arange(1000) < 12, people, -1)
     assert judge.corrected_rate(wins, few) is None
 

@@ -88,10 +88,10 @@ def test_lists_of_every_name_and_container_are_matched_by_name(tmp_path, name):
     arrays = frame.map(np.asarray)
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
     (parquet,) = read(tmp_path / "t.parquet", Reading(from_probs=True))
-    for other in (parquet, *tables_of(frame, Reading(from_probs=True)),
+    for table in (parquet, *tables_of(frame, Reading(from_probs=True)),
                   *tables_of(arrays, Reading(from_probs=True))):  # fmt: skip
-        assert other.label_names == expected.label_names == ("no", "yes")
-        np.testing.assert_array_equal(scores(other), scores(expected))
+        assert table.label_names == expected.label_names == ("no", "yes")
+        np.testing.assert_array_equal(scores(table), scores(expected))
     assert (scores(expected)[::2, 0] > scores(expected)[::2, 1]).all()
     assert (scores(expected)[1::2, 0] < scores(expected)[1::2, 1]).all()
 
@@ -497,8 +497,8 @@ def test_two_models_in_one_file_are_refused_unless_it_is_said_what_they_are(tmp_
     # Each subject is of one task.
     by_subject = [{**row, "subject": row["task"]} for row in tasks]
     assert len(read(write(tmp_path, lines(by_subject), "t.jsonl"), Reading(by=("subject",)))) == 2
-    one = [{**row, "model": "m"} for row in MODELS]
-    assert len(scores(read(write(tmp_path, lines(one), "t.jsonl"))[0])) == 6
+    single_model = [{**row, "model": "m"} for row in MODELS]
+    assert len(scores(read(write(tmp_path, lines(single_model), "t.jsonl"))[0])) == 6
 
 
 def test_labels_called_model_and_task_are_labels(tmp_path):
@@ -549,8 +549,8 @@ def test_rows_beside_dropped_ones_keep_their_numbers(tmp_path):
     named["yes"] = [-1.0] * 4
     x, y = tables_of(named, Reading(by=("s",), ids="id", labels=("no", "yes")))
     assert y.blocks["test"].row_ids == ("b", "d") and y.blocks["test"].file_rows == (1, 3)
-    (whole,) = tables_of(named, Reading(ids="id", labels=("no", "yes")))
-    assert whole.blocks["test"].file_rows == (0, 1, 2, 3) and not whole.blocks["test"].spec
+    (table,) = tables_of(named, Reading(ids="id", labels=("no", "yes")))
+    assert table.blocks["test"].file_rows == (0, 1, 2, 3) and not table.blocks["test"].spec
 
 
 def test_a_sentence_names_the_row_of_the_file(tmp_path):

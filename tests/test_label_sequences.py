@@ -24,17 +24,17 @@ def asked(odds, nearest=None):
     return Asked({"icl": scores, "bc": scores - scores.mean(2, keepdims=True)}, TRUTH, near)
 
 
-def mean(found, name):
-    return found.shares[name].mean()
+def mean(measured, name):
+    return measured.shares[name].mean()
 
 
 def test_planted_biases_are_found_and_a_shift_removes_them():
     """Words of each draw have a preference of their own, 3, -3 and 1 nats, plain to see."""
-    known = np.array([3.0, -3.0, 1.0])[:, None, None]
+    planted = np.array([3.0, -3.0, 1.0])[:, None, None]
     balance, last = 2 * SHOWN.mean(1) - 1, 2 * SHOWN[:, -1] - 1
     reads = np.where(TRUTH, 0.5, -0.5)
-    one = asked(known + (2.0 * balance + 0.25 * last)[None, :, None] + reads)
-    before, after = (tables.measure(one, name) for name in ("icl", "bc"))
+    answers = asked(planted + (2.0 * balance + 0.25 * last)[None, :, None] + reads)
+    before, after = (tables.measure(answers, name) for name in ("icl", "bc"))
     assert before.biases == pytest.approx((7 / 3, 2.0, 0.25))
     assert after.biases == pytest.approx((0.0, 0.0, 0.0), abs=1e-6)
     assert mean(before, "4 + 0") < 0.6 and mean(before, "4 + 0 answered") > 0.6
@@ -51,16 +51,16 @@ def test_a_reader_that_copies_the_last_label_is_told_from_one_that_reads():
 
 def test_a_reader_that_copies_the_nearest_label_errs_where_it_is_wrong():
     near = RANDOM.integers(2, size=(DRAWS, len(SEQUENCES), ROWS))
-    found = tables.measure(asked(2.0 * near - 1, near), "icl")
-    assert mean(found, "nearest wrong") == pytest.approx(1.0)
-    assert mean(found, "nearest right") == 0.0
+    measured = tables.measure(asked(2.0 * near - 1, near), "icl")
+    assert mean(measured, "nearest wrong") == pytest.approx(1.0)
+    assert mean(measured, "nearest right") == 0.0
     # The share is of all rows that have such a demonstration, however unlike these are in number.
     half = SHOWN.sum(1) == 2
-    among = (near != TRUTH)[:, half]
+    wrong_nearest = (near != TRUTH)[:, half]
     flips = RANDOM.integers(2, size=near.shape)
-    found = tables.measure(asked(2.0 * flips - 1, near), "icl")
+    measured = tables.measure(asked(2.0 * flips - 1, near), "icl")
     wrong = (flips != TRUTH)[:, half]
-    assert mean(found, "nearest wrong") == pytest.approx(wrong[among].mean())
+    assert mean(measured, "nearest wrong") == pytest.approx(wrong[wrong_nearest].mean())
 
 
 def test_the_nearest_demonstration_shares_most_words_and_of_equals_is_the_last():
@@ -71,16 +71,16 @@ def test_the_nearest_demonstration_shares_most_words_and_of_equals_is_the_last()
 
 def test_tables_have_a_row_for_each_task_words_and_method_and_mark_what_is_beyond_noise():
     reads = np.where(TRUTH, 0.5, -0.5) + (4.0 * SHOWN.mean(1) - 2)[None, :, None]
-    found = tables.measure_all({
-        (task, words): asked(reads) for task in ("a", "b") for words in label_sequences.WORDS
+    measured = tables.measure_all({
+        (task, names): asked(reads) for task in ("a", "b") for names in label_sequences.WORDS
     })  # fmt: skip
-    cells = tables.bias_cells(found)
+    cells = tables.bias_cells(measured)
     assert len(cells) == 1 + 3 * 3 * 2 and cells[1][:3] == [tables.ALL, "own", "icl"]
     assert cells[1][3:] == [
         "0.00", "+2.00", "+0.00", "100.0", "50.0", "50.0", "100.0 / 100.0", "0.0 / 0.0", "0.0 / 0.0"
     ]  # fmt: skip
     assert cells[2][4] == "+0.00" and cells[2][6:10] == ["100.0"] * 3 + ["50.0 / 50.0"]
-    changes = tables.change_cells(found)
+    changes = tables.change_cells(measured)
     assert changes[1][5:] == [""] * 3 and changes[2][5].startswith("+0.0")
     assert changes[2][7].startswith("+50.0") and changes[2][7].endswith("*")
 
@@ -88,16 +88,16 @@ def test_tables_have_a_row_for_each_task_words_and_method_and_mark_what_is_beyon
 def test_the_program_scores_once_and_prints_the_table(tmp_path, program):
     flags = ("--config=configs/demo_labels.py", "--config.tasks=sst2", "--config.limit=4",
              "--config.seeds=1", "--config.model=mini_small", f"--workdir={tmp_path}")  # fmt: skip
-    said = program("label_biases", *flags).stdout
-    kept = (tmp_path / "label_biases.md").read_text()
+    stdout = program("label_biases", *flags).stdout
+    stored = (tmp_path / "label_biases.md").read_text()
     rows = (tmp_path / "label_biases.csv").read_text().splitlines()
-    assert len(rows) == 1 + 3 * 5 and kept in said and "| sst2 | held_out | bc |" in kept
+    assert len(rows) == 1 + 3 * 5 and stored in stdout and "| sst2 | held_out | bc |" in stored
     shown = Settings.of(tasks="sst2", model="mini_small", data="mini", limit=4, seeds=1)
     before = [path.stat().st_mtime_ns for path in sorted((tmp_path / "scores").glob("*"))]
-    again = ask(shown.replace(methods="bc_mean_prob"), tmp_path)
+    rerun = ask(shown.replace(methods="bc_mean_prob"), tmp_path)
     assert before == [path.stat().st_mtime_ns for path in sorted((tmp_path / "scores").glob("*"))]
-    assert set(again["sst2", "own"].scores) == {"icl", "bc_mean_prob"}
-    assert again["sst2", "own"].scores["icl"].shape == (1, 16, 4, 2)
+    assert set(rerun["sst2", "own"].scores) == {"icl", "bc_mean_prob"}
+    assert rerun["sst2", "own"].scores["icl"].shape == (1, 16, 4, 2)
 
 
 @pytest.mark.parametrize(

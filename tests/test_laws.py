@@ -26,8 +26,8 @@ label_constants = arrays(np.float32, (LABELS,), elements=nats).map(jnp.asarray)
 
 
 def learner(name, **options):
-    made = METHODS[name].make(**options)
-    return jax.jit(lambda probe, rows: made.apply(made.fit(probe), rows))
+    calibrator = METHODS[name].make(**options)
+    return jax.jit(lambda probe, rows: calibrator.apply(calibrator.fit(probe), rows))
 
 
 ICL, CC, BC, DC = (learner(name) for name in ("icl", "cc", "bc", "dc"))
@@ -36,11 +36,11 @@ LOO, SHRUNK = learner("bc_loo"), learner("bc_shrunk")
 NO_STRENGTH, FULL_STRENGTH = learner("bc", strength=0.0), learner("bc", strength=1.0)
 
 
-def same_decisions(one, other):
+def same_decisions(first, second):
     """Each label is as far behind the best one: equal predictions, ties and all, up to rounding."""
     np.testing.assert_allclose(
-        one - jnp.max(one, axis=-1, keepdims=True),
-        other - jnp.max(other, axis=-1, keepdims=True),
+        first - jnp.max(first, axis=-1, keepdims=True),
+        second - jnp.max(second, axis=-1, keepdims=True),
         atol=2e-5,
     )
 
@@ -55,14 +55,14 @@ def test_methods_that_need_log_probs_are_those_that_row_constants_change(name, p
     """Bare logits and cosines miss one constant per row: of which methods that is the ruin."""
     rows, gold, _ = planted(42, 3)
     method = METHODS[name]
-    made = method.make(**({"starts": 4} if method.needs_key else {}))
+    calibrator = method.make(**({"starts": 4} if method.needs_key else {}))
     moved = rows + jnp.asarray(np.random.default_rng(0).normal(0.0, 5.0, (42, 1)), jnp.float32)
     key = jax.random.key(0) if method.needs_key else None
     labels = jnp.where(jnp.arange(42) < 20, -1, gold)
 
     @jax.jit
     def differences(probe):
-        scores = made.apply(made.fit(probe, labels, key=key), rows)
+        scores = calibrator.apply(calibrator.fit(probe, labels, key=key), rows)
         return scores - scores[:, :1]
 
     change = float(jnp.max(jnp.abs(differences(moved) - differences(rows))))
@@ -119,9 +119,9 @@ def test_equal_rows_leave_nothing_to_tell_apart(name, labels):
     """Every label is as far from the bias: the first is predicted, whatever rounding says."""
     learn, random = learner(name), np.random.default_rng(0)
     for rows in (3, 20) if name in TAKING_NOTHING_FROM_ONE else (1, 3, 20):
-        one = random.normal(-5.0, 3.0, (1, labels))
-        same = jnp.asarray(np.repeat(one, rows, axis=0), jnp.float32)
-        assert not jnp.argmax(learn(same, same), axis=-1).any()
+        row = random.normal(-5.0, 3.0, (1, labels))
+        repeated = jnp.asarray(np.repeat(row, rows, axis=0), jnp.float32)
+        assert not jnp.argmax(learn(repeated, repeated), axis=-1).any()
 
 
 @given(tables)
@@ -133,9 +133,9 @@ def test_bc_after_bc_predicts_as_bc(rows):
 @given(tables)
 def test_bc_by_the_others_predicts_as_bc(rows):
     """m / (m - 1) times BC's scores; with a prior or another strength it is a method of its own."""
-    others = LOO(rows, rows)
-    np.testing.assert_allclose(others, ROWS / (ROWS - 1) * BC(rows, rows), atol=2e-5)
-    same_decisions(others * (ROWS - 1) / ROWS, BC(rows, rows))
+    left_out = LOO(rows, rows)
+    np.testing.assert_allclose(left_out, ROWS / (ROWS - 1) * BC(rows, rows), atol=2e-5)
+    same_decisions(left_out * (ROWS - 1) / ROWS, BC(rows, rows))
 
 
 @given(arrays(np.float32, (1, LABELS), elements=nats).map(jnp.asarray))
@@ -161,10 +161,10 @@ def test_a_bias_shrunk_to_what_is_expected_goes_from_there_to_bc(planted):
     # Expecting nothing is the method as it was; what is expected and found is no less for it.
     zero = METHODS["bc_shrunk"].make(expected_bias=(0.0, 0.0, 0.0)).fit(rows[:9]).bias
     np.testing.assert_array_equal(zero, METHODS["bc_shrunk"].make().fit(rows[:9]).bias)
-    found = tuple((rows.mean(axis=0) - rows.mean()).tolist())
-    few = METHODS["bc_shrunk"].make(expected_bias=found).fit(rows[:9]).bias
+    mean_bias = tuple((rows.mean(axis=0) - rows.mean()).tolist())
+    few = METHODS["bc_shrunk"].make(expected_bias=mean_bias).fit(rows[:9]).bias
     plain = METHODS["bc_shrunk"].make().fit(rows[:9]).bias
-    distance = [np.std(np.asarray(bias) - np.asarray(found)) for bias in (few, plain)]
+    distance = [np.std(np.asarray(bias) - np.asarray(mean_bias)) for bias in (few, plain)]
     assert distance[0] <= distance[1]
 
 
@@ -203,16 +203,16 @@ def test_mean_probability_is_taken_of_normalized_rows(rows, constants):
 
 
 def test_cc_original_takes_probabilities_as_they_are():
-    made = METHODS["cc_original"].make()
+    calibrator = METHODS["cc_original"].make()
     rows = jnp.log(jnp.asarray([[0.4, 0.1], [0.001, 0.009]], jnp.float32))
-    biases = [made.fit(rows + jnp.asarray([[c], [0.0]])).bias for c in (0.0, -6.0)]
+    biases = [calibrator.fit(rows + jnp.asarray([[c], [0.0]])).bias for c in (0.0, -6.0)]
     assert float(jnp.max(jnp.abs(biases[0] - biases[1]))) > 0.5
 
 
 @given(tables, st.integers(1, ROWS))
 def test_running_over_any_chunks_is_the_whole(rows, size):
-    made = METHODS["bc_running"].make(batch_size=size)
-    last = made.fit(rows).means[-1]
+    calibrator = METHODS["bc_running"].make(batch_size=size)
+    last = calibrator.fit(rows).means[-1]
     np.testing.assert_allclose(last, np.asarray(rows, np.float64).mean(0), atol=1e-6)
 
 
@@ -226,9 +226,9 @@ def test_a_planted_bias_is_recovered(planted):
 
 def test_bcl_of_a_curve_peaked_at_one_is_bc(planted):
     rows, gold, _ = planted(300, 3)
-    both = jnp.concatenate([rows, rows])
+    doubled = jnp.concatenate([rows, rows])
     labels = jnp.concatenate([jnp.full(300, -1, jnp.int32), gold])
-    state = METHODS["bcl"].make().fit(both, labels)
+    state = METHODS["bcl"].make().fit(doubled, labels)
     bias = METHODS["bc"].make().fit(rows).bias
     np.testing.assert_allclose(state.bias, bias, rtol=1e-6)
     assert float(state.curve[60]) == float(accuracy(BC(rows, rows), gold))
@@ -280,21 +280,21 @@ def test_on_an_uneven_split_of_a_sure_model_a_target_prior_or_mean_prob_beats_pl
     gold = (random.random(3000) < 0.2).astype(np.int32)
     scores = random.normal(0, 1.5, (3000, 2)) + 5.0 * np.eye(2)[gold] + [0.0, 1.0]
     rows = jnp.asarray(scores, jnp.float32)
-    told = METHODS["bc"].make(target_prior=(0.8, 0.2))
+    with_prior = METHODS["bc"].make(target_prior=(0.8, 0.2))
     plain = float(accuracy(BC(rows, rows), gold))
     assert plain < float(accuracy(MEAN_PROB(rows, rows), gold))
-    assert plain < float(accuracy(told.apply(told.fit(rows), rows), gold))
+    assert plain < float(accuracy(with_prior.apply(with_prior.fit(rows), rows), gold))
 
 
 def test_a_probe_size_is_a_weight(planted):
     rows, _, _ = planted(30, 3)
     weights = jnp.asarray([[1.0] * 30, [1.0] * 10 + [0.0] * 20])
-    made = METHODS["bc"].make(strength=0.5)
-    states = jax.vmap(lambda weight: made.fit(rows, None, weight))(weights)
+    calibrator = METHODS["bc"].make(strength=0.5)
+    states = jax.vmap(lambda weight: calibrator.fit(rows, None, weight))(weights)
     for p, count in enumerate((30, 10)):
         alone = learner("bc", strength=0.5)(rows[:count], rows)
         state = jax.tree.map(lambda leaf, p=p: leaf[p], states)
-        np.testing.assert_allclose(made.apply(state, rows), alone, atol=1e-6)
+        np.testing.assert_allclose(calibrator.apply(state, rows), alone, atol=1e-6)
 
 
 def test_padding_with_nan_and_weight_zero_is_absent(planted):
@@ -310,11 +310,11 @@ def test_stream_and_fit_leave_their_input_alone(planted):
     before = np.array(rows)
     BC(rows, rows)
     state, _ = stream(running.empty(3), rows, batch_size=4)
-    kept = np.array(state.mean), int(state.count)
+    estimates = np.array(state.mean), int(state.count)
     stream(state, rows, batch_size=4)
     np.testing.assert_array_equal(rows, before)
-    np.testing.assert_array_equal(state.mean, kept[0])
-    assert int(state.count) == kept[1]
+    np.testing.assert_array_equal(state.mean, estimates[0])
+    assert int(state.count) == estimates[1]
 
 
 def test_mean_is_exact_to_a_millionth_over_many_rows():

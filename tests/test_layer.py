@@ -58,9 +58,9 @@ def test_count_advances_in_the_state_that_plain_jit_returns(rows):
 
 def test_scores_are_those_of_the_causal_stream(rows):
     layer = BatchCalibration(3, strength=0.5)
-    made = running_shift(batch_size=16, strength=0.5)
+    calibrator = running_shift(batch_size=16, strength=0.5)
     scores = [layer(rows[start : start + 16]) for start in (0, 16, 32)]
-    expected = made.apply(made.fit(rows), rows)
+    expected = calibrator.apply(calibrator.fit(rows), rows)
     np.testing.assert_allclose(jnp.concatenate(scores), expected, atol=2e-6)
 
 
@@ -117,12 +117,12 @@ def test_per_batch_counts_batches(rows):
 
 
 def test_the_estimates_of_two_devices_become_one(rows):
-    one, other = BatchCalibration(3), BatchCalibration(3)
-    one(rows[:20])
-    other(rows[20:])
-    one.remember(merge(one.seen, other.seen))
-    np.testing.assert_allclose(one.seen.mean, jnp.mean(rows, axis=0), atol=1e-6)
-    assert int(one.seen.count) == 48
+    first, second = BatchCalibration(3), BatchCalibration(3)
+    first(rows[:20])
+    second(rows[20:])
+    first.remember(merge(first.seen, second.seen))
+    np.testing.assert_allclose(first.seen.mean, jnp.mean(rows, axis=0), atol=1e-6)
+    assert int(first.seen.count) == 48
 
 
 def test_it_trains_in_a_network(rows):
@@ -148,8 +148,8 @@ def test_it_trains_in_a_network(rows):
     linear = network.layers[0]
     fresh = nnx.Sequential(linear, jax.nn.log_softmax, BatchCalibration(3))
     expected = jax.grad(loss)(linear.kernel[...])
-    found = step(fresh, rows)["layers"][0]["kernel"][...]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    kernel = step(fresh, rows)["layers"][0]["kernel"][...]
+    np.testing.assert_allclose(kernel, expected, atol=1e-5)
 
 
 def test_one_layer_per_context_by_vmap(rows):

@@ -23,7 +23,7 @@ def arc(shared):
 )
 def test_predictions_per_option(name, counts, arc):
     scores, gold = arc
-    made = METHODS[name].make()
-    said = predict(made.apply(made.fit(scores), scores))
-    assert np.bincount(said, minlength=4).tolist() == (counts or [13, 11, 14, 10])
-    assert int((said == gold).sum()) == 24
+    calibrator = METHODS[name].make()
+    predicted = predict(calibrator.apply(calibrator.fit(scores), scores))
+    assert np.bincount(predicted, minlength=4).tolist() == (counts or [13, 11, 14, 10])
+    assert int((predicted == gold).sum()) == 24

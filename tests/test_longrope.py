@@ -50,8 +50,8 @@ def expected(checkpoint):
         fed[0, : len(ids) - 1] = ids[:-1]  # what follows is seen by none of them
         logits = np.asarray(run(model, fed))
         log_probs = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        rest = range(len(prompt), len(ids))
-        scores[row, column] = sum(float(log_probs[at - 1, ids[at]]) for at in rest)
+        label_places = range(len(prompt), len(ids))
+        scores[row, column] = sum(float(log_probs[at - 1, ids[at]]) for at in label_places)
     long_labels = is_long.sum(axis=1)
     assert {*long_labels} >= {0, 3} and {*long_labels} & {1, 2}  # some rows need both networks
     return scores

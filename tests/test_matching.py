@@ -68,8 +68,8 @@ def test_constants_of_rows_and_labels_do_not_matter():
     scores, prior = table(60, 3, 1.5)
     moved = scores + np.random.default_rng(1).normal(0, 20, (60, 1)).astype(np.float32)
     plain = MATCH(scores, prior)
-    for other in (MATCH(moved, prior), MATCH(scores + jnp.asarray([5.0, -3.0, 0.0]), prior)):
-        gap = np.asarray(other - plain)
+    for moved_scores in (MATCH(moved, prior), MATCH(scores + jnp.asarray([5.0, -3.0, 0.0]), prior)):
+        gap = np.asarray(moved_scores - plain)
         assert np.isfinite(gap).all()
     np.testing.assert_allclose(np.diff(MATCH(moved, prior)), np.diff(plain), atol=2e-4)
 
@@ -86,9 +86,9 @@ def test_many_rounds_end_in_the_match():
 
 def test_one_round_divides_by_the_mean_probability():
     scores, _ = table(80, 3, 1.0)
-    one = prior_matching(rounds=1).fit(scores).bias
+    bias = prior_matching(rounds=1).fit(scores).bias
     divided = METHODS["bc_mean_prob"].make().fit(scores).bias
-    np.testing.assert_allclose(one - one.mean(), divided - divided.mean(), atol=1e-5)
+    np.testing.assert_allclose(bias - bias.mean(), divided - divided.mean(), atol=1e-5)
 
 
 def test_rounds_below_zero_are_a_sentence():
@@ -99,8 +99,8 @@ def test_rounds_below_zero_are_a_sentence():
 def test_a_share_of_zero_counts_as_a_least_share():
     scores, _ = table(400, 3, 1.0)
     for name in ("prior_matching", "otter", "bc", "bc_prob_shift"):
-        found = calibrate(scores, name, target_prior=(0.5, 0.5, 0.0))
-        assert np.isfinite(found).all()
+        corrected = calibrate(scores, name, target_prior=(0.5, 0.5, 0.0))
+        assert np.isfinite(corrected).all()
     assert not (
         calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0.0)).argmax(1) == 2
     ).any()
@@ -130,13 +130,13 @@ def test_otter_predicts_as_the_optimal_plan(rows, labels, scale):
     exact, cost = plan(-scores.astype(np.float64), prior)
     fit, apply = otter(target_prior=prior.tolist())
     corrected = jax.jit(lambda rows: apply(fit(rows), rows))(scores)
-    said = np.asarray(corrected).argmax(axis=1)
-    whole = exact.max(axis=1) > 1 - 1e-9
-    np.testing.assert_array_equal(said[whole], exact.argmax(axis=1)[whole])
-    assert (~whole).sum() < labels
-    assert np.abs(shares_of(said, labels) - prior).max() <= labels / rows
+    predicted = np.asarray(corrected).argmax(axis=1)
+    certain = exact.max(axis=1) > 1 - 1e-9
+    np.testing.assert_array_equal(predicted[certain], exact.argmax(axis=1)[certain])
+    assert (~certain).sum() < labels
+    assert np.abs(shares_of(predicted, labels) - prior).max() <= labels / rows
     # The plan of these predictions costs what the exact one does, split rows aside.
-    taken = np.where(whole[:, None], np.eye(labels)[said], exact)
+    taken = np.where(certain[:, None], np.eye(labels)[predicted], exact)
     assert -(taken * scores).sum() / rows == pytest.approx(cost, abs=1e-4)
 
 
@@ -167,17 +167,17 @@ def test_where_em_stands_still_its_shares_are_matched():
 def test_em_of_nothing_but_equal_shares_is_prior_matching():
     scores, _ = table(60, 3, 1.0)
     by_em, matched_bias = (
-        jax.jit(made.fit)(scores).bias for made in (sld_em(damping=1.0), prior_matching())
+        jax.jit(method.fit)(scores).bias for method in (sld_em(damping=1.0), prior_matching())
     )
     np.testing.assert_allclose(by_em, matched_bias, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "given", [{"least_share": 0.0}, {"least_share": 1.0}, {"damping": -0.1}, {"damping": 1.5}]
+    "options", [{"least_share": 0.0}, {"least_share": 1.0}, {"damping": -0.1}, {"damping": 1.5}]
 )
-def test_options_of_em_that_are_none_are_a_sentence(given):
+def test_options_of_em_that_are_none_are_a_sentence(options):
     with pytest.raises(InputError, match=r"sld_em keeps shares above least_share.*damping=0\.1"):
-        sld_em(**given)
+        sld_em(**options)
 
 
 @pytest.mark.parametrize(("name", "make"), [("bbse", bbse), ("prior_counted", prior_counted)])
@@ -243,18 +243,18 @@ def test_real_scores_give_the_reference_figures(name, shared):
         scores, gold = file["scores"], file["gold"].astype(int)
 
     def right(method, **options):
-        each = 100 * (calibrate(scores, method, **options).argmax(-1) == gold).mean(axis=-1)
-        return [*each, each.mean()]
+        by_seed = 100 * (calibrate(scores, method, **options).argmax(-1) == gold).mean(axis=-1)
+        return [*by_seed, by_seed.mean()]
 
     np.testing.assert_allclose(right("prior_matching"), UNIFORM[name], atol=0.06)
-    told = right("prior_matching", target_prior=tuple(shares_of(gold)))
-    np.testing.assert_allclose(told, TRUE[name], atol=0.06)
+    accuracies = right("prior_matching", target_prior=tuple(shares_of(gold)))
+    np.testing.assert_allclose(accuracies, TRUE[name], atol=0.06)
     for method, mean in zip(("icl", "bc"), MEANS[name], strict=True):
         assert right(method)[-1] == pytest.approx(mean, abs=0.06)
 
 
 def test_a_shares_function_of_ones_own_is_matched():
     scores, prior = table(60, 3, 1.0)
-    made = matched(lambda rows, labels, weight: (jnp.asarray(prior), weight))
-    corrected = np.asarray(made.apply(made.fit(scores), scores), np.float64)
+    calibrator = matched(lambda rows, labels, weight: (jnp.asarray(prior), weight))
+    corrected = np.asarray(calibrator.apply(calibrator.fit(scores), scores), np.float64)
     np.testing.assert_allclose(softmax(corrected, axis=1).mean(axis=0), prior, atol=1e-6)

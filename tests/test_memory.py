@@ -23,12 +23,12 @@ LLAMA_7B = Demand(6_738_415_616, 4096, 32, cached=True)
 MIDDLE = GPT2 | {"vocab_size": 5000, "n_embd": 256, "n_head": 4}
 
 
-@pytest.mark.parametrize("kept", [np.float16, jnp.bfloat16, np.float32, np.float64])
-def test_numbers_are_read_in_every_width(tmp_path, monkeypatch, kept):
+@pytest.mark.parametrize("number_type", [np.float16, jnp.bfloat16, np.float32, np.float64])
+def test_numbers_are_read_in_every_width(tmp_path, monkeypatch, number_type):
     monkeypatch.setattr(
         "batch_calibration.scoring.models.files.tensors.PART", 7
     )  # the last part is shorter
-    numbers = {"a": np.arange(60, dtype=kept).reshape(5, 12), "b": np.array(3, kept)}
+    numbers = {"a": np.arange(60, dtype=number_type).reshape(5, 12), "b": np.array(3, number_type)}
     save_file(numbers, tmp_path / "model.safetensors")
     for tensor in tensors(tmp_path):
         for dtype in (np.float32, jnp.bfloat16, np.float16):
@@ -38,18 +38,18 @@ def test_numbers_are_read_in_every_width(tmp_path, monkeypatch, kept):
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("kept", [np.float16, jnp.bfloat16, np.float32])
-def test_what_is_not_finite_is_found_in_every_width(tmp_path, kept, bad):
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, np.float32])
+def test_what_is_not_finite_is_found_in_every_width(tmp_path, dtype, bad):
     write(tmp_path, GPT2)
     path = tmp_path / "model.safetensors"
-    given = {name: array.astype(kept) for name, array in load_file(path).items()}
-    largest = np.full_like(given["transformer.wte.weight"], jnp.finfo(kept).max)
-    save_file(given | {"transformer.wte.weight": largest}, path)
-    weights.load(tmp_path, gpt2.FAMILY, kept)
-    given["transformer.h.1.mlp.c_fc.weight"][3, 2] = bad
-    save_file(given, path)
+    arrays = {name: array.astype(dtype) for name, array in load_file(path).items()}
+    largest = np.full_like(arrays["transformer.wte.weight"], jnp.finfo(dtype).max)
+    save_file(arrays | {"transformer.wte.weight": largest}, path)
+    weights.load(tmp_path, gpt2.FAMILY, dtype)
+    arrays["transformer.h.1.mlp.c_fc.weight"][3, 2] = bad
+    save_file(arrays, path)
     with pytest.raises(InputError, match=r"non-finite transformer.h.1.mlp.c_fc.weight.*: 1 of"):
-        weights.load(tmp_path, gpt2.FAMILY, kept)
+        weights.load(tmp_path, gpt2.FAMILY, dtype)
 
 
 def test_few_tensors_are_held_beside_those_that_were_placed(tmp_path, monkeypatch):
@@ -68,9 +68,9 @@ def test_few_tensors_are_held_beside_those_that_were_placed(tmp_path, monkeypatc
 
 def test_hashing_ends_where_loading_fails(tmp_path):
     write(tmp_path, GPT2)
-    given = load_file(tmp_path / "model.safetensors")
-    del given["transformer.ln_f.bias"]
-    save_file(given, tmp_path / "model.safetensors")
+    arrays = load_file(tmp_path / "model.safetensors")
+    del arrays["transformer.ln_f.bias"]
+    save_file(arrays, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match=r"missing transformer\.ln_f\.bias"):
         load_checkpoint(tmp_path)
 

@@ -23,8 +23,8 @@ def table(task, model="m", names=("no", "yes"), **blocks):
 
 def workdir(path, *tables):
     store = Store(path, create=True)
-    for one in tables:
-        store.put(one)
+    for stored in tables:
+        store.put(stored)
     return path
 
 
@@ -40,9 +40,9 @@ def content(folder):
 @pytest.fixture
 def two(tmp_path):
     """Two workdirs that share a context, of which each has a block that the other lacks."""
-    one = workdir(tmp_path / "a", table("rte"), table("cb", cc=CC))
-    other = workdir(tmp_path / "b", table("cb", dc=CC), table("sst2"))
-    return one, other
+    first_table = workdir(tmp_path / "a", table("rte"), table("cb", cc=CC))
+    second = workdir(tmp_path / "b", table("cb", dc=CC), table("sst2"))
+    return first_table, second
 
 
 def test_every_context_and_every_block_is_kept(two, tmp_path):
@@ -50,11 +50,11 @@ def test_every_context_and_every_block_is_kept(two, tmp_path):
     assert merge_workdirs(two, tmp_path / "w")[:3] == (3, 0, 0)
     tables, broken = Store(tmp_path / "w").tables()
     assert broken == []
-    held = {one.context["task"]: set(one.blocks) for one in tables}
-    assert held == {"rte": {"test"}, "sst2": {"test"}, "cb": {"test", "cc", "dc"}}
-    for one in tables:
-        np.testing.assert_array_equal(one.blocks["test"].log_probs, TEST.log_probs)
-        assert one.blocks["test"].spec == TEST.spec
+    blocks_by_task = {stored.context["task"]: set(stored.blocks) for stored in tables}
+    assert blocks_by_task == {"rte": {"test"}, "sst2": {"test"}, "cb": {"test", "cc", "dc"}}
+    for stored in tables:
+        np.testing.assert_array_equal(stored.blocks["test"].log_probs, TEST.log_probs)
+        assert stored.blocks["test"].spec == TEST.spec
     assert [content(folder) for folder in two] == before
 
 
@@ -77,10 +77,10 @@ def test_a_table_that_comes_alone_keeps_its_bytes(two, tmp_path):
 def test_a_merge_that_was_stopped_goes_on(two, tmp_path, monkeypatch):
     put, done = Store.put, []
 
-    def stop(self, one):
+    def stop(self, stored):
         if done:
             raise KeyboardInterrupt
-        done.append(put(self, one))
+        done.append(put(self, stored))
 
     monkeypatch.setattr(Store, "put", stop)
     with pytest.raises(KeyboardInterrupt):
@@ -93,12 +93,12 @@ def test_a_merge_that_was_stopped_goes_on(two, tmp_path, monkeypatch):
 
 def test_two_merges_at_once_lose_nothing(two, tmp_path):
     spawn = get_context("spawn")
-    both = [spawn.Process(target=merge_workdirs, args=([one], tmp_path / "w")) for one in two]
-    for process in both:
+    runs = [spawn.Process(target=merge_workdirs, args=([source], tmp_path / "w")) for source in two]
+    for process in runs:
         process.start()
-    for process in both:
+    for process in runs:
         process.join()
-    assert [process.exitcode for process in both] == [0, 0]
+    assert [process.exitcode for process in runs] == [0, 0]
     merge_workdirs(two, tmp_path / "w")
     merge_workdirs(two, tmp_path / "once")
     assert content(tmp_path / "w") == content(tmp_path / "once")
@@ -106,20 +106,20 @@ def test_two_merges_at_once_lose_nothing(two, tmp_path):
 
 def test_a_record_of_a_context_that_is_given_blocks_is_stale(two):
     store = Store(two[0])
-    for one in (table("rte"), table("cb")):
-        store.put_record(replace(make_record(one.context["task"], {"icl": 0.5}), id=one.id))
+    for stored in (table("rte"), table("cb")):
+        store.put_record(replace(make_record(stored.context["task"], {"icl": 0.5}), id=stored.id))
     assert merge_workdirs([two[1]], two[0])[:3] == (1, 1, 0)
-    assert [one.context.task for one in store.records()] == ["rte"]
+    assert [stored.context.task for stored in store.records()] == ["rte"]
 
 
 def test_rounding_is_no_contradiction_and_ours_are_kept(two, tmp_path):
     near = TEST._replace(log_probs=TEST.log_probs + np.float32(1e-5))
-    other = workdir(tmp_path / "c", table("rte", test=near))
+    nearby = workdir(tmp_path / "c", table("rte", test=near))
     before = content(two[0])
-    assert merge_workdirs([other], two[0])[:3] == (0, 0, 1)
+    assert merge_workdirs([nearby], two[0])[:3] == (0, 0, 1)
     assert content(two[0]) == before
     with pytest.raises(InputError, match="other scores"):
-        merge_workdirs([other], two[0], tolerance=1e-6)
+        merge_workdirs([nearby], two[0], tolerance=1e-6)
 
 
 UNLIKE = {
@@ -138,13 +138,13 @@ UNLIKE = {
 }
 
 
-@pytest.mark.parametrize("what", UNLIKE)
-def test_what_contradicts_is_refused_and_nothing_is_written(what, two, tmp_path):
-    changed, sentence = UNLIKE[what]
-    other = workdir(tmp_path / "c", table("sst2"), table("rte", **changed))
+@pytest.mark.parametrize("case", UNLIKE)
+def test_what_contradicts_is_refused_and_nothing_is_written(case, two, tmp_path):
+    changed, sentence = UNLIKE[case]
+    contradictory = workdir(tmp_path / "c", table("sst2"), table("rte", **changed))
     before = content(two[0])
-    where = f"block 'test': {other} has {sentence} than {two[0]}.* Nothing was merged"
-    for sources, into in (([other], two[0]), ([two[0], other], tmp_path / "w")):
+    where = f"block 'test': {contradictory} has {sentence} than {two[0]}.* Nothing was merged"
+    for sources, into in (([contradictory], two[0]), ([two[0], contradictory], tmp_path / "w")):
         with pytest.raises(InputError, match=where):
             merge_workdirs(sources, into)
     assert content(two[0]) == before and content(tmp_path / "w") == {}
@@ -153,12 +153,12 @@ def test_what_contradicts_is_refused_and_nothing_is_written(what, two, tmp_path)
 def test_what_was_run_comes_too_and_says_most_once_it_ended(two, tmp_path):
     run = runs.begin(two[0], {"shots": 1}, contexts=2, device="CPU")
     merge_workdirs(two, tmp_path / "w")
-    assert [one.rows for one in runs.read(tmp_path / "w")[0]] == [None]
+    assert [run.rows for run in runs.read(tmp_path / "w")[0]] == [None]
     early = shutil.copytree(two[0], tmp_path / "early")
     run.end(rows=4, seconds=0.5)
     for sources in (two, [early]):
         merge_workdirs(sources, tmp_path / "w")
-        assert [one.rows for one in runs.read(tmp_path / "w")[0]] == [4]
+        assert [run.rows for run in runs.read(tmp_path / "w")[0]] == [4]
 
 
 def test_a_damaged_table_is_left_out_and_named(two, tmp_path):
@@ -166,7 +166,7 @@ def test_a_damaged_table_is_left_out_and_named(two, tmp_path):
                   if load(path).context["task"] == "rte"]  # fmt: skip
     damaged.write_bytes(damaged.read_bytes()[:-1])
     report = merge_workdirs(two, tmp_path / "w")
-    assert report[:3] == (2, 0, 0) and [str(damaged) in one for one in report.left_out] == [True]
+    assert report[:3] == (2, 0, 0) and [str(damaged) in text for text in report.left_out] == [True]
     # In the workdir itself it stops the merge: what it held is not known.
     with pytest.raises(InputError, match="truncated"):
         merge_workdirs([two[1]], two[0])
@@ -174,8 +174,8 @@ def test_a_damaged_table_is_left_out_and_named(two, tmp_path):
 
 def test_a_context_that_is_being_scored_is_left_alone(two, tmp_path):
     store = Store(tmp_path / "w", create=True)
-    held = store.claims.take(table("sst2").id)
-    with held:
+    claim = store.claims.take(table("sst2").id)
+    with claim:
         report = merge_workdirs(two, tmp_path / "w")
         assert report[:3] == (2, 0, 0)
         assert "1 contexts are being scored there; merge again" in report.left_out[0]
@@ -184,10 +184,10 @@ def test_a_context_that_is_being_scored_is_left_alone(two, tmp_path):
 
 def test_the_program_says_what_it_did_and_what_it_left(two, tmp_path, program):
     flags = (f"--from={two[0]},{two[1]}", f"--workdir={tmp_path / 'w'}")
-    said = program("merge", *flags).stdout
-    assert "3 contexts added, 0 given blocks that they lacked, 0 there already" in said
-    said = program("merge", f"--from={tmp_path / 'x'}", flags[1], code=2).stderr
-    assert "got no scores/ in it" in said and "Traceback" not in said
+    process = program("merge", *flags).stdout
+    assert "3 contexts added, 0 given blocks that they lacked, 0 there already" in process
+    process = program("merge", f"--from={tmp_path / 'x'}", flags[1], code=2).stderr
+    assert "got no scores/ in it" in process and "Traceback" not in process
     shutil.copy(next((two[0] / "scores").iterdir()), two[0] / "scores" / "x.safetensors")
-    said = program("merge", *flags, code=2)
-    assert "3 there already" in said.stdout and "the file was renamed" in said.stderr
+    process = program("merge", *flags, code=2)
+    assert "3 there already" in process.stdout and "the file was renamed" in process.stderr

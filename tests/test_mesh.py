@@ -40,15 +40,15 @@ def test_every_mesh_gives_the_scores_of_one_device(tmp_path):
     directories = [write(tmp_path / name, raw) for name, raw in CASES.items()]
     meshes = ["", "data:8", "data:4,model:2", "data:2,model:4"]
     finish(start(tmp_path / "found.npz", 8, directories, meshes))
-    found = np.load(tmp_path / "found.npz")
+    arrays = np.load(tmp_path / "found.npz")
     for directory in directories:
         for text in meshes[1:]:
-            one, many = found[f"{directory}|"], found[f"{directory}|{text}"]
-            np.testing.assert_allclose(many, one, atol=1e-5)
+            single, many = arrays[f"{directory}|"], arrays[f"{directory}|{text}"]
+            np.testing.assert_allclose(many, single, atol=1e-5)
         # Most of the weights are shared along `model`, none along `data`.
-        assert found[f"{directory}|data:8|part"] == 1
-        assert found[f"{directory}|data:4,model:2|part"] < 0.75
-        assert found[f"{directory}|data:2,model:4|part"] < 0.7
+        assert arrays[f"{directory}|data:8|part"] == 1
+        assert arrays[f"{directory}|data:4,model:2|part"] < 0.75
+        assert arrays[f"{directory}|data:2,model:4|part"] < 0.7
 
 
 def port():
@@ -61,17 +61,17 @@ def test_two_processes_give_the_scores_of_one(tmp_path):
     directory = write(tmp_path / "model", GPT2)
     finish(start(tmp_path / "one.npz", 1, [directory], [""]))
     address = f"localhost:{port()}"
-    both = [
+    processes = [
         start(tmp_path / f"{i}.npz", 2, [directory], ["data:4", "data:2,model:2"], address, 2, i)
         for i in range(2)
     ]
-    for process in both:
+    for process in processes:
         finish(process)
-    one = np.load(tmp_path / "one.npz")[f"{directory}|"]
+    single = np.load(tmp_path / "one.npz")[f"{directory}|"]
     for i in range(2):
-        found = np.load(tmp_path / f"{i}.npz")
+        arrays = np.load(tmp_path / f"{i}.npz")
         for text in ("data:4", "data:2,model:2"):
-            np.testing.assert_allclose(found[f"{directory}|{text}"], one, atol=1e-5)
+            np.testing.assert_allclose(arrays[f"{directory}|{text}"], single, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def score(workdir, *flags):
 
 def test_two_processes_write_the_table_of_one(tmp_path):
     hosts = [f"--coordinator=localhost:{port()}", "--processes=2", "--config.mesh=data:2,model:2"]
-    both = [score(tmp_path / "two", *hosts, f"--process={i}") for i in range(2)]
-    said = [process.communicate(timeout=600) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert "rows scored" in said[0][0] and "rows scored" not in said[1][0]
-    one = score(tmp_path / "one")
-    one.communicate(timeout=600)
+    processes = [score(tmp_path / "two", *hosts, f"--process={i}") for i in range(2)]
+    streams = [process.communicate(timeout=600) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], streams
+    assert "rows scored" in streams[0][0] and "rows scored" not in streams[1][0]
+    process_alone = score(tmp_path / "one")
+    process_alone.communicate(timeout=600)
     (alone,), (shared,) = (Store(tmp_path / name).tables()[0] for name in ("one", "two"))
     assert alone.id == shared.id
     for name, block in alone.blocks.items():

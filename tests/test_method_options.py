@@ -17,12 +17,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 @pytest.fixture(scope="module")
 def table(planted):
     scores, labels, _ = planted(30, 2)
-    about = {"task": "rte", "seed": 0, "shots": 1, "scorer": {"kind": "causal_lm"}}
-    return ScoreTable(about, ("a", "b"), {"test": make_block(scores, labels)})
+    details = {"task": "rte", "seed": 0, "shots": 1, "scorer": {"kind": "causal_lm"}}
+    return ScoreTable(details, ("a", "b"), {"test": make_block(scores, labels)})
 
 
 @pytest.mark.parametrize(
-    ("words", "means"),
+    ("text", "means"),
     [
         ([], {}),
         (["bc.strength=0.5"], {"bc": {"strength": 0.5}}),
@@ -34,8 +34,8 @@ def table(planted):
         (["bcl.metric='macro_f1'"], {"bcl": {"metric": "macro_f1"}}),
     ],
 )  # fmt: skip
-def test_texts_are_options(words, means):
-    assert read_options(words) == means
+def test_texts_are_options(text, means):
+    assert read_options(text) == means
 
 
 @pytest.mark.parametrize("text", ["bc", "bc=1", "bc.=1", ".strength=1", "bc.strength", "=", ""])
@@ -45,8 +45,8 @@ def test_texts_of_another_form_are_a_sentence(text):
 
 
 def test_what_is_the_default_is_left_out():
-    given = {"bc_running": {"batch_size": 32, "per_batch": True}, "bc": {"strength": 1}}
-    assert check_chosen(given, list(METHODS), [2]) == {"bc_running": {"per_batch": True}}
+    options = {"bc_running": {"batch_size": 32, "per_batch": True}, "bc": {"strength": 1}}
+    assert check_chosen(options, list(METHODS), [2]) == {"bc_running": {"per_batch": True}}
     priors = check_chosen({"bc": {"target_prior": [0.8, 0.2]}}, ["bc"], [2])
     assert priors == {"bc": {"target_prior": (0.8, 0.2)}}
 
@@ -75,10 +75,10 @@ def test_wrong_options_are_a_sentence(case, table):
 def test_compare_takes_options(table):
     rows = jnp.asarray(table.blocks["test"].log_probs)
     chosen = {"bc_running": {"batch_size": 8}}
-    found = compare({"test": (rows[None],)}, methods=("bc", "bc_running"), options=chosen)
+    by_method = compare({"test": (rows[None],)}, methods=("bc", "bc_running"), options=chosen)
     for name in ("bc", "bc_running"):
         alone = correct(METHODS[name], {"test": (rows, None)}, rows, **chosen.get(name, {}))
-        np.testing.assert_allclose(found[name].scores[0], alone.scores, atol=1e-6)
+        np.testing.assert_allclose(by_method[name].scores[0], alone.scores, atol=1e-6)
 
 
 def test_a_record_says_which_options_differ(table):
@@ -87,11 +87,11 @@ def test_a_record_says_which_options_differ(table):
     (plain,) = run_calibration([table], methods)
     (record,) = run_calibration([table], methods, options=chosen, probe_sizes=[2], draws=2)
     assert plain.options == {} and record.options == chosen
-    same = {name: x for name, x in record.methods["bc"].items() if not name.startswith("gain")}
-    assert same == pytest.approx(plain.methods["icl"]) and record.methods["bc"]["gain"] == 0
+    usual = {name: x for name, x in record.methods["bc"].items() if not name.startswith("gain")}
+    assert usual == pytest.approx(plain.methods["icl"]) and record.methods["bc"]["gain"] == 0
     assert record.methods["bc_running"] != plain.methods["bc_running"]
     # Strength 0 is plain ICL, from any number of rows.
-    reached = [x for of in record.probe_size.accuracy["bc"] for x in of]
+    reached = [x for draws in record.probe_size.accuracy["bc"] for x in draws]
     assert reached == pytest.approx([plain.methods["icl"]["accuracy"]] * 3)
     assert Record.from_json(record.to_json()) == record
 
@@ -124,8 +124,8 @@ def test_earlier_methods_keep_their_options_and_what_they_found(table, tmp_path)
 
 
 def test_a_config_s_words_are_options():
-    words = Settings.of(method_options="bc.target_prior=0.8,0.2,pc.features=raw").calibration
-    assert read_options(words.method_options) == {
+    calibration = Settings.of(method_options="bc.target_prior=0.8,0.2,pc.features=raw").calibration
+    assert read_options(calibration.method_options) == {
         "bc": {"target_prior": (0.8, 0.2)}, "pc": {"features": "raw"},
     }  # fmt: skip
 

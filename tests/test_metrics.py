@@ -40,9 +40,9 @@ def host(rows):
 
 def test_accuracy_f1_and_nll_are_scikit_learn_s(rows, host):
     scores, _ = rows
-    p, gold, said = host
-    assert float(metrics.accuracy(scores, gold)) == pytest.approx(peer.accuracy_score(gold, said))
-    f1 = peer.f1_score(gold, said, average="macro")
+    p, gold, picks = host
+    assert float(metrics.accuracy(scores, gold)) == pytest.approx(peer.accuracy_score(gold, picks))
+    f1 = peer.f1_score(gold, picks, average="macro")
     assert float(metrics.macro_f1(scores, gold)) == pytest.approx(f1, abs=1e-6)
     loss = peer.log_loss(gold, p)
     assert float(metrics.nll(scores, gold)) == pytest.approx(loss, abs=1e-5)
@@ -63,8 +63,8 @@ def test_brier_is_the_squared_distance(rows):
 
 def test_ece_is_the_sum_over_bins(rows, host):
     scores, _ = rows
-    p, gold, said = host
-    confidence, right = p.max(-1), said == gold
+    p, gold, predictions = host
+    confidence, right = p.max(-1), predictions == gold
     expected = 0.0
     for low in np.arange(15) / 15:
         inside = (confidence > low) & (confidence <= low + 1 / 15)
@@ -75,9 +75,9 @@ def test_ece_is_the_sum_over_bins(rows, host):
 
 def test_rsd_is_the_spread_of_recall_over_accuracy(rows, host):
     scores, _ = rows
-    _, gold, said = host
-    recall = [(said[gold == j] == j).mean() for j in range(3)]
-    expected = np.std(recall) / (said == gold).mean()
+    _, gold, predictions = host
+    recall = [(predictions[gold == j] == j).mean() for j in range(3)]
+    expected = np.std(recall) / (predictions == gold).mean()
     assert float(metrics.rsd(scores, gold)) == pytest.approx(expected, abs=1e-5)
 
 
@@ -139,12 +139,10 @@ def test_bootstrap_draws_present_rows_alone(rows):
     # Draws of 20 rows: ends are whole twentieths, and those of the binomial or one beside them.
     ends = [binom.ppf(q, 20, share) / 20 for q in (0.025, 0.975)]
     for key in (KEY, jax.random.key(1)):
-        found = metrics.bootstrap_interval(metrics.accuracy, scores, gold, key, weight, draws=4000)
-        np.testing.assert_allclose(found, ends, atol=0.0501)
-        assert 0.0 < share < 1.0 and float(found[0]) < share < float(found[1])
-        np.testing.assert_allclose(
-            np.asarray(found) * 20, np.round(np.asarray(found) * 20), atol=1e-4
-        )
+        ci = metrics.bootstrap_interval(metrics.accuracy, scores, gold, key, weight, draws=4000)
+        np.testing.assert_allclose(ci, ends, atol=0.0501)
+        assert 0.0 < share < 1.0 and float(ci[0]) < share < float(ci[1])
+        np.testing.assert_allclose(np.asarray(ci) * 20, np.round(np.asarray(ci) * 20), atol=1e-4)
 
 
 def test_summary_is_plain_floats(rows):
@@ -162,8 +160,8 @@ def test_interval_of_accuracy_is_that_of_rows(n):
     for right in {0, 1, n // 2, n}:
         low, high = metrics.accuracy_interval(np.float32(right / n), n)
         rows = [1.0] * right + [0.0] * (n - right)
-        same = intervals.over_rows([rows], intervals.OF_ACCURACY)
-        assert (float(low), float(high)) == pytest.approx((same.low, same.high), abs=1e-6)
+        expected = intervals.over_rows([rows], intervals.OF_ACCURACY)
+        assert (float(low), float(high)) == pytest.approx((expected.low, expected.high), abs=1e-6)
 
 
 @pytest.mark.parametrize("n", [10, 20, 32, 56, 277])
@@ -182,20 +180,20 @@ def test_intervals_over_tasks_are_cautious():
     draws = random.normal(size=(2000, 13, 5))
     means = draws.mean(axis=2)
     reaches = 2.776 * draws.std(axis=2, ddof=1) / np.sqrt(5)
-    held = 0
+    covered = 0
     for mean, reach in zip(means, reaches, strict=True):
         tasks = [intervals.Estimate(m, m - r, m + r) for m, r in zip(mean, reach, strict=True)]
         over = intervals.over_tasks(tasks)
-        held += over.low <= 0.0 <= over.high
-    assert 0.975 < held / 2000 < 0.995
+        covered += over.low <= 0.0 <= over.high
+    assert 0.975 < covered / 2000 < 0.995
 
 
 def test_interval_of_a_gain_is_the_published_one():
     """The example of R's statpsych::ci.prop.ps(.05, 12, 4, 26, 6), and numpy's own arithmetic."""
     low, high = metrics.gain_interval(26, 4, 48)
     assert (float(low), float(high)) == pytest.approx((0.2548067, 0.6251933), abs=1e-7)
-    same = intervals.over_rows([[1.0] * 26 + [-1.0] * 4 + [0.0] * 18], intervals.OF_GAIN)
-    assert tuple(same) == pytest.approx((22 / 48, low, high))
+    expected = intervals.over_rows([[1.0] * 26 + [-1.0] * 4 + [0.0] * 18], intervals.OF_GAIN)
+    assert tuple(expected) == pytest.approx((22 / 48, low, high))
     assert [float(x) for x in metrics.gain_interval(3, 0, 3)][1] == 1.0
 
 
@@ -212,8 +210,8 @@ def test_a_few_rows_are_not_taken_for_a_gain(flips):
     assert chance[(low > 0) | (high < 0)].sum() < 0.055
 
 
-@pytest.mark.parametrize(("alike", "spread"), [(0.0, 0.0), (0.2, 0.02), (0.5, 0.0)])
-def test_intervals_hold_the_gain(alike, spread):
+@pytest.mark.parametrize(("correlation", "spread"), [(0.0, 0.0), (0.2, 0.02), (0.5, 0.0)])
+def test_intervals_hold_the_gain(correlation, spread):
     """Five draws tested on the same 500 rows, one row in ten turned, a gain of two points.
 
     `alike` is how a row's outcomes in two draws are correlated before they are cut to -1, 0 and 1,
@@ -221,34 +219,34 @@ def test_intervals_hold_the_gain(alike, spread):
     trials where alike is 0.5.
     """
     rng = np.random.default_rng(0)
-    held = 0
+    covered = 0
     for _ in range(300):
-        each = rng.normal(size=(5, 500)) * np.sqrt(1 - alike)
-        each += rng.normal(size=500) * np.sqrt(alike)
+        outcomes = rng.normal(size=(5, 500)) * np.sqrt(1 - correlation)
+        outcomes += rng.normal(size=500) * np.sqrt(correlation)
         more = rng.normal(0, spread, (5, 1)) / 2
         up, down = norm.ppf(1 - (0.06 + more)), norm.ppf(np.maximum(0.04 - more, 1e-6))
-        found = intervals.over_rows((each > up) * 1.0 - (each < down), intervals.OF_GAIN)
-        held += found.low <= 0.02 <= found.high
-    assert 0.93 < held / 300 <= 0.995
+        interval = intervals.over_rows((outcomes > up) * 1.0 - (outcomes < down), intervals.OF_GAIN)
+        covered += interval.low <= 0.02 <= interval.high
+    assert 0.93 < covered / 300 <= 0.995
 
 
 def test_five_draws_do_not_make_five_times_the_rows():
     """56 rows as CB has, each alike in all draws: t over draws alone holds the gain in 54 %."""
     rng = np.random.default_rng(1)
-    held, of_draws = 0, 0
+    covered, of_draws = 0, 0
     for _ in range(300):
-        each = rng.normal(size=56) * 0.9**0.5 + rng.normal(size=(5, 56)) * 0.1**0.5
-        outcomes = (each > norm.ppf(0.9)) * 1.0 - (each < norm.ppf(0.05))
-        found = intervals.over_rows(outcomes, intervals.OF_GAIN)
-        held += found.low <= 0.05 <= found.high
+        latent = rng.normal(size=56) * 0.9**0.5 + rng.normal(size=(5, 56)) * 0.1**0.5
+        outcomes = (latent > norm.ppf(0.9)) * 1.0 - (latent < norm.ppf(0.05))
+        interval = intervals.over_rows(outcomes, intervals.OF_GAIN)
+        covered += interval.low <= 0.05 <= interval.high
         means = outcomes.mean(axis=1)
         of_draws += abs(means.mean() - 0.05) < 2.776 * means.std(ddof=1) / 5**0.5
-    assert held / 300 > 0.93 and of_draws / 300 < 0.6
+    assert covered / 300 > 0.93 and of_draws / 300 < 0.6
 
 
 def test_the_mean_over_tasks_is_surer_than_a_task():
-    each = [intervals.Estimate(0.1 * i, 0.1 * i - 0.02, 0.1 * i + 0.04) for i in range(4)]
-    assert tuple(intervals.over_tasks(each)) == pytest.approx((0.15, 0.14, 0.17))
+    estimates = [intervals.Estimate(0.1 * i, 0.1 * i - 0.02, 0.1 * i + 0.04) for i in range(4)]
+    assert tuple(intervals.over_tasks(estimates)) == pytest.approx((0.15, 0.14, 0.17))
     signs = [intervals.Estimate(*x).beyond_noise for x in ((1, 0.1, 2), (0, -1, 1), (-1, -2, -0.1))]
     assert signs == [1, 0, -1]
 
@@ -259,11 +257,11 @@ def test_summary_counts_labeled_and_present_rows_alone(rows):
     alone = metrics.summary(scores[:20], gold[:20])
     hidden = metrics.summary(scores, jnp.where(weight > 0, gold, -1))
     absent = metrics.summary(scores, gold, weight)
-    for found in (hidden, absent):
-        assert found == pytest.approx(alone, abs=1e-6)
+    for summary in (hidden, absent):
+        assert summary == pytest.approx(alone, abs=1e-6)
 
 
-OF_ANSWERS = [name for name, of in metrics.METRICS.items() if hasattr(of, "takes_predictions")]
+OF_ANSWERS = [name for name, m in metrics.METRICS.items() if hasattr(m, "takes_predictions")]
 OF_SCORES = [name for name in metrics.METRICS if name not in OF_ANSWERS]
 
 
@@ -274,15 +272,15 @@ def test_which_metrics_need_scores():
 @pytest.mark.parametrize("name", OF_ANSWERS)
 def test_predictions_do_as_well_as_scores(name, rows, host):
     scores, gold = rows
-    said = host[2]
+    guesses = host[2]
     metric = metrics.METRICS[name]
     expected = float(metric(scores, gold))
-    for given in (said, said.tolist(), metrics.predict(scores), said.astype(np.uint8)):
-        assert float(metric(given, gold)) == pytest.approx(expected, abs=1e-6)
-    assert float(metric(said, host[1].tolist())) == pytest.approx(expected, abs=1e-6)
+    for answers in (guesses, guesses.tolist(), metrics.predict(scores), guesses.astype(np.uint8)):
+        assert float(metric(answers, gold)) == pytest.approx(expected, abs=1e-6)
+    assert float(metric(guesses, host[1].tolist())) == pytest.approx(expected, abs=1e-6)
     drawn = metrics.bootstrap_interval(metric, scores, gold, 3, draws=50)
-    same = metrics.bootstrap_interval(metric, said, gold, 3, draws=50)
-    np.testing.assert_allclose(drawn, same, atol=1e-6)
+    of_scores = metrics.bootstrap_interval(metric, guesses, gold, 3, draws=50)
+    np.testing.assert_allclose(drawn, of_scores, atol=1e-6)
 
 
 def test_predictions_name_labels_that_no_row_has():
@@ -300,7 +298,7 @@ def test_metrics_of_scores_refuse_predictions(name, host):
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("answers", "sentence"),
     [
         ([0.0, 1.0], r"or the whole numbers \[n\] of predicted labels; got list \[n\] of float64"),
         (["a", "b"], "or the whole numbers .* of predicted labels; got list of <U1"),
@@ -309,9 +307,9 @@ def test_metrics_of_scores_refuse_predictions(name, host):
         ([0, 1, 1], r"labels: expected one per row of the scores, shape \(3,\); got \(2,\)"),
     ],
 )
-def test_what_is_neither_scores_nor_predictions_is_refused(given, sentence):
+def test_what_is_neither_scores_nor_predictions_is_refused(answers, sentence):
     with pytest.raises(InputError, match=sentence):
-        metrics.accuracy(given, [0, 1])
+        metrics.accuracy(answers, [0, 1])
 
 
 def test_predictions_under_jit_are_refused_and_scores_are_not(rows, host):
@@ -321,28 +319,28 @@ def test_predictions_under_jit_are_refused_and_scores_are_not(rows, host):
 
 
 def test_balanced_accuracy_is_scikit_learn_s(rows, host):
-    scores, said = rows[0], host[2]
+    scores, predictions = rows[0], host[2]
     uneven = np.where(np.arange(80) < 50, 0, host[1])
     for labels in (host[1], uneven):
-        expected = peer.balanced_accuracy_score(labels, said)
+        expected = peer.balanced_accuracy_score(labels, predictions)
         assert float(metrics.balanced_accuracy(scores, labels)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_its_interval_is_that_of_rows_drawn_within_each_label(rows, host):
-    said, gold = host[2], np.where(np.arange(80) < 50, 0, host[1])
+    picks, gold = host[2], np.where(np.arange(80) < 50, 0, host[1])
     random = np.random.default_rng(5)
     places = [np.flatnonzero(gold == label) for label in range(3)]
     drawn = [
-        np.mean([(said[random.choice(own, len(own))] == j).mean() for j, own in enumerate(places)])
+        np.mean([(picks[random.choice(own, len(own))] == j).mean() for j, own in enumerate(places)])
         for _ in range(4000)
     ]
-    found = metrics.balanced_accuracy_interval(rows[0], gold)
-    np.testing.assert_allclose(found, np.quantile(drawn, (0.025, 0.975)), atol=0.015)
-    assert found == metrics.balanced_accuracy_interval(said, gold, key=jax.random.key(0))
-    assert found != metrics.balanced_accuracy_interval(said, gold, key=1)
+    interval = metrics.balanced_accuracy_interval(rows[0], gold)
+    np.testing.assert_allclose(interval, np.quantile(drawn, (0.025, 0.975)), atol=0.015)
+    assert interval == metrics.balanced_accuracy_interval(picks, gold, key=jax.random.key(0))
+    assert interval != metrics.balanced_accuracy_interval(picks, gold, key=1)
     report = metrics.summary(rows[0], gold)
-    assert (report["balanced_accuracy_low"], report["balanced_accuracy_high"]) == found
-    assert metrics.balanced_accuracy_interval(said, np.full(80, -1)) == (0.0, 0.0)
+    assert (report["balanced_accuracy_low"], report["balanced_accuracy_high"]) == interval
+    assert metrics.balanced_accuracy_interval(picks, np.full(80, -1)) == (0.0, 0.0)
 
 
 def test_labels_are_needed_and_each_has_a_column(rows):
@@ -380,10 +378,10 @@ def test_rows_that_favor_no_label_are_refused_unless_they_do_not_count(bad, rows
         with pytest.raises(InputError) as error:
             metrics.predict(array)
         assert error.value.where == "scores" and "in row" in error.value.got
-    rest = np.arange(80) != 7
-    expected = metrics.accuracy(scores[rest], gold[rest])
-    assert metrics.accuracy(scores, np.where(rest, gold, -1)) == expected
-    assert metrics.accuracy(scores, gold, rest) == expected
+    present = np.arange(80) != 7
+    expected = metrics.accuracy(scores[present], gold[present])
+    assert metrics.accuracy(scores, np.where(present, gold, -1)) == expected
+    assert metrics.accuracy(scores, gold, present) == expected
     # Values that are traced cannot be looked at.
     jax.jit(metrics.accuracy)(scores, gold)
 

@@ -38,8 +38,8 @@ RECIPE = Recipe(tuple((name, 1.0) for name in MINI), shots=4)
 def examples(task, test, count=4000):
     """Examples, and their labels as drawn."""
     rng = random.Random(int(test))
-    made = [suite.example(task, rng, test) for _ in range(count)]
-    return made, [sampling.categorical(one.probabilities, rng) for one in made]
+    sample = [suite.example(task, rng, test) for _ in range(count)]
+    return sample, [sampling.categorical(example.probabilities, rng) for example in sample]
 
 
 def words(text):
@@ -48,7 +48,7 @@ def words(text):
 
 @pytest.mark.parametrize("task", MINI)
 def test_train_and_test_share_no_word_pair(task):
-    pairs = [{p for made in examples(task, test)[0] for p in made.pairs} for test in (False, True)]
+    pairs = [{p for ex in examples(task, test)[0] for p in ex.pairs} for test in (False, True)]
     assert pairs[0] and pairs[1] and not pairs[0] & pairs[1]
     texts = [{str(row) for row in shipped.rows(task, split).rows} for split in suite.SIZES]
     assert not texts[0] & texts[1]
@@ -59,14 +59,14 @@ def test_every_person_and_topic_of_a_row_is_a_pair_of_the_split(task):
     """Read from the text itself: what is said of somebody, asked of, happened, or a word used."""
     met = [set(), set()]
     for test in (False, True):
-        for one in examples(task, test)[0]:
-            text = words(" ".join(one.row.values()))
-            assert all(pair[0] in text for pair in one.pairs)
-            for field in one.row.values():
+        for example in examples(task, test)[0]:
+            text = words(" ".join(example.row.values()))
+            assert all(pair[0] in text for pair in example.pairs)
+            for field in example.row.values():
                 for clause in re.split(r" and the |[.:?] ?", field):
                     people = set(words(clause)) & set(world.PEOPLE)
                     if len(people) == 1:
-                        met[test] |= {(*people, t) for said, t in PHRASES.items() if said in clause}
+                        met[test] |= {(*people, t) for p, t in PHRASES.items() if p in clause}
     assert not met[0] & met[1]
     if task in ("mnli", "anli_r3", "rte", "mrpc", "boolq", "qnli"):
         assert len(met[0]) > 40 and len(met[1]) > 40
@@ -74,9 +74,9 @@ def test_every_person_and_topic_of_a_row_is_a_pair_of_the_split(task):
 
 @pytest.mark.parametrize("task", MINI)
 def test_probabilities_are_a_distribution_and_labels_are_balanced(task):
-    made, labels = examples(task, True)
-    assert all(abs(sum(one.probabilities) - 1) < 1e-9 for one in made)
-    shares = np.mean([one.probabilities for one in made], axis=0)
+    sample, labels = examples(task, True)
+    assert all(abs(sum(example.probabilities) - 1) < 1e-9 for example in sample)
+    shares = np.mean([example.probabilities for example in sample], axis=0)
     np.testing.assert_allclose(shares, 1 / len(shares), atol=0.03)
     assert len(shares) == len(MINI[task].label_names) == len(set(labels))
 
@@ -88,11 +88,11 @@ def test_best_accuracy_is_known_and_below_one(task):
     rows = shipped.rows(task, "validation")
     assert len(rows.rows) == suite.SIZES["validation"]
     assert set(rows.rows[0]) == set(MINI[task].fields)
-    made, labels = examples(task, True)
+    sample, labels = examples(task, True)
     reached = np.mean(
-        [np.argmax(one.probabilities) == y for one, y in zip(made, labels, strict=True)]
+        [np.argmax(example.probabilities) == y for example, y in zip(sample, labels, strict=True)]
     )
-    assert abs(reached - np.mean([max(one.probabilities) for one in made])) < 0.02
+    assert abs(reached - np.mean([max(example.probabilities) for example in sample])) < 0.02
 
 
 def test_the_docs_say_what_is_to_expect_and_what_these_rows_allow():
@@ -103,9 +103,9 @@ def test_the_docs_say_what_is_to_expect_and_what_these_rows_allow():
     )
     names = [name for cell in head[1:] for name in (
         ["anli_r1", "anli_r2", "anli_r3"] if cell.startswith("anli") else [cell])]  # fmt: skip
-    for row, of in zip(rows, (suite.best_accuracy, suite.realized_accuracy), strict=True):
-        told = [float(figure) for cell in row[1:] for figure in cell.split(",")]
-        assert told == [round(100 * of(name, "validation"), 1) for name in names]
+    for row, accuracy_of in zip(rows, (suite.best_accuracy, suite.realized_accuracy), strict=True):
+        figures = [float(figure) for cell in row[1:] for figure in cell.split(",")]
+        assert figures == [round(100 * accuracy_of(name, "validation"), 1) for name in names]
         assert sorted(names) == sorted(MINI)
 
 
@@ -119,84 +119,84 @@ def test_the_realized_accuracy_is_of_the_rows_that_are_scored():
 
 
 def test_grades_rise_from_mnli_to_anli():
-    mean = {t: np.mean([one.grade for one in examples(t, True)[0]]) for t in MINI}
+    mean = {t: np.mean([example.grade for example in examples(t, True)[0]]) for t in MINI}
     assert mean["mnli"] < mean["anli_r1"] < mean["anli_r2"] < mean["anli_r3"]
-    assert {one.grade for one in examples("mnli", True)[0]} == {1, 2, 3}
+    assert {example.grade for example in examples("mnli", True)[0]} == {1, 2, 3}
 
 
 @pytest.mark.parametrize("task", PAIRED)
 def test_no_field_alone_tells_the_label(task):
     """Nor does it tell the wrong one: held-out rows turn nothing round that train rows teach."""
-    made, labels = examples(task, False)
-    held, truth = examples(task, True)
+    sample, labels = examples(task, False)
+    test_sample, truth = examples(task, True)
     for field in MINI[task].fields:
         seen = CountVectorizer(token_pattern=r"\w+", ngram_range=(1, 3), min_df=2)
-        counts = seen.fit_transform([one.row[field] for one in made])
+        counts = seen.fit_transform([example.row[field] for example in sample])
         probe = LogisticRegression(C=0.3, max_iter=300).fit(counts, labels)
-        right = probe.score(seen.transform([one.row[field] for one in held]), truth)
+        right = probe.score(seen.transform([example.row[field] for example in test_sample]), truth)
         assert abs(right - 1 / len(MINI[task].label_names)) < 0.05, (field, right)
 
 
-PHRASES = {said.format(words[form]): name for name, topic in world.TOPICS.items()
-           for words in topic.words for form, said in enumerate(topic.frames)}  # fmt: skip
+PHRASES = {phrase.format(topic_words[form]): name for name, topic in world.TOPICS.items()
+           for topic_words in topic.words for form, phrase in enumerate(topic.frames)}  # fmt: skip
 
 
 def shape(text):
     """Of one field: people, topics spoken of, the most mentions of one, each topic's mentions."""
-    told = Counter(topic for said, topic in PHRASES.items() if said in text)
+    named = Counter(topic for phrase, topic in PHRASES.items() if phrase in text)
     people = len(set(words(text)) & set(world.PEOPLE))
-    return [people, len(told), max(told.values(), default=0), *(told[t] for t in world.TOPICS)]
+    return [people, len(named), max(named.values(), default=0), *(named[t] for t in world.TOPICS)]
 
 
 @pytest.mark.parametrize("task", PAIRED)
 def test_no_pattern_of_topics_in_one_field_tells_the_label(task):
     """As would, say, two people with one topic, were the second one's chosen with the claim."""
-    made, labels = examples(task, False)
-    held, truth = examples(task, True)
+    sample, labels = examples(task, False)
+    test_sample, truth = examples(task, True)
     for field in MINI[task].fields:
         probe = DecisionTreeClassifier(min_samples_leaf=100).fit(
-            [shape(one.row[field]) for one in made], labels
+            [shape(example.row[field]) for example in sample], labels
         )
-        right = probe.score([shape(one.row[field]) for one in held], truth)
+        right = probe.score([shape(example.row[field]) for example in test_sample], truth)
         assert abs(right - 1 / len(MINI[task].label_names)) < 0.05, (field, right)
 
 
 def overlap(row):
     """Shared words of each pair of fields: as a set, as counts, as a share of both."""
-    found = []
-    for one, other in combinations(map(words, row.values()), 2):
-        both = set(one) & set(other)
-        counted = (Counter(one) & Counter(other)).total()
-        found += [len(both), counted, len(both) / len({*one, *other})]
-    return found
+    features = []
+    for first, second in combinations(map(words, row.values()), 2):
+        shared_words = set(first) & set(second)
+        counted = (Counter(first) & Counter(second)).total()
+        features += [len(shared_words), counted, len(shared_words) / len({*first, *second})]
+    return features
 
 
 @pytest.mark.parametrize("task", PAIRED)
 def test_shared_words_do_not_tell_the_label(task):
-    made, labels = examples(task, False)
-    held, truth = examples(task, True)
+    sample, labels = examples(task, False)
+    test_sample, truth = examples(task, True)
     probe = DecisionTreeClassifier(min_samples_leaf=100).fit(
-        [overlap(one.row) for one in made], labels
+        [overlap(example.row) for example in sample], labels
     )
-    right = probe.score([overlap(one.row) for one in held], truth)
+    right = probe.score([overlap(example.row) for example in test_sample], truth)
     assert abs(right - 1 / len(MINI[task].label_names)) < 0.06
 
 
 def test_a_text_and_its_claim_never_repeat_a_word_of_a_value():
     names = {w for topic in world.TOPICS.values() for forms in topic.words for w in forms}
     for task in ("mnli", "anli_r3", "rte", "boolq", "mrpc"):
-        for one in examples(task, True)[0]:
-            said, claimed = (set(re.findall(r"\w+", text)) for text in one.row.values())
-            assert not said & claimed & names, one.row
+        for example in examples(task, True)[0]:
+            text_words, claimed = (set(re.findall(r"\w+", text)) for text in example.row.values())
+            assert not text_words & claimed & names, example.row
 
 
 @pytest.mark.parametrize("share", [2, 4])
 def test_every_word_meets_as_many_in_one_split_as_any_other(share):
     options = [f"w{i}" for i in range(8)]
-    for word in world.PEOPLE:
-        out, kept = (sampling.allowed(word, options, test, share) for test in (True, False))
-        assert len(out) == 8 // share and sorted({*out, *kept}) == options
-        assert len(kept) == 8 - len(out)
+    for person in world.PEOPLE:
+        out, in_train = (sampling.allowed(person, options, test, share) for test in (True, False))
+        assert len(out) == 8 // share and sorted({*out, *in_train}) == options
+        assert len(in_train) == 8 - len(out)
 
 
 def test_the_shipped_rows_are_those_that_the_grammar_generates(tmp_path, monkeypatch, capsys):
@@ -206,8 +206,8 @@ def test_the_shipped_rows_are_those_that_the_grammar_generates(tmp_path, monkeyp
     for task, split, path in write_suite.paths():
         copied = tmp_path / task / path.name
         copied.parent.mkdir(exist_ok=True)
-        other = path.with_name("train.jsonl.gz") if (task, split) == ("cb", "validation") else path
-        copied.write_bytes(other.read_bytes())
+        source = path.with_name("train.jsonl.gz") if (task, split) == ("cb", "validation") else path
+        copied.write_bytes(source.read_bytes())
     (tmp_path / "sst2" / "test.jsonl.gz").write_bytes(b"")
     monkeypatch.setattr(write_suite, "FOLDER", tmp_path)
     monkeypatch.setattr("sys.argv", ["write_suite", "--check"])
@@ -220,8 +220,8 @@ def test_the_shipped_rows_are_those_that_the_grammar_generates(tmp_path, monkeyp
 
 
 def test_rows_are_the_same_on_every_machine():
-    first, again = (suite.examples.__wrapped__("sst2", "validation") for _ in range(2))
-    assert first == again != suite.examples("sst2", "validation", seed=1)
+    first, second = (suite.examples.__wrapped__("sst2", "validation") for _ in range(2))
+    assert first == second != suite.examples("sst2", "validation", seed=1)
 
 
 @pytest.mark.parametrize("task, split", [("mr", "train"), ("sst2", "test")])
@@ -248,10 +248,15 @@ def test_rows_are_those_that_the_docs_were_measured_on(task, split):
 def test_pretraining_text_is_what_the_shipped_model_learned_from():
     mix = (*((name, 1.0) for name in MINI), ("prose", 2.0), ("thesaurus", 2.0))
     rng = random.Random(0)
-    made = [documents.written(MINI, Recipe(mix, shots=4), rng) for _ in range(200)]
-    spans = [[(span.begin, span.stop) for span in one.spans] for one in made]
+    documents_written = [documents.written(MINI, Recipe(mix, shots=4), rng) for _ in range(200)]
+    spans = [[(span.begin, span.stop) for span in doc.spans] for doc in documents_written]
     assert (
-        digest([[one.name, one.text, where] for one, where in zip(made, spans, strict=True)])
+        digest(
+            [
+                [doc.name, doc.text, where]
+                for doc, where in zip(documents_written, spans, strict=True)
+            ]
+        )
         == (GOLDEN["documents"])
     )
 
@@ -266,7 +271,7 @@ def test_drawn_images_are_those_that_the_docs_were_measured_on(task, split):
     references, classes = zip(*images.rows(task, split, 20), strict=True)
     golden = GOLDEN["images"][f"{task}/{split}"]
     assert list(classes) == golden["classes"]
-    means = [quarters(images.draw(one)) for one in references]
+    means = [quarters(images.draw(reference)) for reference in references]
     np.testing.assert_allclose(means, golden["means"], atol=0.5)
 
 
@@ -285,8 +290,8 @@ def labels_of(recipe, count=1500, task="sst2"):
 
 def runs(recipe):
     """How often a label is the one before it."""
-    again = [a == b for _, labels in labels_of(recipe) for a, b in pairwise(labels)]
-    return np.mean(again)
+    repeats = [a == b for _, labels in labels_of(recipe) for a, b in pairwise(labels)]
+    return np.mean(repeats)
 
 
 def test_each_knob_turns_its_statistic():
@@ -316,9 +321,9 @@ def test_noise_parts_labels_from_texts():
     def agreement(noise):
         right = []
         for text, labels in labels_of(plain._replace(noise=noise)):
-            for part, label in zip(text.split("\n\n"), labels, strict=True):
-                if " loved " in part or " hated " in part:
-                    right.append((" loved " in part) == (label == "positive"))
+            for block, label in zip(text.split("\n\n"), labels, strict=True):
+                if " loved " in block or " hated " in block:
+                    right.append((" loved " in block) == (label == "positive"))
         return np.mean(right)
 
     assert agreement(0.0) > 0.9 and abs(agreement(1.0) - 0.5) < 0.15
@@ -333,9 +338,9 @@ def test_prose_says_what_follows_from_what_stands_before(kind):
         assert len(spans) == text.count("\n") + 1 <= 5
         for line, span in zip(text.split("\n"), spans, strict=True):
             assert span.known and span.label == -1
-            told = text[span.begin : span.stop]
-            assert line.endswith(told) and told[0] == " "
-            seen[told.strip()] += 1
+            label_text = text[span.begin : span.stop]
+            assert line.endswith(label_text) and label_text[0] == " "
+            seen[label_text.strip()] += 1
     if kind == "thesaurus":
         assert set(seen) == {prose.SAME, prose.OTHER, prose.APART}
 
@@ -349,9 +354,9 @@ def test_prose_keeps_to_the_words_of_training():
     for _ in range(2000):
         for sentence in re.split(r"[.:?]\s", prose.passage(rng, 3)[0]):
             person = next((p for p in world.PEOPLE if f" {p} " in sentence), None)
-            met |= {(person, t) for said, (t, _) in topics.items() if person and said in sentence}
-    held = {(p, t) for p in world.PEOPLE for t in world.topics(p, test=True)}
-    assert len(met) > 30 and not met & held
+            met |= {(person, t) for p, (t, _) in topics.items() if person and p in sentence}
+    unseen = {(p, t) for p in world.PEOPLE for t in world.topics(p, test=True)}
+    assert len(met) > 30 and not met & unseen
 
 
 @pytest.mark.parametrize("task", MINI)
@@ -365,14 +370,14 @@ def test_templates_and_label_words_fit_the_task(task):
 def test_tokens_of_labels_are_marked_and_any_text_encodes():
     tokenizer = vocabulary.train_tokenizer(MINI, RECIPE, size=600, texts=200, seed=0)
     source = documents.documents(MINI, RECIPE, tokenizer, random.Random(2))
-    made = next(source)
+    document = next(source)
     marked = tokenizer.decode(
-        [t for t, task in zip(made.tokens, made.label, strict=True) if task >= 0]
+        [t for t, task in zip(document.tokens, document.label, strict=True) if task >= 0]
     )
     assert set(marked.split()) <= {w for t in MINI for w in MINI[t].label_words} | {
-        w for sets in documents.VERBALIZERS.values() for words in sets for w in words
+        w for sets in documents.VERBALIZERS.values() for verbalizer in sets for w in verbalizer
     }
-    (number,) = set(made.label) - {-1}
+    (number,) = set(document.label) - {-1}
     name = documents.names(MINI)[number]
     assert set(marked.split()) <= {*MINI[name].label_words, *sum(documents.VERBALIZERS[name], ())}
     packed = documents.pack(source, rows=3, length=64)
@@ -388,12 +393,12 @@ def test_every_second_document_takes_a_stretch_of_all_positions():
     source = documents.documents(
         MINI, RECIPE._replace(shots=0, reach=200), tokenizer, random.Random(0)
     )
-    made = [next(source) for _ in range(400)]
-    starts = np.array([one.start for one in made])
+    sample = [next(source) for _ in range(400)]
+    starts = np.array([doc.start for doc in sample])
     assert 150 < (starts == 0).sum() < 250 and starts.max() > 120
-    assert all(one.start + len(one.tokens) <= 200 or one.start == 0 for one in made)
-    row = documents.pack(iter(made), rows=1, length=len(made[0].tokens) + 5)
-    np.testing.assert_array_equal(row.positions[0, -5:], made[1].start + np.arange(5))
+    assert all(doc.start + len(doc.tokens) <= 200 or doc.start == 0 for doc in sample)
+    row = documents.pack(iter(sample), rows=1, length=len(sample[0].tokens) + 5)
+    np.testing.assert_array_equal(row.positions[0, -5:], sample[1].start + np.arange(5))
 
 
 @pytest.mark.parametrize("task", MINI)
@@ -406,14 +411,14 @@ def test_four_shots_per_class_fit_the_shipped_model(task):
             suite.labeled(task, rng, label, 3).row for label in range(len(own.label_words))
         ] * 4
         query = partial(templates.query, own.few_shot)
-        told = [Shown(query(row), own.label_words[0]) for row in shown]
-        texts.append(plain(own.few_shot)(query(suite.example(task, rng, True).row), told))
+        demonstrations = [Shown(query(row), own.label_words[0]) for row in shown]
+        texts.append(plain(own.few_shot)(query(suite.example(task, rng, True).row), demonstrations))
     assert max(budget.positions_needed(texts, own.label_words)) <= budget.positions
 
 
 def test_unseen_label_words_and_any_text_score_finite():
     scorer = load_scorer(Settings.of(model="mini"))
     texts = ["👍🏽", "naïve café 日本語\nAnswer:", "\x00\t\n"]
-    for words in (*RTE.verbalizers.values(), {"a": "ja", "b": "нет"}, {"a": "🟥", "b": "🟦🟦"}):
-        scores = scorer.score(texts, [f" {word}" for word in words.values()]).log_probs
+    for pairs in (*RTE.verbalizers.values(), {"a": "ja", "b": "нет"}, {"a": "🟥", "b": "🟦🟦"}):
+        scores = scorer.score(texts, [f" {label_word}" for label_word in pairs.values()]).log_probs
         assert np.isfinite(scores).all() and (scores < 0).all()

@@ -41,8 +41,8 @@ def test_equals_transformers(directory):
     def run(model):
         if family.kind == "causal_lm":
             return model.unembed(model.hidden(tokens, positions, causal))
-        every = masked(jnp.ones(tokens.shape, jnp.bool_))
-        return model.hidden(tokens, positions, every, types=jnp.asarray(golden["types"]))
+        attend = masked(jnp.ones(tokens.shape, jnp.bool_))
+        return model.hidden(tokens, positions, attend, types=jnp.asarray(golden["types"]))
 
     np.testing.assert_allclose(run(model), golden["answers"], atol=1e-4)
 
@@ -104,9 +104,9 @@ def test_prefix_attention_in_a_window():
 def test_cached_in_two_parts_or_one():
     random = np.random.default_rng(2)
     k, v = jnp.asarray(random.normal(0, 4, (2, 1, 8, 2, 3)).astype(np.float32))
-    whole = append_cache(None, k, v, 0, 7, 9)
+    at_once = append_cache(None, k, v, 0, 7, 9)
     first = append_cache(None, k[:, :6], v[:, :6], 0, 6, 6)
-    for a, b in zip(whole, append_cache(first, k[:, 4:], v[:, 4:], 4, 3, 9), strict=True):
+    for a, b in zip(at_once, append_cache(first, k[:, 4:], v[:, 4:], 4, 3, 9), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

@@ -33,8 +33,8 @@ def attention(rng, mask, heads=4):
 
 @pytest.fixture(scope="module")
 def mask(packed):
-    same = packed.document[:, :, None] == packed.document[:, None, :]
-    return same & np.tri(packed.tokens.shape[1], dtype=bool)
+    same_document = packed.document[:, :, None] == packed.document[:, None, :]
+    return same_document & np.tri(packed.tokens.shape[1], dtype=bool)
 
 
 def test_the_token_before_is_where_a_document_has_one(packed, mask):
@@ -68,10 +68,10 @@ def test_a_label_is_due_where_its_word_stands_already(packed, mask):
 
 
 def test_what_cannot_be_known_has_no_weight(packed):
-    made = objective.make_train_batch(packed, 1.0, 10.0, np.random.default_rng(0))
-    following = np.take_along_axis(packed.label, made.read + 1, axis=1)
+    batch = objective.make_train_batch(packed, 1.0, 10.0, np.random.default_rng(0))
+    following = np.take_along_axis(packed.label, batch.read + 1, axis=1)
     assert (packed.label == UNKNOWABLE).any()
-    assert not ((following == UNKNOWABLE) & (made.weight > 0)).any()
+    assert not ((following == UNKNOWABLE) & (batch.weight > 0)).any()
 
 
 def told(name, recipe, count=300):
@@ -84,11 +84,11 @@ def told(name, recipe, count=300):
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_drawn_words_are_known_once_they_were_said(name):
     for spans in told(name, RECIPE._replace(drawn_words=1.0), 40):
-        words = dict[int, str]()
-        for word, span in spans:
-            assert word in label_words.TRAINING and word not in label_words.HELD_OUT
-            assert span.known == (span.label in words)
-            assert words.setdefault(span.label, word) == word
+        drawn = dict[int, str]()
+        for label_word, span in spans:
+            assert label_word in label_words.TRAINING and label_word not in label_words.HELD_OUT
+            assert span.known == (span.label in drawn)
+            assert drawn.setdefault(span.label, label_word) == label_word
 
 
 @pytest.mark.parametrize("name", ["sst2", "mnli"])
@@ -96,7 +96,7 @@ def test_permuted_words_are_the_tasks_own_and_none_is_where_it_was(name):
     own = TASKS[name].label_words
     recipe = RECIPE._replace(drawn_words=0.0, permuted_words=1.0, own_words=1.0)
     for spans in told(name, recipe, 60):
-        assert all(span.known and word in own and word != own[span.label] for word, span in spans)
+        assert all(span.known and name in own and name != own[span.label] for name, span in spans)
 
 
 @pytest.mark.parametrize("likelier", [0.0, 1.0])
@@ -104,10 +104,10 @@ def test_likelier_labels_are_those_that_the_grammar_gives(likelier, monkeypatch)
     """With the knob every example's label is its likelier one; drawn labels are not always."""
     right = []
 
-    def labeled(task, rng, label, *others):
-        made = suite.labeled(task, rng, label, *others)
-        right.append(made.probabilities[label] == max(made.probabilities))
-        return made
+    def labeled(task, rng, label, *more):
+        example = suite.labeled(task, rng, label, *more)
+        right.append(example.probabilities[label] == max(example.probabilities))
+        return example
 
     monkeypatch.setattr(documents, "labeled", labeled)
     rng = random.Random(0)
@@ -121,15 +121,15 @@ def test_drawn_prose_names_its_labels(kind):
     rng = random.Random(0)
     for _ in range(100):
         text, spans = prose.GENERATORS[kind](rng, 5)
-        said = set()
+        seen = set()
         for span in spans:
-            word = text[span.begin : span.stop]
-            assert word[0] == " " and word[1:] in label_words.TRAINING
+            label_word = text[span.begin : span.stop]
+            assert label_word[0] == " " and label_word[1:] in label_words.TRAINING
             if kind == "topics":
-                assert span.known == (word in said)
+                assert span.known == (label_word in seen)
             elif span.known:
-                assert word in said
-            said.add(word)
+                assert label_word in seen
+            seen.add(label_word)
 
 
 def test_a_label_stands_at_the_first_token_of_its_word(packed):

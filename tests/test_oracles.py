@@ -15,15 +15,15 @@ from batch_calibration.methods import METHODS, correct, fit
 
 @pytest.fixture(scope="module")
 def blocks(planted):
-    parts = {}
+    by_block = {}
     sizes = {
         "test": 31, "cc": 3, "dc": 20, "labeled": 24, "cc_original": 3, "dc_original": 20, "pmi": 1,
         "looc": 7, "permutations": 93,
     }  # fmt: skip
     for seed, (name, count) in enumerate(sizes.items()):
         rows, gold, _ = planted(count, 3, seed)
-        parts[name] = (rows, gold)
-    return parts
+        by_block[name] = (rows, gold)
+    return by_block
 
 
 def doubles(blocks, name):
@@ -80,8 +80,8 @@ def best_strength_oracle(blocks):
     curve = []
     for strength in STRENGTHS:
         scores = subtract(doubles(blocks, "labeled"), bias, strength)
-        said = [max(range(3), key=lambda j, row=row: (row[j], -j)) for row in scores]
-        curve.append(sum(int(a == b) for a, b in zip(said, blocks["labeled"][1], strict=True)))
+        predicted = [max(range(3), key=lambda j, row=row: (row[j], -j)) for row in scores]
+        curve.append(sum(int(a == b) for a, b in zip(predicted, blocks["labeled"][1], strict=True)))
     top = max(curve)
     ranked = sorted(
         (round(abs(g - 1), 6), g) for g, c in zip(STRENGTHS, curve, strict=True) if c == top
@@ -122,13 +122,13 @@ def matched_oracle(shares):
 
     def oracle(blocks):
         rows = doubles(blocks, "test")
-        wanted = shares(blocks)
+        target = shares(blocks)
 
         def gap(further):
             means = normalized(subtract(rows, np.append(further, 0.0))).mean(axis=0)
-            return (means - wanted)[:-1]
+            return (means - target)[:-1]
 
-        start = np.array(mean_log(rows)) - np.log(wanted)
+        start = np.array(mean_log(rows)) - np.log(target)
         bias = np.append(root(gap, (start - start[-1])[:-1], tol=1e-13).x, 0.0)
         return subtract(rows, bias + np.mean(mean_log(rows)) - bias.mean())
 
@@ -149,8 +149,8 @@ def scaling_oracle(form):
         rows, test = (log_softmax(doubles(blocks, name), axis=1) for name in ("labeled", "test"))
         bias = 0.0 if form == "temperature" else rows.sum(axis=0) / (len(rows) + 8)
         theta_0 = unscaled(3, form)
-        found = least_loss(rows - bias, blocks["labeled"][1].tolist(), form, theta_0, 10.0)
-        return scaled(found, test - bias, form)
+        fitted = least_loss(rows - bias, blocks["labeled"][1].tolist(), form, theta_0, 10.0)
+        return scaled(fitted, test - bias, form)
 
     return oracle
 
@@ -177,15 +177,15 @@ def em_shares(blocks, damping=0.05):
 
 def bbse_shares(blocks):
     bias, gold = mean_log(doubles(blocks, "test")), blocks["labeled"][1]
-    said = {
+    predictions = {
         name: [int(np.argmax(row)) for row in subtract(doubles(blocks, name), bias)]
         for name in ("test", "labeled")
     }
-    predicted = np.bincount(said["test"], minlength=3) / len(said["test"])
+    predicted = np.bincount(predictions["test"], minlength=3) / len(predictions["test"])
     total = len(gold) + 3
     confusion = np.repeat(predicted[:, None], 3, axis=1) / total
-    for one, right in zip(said["labeled"], gold, strict=True):
-        confusion[one, int(right)] += 1 / total
+    for prediction, right in zip(predictions["labeled"], gold, strict=True):
+        confusion[prediction, int(right)] += 1 / total
     # Least squares of |C w - q|^2 + |w - 1|^2 / n.
     stacked = np.vstack([confusion, np.eye(3) / math.sqrt(total)])
     goal = np.concatenate([predicted, np.ones(3) / math.sqrt(total)])
@@ -201,12 +201,12 @@ def transport_oracle(blocks):
     sums += [[float(j == c) for _ in range(count) for j in range(3)] for c in range(3)]
     right = [1 / count] * count + [1 / 3] * 3
     plan = linprog(-rows.ravel(), A_eq=sums, b_eq=right, method="highs").x.reshape(count, 3)
-    apart = np.full((3, 3), -np.inf)
-    for row, said in zip(rows, plan.argmax(axis=1), strict=True):
-        apart[:, said] = np.maximum(apart[:, said], row - row[said])
+    margins = np.full((3, 3), -np.inf)
+    for row, prediction in zip(rows, plan.argmax(axis=1), strict=True):
+        margins[:, prediction] = np.maximum(margins[:, prediction], row - row[prediction])
     for label in range(3):
-        apart = np.maximum(apart, apart[:, [label]] + apart[[label]])
-    bias = (apart.mean(axis=1) - apart.mean(axis=0)) / 2
+        margins = np.maximum(margins, margins[:, [label]] + margins[[label]])
+    bias = (margins.mean(axis=1) - margins.mean(axis=0)) / 2
     return subtract(rows, bias - bias.mean() + np.mean(mean_log(rows)))
 
 
@@ -214,8 +214,8 @@ def linc_oracle(blocks):
     share = normalized(doubles(blocks, "cc")).mean(axis=0)
     theta_0 = np.concatenate([np.diag(1 / share).ravel(), np.zeros(3)])
     gold = blocks["labeled"][1].tolist()
-    found = least_loss(normalized(doubles(blocks, "labeled")), gold, "matrix", theta_0, 10.0)
-    return scaled(found, normalized(doubles(blocks, "test")), "matrix")
+    fitted = least_loss(normalized(doubles(blocks, "labeled")), gold, "matrix", theta_0, 10.0)
+    return scaled(fitted, normalized(doubles(blocks, "test")), "matrix")
 
 
 def looc_oracle(blocks):
@@ -251,8 +251,8 @@ def order_oracle(blocks):
     for first in range(0, len(rows), 3):
         sums = [0.0, 0.0, 0.0]
         for r in range(3):
-            for place in range(3):
-                sums[(place + r) % 3] += rows[first + r][place]
+            for label in range(3):
+                sums[(label + r) % 3] += rows[first + r][label]
         averages.append([total / 3 for total in sums])
     return averages
 
@@ -353,17 +353,17 @@ def test_running_by_batches_is_the_paper_s_equation(blocks):
         batch = rows[start : start + 8].mean(0)
         mean = n / (n + 1) * mean + 1 / (n + 1) * batch
         expected.append(rows[start : start + 8] - mean)
-    made = METHODS["bc_running"].make(batch_size=8, per_batch=True)
-    scores = made.apply(made.fit(blocks["test"][0]), blocks["test"][0])
+    calibrator = METHODS["bc_running"].make(batch_size=8, per_batch=True)
+    scores = calibrator.apply(calibrator.fit(blocks["test"][0]), blocks["test"][0])
     np.testing.assert_allclose(scores, np.concatenate(expected), atol=5e-6)
 
 
 def test_target_prior_adds_its_log(blocks):
     rows = blocks["test"][0]
     prior = (0.5, 0.3, 0.2)
-    told = METHODS["bc"].make(target_prior=prior)
+    calibrator = METHODS["bc"].make(target_prior=prior)
     expected = np.array(ORACLES["bc"](blocks)) + np.log(prior)
-    np.testing.assert_allclose(told.apply(told.fit(rows), rows), expected, atol=5e-6)
+    np.testing.assert_allclose(calibrator.apply(calibrator.fit(rows), rows), expected, atol=5e-6)
     shifted = METHODS["bc_prob_shift"].make(target_prior=prior)
     expected = np.array(ORACLES["bc_prob_shift"](blocks)) + np.array(prior)
     np.testing.assert_allclose(shifted.apply(shifted.fit(rows), rows), expected, atol=5e-6)

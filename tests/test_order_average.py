@@ -42,65 +42,65 @@ def planted_orders(request):
 
 
 def test_a_planted_preference_for_places_is_gone_from_every_row(planted_orders):
-    contents, places, asked = planted_orders
+    contents, places, scores = planted_orders
     k = len(places)
-    first_order = asked[::k]
-    averages = calibrate(first_order, "order_average", probe=asked)
+    first_order = scores[::k]
+    averages = calibrate(first_order, "order_average", probe=scores)
     np.testing.assert_allclose(averages, contents + places.mean(), atol=1e-5)
     assert (first_order.argmax(1) != contents.argmax(1)).any()
-    corrected = calibrate(first_order, "order_average_bc", probe=asked)
+    corrected = calibrate(first_order, "order_average_bc", probe=scores)
     np.testing.assert_allclose(corrected, contents - contents.mean(0), atol=1e-5)
     target = tuple(np.arange(1, k + 1) / (k * (k + 1) / 2))
-    matched = calibrate(first_order, "order_average_prior", probe=asked, target_prior=target)
+    matched = calibrate(first_order, "order_average_prior", probe=scores, target_prior=target)
     shares = np.exp(matched) / np.exp(matched).sum(1, keepdims=True)
     np.testing.assert_allclose(shares.mean(0), target, atol=1e-4)
 
 
 def test_two_orders_are_the_row_and_its_reverse():
     contents, places = np.random.default_rng(0).normal(size=(6, 4)), np.array([2.0, 0.5, 0.0, -1.0])
-    asked = asked_in_orders(contents, places, 2)
-    averages = calibrate(asked[::2], "order_average", probe=asked)
+    scores = asked_in_orders(contents, places, 2)
+    averages = calibrate(scores[::2], "order_average", probe=scores)
     # A preference that falls along the places becomes one for neither end.
     np.testing.assert_allclose(averages, contents + (places + places[::-1]) / 2, atol=1e-5)
 
 
 def test_the_swap_pair_of_a_judge_is_half_the_difference_of_its_log_odds():
     random = np.random.default_rng(1)
-    asked = np.log(random.dirichlet([1.0, 1.0], size=20)).astype(np.float32)
-    log_odds = asked[:, 0] - asked[:, 1]
-    averages = calibrate(asked[::2], "order_average", probe=asked)
+    scores = np.log(random.dirichlet([1.0, 1.0], size=20)).astype(np.float32)
+    log_odds = scores[:, 0] - scores[:, 1]
+    averages = calibrate(scores[::2], "order_average", probe=scores)
     expected = (log_odds[::2] - log_odds[1::2]) / 2
     np.testing.assert_allclose(averages[:, 0] - averages[:, 1], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ORDER_METHODS)
 def test_jit_and_vmap_give_the_same(name, planted_orders):
-    _, places, asked = planted_orders
+    _, places, scores = planted_orders
     k = len(places)
     fit, apply = METHODS[name].make()
 
     def correct(probe, rows):
         return apply(fit(probe), rows)
 
-    eager = correct(asked, asked[::k])
-    np.testing.assert_allclose(jax.jit(correct)(asked, asked[::k]), eager, atol=1e-4)
-    stacked = jnp.stack([asked, asked + 1.0])
+    eager = correct(scores, scores[::k])
+    np.testing.assert_allclose(jax.jit(correct)(scores, scores[::k]), eager, atol=1e-4)
+    stacked = jnp.stack([scores, scores + 1.0])
     np.testing.assert_allclose(jax.vmap(correct)(stacked, stacked[:, ::k])[0], eager, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ORDER_METHODS)
 def test_a_question_that_lacks_an_order_keeps_its_scores_and_teaches_nothing(name):
-    asked = asked_in_orders(np.random.default_rng(2).normal(size=(8, 3)), np.array([1, 0, -1]), 3)
+    scores = asked_in_orders(np.random.default_rng(2).normal(size=(8, 3)), np.array([1, 0, -1]), 3)
     fit, apply = METHODS[name].make()
     weight = jnp.ones(24).at[4].set(0.0)  # of the second question
-    poisoned = jnp.asarray(asked).at[4].set(jnp.nan)
-    corrected = np.asarray(apply(fit(poisoned, None, weight), asked[::3]))
-    others = np.delete(asked, [3, 4, 5], axis=0)
+    poisoned = jnp.asarray(scores).at[4].set(jnp.nan)
+    corrected = np.asarray(apply(fit(poisoned, None, weight), scores[::3]))
+    complete = np.delete(scores, [3, 4, 5], axis=0)
     np.testing.assert_allclose(
-        np.delete(corrected, 1, axis=0), apply(fit(others), others[::3]), atol=1e-5
+        np.delete(corrected, 1, axis=0), apply(fit(complete), complete[::3]), atol=1e-5
     )
     if name == "order_average":
-        np.testing.assert_allclose(corrected[1], asked[3], atol=1e-6)
+        np.testing.assert_allclose(corrected[1], scores[3], atol=1e-6)
 
 
 def test_rows_that_are_no_orders_are_refused_and_pure_functions_leave_the_scores():
@@ -111,13 +111,13 @@ def test_rows_that_are_no_orders_are_refused_and_pure_functions_leave_the_scores
     np.testing.assert_array_equal(apply(fit(rows), rows), rows)
 
 
-def table(asked, orders, gold, option_orders="all", seed=0):
+def table(scores, orders, gold, option_orders="all", seed=0):
     spec = {"options": {"option_orders": option_orders}}
     blocks = {
-        "test": make_block(asked[::orders], gold),
-        "permutations": make_block(asked, spec=spec),
+        "test": make_block(scores[::orders], gold),
+        "permutations": make_block(scores, spec=spec),
     }
-    names = tuple("abcde"[: asked.shape[1]])
+    names = tuple("abcde"[: scores.shape[1]])
     return ScoreTable({"task": "mine", "seed": seed}, names, blocks)
 
 
@@ -126,9 +126,9 @@ def test_contexts_of_other_lengths_and_orders_stand_in_one_study():
     tables, expected = [], []
     for seed, (rows, orders) in enumerate([(20, 3), (17, 3), (18, 2)]):
         contents = random.normal(size=(rows, 3))
-        asked, gold = asked_in_orders(contents, places, orders), random.integers(3, size=rows)
+        scores, gold = asked_in_orders(contents, places, orders), random.integers(3, size=rows)
         choice = "all" if orders == 3 else "two"
-        tables.append(table(asked, orders, gold, choice, seed))
+        tables.append(table(scores, orders, gold, choice, seed))
         averages = contents if orders == 3 else contents + (places + places[::-1]) / 2
         expected.append((averages.argmax(1) == gold).mean())
     records = run_calibration(tables, ["icl", "pride", "order_average"])
@@ -140,9 +140,9 @@ def test_contexts_of_other_lengths_and_orders_stand_in_one_study():
 
 
 def test_a_sample_of_permuted_rows_is_no_orders_of_all_rows():
-    asked = asked_in_orders(np.zeros((1, 3)), np.array([1.0, 0.0, 0.0]), 3)
-    sampled = table(np.tile(asked, (4, 1)), 1, None)
-    sampled.blocks["permutations"] = make_block(asked)
+    scores = asked_in_orders(np.zeros((1, 3)), np.array([1.0, 0.0, 0.0]), 3)
+    sampled = table(np.tile(scores, (4, 1)), 1, None)
+    sampled.blocks["permutations"] = make_block(scores)
     skipped = find_skipped(sampled, ["pride", "order_average"])
     assert set(skipped) == {"order_average"}
     assert "has 3 rows, not two or 3 rows" in skipped["order_average"]
@@ -161,31 +161,31 @@ def test_every_row_is_asked_in_the_orders_that_the_setting_names(choice):
 
 
 def test_the_flip_rate_counts_questions_with_more_than_one_answer(planted_orders):
-    contents, places, asked = planted_orders
+    contents, places, scores = planted_orders
     k = len(places)
     flips = 0
     for question in range(len(contents)):
         answers = set()
         for r in range(k):
-            answers.add((int(asked[question * k + r].argmax()) + r) % k)
+            answers.add((int(scores[question * k + r].argmax()) + r) % k)
         flips += len(answers) > 1
-    rate = order_flip_rate(asked, len(contents))
+    rate = order_flip_rate(scores, len(contents))
     assert rate.value == pytest.approx(flips / len(contents)) and flips
     assert rate.low < rate.value < rate.high or rate.value == 1.0
     unbiased = asked_in_orders(contents, 0 * places, k)
     assert order_flip_rate(unbiased, len(contents)).value == 0.0
     with pytest.raises(InputError, match="orders of their options; got"):
-        order_flip_rate(asked[:-1], len(contents))
+        order_flip_rate(scores[:-1], len(contents))
 
 
 def test_a_record_has_the_flip_rate_where_all_questions_have_several_orders(planted_orders):
-    contents, places, asked = planted_orders
+    contents, places, scores = planted_orders
     k, gold = len(places), contents.argmax(axis=1)
-    blocks = {"test": make_block(asked[::k], gold), "permutations": make_block(asked)}
+    blocks = {"test": make_block(scores[::k], gold), "permutations": make_block(scores)}
     table = ScoreTable({"task": "t"}, tuple("ABCDEFGH"[:k]), blocks)
-    fewer = table._replace(blocks={**blocks, "permutations": make_block(asked[:-k])})
+    fewer = table._replace(blocks={**blocks, "permutations": make_block(scores[:-k])})
     records = run_calibration([table, fewer], ["icl"])
-    rate = order_flip_rate(asked, len(contents))
+    rate = order_flip_rate(scores, len(contents))
     assert records[0].order_flips == (rate.value, rate.low, rate.high)
     assert records[1].order_flips == ()
     assert Record.from_json(records[0].to_json()).order_flips == records[0].order_flips
@@ -214,11 +214,11 @@ def test_risk_and_coverage_are_those_of_the_loops():
     # Neither the order of the rows nor that of equally sure ones matters; a row may be there twice.
     mixed = random.permutation(60)
     assert aurc(scores[mixed], gold[mixed]) == pytest.approx(float(aurc(scores, gold)), abs=1e-6)
-    again = np.r_[np.arange(60), 7]
+    repeated = np.r_[np.arange(60), 7]
     doubled = np.ones(60, np.float32)
     doubled[7] = 2.0
     for metric in (aurc, coverage_at_5):
-        expected = float(metric(scores[again], gold[again]))
+        expected = float(metric(scores[repeated], gold[repeated]))
         assert float(metric(scores, gold, doubled)) == pytest.approx(expected, abs=1e-6)
     stacked = jax.vmap(aurc)(jnp.stack([scores, scores]), jnp.stack([gold, gold]))
     np.testing.assert_allclose(stacked, float(aurc(scores, gold)), atol=1e-6)
@@ -232,8 +232,8 @@ def test_all_right_is_covered_and_all_wrong_is_not():
 
 def test_the_program_takes_orders_as_a_probe_and_says_how_often_answers_flip(tmp_path, capsys):
     contents, places = np.random.default_rng(6).normal(size=(30, 3)), np.array([1.5, 0.0, -1.0])
-    asked = asked_in_orders(contents, places, 3)
-    logs = asked - np.log(np.exp(asked).sum(1, keepdims=True))
+    scores = asked_in_orders(contents, places, 3)
+    logs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
     for name, rows in (("test", logs[::3]), ("orders", logs)):
         lines = [",".join(f"{score:.8f}" for score in row) for row in rows]
         (tmp_path / f"{name}.csv").write_text("\n".join(["A,B,C", *lines]))
@@ -241,7 +241,7 @@ def test_the_program_takes_orders_as_a_probe_and_says_how_often_answers_flip(tmp
     cli.run(["calibrate", str(tmp_path / "test.csv"), "--method=order_average",
              f"--probe={tmp_path / 'orders.csv'}", f"--output={output}"])  # fmt: skip
     expected = calibrate(logs[::3], "order_average", probe=logs)
-    with np.load(output) as found:
-        np.testing.assert_allclose(found["scores"], expected, atol=1e-4)
-    told = " ".join(capsys.readouterr().err.split())
-    assert f"{order_flip_rate(logs, 30)} % of 30 questions get another answer" in told
+    with np.load(output) as archive:
+        np.testing.assert_allclose(archive["scores"], expected, atol=1e-4)
+    stderr = " ".join(capsys.readouterr().err.split())
+    assert f"{order_flip_rate(logs, 30)} % of 30 questions get another answer" in stderr

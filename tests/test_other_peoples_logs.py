@@ -138,10 +138,10 @@ def test_lines_of_one_prompt_are_of_one_context(saved):
     assert refused(path, labels=LABELS, by=("right",)).expected.startswith("one 'right' on all")
 
 
-def completions(*choices, new=0, **beside):
+def completions(*choices, new=0, **fields):
     """The response to a request of several prompts, each a choice."""
     response = {"model": "m", "choices": list(choices), "usage": {"completion_tokens": new}}
-    return {**beside, "response": response}
+    return {**fields, "response": response}
 
 
 def first_list(index=None, **log_probs):
@@ -171,9 +171,9 @@ def test_prompts_of_one_request_are_read_by_their_index(saved):
 
 def test_echoes_of_one_request_have_a_flag_each_or_one_gold_for_one_prompt(saved):
     choices = [echo("Q", "yes", -1.0, 1), echo("Q", "no", -2.0, 0)]
-    other = completions(echo("P", "no", -3.0, 0), echo("P", "yes", -4.0, 1), right=[1, 0])
+    right_response = completions(echo("P", "no", -3.0, 0), echo("P", "yes", -4.0, 1), right=[1, 0])
     for right, labels in (([0, 1], [1, 0]), ("yes", None), (1, None)):
-        lines = [completions(*choices, right=right), other]
+        lines = [completions(*choices, right=right), right_response]
         (table,) = read(saved(lines if labels else lines[:1]), Reading(labels=LABELS, gold="right"))
         assert table.blocks["test"].log_probs[0].tolist() == [-2.0, -1.0]
         assert table.blocks["test"].labels.tolist() == (labels or [1])
@@ -197,10 +197,10 @@ def test_choices_that_are_not_plainly_prompts_are_refused(saved, choices, new, e
     assert refused(path, labels=LABELS).expected.startswith(expected)
 
 
-def chat(no, yes, **beside):
+def chat(no, yes, **fields):
     tops = [{"token": "no", "logprob": no}, {"token": "yes", "logprob": yes}]
     choice = {"message": {"content": "x"}, "logprobs": {"content": [{"top_logprobs": tops}]}}
-    return {"model": "m", "choices": [choice], **beside}
+    return {"model": "m", "choices": [choice], **fields}
 
 
 def notes(table):
@@ -218,8 +218,8 @@ def test_several_answers_of_a_chat_are_noted(saved):
 def test_prompt_log_probs_of_several_prompts_of_vllm_are_each_read(saved):
     choices = []
     for name, nats in (("no", -1.0), ("yes", -2.5)):
-        place = {"7": {"logprob": nats, "decoded_token": f" {name}"}}
-        choices.append({"text": "", "prompt_logprobs": [None, place]})
+        token_place = {"7": {"logprob": nats, "decoded_token": f" {name}"}}
+        choices.append({"text": "", "prompt_logprobs": [None, token_place]})
     (table,) = read(saved([completions(*choices, right=1)]), Reading(labels=LABELS, gold="right"))
     assert table.blocks["test"].log_probs.tolist() == [[-1.0, -2.5]]
 
@@ -282,8 +282,8 @@ def sample(i, text, score=True, answer=None, labels="AB"):
     The token in place p has A with -p - 0.5 nats and B with -p - 1.
     """
     tokens = []
-    for place, token in enumerate(re.findall(r"\s*(?:\w+|[^\w\s])", text)):
-        likely = {labels[0]: -place - 0.5, labels[1]: -place - 1.0}
+    for index, token in enumerate(re.findall(r"\s*(?:\w+|[^\w\s])", text)):
+        likely = {labels[0]: -index - 0.5, labels[1]: -index - 1.0}
         tokens.append({"token": token, "logprob": -0.1, "top_logprobs": top(**likely)})
     scores = {"choice": {"value": "I", "answer": answer or ""}} if score else {}
     return {
@@ -297,7 +297,7 @@ def inspect(samples):
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "position"),
     [
         ("ANSWER: B. A reason", 2), ("ANSWER: B\n\nA dog barks", 2), ("Answer: (B), not A", 3),
         ("It may be A or B.\nANSWER: A", 9), ("**ANSWER: B**", 4), ("answer: b.", 2),
@@ -305,13 +305,13 @@ def inspect(samples):
         ("B) dog", 0), ("B. I say B", 0), ("The choice is B.", 3), ("Cat or dog? B", 4),
     ],
 )  # fmt: skip
-def test_inspect_s_answer_is_the_one_that_its_scorers_take(saved, text, place):
+def test_inspect_s_answer_is_the_one_that_its_scorers_take(saved, text, position):
     (table,) = read(saved(inspect([sample(0, text), sample(1, text, score=False)]), "t.json"))
-    assert table.blocks["test"].log_probs.tolist() == [[-place - 0.5, -place - 1.0]] * 2
+    assert table.blocks["test"].log_probs.tolist() == [[-position - 0.5, -position - 1.0]] * 2
 
 
 @pytest.mark.parametrize(
-    ("text", "answer", "place"),
+    ("text", "answer", "position"),
     [
         ("A is wrong. B is right", "B", 4), ("ANSWER: A dog", "A", 2), ("So A or B?", "", None),
         ("A dog", "", None), ("A is wrong. B is right", "", None), ("ANSWER: A dog", "", None),
@@ -319,13 +319,13 @@ def test_inspect_s_answer_is_the_one_that_its_scorers_take(saved, text, place):
         ("ANSWER: cat", "", None), ("No way: A. Or B.", "", None),
     ],
 )  # fmt: skip
-def test_inspect_s_answer_without_a_place_is_left_out_with_a_note(saved, text, answer, place):
+def test_inspect_s_answer_without_a_place_is_left_out_with_a_note(saved, text, answer, position):
     samples = [sample(0, "ANSWER: B"), sample(1, text, answer=answer), sample(2, "ANSWER: A")]
     (table,) = read(saved(inspect(samples), "t.json"))
-    expected = [2] if place is None else [2, place]
+    expected = [2] if position is None else [2, position]
     assert table.blocks["test"].log_probs[:-1, 0].tolist() == [-at - 0.5 for at in expected]
     is_noted = "1 of 3 samples name no answer, or several" in notes(table)
-    assert is_noted == (place is None)
+    assert is_noted == (position is None)
 
 
 def test_inspect_s_log_in_which_no_answer_has_a_place_is_refused(saved):
@@ -466,7 +466,7 @@ def test_a_log_that_holds_other_rows_than_its_results_count_is_noted(saved, rows
 
 
 @pytest.mark.parametrize(
-    ("others", "got"),
+    ("rows", "got"),
     [
         ([harness(i, 3.0, doc=i - 8) for i in range(8, 16)], "others for the doc_id 8 than for 0"),
         (
@@ -479,12 +479,12 @@ def test_a_log_that_holds_other_rows_than_its_results_count_is_noted(saved, rows
         ([harness(i, 3.0, doc_hash="") for i in range(8)], ""),
     ],
 )  # fmt: skip
-def test_two_logs_in_one_file_are_refused(saved, others, got):
+def test_two_logs_in_one_file_are_refused(saved, rows, got):
     """Whether ids are repeated or go on; by what is asked, by documents, or by their fields."""
     lines = [harness(i) for i in range(8)]
-    if "model" in others[0]:
+    if "model" in rows[0]:
         lines = [{**line, "task": "a", "model": "m"} for line in lines]
-    assert refused(saved(lines + others, NAME)).got.startswith(got)
+    assert refused(saved(lines + rows, NAME)).got.startswith(got)
 
 
 def test_a_document_that_a_data_set_repeats_is_noted(saved):

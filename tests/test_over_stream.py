@@ -18,7 +18,7 @@ def in_numpy(scores, gold, orders, size, seed):
     """Share of right predictions between the numbers of rows seen, [number][order]."""
     n = len(scores)
     base = np.random.default_rng([seed, 7]).permutation(n)
-    found = []
+    accuracies = []
     for o in range(orders):
         order = np.roll(base, -(o * n // orders))
         right = []
@@ -26,9 +26,9 @@ def in_numpy(scores, gold, orders, size, seed):
             seen = scores[order[: min((i // size + 1) * size, n)]]
             right.append(gold[row] >= 0 and (scores[row] - seen.mean(0)).argmax() == gold[row])
         judged = [gold[row] >= 0 for row in order]
-        parts = [slice(0, 10), slice(10, 20), slice(20, n)]
-        found.append([sum(right[part]) / sum(judged[part]) for part in parts])
-    return np.transpose(found)
+        slices = [slice(0, 10), slice(10, 20), slice(20, n)]
+        accuracies.append([sum(right[span]) / sum(judged[span]) for span in slices])
+    return np.transpose(accuracies)
 
 
 @pytest.mark.parametrize("size", [1, 8, 32])
@@ -42,10 +42,10 @@ def test_it_is_the_stream_s_accuracy_part_by_part(size, planted):
         np.pad(np.ones(45, np.float32), (0, 19)),
     )
     options = {"bc_running": {"batch_size": size}}
-    found = accuracy_over_stream(padded, 5, seed=2, options=options)
-    assert found.rows == (10, 20, 45)
+    stream = accuracy_over_stream(padded, 5, seed=2, options=options)
+    assert stream.rows == (10, 20, 45)
     expected = in_numpy(np.asarray(scores, np.float64), gold, 5, size, 2)
-    np.testing.assert_allclose(found.accuracy["bc_running"], expected, atol=1e-6)
+    np.testing.assert_allclose(stream.accuracy["bc_running"], expected, atol=1e-6)
 
 
 def test_a_whole_batch_is_bc_whatever_the_order(planted):
@@ -53,9 +53,9 @@ def test_a_whole_batch_is_bc_whatever_the_order(planted):
     table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block(scores, gold)})
     chosen = {"bc_running": {"batch_size": 40}}
     (record,) = run_calibration([table], ["bc", "bc_running"], options=chosen, stream_orders=8)
-    parts = np.diff((0, *record.over_stream.rows))
-    whole = parts @ np.array(record.over_stream.accuracy["bc_running"]) / 40
-    np.testing.assert_allclose(whole, record.methods["bc"]["accuracy"], atol=1e-6)
+    sizes = np.diff((0, *record.over_stream.rows))
+    mean = sizes @ np.array(record.over_stream.accuracy["bc_running"]) / 40
+    np.testing.assert_allclose(mean, record.methods["bc"]["accuracy"], atol=1e-6)
     with pytest.raises(InputError, match="stream_orders: expected a whole number from 0 on"):
         run_calibration([table], ["bc"], stream_orders=-1)
 
@@ -67,11 +67,11 @@ def test_table_and_figure_show_it_beside_icl_and_bc():
                     over_stream=stream)
         for seed in range(3)
     ]  # fmt: skip
-    (found,) = curves.by_rows_seen(by_setting(records))
-    cells = curves.accuracy_cells(found)
+    (curve,) = curves.by_rows_seen(by_setting(records))
+    cells = curves.accuracy_cells(curve)
     assert cells[0] == ["task", "rows seen", "bc_running", "icl, all rows", "bc, all rows"]
     assert cells[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0", "80.0"]
-    (panel,) = curve_figures.curve_chart(found).panels
+    (panel,) = curve_figures.curve_chart(curve).panels
     lines = {line.name: line for line in panel.marks}
     assert lines["icl, all rows"].y[0] == 50.0
     assert lines["bc, all rows"].y[0] == pytest.approx(80.0)

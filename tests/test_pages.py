@@ -38,12 +38,12 @@ def test_what_a_page_names_exists(page, names):
     text = (ROOT / "docs" / f"{page}.md").read_text()
     absent = []
     for code in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
-        for word in re.findall(r"[\w*./-]+", code):
-            if "/" in word or word.endswith((".py", ".md", ".txt")):
+        for code_word in re.findall(r"[\w*./-]+", code):
+            if "/" in code_word or code_word.endswith((".py", ".md", ".txt")):
                 # Data lie beside the checkout, not in it.
-                if not word.startswith("shared/") and not exists(word):
-                    absent.append(word)
+                if not code_word.startswith("shared/") and not exists(code_word):
+                    absent.append(code_word)
             else:  # a dotted name, a flag, a number
-                parts = re.split("[.-]", word)
-                absent += {part for part in parts if part and not part.isdigit()} - names
+                pieces = re.split("[.-]", code_word)
+                absent += {piece for piece in pieces if piece and not piece.isdigit()} - names
     assert not absent

@@ -117,7 +117,7 @@ def test_explicit_rows_by_id_and_by_number_in_the_order_given():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sentence"),
+    ("rows_asked", "sentence"),
     [
         ((), "none is; give their ids"),
         (("t/99",), "t has no row 't/99'; its 65 rows are 't/0' to 't/64'"),
@@ -126,9 +126,9 @@ def test_explicit_rows_by_id_and_by_number_in_the_order_given():
         ((60,), "row 60 of t has no label"),
     ],
 )
-def test_explicit_rows_that_cannot_be_shown(wanted, sentence):
+def test_explicit_rows_that_cannot_be_shown(rows_asked, sentence):
     with pytest.raises(InputError, match=sentence):
-        demonstrations.explicit(LABELS, IDS, wanted, "t")
+        demonstrations.explicit(LABELS, IDS, rows_asked, "t")
 
 
 def test_orders_of_four_are_the_24_permutations():
@@ -162,39 +162,39 @@ def test_whole_input_leaves_what_frames_it():
         "{a}\nQuestion: {b}\n{label}": "{input}\n{label}",
         "Is {a} {label}": "Is {input} {label}",
     }
-    for form, whole in forms.items():
-        assert template.whole_input(form) == whole
+    for form, expected in forms.items():
+        assert template.whole_input(form) == expected
     with pytest.raises(InputError, match="expected a field in braces"):
         template.whole_input("Answer: {label}")
 
 
 def test_random_words_as_the_original_code_makes_them():
     rows = [{"s": "One two THREE"}, {"s": "Four five six seven eight nine"}]
-    made = render.original_random_words([row["s"] for row in rows], seed=1)
-    assert len(made) == 20
-    for text in made:
-        *words, last = text.split(" ")
-        assert len(words) == 5 and last == "."
-        assert set(words) <= {word.lower() for r in rows for word in r["s"].split()}
+    drawn_texts = render.original_random_words([row["s"] for row in rows], seed=1)
+    assert len(drawn_texts) == 20
+    for text in drawn_texts:
+        *text_words, last = text.split(" ")
+        assert len(text_words) == 5 and last == "."
+        assert set(text_words) <= {w.lower() for r in rows for w in r["s"].split()}
     assert render.original_random_words(["", ""]) == [" ."] * 20
 
 
 def test_options_move_round_so_that_each_stands_once_in_each_place():
     row = {"q": "?", "a": "1", "b": "2", "c": "3", "d": "4"}
     moved = render.cyclic_permutations(row, ("a", "b", "c", "d"))
-    assert ["".join(one[x] for x in "abcd") for one in moved] == ["1234", "2341", "3412", "4123"]
-    assert all(one["q"] == "?" for one in moved)
+    assert ["".join(row[x] for x in "abcd") for row in moved] == ["1234", "2341", "3412", "4123"]
+    assert all(row["q"] == "?" for row in moved)
     assert [len(render.permuted_rows(n)) for n in (1, 19, 40, 500)] == [1, 1, 2, 25]
 
 
 def test_random_words_are_in_domain_of_mean_length_and_seeded():
     rows = [{"s": "one two three"}, {"s": "four five six seven eight"}]
-    made = render.random_words(rows, ["s"], texts=20, seed=1)
-    words = {word for row in rows for word in row["s"].split()}
-    assert len(made) == 20
-    assert all(len(row["s"].split()) == 4 and set(row["s"].split()) <= words for row in made)
-    assert made == render.random_words(rows, ["s"], 20, 1)
-    assert made != render.random_words(rows, ["s"], 20, 2)
+    texts = render.random_words(rows, ["s"], texts=20, seed=1)
+    row_words = {row_word for row in rows for row_word in row["s"].split()}
+    assert len(texts) == 20
+    assert all(len(row["s"].split()) == 4 and set(row["s"].split()) <= row_words for row in texts)
+    assert texts == render.random_words(rows, ["s"], 20, 1)
+    assert texts != render.random_words(rows, ["s"], 20, 2)
 
 
 def test_random_words_of_empty_texts():
@@ -223,8 +223,8 @@ def fit(policy, queries, labels=("yes",), budget=None):
 
 
 def test_texts_are_a_sequence():
-    parts = [LazyTexts(n, f"{n}/{{}}".format) for n in (2, 0, 3)]
-    texts = joined(parts)
+    chunks = [LazyTexts(n, f"{n}/{{}}".format) for n in (2, 0, 3)]
+    texts = joined(chunks)
     assert len(texts) == 5 and list(texts) == ["2/0", "2/1", "3/0", "3/1", "3/2"]
     assert texts[-1] == "3/2" and texts[1:3] == ["2/1", "3/0"] and texts[9:] == []
     with pytest.raises(IndexError):
@@ -257,11 +257,11 @@ def test_cutting_goes_on_where_the_rest_has_more_tokens_than_before():
 def test_one_context_for_all_leaves_out_as_few_as_let_every_prompt_fit(seed):
     """Tried one by one: the fewest demonstrations left out of every row of every block."""
     random = np.random.default_rng(seed)
-    words = [int(n) for n in random.integers(1, 10, 7)]
+    lengths = [int(n) for n in random.integers(1, 10, 7)]
     shown = ["d " * int(n) for n in random.integers(1, 4, 5)]
 
     def render(row, skip):
-        return "".join(shown[skip:]) + "x " * words[row]
+        return "".join(shown[skip:]) + "x " * lengths[row]
 
     def blocks(skip):
         return [[render(row, skip) for row in rows] for rows in (range(4), range(4, 7))]
@@ -271,8 +271,8 @@ def test_one_context_for_all_leaves_out_as_few_as_let_every_prompt_fit(seed):
         for skip in range(6)
         if all(len(text.split()) <= Words.positions for block in blocks(skip) for text in block)
     ]
-    parts = [(render, 4), (lambda row, skip: render(4 + row, skip), 3)]
-    assert length_limit.common_skip(Words(), parts, 5, ["yes"]) == min(fits, default=5)
+    renderers = [(render, 4), (lambda row, skip: render(4 + row, skip), 3)]
+    assert length_limit.common_skip(Words(), renderers, 5, ["yes"]) == min(fits, default=5)
 
 
 def test_error_renders_what_is_too_long_and_asks_no_budget():

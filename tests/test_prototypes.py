@@ -56,8 +56,8 @@ def test_densities_are_scikit_learn_s_from_the_same_starts(rows, labels):
     random = np.random.default_rng(5)
     for _ in range(2):
         first = x[random.choice(rows, labels, replace=False)]
-        made = prototypes(start_means=first[None], fitted_weights=True)
-        ours = made.apply(made.fit(scores), scores)
+        calibrator = prototypes(start_means=first[None], fitted_weights=True)
+        ours = calibrator.apply(calibrator.fit(scores), scores)
         theirs = peer(x, first).score_samples(x)
         np.testing.assert_allclose(jax.nn.logsumexp(ours, axis=-1), theirs, atol=1e-4)
 
@@ -67,8 +67,8 @@ def test_raw_densities_are_scikit_learn_s_on_raw_rows(labels):
     scores, _ = language_model_like(900, labels, seed=3)
     x = np.asarray(scores, np.float64)
     first = x[np.random.default_rng(5).choice(900, labels, replace=False)]
-    made = prototypes(features="raw", start_means=first[None], fitted_weights=True)
-    ours = made.apply(made.fit(scores), scores)
+    calibrator = prototypes(features="raw", start_means=first[None], fitted_weights=True)
+    ours = calibrator.apply(calibrator.fit(scores), scores)
     np.testing.assert_allclose(
         jax.nn.logsumexp(ours, axis=-1), peer(x, first).score_samples(x), atol=1e-4
     )
@@ -77,8 +77,8 @@ def test_raw_densities_are_scikit_learn_s_on_raw_rows(labels):
 def test_raw_on_normalized_rows_is_pc():
     rows = jax.nn.log_softmax(separated()[0])
     either = [prototypes(starts=6, features=name) for name in ("normalized", "raw")]
-    one, other = (made.apply(made.fit(rows, key=KEY), rows) for made in either)
-    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)
+    first, second = (calibrator.apply(calibrator.fit(rows, key=KEY), rows) for calibrator in either)
+    np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-3)
 
 
 def test_best_of_many_starts_is_scikit_learn_s_best():
@@ -93,9 +93,9 @@ def test_best_of_many_starts_is_scikit_learn_s_best():
 
 def test_state_s_likelihood_is_that_of_its_rows_up_to_one_step():
     scores, _ = language_model_like(600, 2, seed=1)
-    made = prototypes(starts=6, select="likelihood", fitted_weights=True)
-    state = made.fit(scores, key=KEY)
-    mean = float(jnp.mean(jax.nn.logsumexp(made.apply(state, scores), axis=-1)))
+    calibrator = prototypes(starts=6, select="likelihood", fitted_weights=True)
+    state = calibrator.fit(scores, key=KEY)
+    mean = float(jnp.mean(jax.nn.logsumexp(calibrator.apply(state, scores), axis=-1)))
     assert mean == pytest.approx(float(state.log_likelihood), abs=1e-3)
 
 
@@ -104,8 +104,8 @@ def test_the_best_start_wins_wherever_it_stands():
     x = features(scores)
     good = np.stack([x[gold == 0].mean(0), x[gold == 1].mean(0)])
     bad = np.stack([x.mean(0), x.mean(0)])  # both components alike: they never part
-    made = prototypes(start_means=good[None])
-    expected = made.apply(made.fit(scores), scores)
+    calibrator = prototypes(start_means=good[None])
+    expected = calibrator.apply(calibrator.fit(scores), scores)
     for order in ((good, bad, bad), (bad, good, bad), (bad, bad, good)):
         many = prototypes(start_means=np.stack(order))
         got = many.apply(many.fit(scores), scores)
@@ -123,27 +123,27 @@ def separated(order=(0, 1, 2)):
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
 def test_clusters_go_to_their_labels_however_they_are_named(order):
     rows, gold = separated(order)
-    made = prototypes(starts=20)
-    said = jnp.argmax(made.apply(made.fit(rows, key=KEY), rows), axis=-1)
-    assert float(jnp.mean(said == gold)) > 0.99
+    calibrator = prototypes(starts=20)
+    predictions = jnp.argmax(calibrator.apply(calibrator.fit(rows, key=KEY), rows), axis=-1)
+    assert float(jnp.mean(predictions == gold)) > 0.99
 
 
 def test_order_of_rows_changes_few_predictions():
     rows, _ = separated()
     mixed = rows[np.random.default_rng(1).permutation(len(rows))]
-    made = prototypes(starts=20)
-    one, other = (made.apply(made.fit(x, key=KEY), rows) for x in (rows, mixed))
-    assert float(jnp.mean(jnp.argmax(one, -1) == jnp.argmax(other, -1))) > 0.99
+    calibrator = prototypes(starts=20)
+    first, second = (calibrator.apply(calibrator.fit(x, key=KEY), rows) for x in (rows, mixed))
+    assert float(jnp.mean(jnp.argmax(first, -1) == jnp.argmax(second, -1))) > 0.99
 
 
 def test_weight_zero_is_absent():
     rows, _ = separated()
-    made = prototypes(start_means=np.asarray(features(rows))[None, :3])
+    calibrator = prototypes(start_means=np.asarray(features(rows))[None, :3])
     weight = jnp.asarray([1.0] * 200 + [0.0] * 40)
-    clean, poisoned = (made.fit(rows.at[200:].set(x), None, weight) for x in (-3.0, jnp.nan))
-    for one, other in zip(clean, poisoned, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert float(jnp.abs(clean.means - made.fit(rows).means).max()) > 1e-4
+    clean, poisoned = (calibrator.fit(rows.at[200:].set(x), None, weight) for x in (-3.0, jnp.nan))
+    for expected, array in zip(clean, poisoned, strict=True):
+        np.testing.assert_array_equal(expected, array)
+    assert float(jnp.abs(clean.means - calibrator.fit(rows).means).max()) > 1e-4
 
 
 DEGENERATE = {
@@ -159,10 +159,10 @@ DEGENERATE = {
 @pytest.mark.parametrize("case", DEGENERATE)
 def test_degenerate_rows_give_a_finite_answer(case):
     rows = jnp.asarray(DEGENERATE[case], jnp.float32)
-    made = prototypes(starts=6)
-    state = made.fit(rows, key=KEY)
+    calibrator = prototypes(starts=6)
+    state = calibrator.fit(rows, key=KEY)
     assert all(bool(jnp.all(jnp.isfinite(field))) for field in state)
-    assert bool(jnp.all(jnp.isfinite(made.apply(state, rows))))
+    assert bool(jnp.all(jnp.isfinite(calibrator.apply(state, rows))))
 
 
 def test_collapse_onto_a_far_row_is_finite_from_any_start():
@@ -176,8 +176,8 @@ def test_collapse_onto_a_far_row_is_finite_from_any_start():
 def test_same_key_same_answer():
     rows, _ = separated()
     fit = prototypes(starts=20).fit
-    for one, other in zip(fit(rows, key=KEY), fit(rows, key=KEY), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, second in zip(fit(rows, key=KEY), fit(rows, key=KEY), strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_fitted_weights_add_the_log_mixing_coefficients():

@@ -21,9 +21,9 @@ def overlapping(rows, seed):
     return jnp.asarray(random.normal(0, 1, (rows, 2)) + 1.6 * np.eye(2)[gold], jnp.float32)
 
 
-def same(one, other):
-    for mine, theirs in zip(one, other, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+def same(first, second):
+    for ours, theirs in zip(first, second, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_a_search_by_a_sample_ends_as_the_full_search():
@@ -59,10 +59,10 @@ def test_a_search_by_a_sample_honors_weights():
 
 def test_searches_by_a_sample_go_side_by_side():
     """In one `vmap`, a table that is searched by a sample and one that is searched whole."""
-    rows = jnp.stack([overlapping(300, one) for one in (6, 3)])
+    rows = jnp.stack([overlapping(300, seed) for seed in (6, 3)])
     weights = jnp.ones((2, 300)).at[1, 200:].set(0.0)
     fit = prototypes(**SEARCH).fit
-    together = jax.jit(jax.vmap(lambda some, weight: fit(some, None, weight, key=KEY)))
+    together = jax.jit(jax.vmap(lambda sample, weight: fit(sample, None, weight, key=KEY)))
     states = together(rows, weights)
     for i in range(2):
         same([field[i] for field in states], fit(rows[i], None, weights[i], key=KEY))
@@ -77,8 +77,8 @@ def test_only_so_many_starts_are_followed(most):
             white, jnp.ones(100), RIDGE * jnp.eye(2), starts, steps=20, tolerance=1e-3, most=most
         )
     )
-    some, every = fit(most), fit(len(starts))
-    assert not some.steps[most:].any() and bool(jnp.all(some.likelihood[most:] == -jnp.inf))
-    np.testing.assert_array_equal(some.steps[:most], every.steps[:most])
-    np.testing.assert_array_equal(some.likelihood[:most], every.likelihood[:most])
-    assert every.steps.all()
+    limited, followed = fit(most), fit(len(starts))
+    assert not limited.steps[most:].any() and bool(jnp.all(limited.likelihood[most:] == -jnp.inf))
+    np.testing.assert_array_equal(limited.steps[:most], followed.steps[:most])
+    np.testing.assert_array_equal(limited.likelihood[:most], followed.likelihood[:most])
+    assert followed.steps.all()

@@ -43,8 +43,8 @@ def write_files(folder):
             "id": [f"row {i}" for i in range(20)],
         }
     )
-    for place in ("scores", "out/model"):
-        (folder / place).mkdir(parents=True)
+    for subfolder in ("scores", "out/model"):
+        (folder / subfolder).mkdir(parents=True)
     table.to_pandas().to_csv(folder / "scores.csv", index=False)
     parquet.write_table(table, folder / "scores" / "part.parquet")
     for log in (LOG, "samples.jsonl"):
@@ -74,8 +74,8 @@ def test_pages_print_what_their_comments_say(page, capsys, tmp_path, monkeypatch
         monkeypatch.setattr("batch_calibration.studies.run_scoring", _asks_a_server)
     with patch.dict(METHODS), patch.dict(IMPORTERS):
         runpy.run_path("page.py", {"frame": frame})
-    said = capsys.readouterr().out.splitlines()
-    assert said == expected or not expected
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == expected or not expected
 
 
 def test_the_ways_in_run_in_their_order(tmp_path, monkeypatch, capsys):
@@ -103,10 +103,10 @@ def test_the_ways_in_run_in_their_order(tmp_path, monkeypatch, capsys):
         for program, *flags in lines:
             if program == "batch-calibration" and flags[0] != "lm-eval":
                 stands_for = {"URL": server.address, "NAME": "m", "DIR": "mini"}
-                words = [_filled_in(flag, stands_for) for flag in flags]
-                cli.run([*words, "--limit=12", "--shots=1"] if words[0] == "score" else words)
-    told = capsys.readouterr().out
-    assert "Recommended:" in told and "rows scored" in told
+                args = [_filled_in(flag, stands_for) for flag in flags]
+                cli.run([*args, "--limit=12", "--shots=1"] if args[0] == "score" else args)
+    stdout = capsys.readouterr().out
+    assert "Recommended:" in stdout and "rows scored" in stdout
     assert (tmp_path / "answers.csv").exists() and list((tmp_path / "W" / "scores").iterdir())
 
 

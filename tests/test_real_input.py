@@ -15,13 +15,13 @@ def study(program, minilm, shared, tmp_path_factory):
         f"--workdir={workdir}",
     )  # fmt: skip
     program("calibrate", "--methods=icl,bc,bcl", f"--workdir={workdir}")
-    said = program("tables", f"--workdir={workdir}").stdout
-    return workdir, said
+    stdout = program("tables", f"--workdir={workdir}").stdout
+    return workdir, stdout
 
 
 def test_real_rows_are_classified_far_above_chance_and_bc_helps_sentiment(study):
-    workdir, said = study
-    assert all(name in said for name in ("SST-2", "MR", "AG News", "TREC"))
+    workdir, stdout = study
+    assert all(name in stdout for name in ("SST-2", "MR", "AG News", "TREC"))
     with (workdir / "results.csv").open() as file:
         accuracy = {
             (row["task"], row["method"]): float(row["value"])

@@ -71,8 +71,8 @@ def test_what_is_none_is_left_out():
 
 def sealed(fields):
     """JSON text of a record with these fields, its checksum made anew."""
-    said = {name: value for name, value in fields.items() if name != "checksum"}
-    return json.dumps(said | {"checksum": digest(said)})
+    unsealed = {name: value for name, value in fields.items() if name != "checksum"}
+    return json.dumps(unsealed | {"checksum": digest(unsealed)})
 
 
 def changed(**fields):
@@ -164,21 +164,21 @@ def parts(value, path=()):
 
 
 def test_any_value_of_another_type_is_refused_or_read_back():
-    one = dataclasses.replace(WHOLE, curve=None)
-    whole = json.loads(one.to_json())
-    for path in parts(whole):
+    record = dataclasses.replace(WHOLE, curve=None)
+    fields_of_record = json.loads(record.to_json())
+    for path in parts(fields_of_record):
         for odd in ODD:
-            other = json.loads(one.to_json())
-            holder = other
+            changed = json.loads(record.to_json())
+            holder = changed
             for key in path[:-1]:
                 holder = holder[key]
             holder[path[-1]] = odd
             try:
-                found = Record.from_json(sealed(other))
+                record_read = Record.from_json(sealed(changed))
             except InputError as error:
                 assert "\n" not in str(error)
             else:
-                assert Record.from_json(found.to_json()) == found
+                assert Record.from_json(record_read.to_json()) == record_read
 
 
 def table(context):
@@ -191,8 +191,8 @@ def test_a_table_need_say_nothing_of_its_context():
 
 
 def test_context_of_a_table_is_what_it_says():
-    about = {"task": "rte", "scorer": IDENTITY, "shots": 2, "demonstrations": ["x"], "rows": "1"}
-    info = ContextInfo.from_table(table(about))
+    details = {"task": "rte", "scorer": IDENTITY, "shots": 2, "demonstrations": ["x"], "rows": "1"}
+    info = ContextInfo.from_table(table(details))
     assert (info.task, info.shots, info.demonstrations) == ("rte", 2, ("x",))
     assert info.scorer == SCORER
     with pytest.raises(InputError, match="expected shots to be int; got 'many'"):
@@ -225,17 +225,17 @@ def test_rows_are_one_per_context_method_and_metric():
 
 
 def test_an_interval_stands_beside_its_value():
-    found = {row["metric"]: row for row in Records([WHOLE]).rows() if row["method"] == "bc"}
-    assert set(found) == {"accuracy", "nll", "gain"}
-    assert (found["gain"]["low"], found["gain"]["high"]) == (-0.3, 0.5)
-    assert (found["nll"]["low"], found["nll"]["high"]) == (None, None)
+    by_metric = {row["metric"]: row for row in Records([WHOLE]).rows() if row["method"] == "bc"}
+    assert set(by_metric) == {"accuracy", "nll", "gain"}
+    assert (by_metric["gain"]["low"], by_metric["gain"]["high"]) == (-0.3, 0.5)
+    assert (by_metric["nll"]["low"], by_metric["nll"]["high"]) == (None, None)
 
 
 def test_options_of_a_method_stand_in_its_rows():
     options = {"bc": {"target_prior": (0.8, 0.2), "strength": 2}, "icl": {"strength": 0.5}}
-    made = Records([dataclasses.replace(WHOLE, options=options), LEAST]).to_arrow()
-    found = made.select(["method", "method_strength", "method_target_prior"]).to_pylist()
-    assert [tuple(row.values()) for row in found] == [
+    table = Records([dataclasses.replace(WHOLE, options=options), LEAST]).to_arrow()
+    methods = table.select(["method", "method_strength", "method_target_prior"]).to_pylist()
+    assert [tuple(row.values()) for row in methods] == [
         *[("icl", 0.5, None)] * 2, *[("bc", 2.0, "[0.8, 0.2]")] * 3, ("icl", None, None)
     ]  # fmt: skip
 
@@ -251,8 +251,8 @@ def test_every_form_holds_the_rows_in_their_types():
         cells = zip(frame[name], frame[name].isna(), strict=True)
         assert [None if lacks else x for x, lacks in cells] == [row[name] for row in rows]
     # The columns of another workdir are of the same types, whatever is None in it.
-    other = Records([LEAST]).to_arrow().schema
-    assert [arrow.schema.field(name) for name in KINDS] == [other.field(name) for name in KINDS]
+    least = Records([LEAST]).to_arrow().schema
+    assert [arrow.schema.field(name) for name in KINDS] == [least.field(name) for name in KINDS]
 
 
 def test_no_records_are_a_table_without_rows():

@@ -50,16 +50,16 @@ def test_total_selection_and_its_orders():
 
 
 def test_explicit_selection_shows_those_rows_in_that_order():
-    wanted = ("mini/sst2/train/5", 2)
-    planned = made(selection="explicit", demonstrations=wanted, shots=2)
+    chosen = ("mini/sst2/train/5", 2)
+    planned = made(selection="explicit", demonstrations=chosen, shots=2)
     assert planned.context["demonstrations"] == ["mini/sst2/train/5", "mini/sst2/train/2"]
 
 
 def test_round_robin_selection():
     planned = made(selection="round_robin", shots=2)
     shown = planned.blocks["test"].inputs[0].split("\n\n")[:-1]
-    words = [text.rsplit(" ", 1)[1] for text in shown]
-    assert words == ["negative", "positive"] * 2
+    label_words = [text.rsplit(" ", 1)[1] for text in shown]
+    assert label_words == ["negative", "positive"] * 2
 
 
 def test_a_literal_template_is_used_as_it_is():
@@ -75,9 +75,9 @@ def test_numbered_templates_and_verbalizers(shared):
         planned = made(**rte, template=name)
         assert planned.context["template"] == form
         assert planned.context["options"] == {"template": name}
-    for name, words in TASKS["rte"].verbalizers.items():
+    for name, label_words in TASKS["rte"].verbalizers.items():
         planned = made(**rte, verbalizer=name)
-        assert label_texts(planned) == [" " + words[label] for label in planned.label_names]
+        assert label_texts(planned) == [" " + label_words[label] for label in planned.label_names]
         shown = planned.blocks["test"].inputs[0].split("\n\n")[0]
         assert any(shown.endswith(text) for text in label_texts(planned))
 
@@ -89,13 +89,17 @@ def test_zero_shot_words_of_wic(shared):
 
 
 def test_probe_options_change_their_block_alone():
-    usual, other = made(task="mnli"), made(task="mnli", cc_fill="whole_input", dc_texts=4)
-    assert usual.context == other.context
-    assert other.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nAnswer:")
+    usual, altered = made(task="mnli"), made(task="mnli", cc_fill="whole_input", dc_texts=4)
+    assert usual.context == altered.context
+    assert altered.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nAnswer:")
     assert usual.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nHypothesis: N/A\nAnswer:")
-    assert other.blocks["cc"].spec["options"] == {"cc_fill": "whole_input"}
-    assert other.blocks["dc"].spec["options"] == {"dc_texts": 4} and other.blocks["dc"].size == 4
-    changed = {name for name in usual.blocks if usual.blocks[name].spec != other.blocks[name].spec}
+    assert altered.blocks["cc"].spec["options"] == {"cc_fill": "whole_input"}
+    assert (
+        altered.blocks["dc"].spec["options"] == {"dc_texts": 4} and altered.blocks["dc"].size == 4
+    )
+    changed = {
+        name for name in usual.blocks if usual.blocks[name].spec != altered.blocks[name].spec
+    }
     assert changed == {"cc", "dc"}
 
 
@@ -151,8 +155,8 @@ def test_over_long_prompts_fit_are_counted_and_scored(checkpoint, tmp_path, poli
     assert counts.items() <= planned.blocks["test"].spec.items()
     texts, labels = planned.blocks["test"].inputs, label_texts(planned)
     assert max(budget.positions_needed(texts, labels)) <= budget.positions
-    whole = made(shots=8, limit=6).blocks["test"].inputs
-    assert all(long.endswith(short) for long, short in zip(whole, texts, strict=True))
+    full_texts = made(shots=8, limit=6).blocks["test"].inputs
+    assert all(long.endswith(short) for long, short in zip(full_texts, texts, strict=True))
     if policy == "drop_shots":
         assert all(text.startswith("Review: ") for text in texts)
     else:
@@ -166,38 +170,38 @@ def test_over_long_prompts_fit_are_counted_and_scored(checkpoint, tmp_path, poli
     longest = max(len(label) for label in budget.boundary(texts[0], labels)[1])
     assert (table.blocks["test"].tokens + longest - 1 == needs).all()
     (record,) = run_calibration([table], ("icl", "bc"))
-    what = "dropped" if policy == "drop_shots" else "truncated"
-    assert record.over_long["test"] == {what: 6}
+    action = "dropped" if policy == "drop_shots" else "truncated"
+    assert record.over_long["test"] == {action: 6}
 
 
 @pytest.mark.parametrize("policy", ["drop_shots", "same_context"])
 def test_one_context_holds_for_test_rows_and_probes_or_the_reader_is_told(
     checkpoint, tmp_path, policy
 ):
-    said = []
+    notes = []
     values = {"shots": 2, "limit": 6, "labeled_per_class": 2, "dc_texts": 2, "over_long": policy}
     settings = settings_of("mini.py:smoke", model=str(checkpoint), **values)
-    (planned,) = render_contexts(settings, [settings.cell("sst2")], notify=said.append)
-    alike = {name: planned.blocks[name] for name in planned.blocks if name not in ("pmi", "looc")}
+    (planned,) = render_contexts(settings, [settings.cell("sst2")], notify=notes.append)
+    stable = {name: planned.blocks[name] for name in planned.blocks if name not in ("pmi", "looc")}
     contexts = {
         text.rsplit("\n\n", 1)[0] if "\n\n" in text else ""
-        for block in alike.values()
+        for block in stable.values()
         for text in block.inputs
     }
     run_scoring(settings, [settings.cell("sst2")], Store(tmp_path, create=True))
     (record,) = calibrate_store(tmp_path, ["icl", "cc", "bc"]).records
     if policy == "drop_shots":
         assert len(contexts) > 1 and record.notes == planned.notes == (UNLIKE_CONTEXTS,)
-        assert UNLIKE_CONTEXTS in said
+        assert UNLIKE_CONTEXTS in notes
     else:
         assert len(contexts) == 1 and record.notes == ()
-        left = 4 - len([text for text in contexts.pop().split("\n\n") if text])
-        assert f"{left} of 4 demonstrations are left out of every prompt" in said[1] and left > 0
+        cut = 4 - len([text for text in contexts.pop().split("\n\n") if text])
+        assert f"{cut} of 4 demonstrations are left out of every prompt" in notes[1] and cut > 0
         sizes = {name: block.size for name, block in planned.blocks.items() if name != "pmi"}
         assert {name: c["dropped"] for name, c in record.over_long.items()} == sizes
         # All four are asked; those that the context keeps do not stand before themselves.
-        asked = [text.split("\n\n") for text in planned.blocks["looc"].inputs]
-        assert [len(parts) - 1 for parts in asked] == [4 - left] * left + [3 - left] * (4 - left)
+        prompts = [text.split("\n\n") for text in planned.blocks["looc"].inputs]
+        assert [len(p) - 1 for p in prompts] == [4 - cut] * cut + [3 - cut] * (4 - cut)
     results = catalogue.gather([record])
     shown = " ".join(table.note for table in catalogue.tables(results))
     assert ("config.over_long=same_context keeps one" in shown) == (policy == "drop_shots")
@@ -214,8 +218,8 @@ def test_cost_counts_shared_tokens_once(checkpoint):
 
 
 def test_surface_forms_of_a_label_are_texts_of_it(monkeypatch, checkpoint):
-    words = {"negative": ("bad", "poor"), "positive": "good"}
-    monkeypatch.setitem(TASKS, "sst2", TASKS["sst2"]._replace(verbalizer=words))
+    verbalizer = {"negative": ("bad", "poor"), "positive": "good"}
+    monkeypatch.setitem(TASKS, "sst2", TASKS["sst2"]._replace(verbalizer=verbalizer))
     planned = made(limit=3)
     assert planned.label_texts == ((" bad", " poor"), (" good",))
     assert planned.context["forms"] == [2, 1]
@@ -228,8 +232,8 @@ def test_a_file_of_rows_is_read_once_and_a_context_rendered_once(shared, monkeyp
     from batch_calibration.studies import scoring
 
     read, rendered_cells = [], []
-    whole, once = texts.read, scoring.render
-    monkeypatch.setattr(texts, "read", lambda *a: read.append(a) or whole(*a))
+    read_file, once = texts.read, scoring.render
+    monkeypatch.setattr(texts, "read", lambda *a: read.append(a) or read_file(*a))
     monkeypatch.setattr(scoring, "render", lambda *a: rendered_cells.append(a) or once(*a))
     settings = settings_of("main_table.py:smoke", data=str(shared / "data"), seeds=5,
                            tasks="rte,cb", over_long="error")  # fmt: skip
@@ -263,11 +267,11 @@ def test_published_presets_fill_the_whole_input_as_their_code_does():
         text.rsplit("\n\nPremise: ", 1)[1].removesuffix("\nAnswer:")
         for text in usual.blocks["test"].inputs
     ]
-    words = [text.lower().split() for text in inputs]
+    tokens = [text.lower().split() for text in inputs]
     # The published code, which draws from one list of words under a seed of numpy's own.
-    bag = [word for one in words for word in one]
+    bag = [token for tokens_of_text in tokens for token in tokens_of_text]
     random = np.random.RandomState(0)
-    length = int(np.mean([len(one) for one in words])) + 1
+    length = int(np.mean([len(tokens_of_text) for tokens_of_text in tokens])) + 1
     expected = [" ".join(random.choice(bag, size=length).tolist()) + " ." for _ in range(20)]
     assert texts == expected and "hypothesis:" in bag
     for name in ("cc_original", "dc_original"):
@@ -289,9 +293,9 @@ def test_each_demonstration_is_asked_without_itself():
     assert block.row_ids == planned.context["demonstrations"] and block.size == 6
     assert sorted(block.labels) == [0, 0, 1, 1, 2, 2]
     for i, (text, label) in enumerate(zip(block.inputs, block.labels, strict=True)):
-        *others, asked = text.split("\n\n")
-        assert others == shown[:i] + shown[i + 1 :]
-        assert asked + label_texts(planned)[label] == shown[i]
+        *context_shown, query = text.split("\n\n")
+        assert context_shown == shown[:i] + shown[i + 1 :]
+        assert query + label_texts(planned)[label] == shown[i]
     assert made(selection="total", shots=2).blocks["looc"].size == 2
     for few in ({"shots": 0}, {"selection": "total", "shots": 1}):
         assert "looc" not in made(**few).blocks
@@ -306,13 +310,13 @@ def test_options_are_moved_round_on_one_row_in_twenty():
     for (row, _), straight, turned in zip(rows[::2], block.inputs[::2], block.inputs[1::2],
                                           strict=True):  # fmt: skip
         assert straight == planned.blocks["test"].inputs[ids.index(row)]
-        *before, premise, one, two, answer = straight.split("\n")
-        swapped = one.replace("Choice1", "Choice2"), two.replace("Choice2", "Choice1")
+        *before, premise, first, two, answer = straight.split("\n")
+        swapped = first.replace("Choice1", "Choice2"), two.replace("Choice2", "Choice1")
         assert turned.split("\n") == [*before, premise, swapped[1], swapped[0], answer]
     assert made(task="copa", limit=40, seed=1).blocks["permutations"].row_ids != block.row_ids
     assert made(task="copa", limit=3).blocks["permutations"].size == 2
-    one = "{premise}\n{choice1}\nAnswer: {label}"
-    assert "permutations" not in made(task="copa", template=one).blocks
+    first = "{premise}\n{choice1}\nAnswer: {label}"
+    assert "permutations" not in made(task="copa", template=first).blocks
 
 
 def test_blocks_that_cannot_be_used_are_not_rendered():

@@ -62,9 +62,9 @@ def test_a_run_that_was_stopped_gives_the_bytes_of_one_that_was_not(
 
     monkeypatch.setattr(Journal, "add", add)
     stops = []
-    whole = run_scoring(settings, store=tmp_path / "whole", scorer=scorer)
+    expected = run_scoring(settings, store=tmp_path / "whole", scorer=scorer)
     batches, rows = len(added), sum(added)
-    assert rows == whole.scored == whole.inputs and batches > 5
+    assert rows == expected.scored == expected.inputs and batches > 5
     added.clear()
     stops = [1, 2, batches // 2, batches - 1]
     store, scored = Store(tmp_path / "stopped", create=True), 0
@@ -88,15 +88,15 @@ def test_a_run_that_was_stopped_gives_the_bytes_of_one_that_was_not(
 TEST, DC = BlockPlan("test", "a", 4), BlockPlan("dc", "b", 2)
 
 
-def kept(folder, parts, *batches):
+def kept(folder, plans, *batches):
     """A worker's journal of these rows, each with its number as values."""
-    with Journal(folder, parts) as journal:
+    with Journal(folder, plans) as journal:
         for rows in batches:
             journal.add(rows, np.array([[row, -row] for row in rows], np.float32))
 
 
-def rows_of(folder, parts):
-    return {row: value.tolist() for row, value in Journal(folder, parts).rows.items()}
+def rows_of(folder, plans):
+    return {row: value.tolist() for row, value in Journal(folder, plans).rows.items()}
 
 
 def test_finished_rows_are_found_by_their_block_whatever_else_is_asked(tmp_path):
@@ -109,11 +109,11 @@ def test_finished_rows_are_found_by_their_block_whatever_else_is_asked(tmp_path)
 def test_what_a_killed_worker_wrote_last_is_ignored_from_any_byte_on(tmp_path):
     kept(tmp_path, [TEST], [0, 1], [2])
     (path,) = tmp_path.iterdir()
-    whole = path.read_bytes()
-    for end in range(len(whole)):
-        path.write_bytes(whole[:end])
+    content = path.read_bytes()
+    for end in range(len(content)):
+        path.write_bytes(content[:end])
         assert set(rows_of(tmp_path, [TEST])) in (set(), {0, 1})
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert set(rows_of(tmp_path, [TEST])) == {0, 1}
 
 

@@ -35,18 +35,18 @@ def test_empty_changes_nothing(rows):
 
 def test_merge_is_associative_and_commutative(rows):
     a, b, c = estimate(rows[:7]), estimate(rows[7:9]), estimate(rows[9:])
-    left, right = merge(merge(a, b), c), merge(a, merge(b, c))
-    np.testing.assert_allclose(left.mean, right.mean, atol=1e-6)
+    one_way, right = merge(merge(a, b), c), merge(a, merge(b, c))
+    np.testing.assert_allclose(one_way.mean, right.mean, atol=1e-6)
     np.testing.assert_allclose(merge(a, b).mean, merge(b, a).mean, atol=1e-6)
-    np.testing.assert_allclose(left.mean, jnp.mean(rows, axis=0), atol=1e-6)
-    assert int(left.count) == int(right.count) == 50
+    np.testing.assert_allclose(one_way.mean, jnp.mean(rows, axis=0), atol=1e-6)
+    assert int(one_way.count) == int(right.count) == 50
 
 
 def test_devices_merge_to_the_whole(rows):
-    parts = jax.vmap(estimate)(rows.reshape(5, 10, 3))
+    estimates = jax.vmap(estimate)(rows.reshape(5, 10, 3))
     total = empty(3)
     for i in range(5):
-        total = merge(total, Running(*(part[i] for part in parts)))
+        total = merge(total, Running(*(leaf[i] for leaf in estimates)))
     np.testing.assert_allclose(total.mean, jnp.mean(rows, axis=0), atol=1e-6)
 
 
@@ -78,8 +78,8 @@ def test_single_rows_far_from_zero_do_not_drift():
     last, _ = stream(empty(2), jnp.asarray(rows), batch_size=1)
     np.testing.assert_allclose(last.mean, rows.astype(np.float64).mean(0), atol=3.1e-5, rtol=0)
     # The halves of a stream merge to the same, and the rest comes along.
-    one, other = (stream(empty(2), half, batch_size=1)[0] for half in np.split(rows, [30_000]))
-    np.testing.assert_allclose(merge(one, other).mean, last.mean, atol=6.2e-5, rtol=0)
+    first, second = (stream(empty(2), half, batch_size=1)[0] for half in np.split(rows, [30_000]))
+    np.testing.assert_allclose(merge(first, second).mean, last.mean, atol=6.2e-5, rtol=0)
 
 
 def test_single_rows_still_count_past_two_to_the_24():
@@ -103,9 +103,9 @@ def test_stream_hands_back_the_estimate_after_each_batch(rows):
 
 
 def corrected(rows, weight=None, **options):
-    made = running_shift(**options)
+    method = running_shift(**options)
     # One program, where each operation alone would be one.
-    return np.asarray(jax.jit(lambda r, w: made.apply(made.fit(r, None, w), r))(rows, weight))
+    return np.asarray(jax.jit(lambda r, w: method.apply(method.fit(r, None, w), r))(rows, weight))
 
 
 def test_each_batch_is_corrected_with_what_was_seen_so_far(rows):
@@ -131,15 +131,15 @@ def test_later_rows_change_no_earlier_prediction(rows):
 @pytest.mark.parametrize("absent", [range(50, 64), range(0, 3), (4, 11, 12, 30), range(9, 33)])
 def test_absent_rows_leave_no_gap_in_a_mini_batch(absent, options, rows):
     rows = np.asarray(rows)
-    every = np.concatenate([rows, rows[:14] - np.float32(3.0)])
+    padded = np.concatenate([rows, rows[:14] - np.float32(3.0)])
     absent = np.array(absent)
     present = np.setdiff1d(np.arange(64), absent)
-    weight, nans = np.ones(64, np.float32), every.copy()
+    weight, nans = np.ones(64, np.float32), padded.copy()
     weight[absent], nans[absent] = 0.0, np.nan
     hidden = corrected(nans, weight, **options)
-    np.testing.assert_allclose(hidden[present], corrected(every[present], **options), atol=2e-6)
+    np.testing.assert_allclose(hidden[present], corrected(padded[present], **options), atol=2e-6)
     # Scores that are there stay finite, whether their weight counts them or not.
-    assert np.isfinite(corrected(every, weight, **options)).all()
+    assert np.isfinite(corrected(padded, weight, **options)).all()
 
 
 def test_a_row_of_weight_two_weighs_twice_in_its_mini_batch(rows):
@@ -150,8 +150,8 @@ def test_a_row_of_weight_two_weighs_twice_in_its_mini_batch(rows):
 
 
 def test_rows_beyond_the_stream_are_corrected_by_its_last_estimate(rows):
-    made = running_shift(batch_size=8)
-    later = made.apply(made.fit(rows[:20]), rows)
+    calibrator = running_shift(batch_size=8)
+    later = calibrator.apply(calibrator.fit(rows[:20]), rows)
     np.testing.assert_allclose(later[20:], rows[20:] - jnp.mean(rows[:20], axis=0), atol=2e-6)
 
 
@@ -167,9 +167,9 @@ def test_many_mini_batches_keep_the_float64_mean():
 
 
 def test_strength_and_target_prior_act_on_the_running_mean(rows):
-    made = running_shift(batch_size=50, strength=0.5, target_prior=(0.2, 0.3, 0.5))
+    calibrator = running_shift(batch_size=50, strength=0.5, target_prior=(0.2, 0.3, 0.5))
     expected = rows - 0.5 * (jnp.mean(rows, axis=0) - jnp.log(jnp.asarray([0.2, 0.3, 0.5])))
-    np.testing.assert_allclose(made.apply(made.fit(rows), rows), expected, atol=2e-6)
+    np.testing.assert_allclose(calibrator.apply(calibrator.fit(rows), rows), expected, atol=2e-6)
 
 
 def test_a_batch_of_no_rows_is_a_sentence():

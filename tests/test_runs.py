@@ -44,13 +44,13 @@ def test_settings_that_are_not_the_default_are_kept(tmp_path):
     scoring.run_scoring(settings, [Cell("fake")], tmp_path, scorer=FakeScorer(tmp_path / "log"))
     ((run,), _) = runs.read(tmp_path)
     assert run.config == {"model": "m", "limit": 5, "tasks": ["rte", "cb"]}
-    said = runs_html([run])
-    assert "<dt>limit</dt><dd>5</dd>" in said and "<dd>rte, cb</dd>" in said
+    html = runs_html([run])
+    assert "<dt>limit</dt><dd>5</dd>" in html and "<dd>rte, cb</dd>" in html
 
 
 def test_a_run_that_is_stopped_is_known(tmp_path):
     class Stopped(FakeScorer):
-        def score(self, *given, **others):
+        def score(self, *arguments, **options):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -63,10 +63,10 @@ def test_a_run_whose_contexts_fail_still_says_what_it_scored(tmp_path):
     first = render(None, [Cell("fake", 1)])[0].blocks["test"].inputs[0]
 
     class FailsOnce(FakeScorer):
-        def score(self, inputs, *given, **others):
+        def score(self, inputs, *arguments, **options):
             if inputs[0] == first:
                 raise InputError("no.")
-            return super().score(inputs, *given, **others)
+            return super().score(inputs, *arguments, **options)
 
     with pytest.raises(InputError, match=r"1 of .* contexts cannot be scored"):
         score(tmp_path, tmp_path / "log", scorer=FailsOnce(tmp_path / "log"))
@@ -79,10 +79,10 @@ def test_a_file_that_is_none_is_named(tmp_path):
     folder.mkdir()
     for name, text in (("a", "{"), ("b", "[]"), ("c", '{"began": 3}')):
         (folder / f"{name}.json").write_text(text)
-    found, broken = runs.read(tmp_path)
-    assert found == [] and len(broken) == 3
-    assert all("expected what experiments.score kept of a run" in one for one in broken)
-    assert all(one.endswith("remove the file.") for one in broken)
+    readable, broken = runs.read(tmp_path)
+    assert readable == [] and len(broken) == 3
+    assert all("expected what experiments.score kept of a run" in sentence for sentence in broken)
+    assert all(sentence.endswith("remove the file.") for sentence in broken)
 
 
 def test_a_program_of_somebody_else_keeps_its_arguments_to_itself():
@@ -90,11 +90,11 @@ def test_a_program_of_somebody_else_keeps_its_arguments_to_itself():
 
 
 def test_workers_are_one_line_and_their_dates_all_there():
-    one = runs.Run("2026-01-02 03:04:05", "a", {}, 3, "d", rows=5, seconds=1.0)
-    other = runs.Run("2026-01-02 03:04:06", "a", {}, 3, "d", rows=6, seconds=1.5)
-    said = runs_html([one, other, runs.Run("2026-01-03 00:00:00", "b", {}, 1, "d")])
-    assert said.count("<li>") == 2
-    assert "2026-01-02 03:04:05 UTC: 5 rows in 1.0 s; 2026-01-02 03:04:06 UTC: 6 rows" in said
+    first = runs.Run("2026-01-02 03:04:05", "a", {}, 3, "d", rows=5, seconds=1.0)
+    second = runs.Run("2026-01-02 03:04:06", "a", {}, 3, "d", rows=6, seconds=1.5)
+    html = runs_html([first, second, runs.Run("2026-01-03 00:00:00", "b", {}, 1, "d")])
+    assert html.count("<li>") == 2
+    assert "2026-01-02 03:04:05 UTC: 5 rows in 1.0 s; 2026-01-02 03:04:06 UTC: 6 rows" in html
 
 
 def test_merged_workdirs_keep_all_runs_once(tmp_path):

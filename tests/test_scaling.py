@@ -38,8 +38,8 @@ LEARNED = (*FORMS, "linc")
 
 
 def roundtrip(name, rows, labels, test, **options):
-    made = METHODS[name].make(**options)
-    return np.asarray(made.apply(made.fit(rows, jnp.asarray(labels)), test))
+    calibrator = METHODS[name].make(**options)
+    return np.asarray(calibrator.apply(calibrator.fit(rows, jnp.asarray(labels)), test))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_scores_60_nats_apart_still_end_where_the_slope_is_zero(form):
     rows[np.arange(300), gold] += 10.0
     state = METHODS[form].make().fit(rows, gold)
     x = log_softmax_of(rows) - np.asarray(state.bias, np.float64)
-    scale, offset = (np.asarray(part, np.float64) for part in state.affine)
+    scale, offset = (np.asarray(array, np.float64) for array in state.affine)
     z = (x @ scale.T if form == "matrix" else x * scale) + offset
     wrong = np.exp(log_softmax(z, axis=1)) - np.eye(5)[gold]
     if form == "temperature":
@@ -111,18 +111,18 @@ def test_rows_of_unknown_label_leave_the_start(name, planted):
 def test_one_labeled_row_leaves_most_predictions(name, mmlu):
     scores, gold, order = mmlu
     rows = scores[4][order[:400]]
-    same = [
+    is_same = [
         roundtrip(name, rows[i : i + 1], gold[order[i : i + 1]], rows).argmax(1) == rows.argmax(1)
         for i in range(10)
     ]
-    assert np.mean(same) > 0.75
+    assert np.mean(is_same) > 0.75
 
 
 @pytest.mark.parametrize("name", LEARNED)
 def test_a_label_that_no_labeled_row_has_can_still_be_predicted(name, planted):
     rows, gold, _ = planted(60, 3)
-    some = np.asarray(gold) != 2
-    got = roundtrip(name, rows[some][:9], gold[some][:9], rows)
+    has_label = np.asarray(gold) != 2
+    got = roundtrip(name, rows[has_label][:9], gold[has_label][:9], rows)
     assert np.isfinite(got).all()
     assert set(got.argmax(axis=1)) == {0, 1, 2}
 

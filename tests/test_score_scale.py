@@ -78,8 +78,8 @@ def test_log_probabilities_and_logits_are_never_refused(pair):
     logs = np.log(pair[0])
     offsets = np.linspace(-3, 3, len(logs))[:, None]
     logits = logs - logs.mean() + offsets
-    others = [logits] if (logits < -1).any() and (logits > 1.1).any() else []
-    for numbers in (logs, logs.round(2), logs * 1e-6, 0 * logs, logs.astype(np.float32), *others):
+    variants = [logits] if (logits < -1).any() and (logits > 1.1).any() else []
+    for numbers in (logs, logs.round(2), logs * 1e-6, 0 * logs, logs.astype(np.float32), *variants):
         assert to_nats(numbers, "scores") is numbers
 
 
@@ -161,14 +161,14 @@ def test_told_as_probabilities_scores_probe_and_labeled_are_read_so():
         ("cc", {"probe": PROBS[:5]}, {"probe": LOGS[:5]}),
         ("vector", {"labeled": PROBS, "labels": gold}, {"labeled": LOGS, "labels": gold}),
     ):
-        found = calibrate(PROBS, method, from_probs=True, **given_rows)
-        np.testing.assert_allclose(found, calibrate(LOGS, method, **logs), atol=1e-5)
+        corrected = calibrate(PROBS, method, from_probs=True, **given_rows)
+        np.testing.assert_allclose(corrected, calibrate(LOGS, method, **logs), atol=1e-5)
         mixed = {name: rows for name, rows in logs.items() if name != "labels"}
         for name in mixed:  # logs beside probabilities
             error = refused(lambda: calibrate(PROBS, method, from_probs=True, **logs))  # noqa: B023
             assert error.where == name and error.expected == "probabilities from 0 to 1"
-    said = recommend(PROBS, labeled=PROBS, labels=gold, from_probs=True)
-    assert said.method == recommend(LOGS, labeled=LOGS, labels=gold).method
+    recommendation = recommend(PROBS, labeled=PROBS, labels=gold, from_probs=True)
+    assert recommendation.method == recommend(LOGS, labeled=LOGS, labels=gold).method
     assert diagnose(PROBS, gold, from_probs=True).sentences() == diagnose(LOGS, gold).sentences()
 
 
@@ -242,9 +242,9 @@ def test_a_stream_decides_by_all_batches(tmp_path):
         ("glued", LOGS, PROBS),
         ("logits", LOGITS, np.full((1, 3), [0.2, 0.3, 0.1])),
     ):
-        for part, scores in (("1", first), ("2", second)):
-            (tmp_path / name / part).mkdir(parents=True)
-            write(f"{name}/{part}", scores)
+        for folder, scores in (("1", first), ("2", second)):
+            (tmp_path / name / folder).mkdir(parents=True)
+            write(f"{name}/{folder}", scores)
     assert "which are probabilities" in refused(lambda: stream("rounded")).got
     assert refused(lambda: stream("glued")).expected == NATS
     assert stream("logits").rows == 61
@@ -256,8 +256,8 @@ FAR = np.array([-9e5, -8e5, -20_000.0])[np.arange(60) % 3][:, None]
 @pytest.mark.parametrize("method", METHODS)
 def test_scores_far_below_0_keep_differences_of_a_hundredth(method):
     rows = 0.01 * LOGS.round(0) - 0.5
-    kept = keep_differences(rows + FAR)
-    np.testing.assert_allclose(kept - kept.max(-1, keepdims=True),
+    shifted = keep_differences(rows + FAR)
+    np.testing.assert_allclose(shifted - shifted.max(-1, keepdims=True),
                                rows - rows.max(-1, keepdims=True), atol=1e-9)  # fmt: skip
     chosen, gold = METHODS[method], np.arange(60) % 3
     given_rows = {}
@@ -339,5 +339,5 @@ def test_programs_ask_once_whether_these_are_losses(tmp_path, capsys, command):
     frame.to_csv(tmp_path / "t.csv", index=False)
     flags = [f"--output={tmp_path / 'o.csv'}"] if command == "calibrate" else []
     run([command, str(tmp_path / "t.csv"), "--gold=gold", *flags])
-    said = capsys.readouterr()
-    assert " ".join((said.out + said.err).split()).count("Are these losses,") == 1
+    captured = capsys.readouterr()
+    assert " ".join((captured.out + captured.err).split()).count("Are these losses,") == 1

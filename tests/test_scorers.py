@@ -63,9 +63,9 @@ def test_half_a_surrogate_pair_is_no_text(request, kind, texts):
 def test_causal_lm_adds_the_probabilities_of_a_label_s_surface_forms(causal):
     forms = np.exp(np.float64(causal.score(TEXTS, FLAT).log_probs))
     expected = np.stack([forms[:, :3].sum(axis=1), forms[:, 3], forms[:, 4]], axis=1)
-    found = causal.score(TEXTS, LABELS)
-    np.testing.assert_allclose(np.exp(found.log_probs), expected, rtol=1e-5)
-    assert found.log_probs.dtype == np.float32 and found.log_probs.shape == (3, 3)
+    scores = causal.score(TEXTS, LABELS)
+    np.testing.assert_allclose(np.exp(scores.log_probs), expected, rtol=1e-5)
+    assert scores.log_probs.dtype == np.float32 and scores.log_probs.shape == (3, 3)
 
 
 def test_a_dual_encoder_has_no_denominator_to_leave_out():
@@ -79,8 +79,8 @@ def test_dual_encoder_averages_the_embeddings_of_a_label_s_statements(encoder):
     texts, _ = encoder.embed(TEXTS)
     means = np.stack([statements[:3].mean(axis=0), statements[3], statements[4]])
     means /= np.linalg.norm(means, axis=1, keepdims=True)
-    found = encoder.score(TEXTS, LABELS).log_probs
-    np.testing.assert_allclose(found, 20 * texts @ means.T, atol=1e-5)
+    scores = encoder.score(TEXTS, LABELS).log_probs
+    np.testing.assert_allclose(scores, 20 * texts @ means.T, atol=1e-5)
 
 
 def test_a_label_of_one_text_is_that_text(causal, encoder):

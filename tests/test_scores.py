@@ -28,13 +28,13 @@ def table(**blocks):
 
 
 def test_what_is_written_is_read(tmp_path):
-    one = table(cc=make_block([[-1.0, -1.5]], row_ids=["cc/0"], spec={"texts": "ab"}))
-    one.save(tmp_path / "t.safetensors")
-    other = scores.load(tmp_path / "t.safetensors")
-    assert other.context == one.context and other.label_names == one.label_names
-    for name, block in one.blocks.items():
-        for mine, theirs in zip(block, other.blocks[name], strict=True):
-            np.testing.assert_array_equal(mine, theirs)
+    table_in = table(cc=make_block([[-1.0, -1.5]], row_ids=["cc/0"], spec={"texts": "ab"}))
+    table_in.save(tmp_path / "t.safetensors")
+    reread = scores.load(tmp_path / "t.safetensors")
+    assert reread.context == table_in.context and reread.label_names == table_in.label_names
+    for name, block in table_in.blocks.items():
+        for ours, theirs in zip(block, reread.blocks[name], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
     assert [p.name for p in tmp_path.iterdir()] == ["t.safetensors"]
 
 
@@ -71,15 +71,15 @@ def test_a_flipped_bit_anywhere_is_refused(tmp_path):
     path = tmp_path / "t.safetensors"
     block = make_block(np.linspace(-9, 0, 60).reshape(30, 2), spec={"texts": "é", "sha256": "0"})
     table(cc=block).save(path)
-    whole = path.read_bytes()
-    places = np.random.default_rng(0).choice(8 * len(whole), 900, replace=False)
-    for place in places.tolist():
-        data = bytearray(whole)
-        data[place // 8] ^= 1 << place % 8
+    content = path.read_bytes()
+    places = np.random.default_rng(0).choice(8 * len(content), 900, replace=False)
+    for bit in places.tolist():
+        data = bytearray(content)
+        data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)
         with pytest.raises(InputError, match=r"again|reads 2"):
             scores.load(path)
-    path.write_bytes(whole)
+    path.write_bytes(content)
     assert scores.load(path).blocks["cc"].spec == {"texts": "é", "sha256": "0"}
 
 
@@ -104,7 +104,7 @@ def test_a_table_of_another_name_and_a_folder_are_no_tables(tmp_path):
 
 def test_what_could_not_be_read_again_is_not_written(tmp_path):
     ids = make_block([[-1.0, -2.0]], row_ids=["\ud800"])
-    for one, sentence in (
+    for broken, sentence in (
         (table(test=ids), "could not be read again .*surrogates"),
         (
             table(test=make_block([[-1.0, -2.0]], row_ids=[3])),
@@ -114,7 +114,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
         (table(test=ids._replace(labels=np.zeros(1))), "expected labels of int32; got float64"),
     ):
         with pytest.raises(InputError, match=sentence):
-            one.save(tmp_path / "t.safetensors")
+            broken.save(tmp_path / "t.safetensors")
     assert not list(tmp_path.iterdir())
 
 
@@ -145,11 +145,11 @@ def test_the_temporary_folder_of_a_process_that_was_killed_is_removed_by_the_nex
         assert living.is_dir()
         patched.setattr(files, "process_name", lambda: f"{machine}-{number}-{int(began) - 1}")
         killed = files.temporary_folder()
-        left = killed.__enter__()
-        (left / "input").write_bytes(b"a copy of what was piped in")
+        leftover = killed.__enter__()
+        (leftover / "input").write_bytes(b"a copy of what was piped in")
         (tmp_path / "another program's").mkdir()
         with files.temporary_folder() as own:
-            assert own.is_dir() and living.is_dir() and not left.exists()
+            assert own.is_dir() and living.is_dir() and not leftover.exists()
         killed.__exit__(None, None, None)
     assert [path.name for path in tmp_path.iterdir()] == ["another program's"]
 
@@ -177,7 +177,7 @@ def test_a_claim_of_a_worker_that_was_killed_is_removed_by_whoever_opens_the_wor
 
 def test_a_written_file_and_its_name_are_flushed_to_the_disk(tmp_path, monkeypatch):
     flushed = []
-    monkeypatch.setattr(files.os, "fsync", lambda place: flushed.append(os.fstat(place).st_ino))
+    monkeypatch.setattr(files.os, "fsync", lambda fd: flushed.append(os.fstat(fd).st_ino))
     files.write_whole(tmp_path / "a", b"x")
     assert flushed == [(tmp_path / "a").stat().st_ino, tmp_path.stat().st_ino]
 
@@ -289,8 +289,8 @@ def test_a_record_of_another_name_and_a_folder_are_no_records(tmp_path):
 
 
 def test_a_sentence_is_one_line_that_can_be_read():
-    said = str(InputError("a\nb " + "x" * 9999 + "\u2028: give c."))
-    assert said == "a b " + "x" * 200 + "... : give c."
+    message = str(InputError("a\nb " + "x" * 9999 + "\u2028: give c."))
+    assert message == "a b " + "x" * 200 + "... : give c."
     assert shown([1, 2]) == "[1, 2]" and shown(10**5000) == "a very long int"
 
 

@@ -38,8 +38,8 @@ def states(tmp_path_factory):
 
     @jax.jit
     def hidden(model, ids):
-        every = masked(jnp.ones(ids.shape, jnp.bool_))
-        return model.hidden(ids, jnp.arange(ids.size)[None], every)[0]
+        attend = masked(jnp.ones(ids.shape, jnp.bool_))
+        return model.hidden(ids, jnp.arange(ids.size)[None], attend)[0]
 
     ids = (np.array([checkpoint.tokenizer.encode(text).ids]) for text in TEXTS)
     return [np.asarray(hidden(checkpoint.model, of_text)) for of_text in ids]
@@ -107,18 +107,18 @@ def test_prompt_case_and_length_as_the_directory_says(tmp_path):
         },
         sentence_bert_config={"max_seq_length": 9, "do_lower_case": True},
     )  # fmt: skip
-    told = DualEncoder(load_checkpoint(tmp_path / "told"))
+    encoder = DualEncoder(load_checkpoint(tmp_path / "told"))
     texts = ["SLOW and FINE, not even funny", "Fine"]
-    vectors, counts = told.embed(texts)
+    vectors, counts = encoder.embed(texts)
     expected, expected_counts = plain.embed(["review: " + text.lower() for text in texts])
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
     np.testing.assert_array_equal(counts, expected_counts)
-    assert counts[0] == told.identity["max_tokens"] == 9
+    assert counts[0] == encoder.identity["max_tokens"] == 9
     info = load_tokenizer(tmp_path / "told")
     assert info.positions == 9 and "'Review: ' stands before each text" in info.notes[0]
     labels = ["FINE"]
     np.testing.assert_allclose(
-        told.score(["SLOW"], labels).log_probs,
+        encoder.score(["SLOW"], labels).log_probs,
         plain.score(["review: slow"], ["review: fine"]).log_probs,
         atol=1e-4,
     )
@@ -126,8 +126,8 @@ def test_prompt_case_and_length_as_the_directory_says(tmp_path):
 
 def test_the_tokenizers_own_length_where_none_is_said(tmp_path):
     write(tmp_path, BERT)
-    for said, expected in ((1e30, 40), (12, 12)):
-        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": said}))
+    for limit, expected in ((1e30, 40), (12, 12)):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": limit}))
         assert DualEncoder(load_checkpoint(tmp_path)).max_tokens == expected
 
 

@@ -9,8 +9,8 @@ from batch_calibration.settings import PARTS, Cell, DataSettings, PromptSettings
 
 
 def test_every_key_is_flat_and_belongs_to_one_part():
-    parts = [dataclasses.fields(part) for part in PARTS.values()]
-    names = [field.name for fields in parts for field in fields]
+    fields_of_parts = [dataclasses.fields(section) for section in PARTS.values()]
+    names = [field.name for fields in fields_of_parts for field in fields]
     assert len(set(names)) == len(names) and set(names) < set(keys())
     assert set(Settings().flat()) == set(keys())
     assert Settings.of(**Settings().flat()) == Settings()

@@ -34,7 +34,7 @@ def rendering():
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, rendering):
+def expected_files(tmp_path_factory, rendering):
     """Every file of scores that one worker writes, undisturbed."""
     folder = tmp_path_factory.mktemp("whole")
     assert score(folder, folder / "log").scored == ROWS
@@ -47,9 +47,9 @@ def files(workdir):
 
 def left_over(workdir):
     """What workers need while they work, and nobody afterwards."""
-    found = [path for path in Path(workdir).rglob("*") if path.is_file()]
+    paths = [path for path in Path(workdir).rglob("*") if path.is_file()]
     lasting = {"scores", "plans", "rates", "runs"}
-    return [path for path in found if path.parent.name not in lasting or path.name[0] == "."]
+    return [path for path in paths if path.parent.name not in lasting or path.name[0] == "."]
 
 
 def scored(log):
@@ -68,34 +68,34 @@ def worker(*arguments, prefix=(), **options):
 def until(happens):
     """Wait for what another process or thread does."""
     end = time.monotonic() + WAIT
-    while not (found := happens()):
+    while not (answer := happens()):
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)
-    return found
+    return answer
 
 
-def test_two_workers_that_are_killed_at_50_moments_write_what_one_writes(tmp_path, whole):
-    said, errors = worker("kill", tmp_path, 14, 50).communicate(timeout=WAIT)
-    runs = json.loads(said.splitlines()[-1])
+def test_two_workers_that_are_killed_at_50_moments_write_what_one_writes(tmp_path, expected_files):
+    stdout, errors = worker("kill", tmp_path, 14, 50).communicate(timeout=WAIT)
+    runs = json.loads(stdout.splitlines()[-1])
     assert sum(run["kills"] for run in runs) == 50, errors
     for run in runs:
         # Opening removes what the killed left, and a last worker finds all done.
         assert score(run["workdir"], run["log"]).scored == 0
-        assert files(run["workdir"]) == whole and not left_over(run["workdir"])
+        assert files(run["workdir"]) == expected_files and not left_over(run["workdir"])
         times = scored(run["log"])
         assert len(times) == ROWS and times.total() - ROWS <= BATCH * run["kills"]
 
 
-def test_workers_share_the_contexts_and_none_is_scored_twice(tmp_path, whole):
+def test_workers_share_the_contexts_and_none_is_scored_twice(tmp_path, expected_files):
     work = tmp_path / "w"
-    both = [worker("score", work, tmp_path / "log") for _ in range(2)]
-    said = [process.communicate(timeout=WAIT) for process in both]
-    shares = [int(out) for out, _ in said]
+    processes = [worker("score", work, tmp_path / "log") for _ in range(2)]
+    streams = [process.communicate(timeout=WAIT) for process in processes]
+    shares = [int(out) for out, _ in streams]
     assert sum(shares) == ROWS and set(scored(tmp_path / "log").values()) == {1}
-    assert files(work) == whole and not left_over(work)
+    assert files(work) == expected_files and not left_over(work)
 
 
-def test_a_folder_without_locks(tmp_path, whole, monkeypatch):
+def test_a_folder_without_locks(tmp_path, expected_files, monkeypatch):
     """No lock is taken anywhere: where the file system has none, workers share as they do here."""
     import fcntl
 
@@ -106,23 +106,23 @@ def test_a_folder_without_locks(tmp_path, whole, monkeypatch):
         monkeypatch.setattr(fcntl, name, refuse)
     reports = share(tmp_path, [{}, {}])
     assert sum(report.scored for report in reports) == ROWS
-    assert files(tmp_path / "w") == whole and not left_over(tmp_path / "w")
+    assert files(tmp_path / "w") == expected_files and not left_over(tmp_path / "w")
 
 
 def share(folder, options):
     """Workers as threads of this process; what each reports."""
-    found = []
+    reports = []
 
-    def work(others):
-        found.append(score(folder / "w", folder / "log", **others))
+    def work(options_of_worker):
+        reports.append(score(folder / "w", folder / "log", **options_of_worker))
 
-    threads = [threading.Thread(target=work, args=(others,)) for others in options]
+    threads = [threading.Thread(target=work, args=(worker_options,)) for worker_options in options]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(WAIT)
-    assert len(found) == len(options)
-    return found
+    assert len(reports) == len(options)
+    return reports
 
 
 class Elsewhere:
@@ -150,23 +150,23 @@ def test_a_stale_claim_is_known_whatever_the_clocks_of_two_machines_say(
     with monkeypatch.context() as far:
         far.setattr(claims, "datetime", Clock)
         theirs = Claims(tmp_path, lease=9e9).take("a", "context a", of=3)
-    mine = Claims(tmp_path, lease=60, clock=lambda: passed[0])
+    first_claims = Claims(tmp_path, lease=60, clock=lambda: passed[0])
     with theirs:
         path = next((tmp_path / "a").iterdir())
         off = time.time() + 3600 * hours
         for _ in range(5):  # beats come, a little less often than a lease ends
             os.utime(path, (off, off))
-            assert mine.take("a") is None
+            assert first_claims.take("a") is None
             passed[0] += 59
             theirs._beat()
-        assert mine.take("a") is None
-        (beat,) = mine.heartbeats().values()
+        assert first_claims.take("a") is None
+        (beat,) = first_claims.heartbeats().values()
         assert datetime.fromisoformat(beat.since) - datetime.now(UTC) < timedelta(hours=hours)
         # No beat from here on.
         passed[0] += 59
-        assert mine.take("a") is None
+        assert first_claims.take("a") is None
         passed[0] += 2
-        with mine.take("a", "context a") as taken:
+        with first_claims.take("a", "context a") as taken:
             taken.check()
             with pytest.raises(claims.ClaimLost):
                 theirs.check()
@@ -180,15 +180,15 @@ def test_of_many_who_see_a_stale_claim_one_takes_it(tmp_path, monkeypatch):
     assert Claims(tmp_path).take("a")
     passed = [0.0]
     seeing = [Claims(tmp_path, clock=lambda: passed[0]) for _ in range(8)]
-    assert [each.take("a") for each in seeing] == [None] * 8
+    assert [claims.take("a") for claims in seeing] == [None] * 8
     passed[0] = 61
     gate, taken = threading.Barrier(8), []
 
-    def take(each):
+    def take(claims):
         gate.wait()
-        taken.append(each.take("a"))
+        taken.append(claims.take("a"))
 
-    threads = [threading.Thread(target=take, args=(each,)) for each in seeing]
+    threads = [threading.Thread(target=take, args=(claims,)) for claims in seeing]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -197,18 +197,18 @@ def test_of_many_who_see_a_stale_claim_one_takes_it(tmp_path, monkeypatch):
 
 
 def test_of_many_who_want_a_free_context_one_takes_it(tmp_path):
-    every, gate, taken = [Claims(tmp_path) for _ in range(8)], threading.Barrier(8), []
+    all_claims, gate, taken = [Claims(tmp_path) for _ in range(8)], threading.Barrier(8), []
 
-    def take(each):
+    def take(claims):
         for round in range(20):
             gate.wait()
-            claim = each.take("a")
+            claim = claims.take("a")
             taken.append((round, claim))
             gate.wait()
             if claim:
                 claim.__enter__().__exit__(None, None, None)
 
-    threads = [threading.Thread(target=take, args=(each,)) for each in every]
+    threads = [threading.Thread(target=take, args=(claims,)) for claims in all_claims]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -227,18 +227,18 @@ def test_a_process_is_known_by_its_beginning_and_its_machine(monkeypatch):
 
 
 def test_a_worker_that_stalls_loses_its_context_and_writes_nothing_over_the_others(
-    tmp_path, whole, monkeypatch
+    tmp_path, expected_files, monkeypatch
 ):
     """It goes on after another took over: what that one wrote stays, and all is done."""
     stalled, resumed = threading.Event(), threading.Event()
 
     class Stalls(FakeScorer):
-        def score(self, inputs, labels, **others):
-            found = super().score(inputs, labels, **others)
+        def score(self, inputs, labels, **options):
+            scores = super().score(inputs, labels, **options)
             if not stalled.is_set():
                 stalled.set()
                 assert resumed.wait(WAIT)
-            return found
+            return scores
 
     Elsewhere(monkeypatch)
     monkeypatch.setattr(claims.Claim, "_keep_beating", lambda claim: None)  # no beats
@@ -247,12 +247,12 @@ def test_a_worker_that_stalls_loses_its_context_and_writes_nothing_over_the_othe
     first = threading.Thread(target=score, args=(work, log), kwargs=options)
     first.start()
     assert stalled.wait(WAIT)
-    again = score(work, log, lease=0.05)
+    second = score(work, log, lease=0.05)
     before = {path: path.stat().st_mtime_ns for path in (work / "scores").iterdir()}
     resumed.set()
     first.join(WAIT)
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert again.scored < ROWS and files(work) == whole and not left_over(work)
+    assert second.scored < ROWS and files(work) == expected_files and not left_over(work)
 
 
 def test_writers_of_one_context_with_other_blocks_lose_none(tmp_path):
@@ -275,22 +275,22 @@ cp -r "$0/w" "$0.kept"
 """
 
 
-def test_a_full_disk_keeps_what_is_done_and_room_lets_the_run_go_on(tmp_path, whole):
+def test_a_full_disk_keeps_what_is_done_and_room_lets_the_run_go_on(tmp_path, expected_files):
     """A real one: a file system in memory, mounted for one shell and what it starts."""
-    place, log = tmp_path / "disk", tmp_path / "log"
-    place.mkdir()
-    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, str(place)]
+    work, log = tmp_path / "disk", tmp_path / "log"
+    work.mkdir()
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, str(work)]
     try:
-        process = worker("score", place / "w", log, prefix=alone)
+        process = worker("score", work / "w", log, prefix=alone)
     except FileNotFoundError:
         pytest.skip("needs unshare, of util-linux, to mount a small disk")
     out, errors = process.communicate(timeout=WAIT)
     if "code" not in out:
         pytest.skip(f"needs the right to mount a small disk: {errors}")
-    full, again, code = out.splitlines()
+    full, resumed, code = out.splitlines()
     assert (full, code) == ("code 2", "code 0") and "No space left on device" in errors
     assert "Traceback" not in errors and errors.count("error: ") == 1, errors
     # What had been finished is not scored again, but for the batch that could not be kept.
-    assert 0 < int(again) < ROWS and scored(log).total() <= ROWS + BATCH
-    kept = tmp_path / "disk.kept"
-    assert files(kept) == whole and not left_over(kept)
+    assert 0 < int(resumed) < ROWS and scored(log).total() <= ROWS + BATCH
+    done_folder = tmp_path / "disk.kept"
+    assert files(done_folder) == expected_files and not left_over(done_folder)

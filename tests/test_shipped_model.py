@@ -34,14 +34,14 @@ def random_weights(tmp_path_factory):
     return str(folder)
 
 
-def right(scorer, name, change=lambda label, k: label, shots=0, seed=0, words="own"):
+def right(scorer, name, change=lambda label, k: label, shots=0, seed=0, label_words="own"):
     """Of each row whether ICL is right; `change` says the labels that demonstrations show."""
     task, reader = load_task(name), RowReader()
     test, train = (reader.texts(task, "mini", split, 400) for split in ("validation", "train"))
     k = len(task.label_names)
     shown = train._replace(labels=tuple(change(label, k) for label in train.labels))
     context = render(
-        task, SETTINGS.cell(name, seed=seed, shots=shots, label_words=words), test, shown
+        task, SETTINGS.cell(name, seed=seed, shots=shots, label_words=label_words), test, shown
     )
     scores = scorer.score(context.blocks["test"].inputs, context.label_texts).log_probs
     return scores.argmax(axis=1) == np.array(test.labels), k
@@ -49,8 +49,8 @@ def right(scorer, name, change=lambda label, k: label, shots=0, seed=0, words="o
 
 def above_chance(scorer, name):
     """By how many standard errors of a guess the accuracy is above chance."""
-    found, k = right(scorer, name)
-    return (found.mean() - 1 / k) / np.sqrt((1 / k) * (1 - 1 / k) / len(found))
+    hits, k = right(scorer, name)
+    return (hits.mean() - 1 / k) / np.sqrt((1 / k) * (1 - 1 / k) / len(hits))
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -73,26 +73,26 @@ def flipped(label, k):
     return (label + 1) % k
 
 
-def read(scorer, name, words, seeds=2):
+def read(scorer, name, label_words, seeds=2):
     """Of which share more rows it is right with gold demonstrations than with flipped ones."""
-    gold, other = (
+    gold, of_flipped = (
         np.concatenate([
-            right(scorer, name, change, shots=1, seed=seed, words=words)[0]
+            right(scorer, name, change, shots=1, seed=seed, label_words=label_words)[0]
             for seed in range(seeds)
         ])
         for change in (lambda label, k: label, flipped)
     )  # fmt: skip
-    return gold.mean() - other.mean()
+    return gold.mean() - of_flipped.mean()
 
 
-@pytest.mark.parametrize("words", ["own", "held_out"])
+@pytest.mark.parametrize("label_words", ["own", "held_out"])
 @pytest.mark.parametrize("name", READ)
-def test_the_shipped_model_reads_its_demonstrations(name, words):
+def test_the_shipped_model_reads_its_demonstrations(name, label_words):
     """docs/mini.md: it follows the labels that are shown, also words that it never met as labels.
 
     One that knows its answers from training alone is as often right with flipped labels.
     """
-    assert read(load_scorer(SETTINGS), name, words) > 0.2
+    assert read(load_scorer(SETTINGS), name, label_words) > 0.2
 
 
 def test_the_small_model_reads_nothing():

@@ -13,11 +13,11 @@ MINI = "--config=configs/mini.py:smoke"
 def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(CHECKPOINTS["mini"] / name, tmp_path / name)
-    said = program("show", MINI, f"--config.model={tmp_path}", "--config.tasks=('sst2',)",
+    stdout = program("show", MINI, f"--config.model={tmp_path}", "--config.tasks=('sst2',)",
                    "--rows=2").stdout  # fmt: skip
-    assert said.startswith("beginning token: none, as tokenizer.json's post-processor says\n")
-    assert "=== sst2, seed 0, 1 shots" in said
-    assert "label negative: ' negative'\nlabel positive: ' positive'" in said
+    assert stdout.startswith("beginning token: none, as tokenizer.json's post-processor says\n")
+    assert "=== sst2, seed 0, 1 shots" in stdout
+    assert "label negative: ' negative'\nlabel positive: ' positive'" in stdout
     for block, rows in (
         ("test", 40),
         ("cc", 3),
@@ -28,41 +28,41 @@ def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
         ("pmi", 1),
         ("looc", 2),
     ):
-        assert f"--- block {block}: {rows} rows; learned from by " in said
-    assert "\n\nReview: N/A\nSentiment:|\n" in said
-    assert said.count("[mini/sst2/validation/") == 2 and said.count("[dc/0/") == 2
-    assert "'ĠnegativeX'" not in said and "| 'Ġnegative'  (' negative')" in said
-    assert "of 576 positions" in said
-    line = next(line for line in said.splitlines() if line.strip().startswith("all "))
-    contexts, rows, read, asked = (int(n.replace(",", "")) for n in line.split()[1:])
-    assert (contexts, rows) == (1, 121) and asked < read
+        assert f"--- block {block}: {rows} rows; learned from by " in stdout
+    assert "\n\nReview: N/A\nSentiment:|\n" in stdout
+    assert stdout.count("[mini/sst2/validation/") == 2 and stdout.count("[dc/0/") == 2
+    assert "'ĠnegativeX'" not in stdout and "| 'Ġnegative'  (' negative')" in stdout
+    assert "of 576 positions" in stdout
+    line = next(line for line in stdout.splitlines() if line.strip().startswith("all "))
+    contexts, rows, read, unique_tokens = (int(n.replace(",", "")) for n in line.split()[1:])
+    assert (contexts, rows) == (1, 121) and unique_tokens < read
 
 
 def test_without_a_model_only_texts_are_shown(program, shared):
-    said = program("show", "--config=configs/main_table.py:smoke", "--rows=1",
+    stdout = program("show", "--config=configs/main_table.py:smoke", "--rows=1",
                    f"--config.data={shared / 'data'}", "--config.tasks=('rte',)",
                    ).stdout  # fmt: skip
-    assert said.startswith("config.model is empty")
-    assert "--- tokens" not in said and "Hypothesis:" in said
+    assert stdout.startswith("config.model is empty")
+    assert "--- tokens" not in stdout and "Hypothesis:" in stdout
 
 
 def test_shortened_prompts_are_counted(program, shared):
-    said = program("show", "--config=configs/main_table.py:smoke", "--config.model=mini",
+    stdout = program("show", "--config=configs/main_table.py:smoke", "--config.model=mini",
                    f"--config.data={shared / 'data'}", "--config.tasks=('cb',)",
                    "--rows=1", "--nocost").stdout  # fmt: skip
-    assert "over_long drop_shots" in said and " dropped" in said
-    assert "the whole sweep" not in said
+    assert "over_long drop_shots" in stdout and " dropped" in stdout
+    assert "the whole sweep" not in stdout
 
 
 def test_a_dual_encoder_compares_texts_with_statements(program, tmp_path):
     write(tmp_path, BERT)
-    said = program("show", "--config=configs/zero_shot_text.py:smoke", "--config.data=mini",
+    stdout = program("show", "--config=configs/zero_shot_text.py:smoke", "--config.data=mini",
                    f"--config.model={tmp_path}", "--config.tasks=('sst2',)").stdout  # fmt: skip
-    assert said.startswith("pooling: mean, as sentence-transformers does without modules.json\n")
-    assert "label positive: 'A positive movie review.'" in said and "--- tokens" not in said
-    line = next(line for line in said.splitlines() if line.strip().startswith("all "))
-    read, asked = (int(n.replace(",", "")) for n in line.split()[-2:])
-    assert 0 < asked <= read
+    assert stdout.startswith("pooling: mean, as sentence-transformers does without modules.json\n")
+    assert "label positive: 'A positive movie review.'" in stdout and "--- tokens" not in stdout
+    line = next(line for line in stdout.splitlines() if line.strip().startswith("all "))
+    read, unique_tokens = (int(n.replace(",", "")) for n in line.split()[-2:])
+    assert 0 < unique_tokens <= read
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_a_dual_encoder_compares_texts_with_statements(program, tmp_path):
     ],
 )
 def test_wrong_input(program, flags, sentence):
-    said = program("show", *flags, code=2)
-    assert sentence in said.stderr and "Traceback" not in said.stderr
+    process = program("show", *flags, code=2)
+    assert sentence in process.stderr and "Traceback" not in process.stderr

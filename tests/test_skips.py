@@ -24,9 +24,9 @@ def test_other():
 
 
 @pytest.mark.parametrize(
-    ("required", "code", "told"), [("0", 0, "3 skipped: "), ("1", 1, "3 errors")]
+    ("required", "code", "summary"), [("0", 0, "3 skipped: "), ("1", 1, "3 errors")]
 )
-def test_skips_for_want_of_the_shared_data_are_told_or_fail(tmp_path, required, code, told):
+def test_skips_for_want_of_the_shared_data_are_told_or_fail(tmp_path, required, code, summary):
     where = tmp_path / "checkout" / "tests"
     where.mkdir(parents=True)
     for name in ("conftest.py", "tiers.py"):
@@ -37,12 +37,12 @@ def test_skips_for_want_of_the_shared_data_are_told_or_fail(tmp_path, required, 
         cwd=where, capture_output=True, text=True, check=False,
         env=os.environ | {"REQUIRE_SHARED": required, "PYTHONPATH": str(HERE.parent)},
     )  # fmt: skip
-    said = f"needs the shared data, and {tmp_path / 'shared'} is not there"
+    reason = f"needs the shared data, and {tmp_path / 'shared'} is not there"
     assert done.returncode == code, done.stdout + done.stderr
-    assert told in done.stdout and said in done.stdout
+    assert summary in done.stdout and reason in done.stdout
     assert "1 skipped: needs no_such_module" in done.stdout
     if required == "0":
-        assert f"3 skipped: {said}" in done.stdout
+        assert f"3 skipped: {reason}" in done.stdout
 
 
 def test_ci_requires_the_shared_data():

@@ -48,16 +48,16 @@ def test_csv_and_parquet_give_what_json_lines_gives(tmp_path):
     write_csv(tmp_path / "csv" / "cb" / "validation.csv", CB)
     expected = read(TASKS["cb"], str(tmp_path / "json"), "validation")
     assert list(expected.rows) == TEXTS and expected.labels == (0, 1, 2, -1)
-    found = read(TASKS["cb"], str(tmp_path / "csv"), "validation")
-    assert found._replace(where="") == expected._replace(where="")
+    rows = read(TASKS["cb"], str(tmp_path / "csv"), "validation")
+    assert rows._replace(where="") == expected._replace(where="")
     pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     (tmp_path / "parquet" / "cb").mkdir(parents=True)
     parquet.write_table(
         pa.Table.from_pylist(CB), tmp_path / "parquet" / "cb" / "validation.parquet"
     )
-    found = read(TASKS["cb"], str(tmp_path / "parquet"), "validation")
-    assert found._replace(where="") == expected._replace(where="")
+    rows = read(TASKS["cb"], str(tmp_path / "parquet"), "validation")
+    assert rows._replace(where="") == expected._replace(where="")
 
 
 def test_csv_with_bom_crlf_and_a_quoted_line_end(tmp_path):
@@ -103,10 +103,10 @@ def test_bad_parquet_bad_gzip_and_two_files_of_a_split(tmp_path):
     (tmp_path / "sst2" / "validation.parquet").write_bytes(b"PAR1 is not enough")
     with pytest.raises(InputError, match=r"validation\.parquet: no whole Parquet file"):
         read(TASKS["sst2"], str(tmp_path), "validation")
-    whole = gzip.compress(json.dumps({"sentence": "fine", "label": 1}).encode() * 9)
+    content = gzip.compress(json.dumps({"sentence": "fine", "label": 1}).encode() * 9)
     damaged = tmp_path / "mr" / "train.jsonl.gz"
     damaged.parent.mkdir()
-    for data in (whole[:-12], whole[:20] + b"\xff\xff" + whole[22:], b"not gzip"):
+    for data in (content[:-12], content[:20] + b"\xff\xff" + content[22:], b"not gzip"):
         damaged.write_bytes(data)
         with pytest.raises(InputError, match=r"train\.jsonl\.gz: cannot be read"):
             read(TASKS["mr"], str(tmp_path), "train")
@@ -127,10 +127,10 @@ def test_bad_parquet_bad_gzip_and_two_files_of_a_split(tmp_path):
 )
 def test_bad_json_lines(tmp_path, line, sentence):
     (tmp_path / "sst2").mkdir()
-    whole = '{"sentence": "\\ud83d\\ude00", "label": 1}\n'
-    (tmp_path / "sst2" / "validation.jsonl").write_text(whole)
+    json_line = '{"sentence": "\\ud83d\\ude00", "label": 1}\n'
+    (tmp_path / "sst2" / "validation.jsonl").write_text(json_line)
     assert read(TASKS["sst2"], str(tmp_path), "validation").rows[0]["sentence"] == "\U0001f600"
-    (tmp_path / "sst2" / "validation.jsonl").write_text(whole + line + "\n")
+    (tmp_path / "sst2" / "validation.jsonl").write_text(json_line + line + "\n")
     with pytest.raises(InputError, match=sentence):
         read(TASKS["sst2"], str(tmp_path), "validation")
 
@@ -268,8 +268,8 @@ def folder(tfds, tmp_path):
     """CB's invented rows as a TFDS folder: the data directory and the folder in it."""
     write_lines(tmp_path / "rows" / "cb" / "validation.jsonl", CB)
     write_lines(tmp_path / "rows" / "cb" / "train.jsonl", CB[:1])
-    made = data_preparation.prepare(TASKS["cb"], tmp_path / "rows", tmp_path / "D", {})
-    return tmp_path / "D", made.folder
+    prepared = data_preparation.prepare(TASKS["cb"], tmp_path / "rows", tmp_path / "D", {})
+    return tmp_path / "D", prepared.folder
 
 
 def crc(data):
@@ -296,23 +296,23 @@ def as_tfrecord(tfds, folder):
         (path,) = info.filepaths
         path = folder / path.name.replace("array_record", "tfrecord")
         path.write_bytes(b"".join(map(tfrecord_bytes, source.__getitems__(range(len(source))))))
-    about = json.loads((folder / "dataset_info.json").read_text()) | {"fileFormat": "tfrecord"}
-    (folder / "dataset_info.json").write_text(json.dumps(about))
+    info_ = json.loads((folder / "dataset_info.json").read_text()) | {"fileFormat": "tfrecord"}
+    (folder / "dataset_info.json").write_text(json.dumps(info_))
     for path in folder.glob("*array_record*"):
         path.unlink()
 
 
 @pytest.mark.parametrize("form", ["array_record", "tfrecord"])
 def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form):
-    data, made = folder
-    assert made == data / "super_glue" / "cb" / "1.0.2"
+    data, version_folder = folder
+    assert version_folder == data / "super_glue" / "cb" / "1.0.2"
     if form == "tfrecord":
-        as_tfrecord(tfds, made)
-    found = read(TASKS["cb"], str(data), "validation")
+        as_tfrecord(tfds, version_folder)
+    rows = read(TASKS["cb"], str(data), "validation")
     expected = read(TASKS["cb"], str(tmp_path / "rows"), "validation")
-    assert found._replace(where="") == expected._replace(where="")
+    assert rows._replace(where="") == expected._replace(where="")
     assert splits(TASKS["cb"], str(data)) == ("train", "validation")
-    assert found.where == f"TFDS folder {made}"
+    assert rows.where == f"TFDS folder {version_folder}"
     with pytest.raises(InputError, match=r"no split 'dev' there; there are: train, validation"):
         read(TASKS["cb"], str(data), "dev")
 
@@ -328,21 +328,21 @@ def test_tfds_itself_opens_the_folder(tfds, folder):
 
 
 def test_permuted_label_names_are_refused(folder):
-    data, made = folder
-    (made / "label.labels.txt").write_text("entailment\nneutral\ncontradiction\n")
+    data, version_folder = folder
+    (version_folder / "label.labels.txt").write_text("entailment\nneutral\ncontradiction\n")
     with pytest.raises(InputError, match=r"in this order, the data has \['entailment', 'neutral"):
         read(TASKS["cb"], str(data), "validation")
 
 
-def change(path, place):
+def change(path, offset):
     data = bytearray(path.read_bytes())
-    data[place] ^= 0xFF
+    data[offset] ^= 0xFF
     path.write_bytes(data)
 
 
 def test_damaged_array_records(folder):
-    data, made = folder
-    (path,) = made.glob("*-validation.array_record*")
+    data, version_folder = folder
+    (path,) = version_folder.glob("*-validation.array_record*")
     # The file's signature ends at byte 64; the rows' chunks follow.
     change(path, 300)
     with pytest.raises(InputError, match=r"validation is damaged or missing .*hash mismatch"):
@@ -353,26 +353,26 @@ def test_damaged_array_records(folder):
 
 
 def test_damaged_tfrecords(tfds, folder):
-    data, made = folder
-    as_tfrecord(tfds, made)
-    (path,) = made.glob("*-validation.tfrecord*")
-    whole = path.read_bytes()
-    first = 12 + struct.unpack_from("<Q", whole)[0] + 4
+    data, version_folder = folder
+    as_tfrecord(tfds, version_folder)
+    (path,) = version_folder.glob("*-validation.tfrecord*")
+    content = path.read_bytes()
+    first = 12 + struct.unpack_from("<Q", content)[0] + 4
 
     def refused(sentence):
         with pytest.raises(InputError, match=r"-00000-of-00001, " + sentence):
             read(TASKS["cb"], str(data), "validation")
-        path.write_bytes(whole)
+        path.write_bytes(content)
 
     change(path, first + 12 + 5)
     refused("record 1: its checksum differs; the file is damaged")
     change(path, first + 2)
     refused("record 1: the length's checksum differs")
-    path.write_bytes(whole[:-3])
+    path.write_bytes(content[:-3])
     refused("record 3: the file ends inside it")
-    path.write_bytes(whole[: first + 5])
+    path.write_bytes(content[: first + 5])
     refused("record 1: the file ends inside it")
-    path.write_bytes(whole[:first])
+    path.write_bytes(content[:first])
     with pytest.raises(InputError, match="should hold 4 rows, its files hold 1"):
         read(TASKS["cb"], str(data), "validation")
     path.write_bytes(tfrecord_bytes(b"\xff\xff\xff") * 4)
@@ -388,9 +388,9 @@ def test_checksums_of_many_lengths_agree_with_bit_by_bit():
     data = rng.integers(256, size=500, dtype=np.uint8)
     starts = rng.integers(0, 400, 20)
     lengths = rng.integers(0, 100, 20)
-    parts = [data[s : s + n].tobytes() for s, n in zip(starts, lengths, strict=True)]
-    found = [tfds_folder.masked(google_crc32c.value(part)) for part in parts]
-    assert found == [crc(part) for part in parts]
+    chunks = [data[s : s + n].tobytes() for s, n in zip(starts, lengths, strict=True)]
+    checksums = [tfds_folder.masked(google_crc32c.value(chunk)) for chunk in chunks]
+    assert checksums == [crc(chunk) for chunk in chunks]
 
 
 def test_tfrecords_without_the_checksum_library(monkeypatch, tmp_path):
@@ -400,18 +400,18 @@ def test_tfrecords_without_the_checksum_library(monkeypatch, tmp_path):
 
 
 def test_what_is_not_a_tfds_folder(folder):
-    data, made = folder
-    about = (made / "dataset_info.json").read_text()
-    (made / "dataset_info.json").write_text(about.replace("array_record", "riegeli"))
+    data, version_folder = folder
+    info_text = (version_folder / "dataset_info.json").read_text()
+    (version_folder / "dataset_info.json").write_text(info_text.replace("array_record", "riegeli"))
     with pytest.raises(InputError, match="its files are riegeli; prepare it as array_record or"):
         read(TASKS["cb"], str(data), "validation")
-    (made / "dataset_info.json").write_text("{")
+    (version_folder / "dataset_info.json").write_text("{")
     with pytest.raises(InputError, match=r"1\.0\.2: TFDS cannot open it"):
         read(TASKS["cb"], str(data), "validation")
-    (made / "dataset_info.json").unlink()
+    (version_folder / "dataset_info.json").unlink()
     with pytest.raises(InputError, match=r"not a TFDS folder, it has no dataset_info\.json"):
         read(TASKS["cb"], str(data), "validation")
-    made.rename(made.with_name("incomplete.1.0.2"))
+    version_folder.rename(version_folder.with_name("incomplete.1.0.2"))
     with pytest.raises(InputError, match="not a TFDS folder, expected one named like"):
         read(TASKS["cb"], str(data), "validation")
     with pytest.raises(InputError, match=r"looked for .*boolq/<version>/; where TensorFlow and a"):
@@ -419,9 +419,9 @@ def test_what_is_not_a_tfds_folder(folder):
 
 
 def test_the_newest_version_is_taken(folder):
-    data, made = folder
-    made.rename(made.with_name("1.0.9"))
-    (made.with_name("1.0.10")).mkdir()
+    data, version_folder = folder
+    version_folder.rename(version_folder.with_name("1.0.9"))
+    (version_folder.with_name("1.0.10")).mkdir()
     with pytest.raises(InputError, match=r"1\.0\.10: not a TFDS folder"):
         read(TASKS["cb"], str(data), "validation")
 
@@ -434,8 +434,8 @@ RTE = {"super_glue/rte/1.0.2": ("premise", "hypothesis"),
 def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name):
     row = dict(zip(RTE[name], ("It rains.", "It is wet."), strict=True)) | {"label": 1}
     write_lines(tmp_path / "rows" / "rte" / "validation.jsonl", [row])
-    made = data_preparation.prepare(TASKS["rte"], tmp_path / "rows", tmp_path / "D", {})
-    assert made.folder == tmp_path / "D" / name
+    prepared = data_preparation.prepare(TASKS["rte"], tmp_path / "rows", tmp_path / "D", {})
+    assert prepared.folder == tmp_path / "D" / name
     for data in ("rows", "D"):
         rows = read(TASKS["rte"], str(tmp_path / data), "validation")
         assert rows.rows == ({"sentence1": "It rains.", "sentence2": "It is wet."},)
@@ -461,10 +461,10 @@ def test_splits_under_their_official_names_and_proxies_under_their_own(tfds, tmp
         "anli_r2": ("anli/r2/0.1.0", "train", "test"),
         "trec": ("trec/1.0.0", "validation", "test"),
     }
-    for name, (folder, asked, served) in official.items():
-        made = data_preparation.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", renamed)
-        assert (made.folder, made.rows) == (tmp_path / "D" / folder, {served: 1})
-        rows = read(TASKS[name], str(tmp_path / "D"), asked)
+    for name, (folder, requested, served) in official.items():
+        prepared = data_preparation.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", renamed)
+        assert (prepared.folder, prepared.rows) == (tmp_path / "D" / folder, {served: 1})
+        rows = read(TASKS[name], str(tmp_path / "D"), requested)
         assert (rows.split, rows.ids) == (served, (f"{name}/{served}/0",))
         assert data_preparation.prepare(
             TASKS[name], tmp_path / "rows", tmp_path / "D", renamed

@@ -64,8 +64,8 @@ def test_other_rows_are_another_context_and_another_table(score, program, tmp_pa
     score("--config.limit=0", data="mini")
     assert len(tables(tmp_path)) == 2
     program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
-    said = program("tables", f"--workdir={tmp_path / 'w'}").stdout
-    assert "mini on data, zero-shot" in said and "mini, zero-shot" in said
+    stdout = program("tables", f"--workdir={tmp_path / 'w'}").stdout
+    assert "mini on data, zero-shot" in stdout and "mini, zero-shot" in stdout
 
 
 def test_two_versions_of_the_same_data_are_not_averaged(score, program, tmp_path):
@@ -74,8 +74,8 @@ def test_two_versions_of_the_same_data_are_not_averaged(score, program, tmp_path
     write(tmp_path / "data", [*ROWS[:3], {"sentence": "the hero is witty .", "label": 1}])
     score()
     program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
-    said = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
-    assert "two records of sst2, seed 0" in said and "workdirs of their own" in said
+    stderr = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
+    assert "two records of sst2, seed 0" in stderr and "workdirs of their own" in stderr
 
 
 def test_two_scorers_are_told_apart():
@@ -86,9 +86,9 @@ def test_two_scorers_are_told_apart():
         return make_record("sst2", {}, context={"scorer": info, "seed": seed})
 
     assert len(by_setting([of("a", 0), of("a", 1)])) == 1
-    found = by_setting([of("a", 0), of("b", 0)])
-    assert len({group.setting.slug for group in found}) == 2
-    assert all(", scorer " in str(group.setting) for group in found)
+    groups = by_setting([of("a", 0), of("b", 0)])
+    assert len({group.setting.slug for group in groups}) == 2
+    assert all(", scorer " in str(group.setting) for group in groups)
 
 
 def test_rows_without_gold_labels(score, program, tmp_path):
@@ -96,8 +96,8 @@ def test_rows_without_gold_labels(score, program, tmp_path):
     path = tmp_path / "data/sst2/validation.jsonl"
     path.write_text("".join(json.dumps(row | {"label": -1}) + "\n" for row in ROWS))
     score()
-    said = program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}", code=2).stderr
-    assert "none of its 4 test rows has a gold label" in said
+    stderr = program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}", code=2).stderr
+    assert "none of its 4 test rows has a gold label" in stderr
 
 
 def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_path):
@@ -105,8 +105,8 @@ def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_pa
     score("--config.limit=1")
     workdir = f"--workdir={tmp_path / 'w'}"
     program("calibrate", "--methods=cc,pc", workdir)
-    said = program("tables", workdir).stdout
-    assert "cc" in said and "Published variants" not in said
+    stdout = program("tables", workdir).stdout
+    assert "cc" in stdout and "Published variants" not in stdout
     program("figures", workdir)
     # Without icl there is no gain to draw.
     assert not [*(tmp_path / "w").glob("figures/*.png")]
@@ -124,8 +124,8 @@ def test_a_torn_record(score, program, tmp_path):
     (record,) = (tmp_path / "w/records").iterdir()
     for text in (record.read_text()[:50], "{}", "[]", '{"version": 99}'):
         record.write_text(text)
-        said = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
-        assert record.name in said and "run experiments.calibrate again" in said
+        stderr = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
+        assert record.name in stderr and "run experiments.calibrate again" in stderr
 
 
 def test_a_report_shows_its_own_studys_figures_alone(program, tmp_path):
@@ -204,8 +204,8 @@ def test_scores_and_records_that_do_not_match_are_named(tmp_path):
 def test_programs_name_score_tables_without_a_record(program, tmp_path, name):
     store = workdir_of(tmp_path, "rte", "cb")
     store.put(small("rte", -1.5))
-    said = program(name, f"--workdir={tmp_path}").stdout
-    assert "1 score table without a record, so not shown (rte, seed 2)" in " ".join(said.split())
+    stdout = program(name, f"--workdir={tmp_path}").stdout
+    assert "1 score table without a record, so not shown (rte, seed 2)" in " ".join(stdout.split())
     if name == "report":
         assert (
             "1 score table without a record, so not shown (rte, seed 2)"

@@ -28,11 +28,11 @@ class Refuses(FakeScorer):
         super().__init__(log)
         self.seeds, self.error = seeds, error
 
-    def score(self, inputs, labels, **others):
+    def score(self, inputs, labels, **options):
         seed = int(inputs[0].split()[1])
         if seed in self.seeds:
             raise self.error(f"seed {seed}: expected another one; choose it.")
-        return super().score(inputs, labels, **others)
+        return super().score(inputs, labels, **options)
 
 
 def lines(workdir):
@@ -46,9 +46,9 @@ def test_a_context_that_cannot_be_scored_leaves_the_others(tmp_path):
         match=r"^2 of 4 contexts cannot be scored; the others are kept: seed 1: .* seed 2",
     ):
         score(work, log, CELLS, scorer=Refuses(log, 1, 2))
-    said = lines(work)
-    assert said[0] == "2 done, 0 running, 2 failed, 0 left"
-    assert said[1:] == [
+    status = lines(work)
+    assert status[0] == "2 done, 0 running, 2 failed, 0 left"
+    assert status[1:] == [
         f"failed: fake, seed {seed}, 1 shots: seed {seed}: expected another one; choose it."
         for seed in (1, 2)
     ]
@@ -61,11 +61,11 @@ def test_what_another_worker_finds_to_fail_while_this_one_runs_is_not_tried_agai
     work, log = tmp_path / "w", tmp_path / "log"
 
     class Meanwhile(FakeScorer):
-        def score(self, inputs, labels, **others):
+        def score(self, inputs, labels, **options):
             if inputs[0].startswith("fake 0 "):
                 with pytest.raises(InputError, match="seed 3"):
                     score(work, log, CELLS[3:], scorer=Refuses(log, 3))
-            return super().score(inputs, labels, **others)
+            return super().score(inputs, labels, **options)
 
     with pytest.raises(InputError, match=r"1 of 4 contexts cannot be scored.* seed 3"):
         score(work, log, CELLS, scorer=Meanwhile(log))
@@ -76,18 +76,18 @@ def test_a_server_without_answers_ends_the_run_and_is_no_contexts_fault(tmp_path
     work, log = tmp_path / "w", tmp_path / "log"
     with pytest.raises(NoAnswer, match=r"^seed 1: expected another"):
         score(work, log, CELLS, scorer=Refuses(log, 1, error=NoAnswer))
-    said = lines(work)
-    assert said[0] == "1 done, 0 running, 0 failed, 3 left"
-    assert said[1].startswith("time left: about 0:00:0") and said[1].endswith(" with 1 worker")
+    status = lines(work)
+    assert status[0] == "1 done, 0 running, 0 failed, 3 left"
+    assert status[1].startswith("time left: about 0:00:0") and status[1].endswith(" with 1 worker")
 
 
 def test_who_scores_what_since_when(tmp_path):
     work, log, seen = tmp_path / "w", tmp_path / "log", []
 
     class Watched(FakeScorer):
-        def score(self, inputs, labels, **others):
+        def score(self, inputs, labels, **options):
             seen.append(lines(work))
-            return super().score(inputs, labels, **others)
+            return super().score(inputs, labels, **options)
 
     score(work, log, CELLS[:2], scorer=Watched(log))
     first, second = seen
@@ -118,11 +118,11 @@ def test_what_a_plan_asks_for_that_a_table_lacks_is_left(tmp_path):
 
 def test_a_workdir_in_which_nothing_was_planned(tmp_path, program):
     Store(tmp_path, create=True)
-    said = program("status", f"--workdir={tmp_path}", code=2).stderr
-    assert "expected the list of contexts of a run; got none of any: run experiments.sc" in said
+    stderr = program("status", f"--workdir={tmp_path}", code=2).stderr
+    assert "expected the list of contexts of a run; got none of any: run experiments.sc" in stderr
     config = "--config=configs/mini.py:smoke"
-    said = program("status", f"--workdir={tmp_path}", config, code=2).stderr
-    assert "got none of this config: run experiments.score with it first" in said
+    stderr = program("status", f"--workdir={tmp_path}", config, code=2).stderr
+    assert "got none of this config: run experiments.score with it first" in stderr
 
 
 def test_a_claim_of_another_kind_is_no_heartbeat(tmp_path):

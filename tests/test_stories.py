@@ -47,7 +47,7 @@ def llama2c(path, tokens):
         start += np.prod(shape)
         return numbers[start - np.prod(shape) : start].reshape(shape)
 
-    words, norm_1 = take(vocabulary, width), take(layers, width)
+    table, norm_1 = take(vocabulary, width), take(layers, width)
     wq, wk = take(layers, width, width), take(layers, groups * d, width)
     wv, wo = take(layers, groups * d, width), take(layers, width, width)
     norm_2, w1 = take(layers, width), take(layers, inner, width)
@@ -67,7 +67,7 @@ def llama2c(path, tokens):
     keys, values = ([[] for _ in range(layers)] for _ in range(2))
     logits = []
     for position, token in enumerate(tokens):
-        x = words[token].copy()
+        x = table[token].copy()
         for layer in range(layers):
             h = norm(x, norm_1[layer])
             q = rotate(wq[layer] @ h, position)
@@ -76,37 +76,37 @@ def llama2c(path, tokens):
             seen = np.zeros(width)
             for head in range(heads):
                 group = slice(head * groups // heads * d, (head * groups // heads + 1) * d)
-                here = slice(head * d, (head + 1) * d)
-                scores = np.array([k[group] @ q[here] for k in keys[layer]]) / d**0.5
+                span = slice(head * d, (head + 1) * d)
+                scores = np.array([k[group] @ q[span] for k in keys[layer]]) / d**0.5
                 share = np.exp(scores - scores.max())
                 share /= share.sum()
-                seen[here] = sum(s * v[group] for s, v in zip(share, values[layer], strict=True))
+                seen[span] = sum(s * v[group] for s, v in zip(share, values[layer], strict=True))
             x += wo[layer] @ seen
             h = norm(x, norm_2[layer])
             gate = w1[layer] @ h
             x += w2[layer] @ (gate / (1 + np.exp(-gate)) * (w3[layer] @ h))
-        logits.append(words @ norm(x, last))
+        logits.append(table @ norm(x, last))
     return np.array(logits)
 
 
 def sentencepiece(path, text):
     """llama2.c's tokenizer: join the best-scored neighbors until none can be joined."""
-    data, place, vocabulary, scores = path.read_bytes(), 4, {}, []
-    while place < len(data):
-        score, size = struct.unpack_from("fi", data, place)
-        vocabulary[data[place + 8 : place + 8 + size]] = len(scores)
+    data, offset, vocabulary, scores = path.read_bytes(), 4, {}, []
+    while offset < len(data):
+        score, size = struct.unpack_from("fi", data, offset)
+        vocabulary[data[offset + 8 : offset + 8 + size]] = len(scores)
         scores.append(score)
-        place += 8 + size
+        offset += 8 + size
     pieces = []
     for character in " " + text:
         raw = character.encode()
         pieces += [raw] if raw in vocabulary else [b"<0x%02X>" % byte for byte in raw]
     while True:
         joined = [a + b for a, b in pairwise(pieces)]
-        known = [(-scores[vocabulary[j]], i) for i, j in enumerate(joined) if j in vocabulary]
-        if not known:
+        candidates = [(-scores[vocabulary[j]], i) for i, j in enumerate(joined) if j in vocabulary]
+        if not candidates:
             return [vocabulary[piece] for piece in pieces]
-        _, best = min(known)
+        _, best = min(candidates)
         pieces[best : best + 2] = [joined[best]]
 
 
@@ -159,9 +159,9 @@ def test_the_engine_scores_what_is_sane_above_what_is_not(checkpoint):
 
 
 def test_files_that_are_no_llama2c(folder, tmp_path):
-    whole = (folder / "stories260K.bin").read_bytes()
-    (tmp_path / "cut.bin").write_bytes(whole[:-4])
-    (tmp_path / "short.bin").write_bytes(whole[:20])
+    content = (folder / "stories260K.bin").read_bytes()
+    (tmp_path / "cut.bin").write_bytes(content[:-4])
+    (tmp_path / "short.bin").write_bytes(content[:20])
     (tmp_path / "text.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1")
     good = folder / "stories260K.bin", folder / "tok512.bin"
     for network, tokenizer, sentence in [

@@ -53,14 +53,14 @@ def test_two_passes_are_bc_in_memory(tmp_path, rows):
     seen = []
     done = correct_stream(
         path, tmp_path / "out/o.parquet", Reading(gold="gold"),
-        progress=lambda *told: seen.append(told),
+        progress=lambda *step: seen.append(step),
     )  # fmt: skip
-    found, table = corrected(tmp_path / "out/o.parquet")
-    whole = np.asarray(calibrate(scores, "bc"))
-    np.testing.assert_allclose(found, whole, atol=2e-6)
+    streamed, table = corrected(tmp_path / "out/o.parquet")
+    expected = np.asarray(calibrate(scores, "bc"))
+    np.testing.assert_allclose(streamed, expected, atol=2e-6)
     mean = scores.mean(axis=0, dtype=np.float64)
     np.testing.assert_allclose(done.bias[""], mean, rtol=1e-12)
-    before, after = scores.argmax(axis=1), whole.argmax(axis=1)
+    before, after = scores.argmax(axis=1), expected.argmax(axis=1)
     assert table["prediction"].to_pylist() == [LABELS[i] for i in after]
     assert table["text"].to_pylist() == [f"row {i}" for i in range(N)]
     assert table["gold"].to_pylist() == gold.tolist()
@@ -70,10 +70,10 @@ def test_two_passes_are_bc_in_memory(tmp_path, rows):
     np.testing.assert_allclose(done.after, np.bincount(after) / N)
     assert done.accuracy == ((before == gold).mean(), (after == gold).mean())
     assert seen[-1][:2] == (2 * N, 2 * N) and seen[-1][2] > 0
-    assert [one[0] for one in seen] == sorted(one[0] for one in seen)
+    assert [s[0] for s in seen] == sorted(s[0] for s in seen)
     # What was written is a table of scores again.
-    again = read(tmp_path / "out/o.parquet", Reading(gold="gold"))[0]
-    np.testing.assert_array_equal(again.blocks["test"].log_probs, found)
+    reread = read(tmp_path / "out/o.parquet", Reading(gold="gold"))[0]
+    np.testing.assert_array_equal(reread.blocks["test"].log_probs, streamed)
 
 
 @pytest.mark.parametrize("kind", ["folder", "pattern"])
@@ -81,8 +81,8 @@ def test_many_files_are_one_stream(tmp_path, rows, kind):
     scores, gold = rows
     (tmp_path / "parts").mkdir()
     for i, start in enumerate(range(0, N, 130)):
-        part = table_of(scores[start : start + 130], gold[start : start + 130])
-        written(tmp_path / f"parts/{i:03}.parquet", part)
+        table_part = table_of(scores[start : start + 130], gold[start : start + 130])
+        written(tmp_path / f"parts/{i:03}.parquet", table_part)
     name = tmp_path / "parts" if kind == "folder" else tmp_path / "parts/*.parquet"
     done = correct_stream(name, tmp_path / "o.parquet", Reading(labels=LABELS))
     np.testing.assert_allclose(
@@ -101,7 +101,7 @@ def test_options_are_those_of_calibrate(tmp_path, rows):
     )
     seen = []
     done = correct_stream(
-        path, out, Reading(gold="gold"), bias=(-1, -2, -3.5), progress=lambda *one: seen.append(one)
+        path, out, Reading(gold="gold"), bias=(-1, -2, -3.5), progress=lambda *s: seen.append(s)
     )
     np.testing.assert_allclose(corrected(out)[0], scores - np.array([-1, -2, -3.5]), atol=2e-6)
     assert done.bias[""].tolist() == [-1, -2, -3.5] and seen[-1][:2] == (N, N)
@@ -112,13 +112,17 @@ def test_each_context_has_a_bias_of_its_own(tmp_path, rows):
     topic, shot = np.array(list("xyz"))[np.arange(N) % 3], np.arange(N) // 500
     path = written(tmp_path / "t.parquet", table_of(scores, gold, topic=topic, shot=shot))
     done = correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", by=("topic", "shot")))
-    found, _ = corrected(tmp_path / "o.parquet")
+    streamed, _ = corrected(tmp_path / "o.parquet")
     assert set(done.bias) == {f"{t}, {s}" for t in "xyz" for s in (0, 1)}
     for t in "xyz":
         for s in (0, 1):
-            here = (topic == t) & (shot == s)
-            np.testing.assert_allclose(found[here], np.asarray(calibrate(scores[here])), atol=2e-6)
-            np.testing.assert_allclose(done.bias[f"{t}, {s}"], scores[here].mean(0), atol=2e-6)
+            in_context = (topic == t) & (shot == s)
+            np.testing.assert_allclose(
+                streamed[in_context], np.asarray(calibrate(scores[in_context])), atol=2e-6
+            )
+            np.testing.assert_allclose(
+                done.bias[f"{t}, {s}"], scores[in_context].mean(0), atol=2e-6
+            )
 
 
 @pytest.mark.parametrize("missing", ["least", "drop", -20.0])
@@ -131,11 +135,11 @@ def test_missing_labels_are_filled_as_in_memory(tmp_path, rows, missing):
     path = written(tmp_path / "t.parquet", holes)
     reading = Reading(gold="gold", missing=missing)
     done = correct_stream(path, tmp_path / "o.parquet", reading)
-    whole = read(path, reading)[0].blocks["test"]
-    found, table = corrected(tmp_path / "o.parquet")
-    np.testing.assert_allclose(found, np.asarray(calibrate(whole.log_probs)), atol=2e-6)
-    assert table["text"].to_pylist() == [f"row {i}" for i in whole.row_ids]
-    assert (done.rows, done.left_out) == (len(whole.row_ids), N - len(whole.row_ids))
+    block = read(path, reading)[0].blocks["test"]
+    streamed, table = corrected(tmp_path / "o.parquet")
+    np.testing.assert_allclose(streamed, np.asarray(calibrate(block.log_probs)), atol=2e-6)
+    assert table["text"].to_pylist() == [f"row {i}" for i in block.row_ids]
+    assert (done.rows, done.left_out) == (len(block.row_ids), N - len(block.row_ids))
 
 
 def test_probabilities_and_texts_of_right_labels(tmp_path, rows):
@@ -154,7 +158,7 @@ def test_probabilities_and_texts_of_right_labels(tmp_path, rows):
 
 
 @pytest.mark.parametrize(
-    ("at", "value", "said"),
+    ("at", "value", "sentence"),
     [
         (
             (700, 1),
@@ -168,14 +172,14 @@ def test_probabilities_and_texts_of_right_labels(tmp_path, rows):
         (slice(None), -0.5, "every score is -0.5"),
     ],
 )
-def test_scores_that_are_refused_leave_the_old_file(tmp_path, rows, at, value, said):
+def test_scores_that_are_refused_leave_the_old_file(tmp_path, rows, at, value, sentence):
     scores, gold = rows
     scores[at] = value
     path, out = written(tmp_path / "t.parquet", table_of(scores, gold)), tmp_path / "o.parquet"
     out.write_bytes(b"old")
-    for given in ({}, {"bias": (-1, -2, -3)}):
-        with pytest.raises(InputError, match=said):
-            correct_stream(path, out, Reading(gold="gold"), **given)
+    for options in ({}, {"bias": (-1, -2, -3)}):
+        with pytest.raises(InputError, match=sentence):
+            correct_stream(path, out, Reading(gold="gold"), **options)
     assert out.read_bytes() == b"old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["o.parquet", "t.parquet"]
 
@@ -199,9 +203,9 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, rows):
     table = table_of(scores, gold)
     path, out = written(tmp_path / "t.parquet", table), tmp_path / "o.parquet"
 
-    def refused(said, name=path, reading=Reading(gold="gold"), target=out, **given):  # noqa: B008
-        with pytest.raises(InputError, match=said):
-            correct_stream(name, target, reading, **given)
+    def refused(sentence, name=path, reading=Reading(gold="gold"), target=out, **kw):  # noqa: B008
+        with pytest.raises(InputError, match=sentence):
+            correct_stream(name, target, reading, **kw)
 
     refused("'gold' looks like the right labels", reading=Reading())
     refused("no column named 'x'", reading=Reading(gold="x"))

@@ -34,7 +34,7 @@ def studies():
 
 
 @pytest.fixture(scope="module")
-def one(studies, tmp_path_factory):
+def reference_store(studies, tmp_path_factory):
     """The workdir of one process."""
     workdir = tmp_path_factory.mktemp("one")
     report = sweep(studies, workdir)
@@ -66,8 +66,8 @@ def start(workdir, *flags):
 def workers(launcher):
     """The processes of a launcher's workers."""
     children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
-    found = [int(child) for child in children]
-    return [one for one in found if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    pids = [int(child) for child in children]
+    return [pid for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def runs(process):
@@ -78,64 +78,67 @@ def runs(process):
 
 
 @contextmanager
-def last_context_held(one, workdir):
+def last_context_held(reference_store, workdir):
     """A sweep that cannot end: one of its contexts is claimed by this process."""
-    name = sorted(path.stem for path in (one / "scores").iterdir())[-1]
+    name = sorted(path.stem for path in (reference_store / "scores").iterdir())[-1]
     with Store(workdir, create=True).claims.take(name):
         yield
 
 
-def test_workers_of_this_machine_write_the_store_of_one_process(studies, one, tmp_path):
-    said = []
-    report = sweep(studies, tmp_path, launch=Local(workers=2), notify=said.append)
-    assert tables(tmp_path) == tables(one)
-    assert report.contexts == 6 and report.lost == () and "2 workers" in said[0]
+def test_workers_of_this_machine_write_the_store_of_one_process(studies, reference_store, tmp_path):
+    notes = []
+    report = sweep(studies, tmp_path, launch=Local(workers=2), notify=notes.append)
+    assert tables(tmp_path) == tables(reference_store)
+    assert report.contexts == 6 and report.lost == () and "2 workers" in notes[0]
     assert sum(worker.scored for worker in report.workers) == report.inputs
 
 
-def test_a_launcher_that_is_killed_leaves_workers_that_finish(one, tmp_path):
-    with last_context_held(one, tmp_path):
+def test_a_launcher_that_is_killed_leaves_workers_that_finish(reference_store, tmp_path):
+    with last_context_held(reference_store, tmp_path):
         first = start(tmp_path)
         until(lambda: len(tables(tmp_path)) == 5)
-        left = workers(first)
-        assert len(left) == 2
+        left_workers = workers(first)
+        assert len(left_workers) == 2
         first.kill()
         first.wait()
         second = start(tmp_path)
         until(lambda: len(workers(second)) == 2)
-        assert all(map(runs, left))
-    said, errors = second.communicate(timeout=300)
+        assert all(map(runs, left_workers))
+    stdout, errors = second.communicate(timeout=300)
     assert second.returncode == 0, errors
-    assert "6 contexts" in said
-    until(lambda: not any(map(runs, left)))
+    assert "6 contexts" in stdout
+    until(lambda: not any(map(runs, left_workers)))
     first.communicate()
-    assert tables(tmp_path) == tables(one)
+    assert tables(tmp_path) == tables(reference_store)
 
 
-def test_a_launcher_that_is_stopped_stops_its_workers(one, tmp_path, studies):
-    with last_context_held(one, tmp_path):
+def test_a_launcher_that_is_stopped_stops_its_workers(reference_store, tmp_path, studies):
+    with last_context_held(reference_store, tmp_path):
         launcher = start(tmp_path)
         until(lambda: len(tables(tmp_path)) >= 2)
-        mine = workers(launcher)
+        own_workers = workers(launcher)
         launcher.send_signal(signal.SIGTERM)
         _, errors = launcher.communicate(timeout=300)
         assert launcher.returncode == 143 and "what was finished is kept" in errors
-        assert not any(map(runs, mine))
+        assert not any(map(runs, own_workers))
     assert Store(tmp_path).claims.heartbeats() == {}
     stopped = tables(tmp_path)
     sweep(studies, tmp_path)
-    assert tables(tmp_path) == tables(one) and stopped.items() <= tables(one).items()
+    assert (
+        tables(tmp_path) == tables(reference_store)
+        and stopped.items() <= tables(reference_store).items()
+    )
 
 
-def test_a_worker_that_is_killed_leaves_its_part_to_the_others(one, tmp_path):
-    with last_context_held(one, tmp_path):
+def test_a_worker_that_is_killed_leaves_its_part_to_the_others(reference_store, tmp_path):
+    with last_context_held(reference_store, tmp_path):
         launcher = start(tmp_path)
         until(lambda: len(tables(tmp_path)) >= 2)
         os.kill(workers(launcher)[0], signal.SIGKILL)
-    said, errors = launcher.communicate(timeout=300)
+    stdout, errors = launcher.communicate(timeout=300)
     assert launcher.returncode == 0, errors
-    assert "worker 0 ended early (exit code -9)" in said and "6 contexts" in said
-    assert tables(tmp_path) == tables(one)
+    assert "worker 0 ended early (exit code -9)" in stdout and "6 contexts" in stdout
+    assert tables(tmp_path) == tables(reference_store)
 
 
 def test_gpus_are_shared_out(studies, tmp_path, monkeypatch):
@@ -155,12 +158,12 @@ def test_a_wrong_setting_is_one_sentence_and_nothing_is_scored(tmp_path):
     assert str(caught.value).count("nobody") == 1 and tables(tmp_path) == {}
 
 
-def test_a_worker_of_two_processes(one, tmp_path, monkeypatch):
+def test_a_worker_of_two_processes(reference_store, tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=1")
     studies = grid(SETTINGS.replace(mesh="data:2", seeds=1))
     report = sweep(studies, tmp_path, launch=Local(workers=1, processes=2), notify=lambda _: None)
     assert report.workers[0].scored == report.inputs
-    assert tables(tmp_path).keys() <= tables(one).keys() and len(tables(tmp_path)) == 1
+    assert tables(tmp_path).keys() <= tables(reference_store).keys() and len(tables(tmp_path)) == 1
 
 
 def children(process):
@@ -170,14 +173,14 @@ def children(process):
         return []
 
 
-def test_a_preempted_job_starts_again_and_finishes(studies, one, tmp_path):
+def test_a_preempted_job_starts_again_and_finishes(studies, reference_store, tmp_path):
     """Preemption is the signal that Slurm sends; the job's own process gets it in mid-run."""
-    said = []
+    notes = []
 
     def preempt():
-        with last_context_held(one, tmp_path):
+        with last_context_held(reference_store, tmp_path):
             until(lambda: len(tables(tmp_path)) >= 2)
-            controller = int(said[0].split()[1].rstrip(";,"))
+            controller = int(notes[0].split()[1].rstrip(";,"))
             (job,) = children(controller)
             os.kill(job, signal.SIGUSR2)
             until(lambda: children(controller) not in ([job], []))
@@ -185,10 +188,10 @@ def test_a_preempted_job_starts_again_and_finishes(studies, one, tmp_path):
     interruption = threading.Thread(target=preempt)
     interruption.start()
     launch = Slurm(workers=1, cluster="local", poll=0.1)
-    report = sweep(studies, tmp_path, launch=launch, notify=said.append)
+    report = sweep(studies, tmp_path, launch=launch, notify=notes.append)
     interruption.join()
     assert report.contexts == 6 and report.lost == ()
-    assert tables(tmp_path) == tables(one)
+    assert tables(tmp_path) == tables(reference_store)
     log = "".join(path.read_text() for path in (tmp_path / "work" / "logs").rglob("*_log.*"))
     assert "Caught signal SIGUSR2" in log and "Requeued job" in log
 
@@ -207,11 +210,11 @@ def test_what_is_asked_of_sbatch(studies, tmp_path, monkeypatch):
                    at_once=3, options={"account": "lab"}, grace=45)  # fmt: skip
     with pytest.raises(InputError, match=r"could not be submitted .*; run it where sbatch works"):
         launch._submit(Work(tuple(studies), tmp_path / "w"))
-    asked = (tmp_path / "submitted").read_text()
+    script = (tmp_path / "submitted").read_text()
     for line in ("--array=0-7%3", "--partition=gpu", "--time=90", "--gpus-per-node=4",
                  "--cpus-per-task=16", "--mem=64GB", "--nodes=2", "--ntasks-per-node=1",
                  "--account=lab", "--signal=USR2@45"):  # fmt: skip
-        assert f"#SBATCH {line}\n" in asked, line
+        assert f"#SBATCH {line}\n" in script, line
 
 
 def test_without_slurm_one_sentence(studies, tmp_path, monkeypatch):
@@ -228,37 +231,39 @@ def test_a_wrong_setting_is_refused_before_a_job_is_asked_for(studies, tmp_path)
     assert not list((tmp_path / "work").rglob("*"))
 
 
-def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, one, tmp_path):
+def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, reference_store, tmp_path):
     """A cluster of two nodes, one worker on each; `ray_sweep.py` removes one in mid-run."""
     workdir = tmp_path / "w"
     command = [sys.executable, str(ROOT / "tests" / "ray_sweep.py"), str(workdir)]
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
-    with last_context_held(one, workdir):
+    with last_context_held(reference_store, workdir):
         cluster = subprocess.Popen(
             command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         until(lambda: (workdir / "removed").exists() or cluster.poll() is not None)
-    said, errors = cluster.communicate(timeout=300)
+    stdout, errors = cluster.communicate(timeout=300)
     assert cluster.returncode == 0, errors[-3000:]
-    report = json.loads(said.splitlines()[-1])
+    report = json.loads(stdout.splitlines()[-1])
     # Ray may abort where a task is cancelled whose result is there.
     assert report == {"contexts": 6, "lost": [], "workers": 2, "cancelled": 0}
-    said = "".join(log.read_text() for log in (workdir / "work" / "logs").iterdir())
-    assert said.count("beginning token") == 3, "the lost node's task was started again"
-    assert tables(workdir) == tables(one)
+    stdout = "".join(log.read_text() for log in (workdir / "work" / "logs").iterdir())
+    assert stdout.count("beginning token") == 3, "the lost node's task was started again"
+    assert tables(workdir) == tables(reference_store)
 
 
-def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, one, tmp_path):
-    said = program("sweep", *FLAGS[:-1], "--config.shots=1,2,4", f"--workdir={one}", "--dry_run")
-    rows = said.stdout.split("rows are left")[0].split()[-3:]
-    assert "sst2          9   " in said.stdout and f"{rows[0]} of {rows[2]} " in said.stdout
+def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, reference_store, tmp_path):
+    done = program(
+        "sweep", *FLAGS[:-1], "--config.shots=1,2,4", f"--workdir={reference_store}", "--dry_run"
+    )
+    rows = done.stdout.split("rows are left")[0].split()[-3:]
+    assert "sst2          9   " in done.stdout and f"{rows[0]} of {rows[2]} " in done.stdout
     assert int(rows[0].replace(",", "")) * 3 == pytest.approx(
         int(rows[2].replace(",", "")), rel=0.1
     )
-    assert "time: about 0:00:" in said.stdout and "rows/s of a worker" in said.stdout
-    assert len(tables(one)) == 6
-    said = program("sweep", *FLAGS, f"--workdir={tmp_path / 'new'}", "--dry_run")
-    assert "time: not known" in said.stdout and not (tmp_path / "new").exists()
+    assert "time: about 0:00:" in done.stdout and "rows/s of a worker" in done.stdout
+    assert len(tables(reference_store)) == 6
+    done = program("sweep", *FLAGS, f"--workdir={tmp_path / 'new'}", "--dry_run")
+    assert "time: not known" in done.stdout and not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ TEXT = [task for task in TASKS.values() if not task.is_image]
 
 @pytest.mark.parametrize("task", TEXT, ids=lambda t: t.name)
 def test_a_task_is_consistent(task):
-    for words in (task.verbalizer, task.statement_words, *task.verbalizers.values()):
-        assert set(words) == set(task.label_names)
-        assert len(set(words.values())) == len(words)
+    for verbalizer in (task.verbalizer, task.statement_words, *task.verbalizers.values()):
+        assert set(verbalizer) == set(task.label_names)
+        assert len(set(verbalizer.values())) == len(verbalizer)
     assert len(set(task.words_for(0))) == len(task.label_names)
     for form in (task.few_shot, task.zero_shot, *task.templates.values()):
         template.check(form, task.fields)
@@ -57,8 +57,8 @@ def test_real_rows_are_read(shared, name):
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     raw = [json.loads(line) for line in data.decode().split("\n") if line]
     column = {field: COLUMNS.get(name, {}).get(field, field) for field in TASKS[name].fields}
-    assert list(rows.rows) == [{f: one[column[f]] for f in column} for one in raw]
-    assert list(rows.labels) == [one["label"] for one in raw]
+    assert list(rows.rows) == [{f: raw_row[column[f]] for f in column} for raw_row in raw]
+    assert list(rows.labels) == [raw_row["label"] for raw_row in raw]
     assert rows.ids == tuple(f"{name}/{rows.split}/{i}" for i in range(COUNTS[name]))
     assert TASKS[name].test_rows == PAPER[name]
     assert set(rows.labels) == set(range(len(TASKS[name].label_names)))
@@ -167,8 +167,8 @@ GOLDEN = {
 }  # fmt: skip
 
 
-def rendered(form, row, words):
-    return template.query(form, row) + template.continuation(form, words)
+def rendered(form, row, label_words):
+    return template.query(form, row) + template.continuation(form, label_words)
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -213,7 +213,7 @@ def test_rtes_ten_verbalizers_and_their_emoji():
         ("yes", "no"), ("true", "false"), ("correct", "incorrect"), ("positive", "negative"),
         ("good", "bad"), ("great", "terrible"), ("it was true", "it was false"),
     ]  # fmt: skip
-    assert [[[hex(ord(c)) for c in word] for word in pairs[i]] for i in ("8", "9", "10")] == [
+    assert [[[hex(ord(c)) for c in emoji] for emoji in pairs[i]] for i in ("8", "9", "10")] == [
         [["0x1f44d"], ["0x1f44e"]],
         [["0x1f646", "0x200d", "0x2642", "0xfe0f"], ["0x1f645", "0x200d", "0x2642", "0xfe0f"]],
         [["0x2714", "0xfe0f"], ["0x274c"]],
@@ -277,8 +277,8 @@ def test_missing_folder_and_split(tmp_path):
 
 
 def test_limit():
-    whole, few = (read(TASKS["sst2"], "mini", "validation", limit) for limit in (0, 7))
-    assert few.rows == whole.rows[:7] and few.labels == whole.labels[:7]
+    complete, few = (read(TASKS["sst2"], "mini", "validation", limit) for limit in (0, 7))
+    assert few.rows == complete.rows[:7] and few.labels == complete.labels[:7]
     with pytest.raises(InputError, match="limit"):
         read(TASKS["sst2"], "mini", "validation", -1)
 

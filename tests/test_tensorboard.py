@@ -23,13 +23,13 @@ RECORDS = Records(
 
 def scalars(path):
     """Tag, step -> value of a file: each record is a length, its checksum, an event, its own."""
-    data, found = path.read_bytes(), {}
+    data, by_tag = path.read_bytes(), {}
     while data:
         (size,) = struct.unpack("<Q", data[:8])
         event = Event.FromString(data[12 : 12 + size])
-        found |= {(one.tag, event.step): one.simple_value for one in event.summary.value}
+        by_tag |= {(scalar.tag, event.step): scalar.simple_value for scalar in event.summary.value}
         data = data[16 + size :]
-    return found
+    return by_tag
 
 
 def written(folder):
@@ -41,22 +41,22 @@ def written(folder):
 
 def test_a_run_a_method_a_scalar_a_context(tmp_path):
     assert write_events(RECORDS, tmp_path / "tensorboard") == 8
-    found = written(tmp_path / "tensorboard")
-    assert set(found) == {
+    scalars_by_run = written(tmp_path / "tensorboard")
+    assert set(scalars_by_run) == {
         "m-1shot-validation/icl", "m-1shot-validation/bc",
         "m-0shot-validation-templates-..%2Fx/icl", "m-validation/icl",
     }  # fmt: skip
-    assert found["m-1shot-validation/bc"] == {
+    assert scalars_by_run["m-1shot-validation/bc"] == {
         ("accuracy/rte", 0): pytest.approx(0.6), ("accuracy/rte", 1): pytest.approx(0.7),
         ("gain/rte", 0): pytest.approx(0.1), ("gain/rte", 1): pytest.approx(0.2),
     }  # fmt: skip
-    assert found["m-validation/icl"] == {("accuracy/scores", 0): 0.75}
+    assert scalars_by_run["m-validation/icl"] == {("accuracy/scores", 0): 0.75}
 
 
 def test_written_again_it_replaces_what_was_there(tmp_path):
     write_events(RECORDS, tmp_path)
     write_events(RECORDS[:1], tmp_path)
-    assert {name: len(of) for name, of in written(tmp_path).items()} == {
+    assert {name: len(by_tag) for name, by_tag in written(tmp_path).items()} == {
         "m-1shot-validation/icl": 1, "m-1shot-validation/bc": 2}  # fmt: skip
 
 

@@ -18,9 +18,9 @@ WORDS = st.text(st.sampled_from(" \n.,'sta1é👍"), max_size=12)
 def joint(tokenizer, text, label):
     """lm-evaluation-harness's rule, one pair at a time."""
     stem = text.rstrip()
-    whole = tokenizer.encode(text + label, add_special_tokens=False).ids
+    ids = tokenizer.encode(text + label, add_special_tokens=False).ids
     prompt = tokenizer.encode(stem, add_special_tokens=False).ids
-    return prompt, tuple(whole[len(prompt) :])
+    return prompt, tuple(ids[len(prompt) :])
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +110,9 @@ def test_trie_reads_each_label_along_its_own_path(labels):
     assert set(built.slots.tolist()) == set(range(slots))
     assert built.slots.tolist() == sorted(built.slots)
     for label, path in zip(labels, built.paths, strict=True):
-        places = [place for place in path.tolist() if place >= 0]
-        assert [built.targets[place] for place in places] == list(label)
-        read = [int(built.slots[place]) for place in places]
+        places = [node for node in path.tolist() if node >= 0]
+        assert [built.targets[node] for node in places] == list(label)
+        read = [int(built.slots[node]) for node in places]
         # slot 0 is the prompt; each slot lies in the subtree of all before it, and holds its token
         assert read[0] == 0
         for depth, (slot, token) in enumerate(zip(read[1:], label, strict=False)):
@@ -149,9 +149,9 @@ def test_contexts_of_their_own_are_run_once_each():
 
 def test_batches_cover_rows_in_few_shapes():
     lengths = np.random.default_rng(0).integers(1, 300, 257).tolist()
-    made = list(batches(range(257), lengths, size=32, budget=2048, step=16))
-    assert sorted(row for batch in made for row in batch.rows) == list(range(257))
-    assert all(lengths[row] <= batch.length for batch in made for row in batch.rows)
-    assert all(batch.size * batch.length <= 2048 for batch in made)
-    assert len({(batch.size, batch.length) for batch in made}) < 12
+    all_batches = list(batches(range(257), lengths, size=32, budget=2048, step=16))
+    assert sorted(row for batch in all_batches for row in batch.rows) == list(range(257))
+    assert all(lengths[row] <= batch.length for batch in all_batches for row in batch.rows)
+    assert all(batch.size * batch.length <= 2048 for batch in all_batches)
+    assert len({(batch.size, batch.length) for batch in all_batches}) < 12
     assert [bucket(n, 16) for n in (1, 16, 65, 97, 129)] == [16, 16, 96, 128, 192]

@@ -19,9 +19,9 @@ def row(**probs):
     return {token: math.log(p) for token, p in probs.items()}
 
 
-def taken(tokens, labels, given=None):
+def taken(tokens, labels, named_tokens=None):
     """Label -> the tokens taken for it, of one row with so many likely tokens."""
-    return scores_of_top_k([dict.fromkeys(tokens, -5.0)], labels, given).tokens
+    return scores_of_top_k([dict.fromkeys(tokens, -5.0)], labels, named_tokens).tokens
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def taken(tokens, labels, given=None):
     ],
 )
 def test_a_token_means_a_label(token, labels, means):
-    found = taken([token], labels)
-    assert [name.strip() for name, tokens in found.items() if tokens] == [means] * bool(means)
+    by_label = taken([token], labels)
+    assert [name.strip() for name, tokens in by_label.items() if tokens] == [means] * bool(means)
 
 
 def test_probabilities_of_one_label_are_summed():
@@ -94,8 +94,8 @@ def test_sums_are_those_of_a_loop(rows):
 
 
 def test_tokens_that_a_person_names_are_the_only_ones_of_a_label():
-    found = taken([" yes", " sure", "no"], ("yes", "no"), {"yes": (" sure", "token_id:7")})
-    assert found == {"yes": (" sure",), "no": ("no",)}
+    by_label = taken([" yes", " sure", "no"], ("yes", "no"), {"yes": (" sure", "token_id:7")})
+    assert by_label == {"yes": (" sure",), "no": ("no",)}
 
 
 def test_the_sampled_token_beyond_the_list_is_no_bound():
@@ -115,12 +115,12 @@ def test_the_likeliest_beginning_is_taken_and_whole_words_come_first():
 
 def test_a_label_that_is_a_token_leaves_its_longer_rival_missing():
     """ "ne" is no beginning of "neutral" where "negative" is one token and "neutral" may be."""
-    found = taken(["ne", "negative"], ("negative", "neutral"))
-    assert found == {"negative": ("negative",), "neutral": ()}
+    by_label = taken(["ne", "negative"], ("negative", "neutral"))
+    assert by_label == {"negative": ("negative",), "neutral": ()}
 
 
 @pytest.mark.parametrize(
-    ("rows", "labels", "given", "sentence"),
+    ("rows", "labels", "named_tokens", "sentence"),
     [
         ([], ("a", "b"), None, "top-k: expected at least one row of tokens; got none"),
         ([{}], ("a", "b"), None, "row 0: expected the likeliest tokens with their log-prob"),
@@ -135,6 +135,6 @@ def test_a_label_that_is_a_token_leaves_its_longer_rival_missing():
         ([{"x": -1.0}], ("a", "b"), {"a": ["b"]}, "the token 'b' means both 'b' and 'a'"),
     ],
 )
-def test_sentences(rows, labels, given, sentence):
+def test_sentences(rows, labels, named_tokens, sentence):
     with pytest.raises(InputError, match=sentence):
-        scores_of_top_k(rows, labels, given)
+        scores_of_top_k(rows, labels, named_tokens)

@@ -35,11 +35,11 @@ TWO = (TextStage(10, 4, 64, RECIPE, (1e-2, 1e-2)), TextStage(6, 2, 48, RECIPE, (
 
 def train(tmp_path, stages=TWO, stop_at=None, shared=training.Hyperparameters(warmup=3)):  # noqa: B008
     """A tiny network's weights, the steps of each stage, and what each step said."""
-    told = []
+    reports = []
 
-    def report(now):
-        told.append(now)
-        if sum(now.steps) == stop_at:
+    def report(step_report):
+        reports.append(step_report)
+        if sum(step_report.steps) == stop_at:
             raise KeyboardInterrupt
 
     # optax mixes Python floats and integer counts.
@@ -47,21 +47,21 @@ def train(tmp_path, stages=TWO, stop_at=None, shared=training.Hyperparameters(wa
         model, steps = training.train(
             RAW, MINI, TOKENIZER, stages, shared, 0, tmp_path / "state.safetensors", 4, report
         )
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(nnx.state(model))], steps, told
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(nnx.state(model))], steps, reports
 
 
 def test_a_stopped_training_goes_on_to_the_very_same_weights(tmp_path):
-    whole, steps, told = train(tmp_path / "whole")
-    assert steps == [10, 6] and [sum(now.steps) for now in told] == list(range(1, 17))
-    assert told[-1].loss < told[0].loss - 0.3
-    assert set(told[-1].metrics) <= set(MINI) and told[0].size == 4 * 64
+    expected, steps, reports = train(tmp_path / "whole")
+    assert steps == [10, 6] and [sum(progress.steps) for progress in reports] == list(range(1, 17))
+    assert reports[-1].loss < reports[0].loss - 0.3
+    assert set(reports[-1].metrics) <= set(MINI) and reports[0].size == 4 * 64
     for stop_at in (7, 14):
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "torn", stop_at=stop_at)
-    torn, _, rest = train(tmp_path / "torn")
-    assert rest == told[12:]
-    for one, other in zip(whole, torn, strict=True):
-        np.testing.assert_array_equal(one, other)
+    torn, _, later = train(tmp_path / "torn")
+    assert later == reports[12:]
+    for first, second in zip(expected, torn, strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def gated(nats, steps=70, later=5):
@@ -73,12 +73,12 @@ def gated(nats, steps=70, later=5):
 
 
 def test_a_stage_ends_when_its_gate_opens_and_a_later_one_does_not_notice(tmp_path):
-    _, steps, told = train(tmp_path / "open", gated(50.0))
+    _, steps, reports = train(tmp_path / "open", gated(50.0))
     assert steps == [50, 5]
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "torn", gated(50.0), stop_at=52)
-    again = train(tmp_path / "torn", gated(50.0))
-    assert again[1] == steps and again[2] == told[50:]
+    resumed = train(tmp_path / "torn", gated(50.0))
+    assert resumed[1] == steps and resumed[2] == reports[50:]
 
 
 def test_a_gate_asks_for_the_mean_over_the_labels_of_fifty_steps():
@@ -99,8 +99,8 @@ def test_a_gate_that_stays_shut_keeps_the_state_and_says_what_to_do(tmp_path):
         train(tmp_path, gated(0.01, steps=8))
     with pytest.raises(InputError, match="after 8 steps"):
         train(tmp_path, gated(0.01, steps=8))
-    _, steps, told = train(tmp_path, gated(50.0, steps=70))
-    assert steps == [50, 5] and told[0].steps == (9,)
+    _, steps, reports = train(tmp_path, gated(50.0, steps=70))
+    assert steps == [50, 5] and reports[0].steps == (9,)
 
 
 def test_rates_are_of_the_stage_alone():
@@ -117,8 +117,8 @@ def test_the_state_of_another_run_is_refused(tmp_path, lost):
     else:
         train(tmp_path)
         arrays = safetensors.numpy.load_file(path)
-        said = {"step": "8"} if lost == "steps" else {"steps": "[8, 8, 8]"}
-        safetensors.numpy.save_file(arrays, path, said)
+        metadata = {"step": "8"} if lost == "steps" else {"steps": "[8, 8, 8]"}
+        safetensors.numpy.save_file(arrays, path, metadata)
     with pytest.raises(InputError, match=r"another run than the config's.* delete the file"):
         train(tmp_path)
 
@@ -157,7 +157,7 @@ def test_added_layers_leave_the_rest_as_it_was_and_frozen_arrays_stay(tmp_path):
         with jax.numpy_dtype_promotion("standard"):
             model, steps = training.train(
                 RAW, MINI, TOKENIZER, GROWN[:count], training.Hyperparameters(warmup=3), 0,
-                tmp_path / str(count) / "state.safetensors", 4, lambda now: None,
+                tmp_path / str(count) / "state.safetensors", 4, lambda progress: None,
             )  # fmt: skip
         assert steps == [stage.steps for stage in GROWN[:count]]
         states.append(leaves(nnx.state(model)))
@@ -166,20 +166,20 @@ def test_added_layers_leave_the_rest_as_it_was_and_frozen_arrays_stay(tmp_path):
     for name, array in first.items():
         np.testing.assert_array_equal(second[name], array)
     assert any((first[name] != third[name]).any() for name in first)
-    same = {name for name in second if (second[name] == third[name]).all()}
-    assert {name for name in second if "wte" in name} == same
+    unchanged = {name for name in second if (second[name] == third[name]).all()}
+    assert {name for name in second if "wte" in name} == unchanged
 
 
 def test_a_stopped_training_with_added_layers_goes_on_to_the_same_weights(tmp_path):
-    whole, steps, told = train(tmp_path / "whole", GROWN)
-    assert steps == [5, 6, 4] and [now.step for now in told] == list(range(1, 16))
-    assert "attention to the label" in told[5].metrics and told[6].steps == (5, 2)
+    expected, steps, reports = train(tmp_path / "whole", GROWN)
+    assert steps == [5, 6, 4] and [progress.step for progress in reports] == list(range(1, 16))
+    assert "attention to the label" in reports[5].metrics and reports[6].steps == (5, 2)
     for stop_at in (3, 8, 13):
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "torn", GROWN, stop_at=stop_at)
     torn, _, _ = train(tmp_path / "torn", GROWN)
-    for one, other in zip(whole, torn, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, second in zip(expected, torn, strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize(
@@ -205,34 +205,36 @@ def made_batch():
 def test_the_loss_of_all_positions_is_the_plain_one():
     batch, config = made_batch(), gpt2.Config(**RAW)
     model = gpt2.Model(config, rngs=nnx.Rngs(3))
-    same = batch.document[:, :, None] == batch.document[:, None, :]
-    attend = masked(same & np.tri(64, dtype=bool))
+    same_document = batch.document[:, :, None] == batch.document[:, None, :]
+    attend = masked(same_document & np.tri(64, dtype=bool))
     logits = model.unembed(model.hidden(batch.tokens, batch.positions, attend))[:, :-1]
     nll = optax.softmax_cross_entropy_with_integer_labels(logits, batch.tokens[:, 1:])
     nll = np.asarray(nll)
-    known = batch.document[:, 1:] == batch.document[:, :-1]
-    weight = np.where(batch.label[:, 1:] >= 0, 10.0, 1.0) * known
-    whole = training.make_train_batch(batch, 1.0, 10.0, np.random.default_rng(0))
-    loss, labels = training.loss(model, whole, 2)
+    within_document = batch.document[:, 1:] == batch.document[:, :-1]
+    weight = np.where(batch.label[:, 1:] >= 0, 10.0, 1.0) * within_document
+    full_batch = training.make_train_batch(batch, 1.0, 10.0, np.random.default_rng(0))
+    loss, labels = training.loss(model, full_batch, 2)
     np.testing.assert_allclose(loss, (nll * weight).sum() / weight.sum(), rtol=1e-5)
     for task in (0, 1):
-        mine = known & (batch.label[:, 1:] == task)
-        np.testing.assert_allclose(labels[:, task], [(nll * mine).sum(), mine.sum()], rtol=1e-5)
+        of_task = within_document & (batch.label[:, 1:] == task)
+        np.testing.assert_allclose(
+            labels[:, task], [(nll * of_task).sum(), of_task.sum()], rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize("share", [0.05, 1 / 3])
 def test_what_is_read_counts_for_what_is_not(share):
     """Summed over many choices, each position weighs as it does where all are read."""
     batch, rng = made_batch(), np.random.default_rng(0)
-    whole = training.make_train_batch(batch, 1.0, 10.0, rng)
+    full_batch = training.make_train_batch(batch, 1.0, 10.0, rng)
     expected, got = np.zeros((2, 64)), np.zeros((2, 64))
     row = np.arange(2)[:, None]
-    np.add.at(expected, (row, whole.read), whole.weight)
+    np.add.at(expected, (row, full_batch.read), full_batch.weight)
     for _ in range(4000):
-        part = training.make_train_batch(batch, share, 10.0, rng)
-        assert part.read.shape == (2, np.ceil(share * 63))
-        np.testing.assert_allclose(part.weight.sum(1), whole.weight.sum(1), rtol=1e-5)
-        np.add.at(got, (row, part.read), part.weight / 4000)
+        partial_batch = training.make_train_batch(batch, share, 10.0, rng)
+        assert partial_batch.read.shape == (2, np.ceil(share * 63))
+        np.testing.assert_allclose(partial_batch.weight.sum(1), full_batch.weight.sum(1), rtol=1e-5)
+        np.add.at(got, (row, partial_batch.read), partial_batch.weight / 4000)
     assert abs(got - expected).max() < (1.5 if share < 0.1 else 0.15)
 
 
@@ -250,18 +252,18 @@ def test_four_devices_learn_as_one_does(tmp_path):
             [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"XLA_FLAGS": forced},
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        found, *losses[devices] = done.stdout.split()
-        assert int(found) == devices
+        count, *losses[devices] = done.stdout.split()
+        assert int(count) == devices
     np.testing.assert_allclose(
         np.array(losses[1], float), np.array(losses[4], float), atol=1e-5, rtol=0
     )
 
 
 def test_the_smoke_run_writes_a_directory_that_scores(tmp_path, program):
-    said = program("train_mini", "--config=configs/train_mini.py:smoke",
+    process = program("train_mini", "--config=configs/train_mini.py:smoke",
                    f"--out={tmp_path / 'out'}", f"--workdir={tmp_path / 'w'}",
                    process=True)  # fmt: skip
-    assert "stage 1: 50 steps" in said.stdout and "mnli" in said.stdout
+    assert "stage 1: 50 steps" in process.stdout and "mnli" in process.stdout
     curve = [
         json.loads(line) for line in (tmp_path / "w/curve.jsonl").read_text().split("\n") if line
     ]
@@ -294,8 +296,8 @@ def test_progress_keeps_every_step_and_prints_means(tmp_path, capsys):
             progress.step(step, {"loss": loss}, done=10 * step, left=30 - 10 * step)
     rows = read_curve(tmp_path / "curve.jsonl")
     assert [(row["step"], row["loss"]) for row in rows] == [(1, 4.0), (2, 2.0), (3, 1.0)]
-    said = capsys.readouterr().out
-    assert "step 2  loss 3.000" in said and "step 3  loss 1.000" in said and "30/30" in said
+    stdout = capsys.readouterr().out
+    assert "step 2  loss 3.000" in stdout and "step 3  loss 1.000" in stdout and "30/30" in stdout
 
 
 @pytest.mark.parametrize(

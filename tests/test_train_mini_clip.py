@@ -36,12 +36,12 @@ def test_any_text_is_tokens_between_start_and_end(tokenizer):
     for text in ("A Photo of 10 objects", "👍🏽 ✔️", "naïve café", "日本語", "\x00\t", "it's ?!"):
         ids = tokenizer.encode(text).ids
         assert ids[0] == start and ids[-1] == end and not {start, end} & set(ids[1:-1])
-    said = tokenizer.encode("This is a photo of 10 objects").tokens
-    words = ["this", "is", "a", "photo", "of", "1", "0", "objects"]
-    assert said == [clip_tokenizer.START, *(word + "</w>" for word in words), clip_tokenizer.END]
+    tokens = tokenizer.encode("This is a photo of 10 objects").tokens
+    spelling = ["this", "is", "a", "photo", "of", "1", "0", "objects"]
+    assert tokens == [clip_tokenizer.START, *(w + "</w>" for w in spelling), clip_tokenizer.END]
     assert tokenizer.encode("PHOTO").ids == tokenizer.encode("photo").ids
-    again = vocabulary.train_clip_tokenizer(700, 2000, seed=0)
-    assert again.to_str() == tokenizer.to_str()
+    retrained = vocabulary.train_clip_tokenizer(700, 2000, seed=0)
+    assert retrained.to_str() == tokenizer.to_str()
 
 
 def train(tokenizer, workdir, stop_at=None):
@@ -55,9 +55,9 @@ def train(tokenizer, workdir, stop_at=None):
     )  # fmt: skip
     losses = []
 
-    def report(now):
-        losses.append(now.loss)
-        if now.step == stop_at:
+    def report(progress):
+        losses.append(progress.loss)
+        if progress.step == stop_at:
             raise KeyboardInterrupt
 
     stage = training.ImageStage(12, 8, ("svhn", "dtd"))
@@ -71,23 +71,23 @@ def train(tokenizer, workdir, stop_at=None):
 
 
 def test_a_stopped_training_goes_on_to_the_very_same_weights(tokenizer, tmp_path):
-    whole, losses = train(tokenizer, tmp_path / "whole")
+    expected, losses = train(tokenizer, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(tokenizer, tmp_path / "torn", stop_at=8)
-    torn, rest = train(tokenizer, tmp_path / "torn")
-    assert len(losses) == 12 and rest == losses[6:]
-    for one, other in zip(whole, torn, strict=True):
-        np.testing.assert_array_equal(one, other)
+    torn, later = train(tokenizer, tmp_path / "torn")
+    assert len(losses) == 12 and later == losses[6:]
+    for first, second in zip(expected, torn, strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_the_loss_chooses_among_captions_and_among_images():
     """Against numpy: the second and third image have one caption."""
-    said, seen = np.array([[1.0, 0], [0, 2], [0, 2]]), np.eye(3, 2) + 0.1
+    spoken, seen = np.array([[1.0, 0], [0, 2], [0, 2]]), np.eye(3, 2) + 0.1
 
     class Fixed:
         scale = jnp.float32(3)
         embed_image = staticmethod(lambda pixels: jnp.asarray(seen, jnp.float32))
-        embed_text = staticmethod(lambda tokens: jnp.asarray(said, jnp.float32))
+        embed_text = staticmethod(lambda tokens: jnp.asarray(spoken, jnp.float32))
 
     batch = training.PairBatch(np.zeros((3, 4, 4, 3), np.uint8), np.array([[0], [1], [1]]))
     chances = np.exp(3 * seen / np.linalg.norm(seen, axis=1, keepdims=True))
@@ -114,9 +114,9 @@ def test_the_smoke_run_writes_a_directory_that_loads(tmp_path, program):
 
 
 def test_the_wrong_config_is_a_sentence(tmp_path, program):
-    said = program("train_mini_clip", "--config=configs/train_mini.py", f"--out={tmp_path / 'o'}",
+    run = program("train_mini_clip", "--config=configs/train_mini.py", f"--out={tmp_path / 'o'}",
                    f"--workdir={tmp_path / 'w'}", code=2)  # fmt: skip
-    assert "a training run with stages of images; got none" in said.stderr
+    assert "a training run with stages of images; got none" in run.stderr
 
 
 def test_the_shipped_checkpoint_is_small():
@@ -133,21 +133,23 @@ def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
     tokenizer = Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
     tokenizer.enable_padding(pad_id=tokenizer.token_to_id(clip_tokenizer.END))
     prepared = json.loads((SHIPPED / "preprocessor_config.json").read_text())
-    names, of = images.TASKS[task].classes, TASKS[task]
-    texts = [of.statement.replace("{label}", of.statement_words[name]) for name in names]
+    names, about_task = images.TASKS[task].classes, TASKS[task]
+    texts = [
+        about_task.statement.replace("{label}", about_task.statement_words[name]) for name in names
+    ]
     tokens = jnp.asarray([row.ids for row in tokenizer.encode_batch(texts)], jnp.int32)
     rows = images.rows(task, "test", 1000)
     pixels = np.stack([images.draw(reference) for reference, _ in rows]) / 255
     pixels = (pixels - prepared["image_mean"]) / prepared["image_std"]
-    seen, said = (
+    seen, spoken = (
         vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
         for vectors in (
             model.embed_image(jnp.asarray(pixels, jnp.float32)), model.embed_text(tokens)
         )
     )  # fmt: skip
-    scores = jax.nn.log_softmax(model.scale * seen @ said.T)
+    scores = jax.nn.log_softmax(model.scale * seen @ spoken.T)
     gold = np.array([names.index(label) for _, label in rows])
-    found = [
-        100 * np.mean(np.argmax(each, axis=1) == gold) for each in (scores, scores - scores.mean(0))
+    accuracies = [
+        100 * np.mean(np.argmax(s, axis=1) == gold) for s in (scores, scores - scores.mean(0))
     ]
-    np.testing.assert_allclose(found, ACCURACY[task], atol=0.5)
+    np.testing.assert_allclose(accuracies, ACCURACY[task], atol=0.5)

@@ -50,21 +50,21 @@ def test_what_cannot_be_read_is_left_out_and_not_asked_again(template, model, im
         ((table,), _) = store.tables()
         return table, report.scored
 
-    table, asked = ask()
-    assert asked == 28 + 12 and len(scorer.notes) == 1
+    table, requests = ask()
+    assert requests == 28 + 12 and len(scorer.notes) == 1
     for name, rows in (("test", 27), ("labeled", 11)):
-        block, wanted = table.blocks[name], planned.blocks[name]
-        assert block.spec == wanted.spec | {"unreadable": 1}
+        block, plan = table.blocks[name], planned.blocks[name]
+        assert block.spec == plan.spec | {"unreadable": 1}
         assert len(block.row_ids) == len(block.labels) == len(block.tokens) == rows
-        gold = dict(zip(wanted.row_ids, wanted.labels, strict=True))
+        gold = dict(zip(plan.row_ids, plan.labels, strict=True))
         assert [gold[row] for row in block.row_ids] == block.labels.tolist()
         assert block.log_probs.shape == (rows, 47) and np.isfinite(block.log_probs).all()
-    again, asked = ask()
-    assert asked == 0
+    reread, requests = ask()
+    assert requests == 0
     for name, block in table.blocks.items():
-        np.testing.assert_array_equal(again.blocks[name].labels, block.labels)
-        assert again.blocks[name].row_ids == block.row_ids
-    (record,) = run_calibration([again], ("icl", "cc", "dc", "pc", "bc"))
+        np.testing.assert_array_equal(reread.blocks[name].labels, block.labels)
+        assert reread.blocks[name].row_ids == block.row_ids
+    (record,) = run_calibration([reread], ("icl", "cc", "dc", "pc", "bc"))
     assert record.unreadable == {"test": 1, "labeled": 1}
     assert {"cc", "dc", "pc"} <= set(record.skipped) and {"icl", "bc"} <= set(record.methods)
 
@@ -72,13 +72,13 @@ def test_what_cannot_be_read_is_left_out_and_not_asked_again(template, model, im
 def through(program, model, data, workdir, *flags):
     """From the folder to the tables and figures; what each program said."""
     path = f"--workdir={workdir}"
-    said = [
+    processes = [
         program("score", VISION, f"--config.model={model}", "--config.tasks=('dtd',)",
                 f"--config.data={data}", path, *flags),
         program("calibrate", "--methods=icl,cc,dc,bc,bcl", path),
         *(program(name, path) for name in ("tables", "figures", "report")),
     ]  # fmt: skip
-    return [done.stdout for done in said]
+    return [done.stdout for done in processes]
 
 
 def test_from_folder_to_page(program, model, images, tmp_path):

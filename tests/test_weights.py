@@ -56,10 +56,10 @@ def test_what_was_saved_comes_back(tmp_path, raw):
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_half_precision_files_are_read_as_float32(directory, dtype):
-    _, whole = weights.load(directory, gpt2.FAMILY)
+    _, full = weights.load(directory, gpt2.FAMILY)
     rewrite(directory, lambda t: {k: jnp.asarray(v, dtype) for k, v in t.items()})
     _, half = weights.load(directory, gpt2.FAMILY)
-    for a, b in zip(leaves(whole), leaves(half), strict=True):
+    for a, b in zip(leaves(full), leaves(half), strict=True):
         assert b.dtype == np.float32
         np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3)
 
@@ -82,10 +82,10 @@ def test_shards(directory):
     tensors = load_file(directory / "model.safetensors")
     (directory / "model.safetensors").unlink()
     names = sorted(tensors)
-    parts = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
-    for file, part in parts.items():
-        save_file({k: jnp.asarray(tensors[k]) for k in part}, directory / file)
-    index = {"weight_map": {k: file for file, part in parts.items() for k in part}}
+    by_file = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
+    for file, ks in by_file.items():
+        save_file({k: jnp.asarray(tensors[k]) for k in ks}, directory / file)
+    index = {"weight_map": {k: file for file, ks in by_file.items() for k in ks}}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
     _, after = weights.load(directory, gpt2.FAMILY)
     for a, b in zip(leaves(before), leaves(after), strict=True):
@@ -108,14 +108,14 @@ def test_all_complaints_in_one_sentence(directory):
     with pytest.raises(InputError) as caught:
         weights.load(directory, gpt2.FAMILY)
     sentence = str(caught.value)
-    for part in (
+    for complaint in (
         "missing transformer.ln_f.bias (our ln_f.bias)",
         "mis-shaped transformer.h.0.ln_1.bias (our blocks.0.ln_1.bias): got (5,), expected (16,)",
         "non-finite transformer.h.1.ln_1.bias (our blocks.1.ln_1.bias): 16 of 16",
         "unexpected transformer.h.7.ln_1.bias",
         "unexpected rotary.weight",
     ):
-        assert part in sentence
+        assert complaint in sentence
 
 
 def test_weights_that_the_first_layer_lacks_are_named_where_they_are_missing(tmp_path):
@@ -237,9 +237,9 @@ def test_a_config_whose_annotations_are_strings(directory, monkeypatch):
 
 
 def test_null_in_a_config(directory):
-    for field, fine in (("n_inner", True), ("n_embd", False)):
+    for field, is_valid in (("n_inner", True), ("n_embd", False)):
         (directory / "config.json").write_text(json.dumps(GPT2 | {field: None}))
-        if fine:
+        if is_valid:
             assert load_checkpoint(directory).config.n_inner is None
         else:
             with pytest.raises(InputError, match="n_embd = None; expected a whole number"):
@@ -394,10 +394,10 @@ def test_a_truncated_shard_is_named(directory):
 def test_a_name_of_the_hub_is_downloaded_without_pickles(directory, monkeypatch):
     from huggingface_hub.utils import filter_repo_objects
 
-    asked = {}
+    calls = {}
 
     def download(name, revision, allow_patterns, ignore_patterns):
-        asked[name, revision] = (allow_patterns, ignore_patterns)
+        calls[name, revision] = (allow_patterns, ignore_patterns)
         return str(directory)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
@@ -407,12 +407,12 @@ def test_a_name_of_the_hub_is_downloaded_without_pickles(directory, monkeypatch)
         "2_Dense/model.safetensors", "pytorch_model.bin", "consolidated.safetensors",
         "onnx/model.safetensors", "original/params.json", "modeling_x.py",
     ]  # fmt: skip
-    allowed, ignored = asked["someone/some-model", None]
+    allowed, ignored = calls["someone/some-model", None]
     fetched = filter_repo_objects(names, allow_patterns=allowed, ignore_patterns=ignored)
     assert list(fetched) == names[:5]
-    assert find(str(directory)) == directory and len(asked) == 1
+    assert find(str(directory)) == directory and len(calls) == 1
     assert find("gpt2") == find("someone/some-model@v1.0") == directory
-    assert list(asked)[1:] == [("gpt2", None), ("someone/some-model", "v1.0")]
+    assert list(calls)[1:] == [("gpt2", None), ("someone/some-model", "v1.0")]
 
 
 def test_a_name_that_the_hub_does_not_give(monkeypatch):
@@ -443,11 +443,11 @@ def test_dtypes(directory):
 
 @pytest.mark.usefixtures("standard_promotion")
 def test_half_precision_scores_are_near(directory):
-    whole, half = (
+    full, half = (
         CausalLM(load_checkpoint(directory, dtype)).score(["very fine"] * 3, [" a", " ab"])
         for dtype in ("float32", "bfloat16")
     )
-    np.testing.assert_allclose(whole.log_probs, half.log_probs, atol=0.5)
+    np.testing.assert_allclose(full.log_probs, half.log_probs, atol=0.5)
     assert half.log_probs.dtype == np.float32
 
 

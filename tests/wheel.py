@@ -29,12 +29,12 @@ EXTRAS = {
 ABSENT = ("flax", "tensorflow", "matplotlib", "pyarrow", "pandas")
 
 
-def run(*words: object, code: int = 0) -> str:
+def run(*args: object, code: int = 0) -> str:
     """What a command prints; another exit code than `code` ends the program."""
-    words = tuple(map(str, words))
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    args = tuple(map(str, args))
+    done = subprocess.run(args, capture_output=True, text=True, check=False)
     if done.returncode != code:
-        sys.exit(f"error: {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        sys.exit(f"error: {' '.join(args)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout + done.stderr
 
 
@@ -56,24 +56,24 @@ def main() -> None:
         run(tools / "pip", "install", "--quiet", *TOOLS)
         run(tools / "python", "-m", "build", "--outdir", folder, folder / "source")
         (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
-        said = run(tools / "twine", "check", "--strict", wheel, source)
-        assert said.count("PASSED") == 2, said
+        stdout = run(tools / "twine", "check", "--strict", wheel, source)
+        assert stdout.count("PASSED") == 2, stdout
         run(pip, "install", "--quiet", "--constraint", ROOT / "constraints/package.txt", wheel)
         os.chdir(folder)
         Path("scores.csv").write_text(SCORES)
         program = folder / "v" / "bin" / "batch-calibration"
-        said = run(program, "calibrate", "scores.csv", "--gold=gold", "--output=corrected.csv")
-        assert "Accuracy moves from 50.0" in said, said
+        stdout = run(program, "calibrate", "scores.csv", "--gold=gold", "--output=corrected.csv")
+        assert "Accuracy moves from 50.0" in stdout, stdout
         assert Path("corrected.csv").read_text().startswith("row,no,yes,prediction,gold\n")
         run(program, "compare", "scores.csv", "--gold=gold")
         run(program, "report", "scores.csv", "--gold=gold")
         assert "batch-calibration[plots]" in Path("report.html").read_text()
-        said = run(program, "diagnose", "scores.csv", "--gold=gold", "--plot=x.png", code=2)
-        assert "batch-calibration[plots]" in said, said
-        here = {line.split()[0].lower() for line in run(pip, "list").splitlines()}
-        assert not here & set(ABSENT), here & set(ABSENT)
-        said = run(program, "score", *STUDY, "--workdir=W", code=2)
-        assert "pip install 'batch-calibration[experiments]'" in said, said
+        stdout = run(program, "diagnose", "scores.csv", "--gold=gold", "--plot=x.png", code=2)
+        assert "batch-calibration[plots]" in stdout, stdout
+        installed = {line.split()[0].lower() for line in run(pip, "list").splitlines()}
+        assert not installed & set(ABSENT), installed & set(ABSENT)
+        stdout = run(program, "score", *STUDY, "--workdir=W", code=2)
+        assert "pip install 'batch-calibration[experiments]'" in stdout, stdout
         print(
             f"wheel: {wheel.stat().st_size / 1e6:.1f} MB; environment: {size(folder / 'v'):.0f} MB"
         )
@@ -85,13 +85,13 @@ def main() -> None:
             run(alone / "bin" / "python", "-c", line)
         run(pip, "install", "--quiet", "--constraint", ROOT / "constraints/package.txt",
             f"{wheel}[experiments]")  # fmt: skip
-        said = run(program, "score", *STUDY, "--workdir=W")
-        assert "1 contexts" in said, said
+        stdout = run(program, "score", *STUDY, "--workdir=W")
+        assert "1 contexts" in stdout, stdout
         for command in ("calibrate", "tables", "figures", "report", "status"):
             run(program, command, "--workdir=W")
         assert Path("W/report.html").is_file() and list(Path("W/figures").glob("*.png"))
-        said = run(program, "show", *STUDY)
-        assert "tokens of the first test row" in said, said
+        stdout = run(program, "show", *STUDY)
+        assert "tokens of the first test row" in stdout, stdout
 
 
 if __name__ == "__main__":

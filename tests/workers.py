@@ -118,11 +118,11 @@ def kill(folder, seed, kills):
 
 
 if __name__ == "__main__":
-    command, place, *arguments = sys.argv[1:]
+    command, folder, *arguments = sys.argv[1:]
     scoring.render_contexts = render
     if command == "kill":
-        kill(Path(place), int(arguments[0]), int(arguments[1]))
+        kill(Path(folder), int(arguments[0]), int(arguments[1]))
     elif command == "score":
-        answer(lambda: print(score(place, arguments[0]).scored), f"workdir {place}")
+        answer(lambda: print(score(folder, arguments[0]).scored), f"workdir {folder}")
     else:
-        answer(lambda: print(*read_status(Store(place)).lines(), sep="\n"))
+        answer(lambda: print(*read_status(Store(folder)).lines(), sep="\n"))

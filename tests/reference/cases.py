@@ -374,8 +374,8 @@ LENGTHS = (
 def sized(name: str, vocabulary: int | None = None, positions: int | None = None) -> dict:
     """The named case's config, with another vocabulary or more positions."""
     raw = CAUSAL.get(name) or BERT[name]
-    held = raw.get("text_config", raw)
-    sizes = {"vocab_size": vocabulary} | {key: positions for key in LENGTHS if key in held}
+    settings = raw.get("text_config", raw)
+    sizes = {"vocab_size": vocabulary} | {key: positions for key in LENGTHS if key in settings}
     sizes = {key: size for key, size in sizes.items() if size is not None}
     if "text_config" in raw:
         return raw | {"text_config": raw["text_config"] | sizes}
@@ -407,9 +407,9 @@ def build(name: str, seed: int = 0, **sizes: int) -> torch.nn.Module:
 def save(name: str, model: torch.nn.Module, directory: Path, sharded: bool | None = None) -> Path:
     """Write `config.json` and safetensors as transformers does: with or without head, in shards."""
     sharded = name in SHARDED if sharded is None else sharded
-    kept = model.transformer if name in HEADLESS else model
-    assert name not in HEADLESS or isinstance(kept, GPT2Model)
-    kept.save_pretrained(directory, **({"max_shard_size": "5KB"} if sharded else {}))
+    body = model.transformer if name in HEADLESS else model
+    assert name not in HEADLESS or isinstance(body, GPT2Model)
+    body.save_pretrained(directory, **({"max_shard_size": "5KB"} if sharded else {}))
     return directory
 
 

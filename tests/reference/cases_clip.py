@@ -104,22 +104,22 @@ def save(name: str, model: Network, directory: Path, sharded: bool | None = None
 
 def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Random `pixels [3 3 h w]`, and `tokens [4 t]` that end at different places."""
-    made = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     raw = (CLIP | SIGLIP)[name]
     text, edge = raw["text_config"], raw["vision_config"]["image_size"]
     if name in SIGLIP:
         length, padding = text["max_position_embeddings"], text.get("pad_token_id", 1)
-        tokens = torch.randint(2, text["vocab_size"], (4, length), generator=made)
+        tokens = torch.randint(2, text["vocab_size"], (4, length), generator=generator)
         for row, count in enumerate((length, 1, length // 2, length - 3)):
             tokens[row, count:] = padding
-        return torch.randn(3, 3, edge, edge, generator=made), tokens
+        return torch.randn(3, 3, edge, edge, generator=generator), tokens
     end = text["eos_token_id"] if text["eos_token_id"] != 2 else text["vocab_size"] - 1
     length = text["max_position_embeddings"]
-    tokens = torch.randint(3, end, (4, length), generator=made)
-    for row, place in enumerate((length - 1, 1, length // 2, length - 3)):
-        tokens[row, place:] = end
+    tokens = torch.randint(3, end, (4, length), generator=generator)
+    for row, end_place in enumerate((length - 1, 1, length // 2, length - 3)):
+        tokens[row, end_place:] = end
     tokens[2, length // 2 + 1 :] = 0
-    return torch.randn(3, 3, edge, edge, generator=made), tokens
+    return torch.randn(3, 3, edge, edge, generator=generator), tokens
 
 
 def answers(model: Network, pixels: torch.Tensor, tokens: torch.Tensor) -> dict[str, np.ndarray]:

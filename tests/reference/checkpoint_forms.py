@@ -226,9 +226,9 @@ def outcome(model_type: str, sizes: dict, keys: dict) -> str:
         except InputError as error:
             reason = str(error).replace(f"{directory}: ", "").replace("|", "/")[:160]
             return f"{ALONE}: {reason}"
-        apart = float(np.abs(ours - theirs).max())
+        distance = float(np.abs(ours - theirs).max())
         # What rounding differs by on another machine is not written down.
-        shown = "less than 0.0001" if apart < 1e-4 else f"{apart:.4f}"
+        shown = "less than 0.0001" if distance < 1e-4 else f"{distance:.4f}"
         return f"A network here, {shown} nats from transformers"
     finally:
         shutil.rmtree(directory)

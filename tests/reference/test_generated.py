@@ -148,67 +148,74 @@ def ropes(draw, model_type, rotated):
     """Rope parameters in an old or a new spelling, whatever their type needs and may have."""
     kind = draw(st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn", "longrope"]))
     theta, factor = draw(st.sampled_from([20.0, 10_000.0])), draw(st.sampled_from([2.0, 4.0]))
-    given = {} if kind == "default" else {"factor": factor}
+    rope = {} if kind == "default" else {"factor": factor}
     if kind == "llama3":
-        given |= {"low_freq_factor": 1.0, "high_freq_factor": draw(st.sampled_from([2.0, 4.0]))}
+        rope |= {"low_freq_factor": 1.0, "high_freq_factor": draw(st.sampled_from([2.0, 4.0]))}
     if kind == "yarn":
         optional = {"beta_fast": 4.0, "beta_slow": 0.5, "mscale": 2.0, "mscale_all_dim": 0.5,
                     "attention_factor": 1.5, "truncate": False}  # fmt: skip
-        given |= {key: value for key, value in optional.items() if draw(FLAGS)}
+        rope |= {key: value for key, value in optional.items() if draw(FLAGS)}
     if kind == "longrope":
         numbers = st.lists(st.sampled_from([1.0, 1.5, 3.0]), min_size=rotated, max_size=rotated)
-        given |= {"short_factor": draw(numbers), "long_factor": draw(numbers)}
+        rope |= {"short_factor": draw(numbers), "long_factor": draw(numbers)}
     if kind in ("llama3", "yarn", "longrope") and draw(FLAGS):
-        given["original_max_position_embeddings"] = LENGTH // 2
+        rope["original_max_position_embeddings"] = LENGTH // 2
     if model_type == "modernbert" and draw(FLAGS):
         return {"global_rope_theta": theta, "local_rope_theta": 30.0}
     if draw(FLAGS):
         names = ["rope_type"] if model_type == "olmo3" else ["type", "rope_type"]
         name = draw(st.sampled_from(names))  # Olmo 3's "type" is refused
-        scaling = {"rope_scaling": given | {name: kind}} if given else {}
+        scaling = {"rope_scaling": rope | {name: kind}} if rope else {}
         return {"rope_theta": theta} | scaling
-    given |= {"rope_type": kind, "rope_theta": theta}
+    rope |= {"rope_type": kind, "rope_theta": theta}
     if model_type in ("gemma3_text", "olmo3", "modernbert"):
         local = {"rope_type": "default", "rope_theta": 30.0}
-        return {"rope_parameters": {"full_attention": given, "sliding_attention": local}}
-    return {"rope_parameters": given}
+        return {"rope_parameters": {"full_attention": rope, "sliding_attention": local}}
+    return {"rope_parameters": rope}
 
 
 @st.composite
 def configs(draw, model_type):
     """A raw `config.json` that says some of the keys of its family, and sometimes a foreign one."""
     raw = {"model_type": model_type, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
-    known = keys(model_type)
+    config_keys = keys(model_type)
     heads = draw(st.sampled_from([1, 2, 4]))
     groups = draw(st.sampled_from([n for n in (1, 2, 4) if heads % n == 0]))
     width = 8 * heads
     sizes = dict(zip(SIZES, (width, width, heads, heads, groups, groups, heads), strict=True))
-    raw |= {key: size for key, size in sizes.items() if key in known}
+    raw |= {key: size for key, size in sizes.items() if key in config_keys}
     needed = {"vocab_size", "num_hidden_layers", "n_layer", *LENGTHS[1:], "layer_types",
               "hidden_act", "sliding_window", "intermediate_size", "ffn_dim", "attention_types",
               "num_layers"}  # fmt: skip
     if model_type == "ministral":
         needed.add("head_dim")  # transformers reads no file without
-    for key in known:
+    for key in config_keys:
         if key in VALUES and (key in needed or draw(FLAGS)):
             raw[key] = draw(VALUES[key])
     if model_type == "gptj":
         raw["rotary_dim"] = draw(VALUES["rotary_dim"])
     if model_type == "bloom":
         raw["seq_length"] = LENGTH
-    if "rope_parameters" in known:
+    if "rope_parameters" in config_keys:
         size = raw.get("head_dim") or width // heads
         if model_type == "phi3" and draw(FLAGS):
             raw["partial_rotary_factor"] = 0.5
         default_share = {"gpt_neox": 0.25, "phi": 0.5, "stablelm": 0.25}.get(model_type, 1.0)
         share = raw.get("partial_rotary_factor", default_share)
         raw |= draw(ropes(model_type, int(size * share) // 2))
-    foreign = {*VALUES} - {*known, *SIZES, *LENGTHS, "n_layer", "num_hidden_layers", "rotary_dim"}
+    foreign = {*VALUES} - {
+        *config_keys,
+        *SIZES,
+        *LENGTHS,
+        "n_layer",
+        "num_hidden_layers",
+        "rotary_dim",
+    }
     if draw(st.integers(0, 4)) == 3:  # hypothesis draws the two ends more often than once in five
         key = draw(st.sampled_from(sorted(foreign)))
         raw[key] = draw(VALUES[key])
     if draw(st.integers(0, 4)) == 0:
-        raw |= {key: 0.3 for key in known if key.endswith(("dropout", "_pdrop"))}
+        raw |= {key: 0.3 for key in config_keys if key.endswith(("dropout", "_pdrop"))}
     return {key: value for key, value in raw.items() if value is not None or draw(FLAGS)}
 
 
@@ -252,14 +259,14 @@ def compare(raw, directory):
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(1, config.vocab_size, (2, length), generator=generator)
     with torch.no_grad():
-        found = model(tokens)
+        theirs = model(tokens)
     ids = jnp.asarray(tokens.numpy(), jnp.int32)
     positions = jnp.broadcast_to(jnp.arange(length), ids.shape)
     if family.kind == "causal_lm":
-        expected, got = found.logits, ours.unembed(ours.hidden(ids, positions, causal))
+        expected, got = theirs.logits, ours.unembed(ours.hidden(ids, positions, causal))
     else:
-        every = masked(jnp.ones(ids.shape, jnp.bool_))
-        expected, got = found.last_hidden_state, ours.hidden(ids, positions, every)
+        attend = masked(jnp.ones(ids.shape, jnp.bool_))
+        expected, got = theirs.last_hidden_state, ours.hidden(ids, positions, attend)
     np.testing.assert_allclose(got, expected.numpy(), atol=1e-4, rtol=1e-5)
     return "equal"
 

@@ -42,8 +42,8 @@ def test_network(name, sharded, tmp_path):
     if name in CAUSAL:
         got = ours.unembed(ours.hidden(ids, positions, causal))
     else:
-        every = masked(jnp.ones(ids.shape, jnp.bool_))
-        got = ours.hidden(ids, positions, every, types=jnp.asarray(types.numpy(), jnp.int32))
+        attend = masked(jnp.ones(ids.shape, jnp.bool_))
+        got = ours.hidden(ids, positions, attend, types=jnp.asarray(types.numpy(), jnp.int32))
     np.testing.assert_allclose(got, expected, atol=1e-4)
 
 
@@ -67,8 +67,8 @@ def test_causal_scores(name, shots, tmp_path):
             prompt, ids = tokenizer.encode(text).ids, tokenizer.encode(text + label).ids
             with torch.no_grad():
                 log_probs = theirs(torch.tensor([ids])).logits[0].log_softmax(-1)
-            rest = range(len(prompt), len(ids))
-            expected = sum(float(log_probs[at - 1, ids[at]]) for at in rest)
+            label_places = range(len(prompt), len(ids))
+            expected = sum(float(log_probs[at - 1, ids[at]]) for at in label_places)
             assert scores[row, column] == pytest.approx(expected, abs=1e-4)
 
 
@@ -101,8 +101,8 @@ def test_scores_beyond_the_first_length_are_those_of_each_label_alone(together, 
             with torch.no_grad():  # as lm-evaluation-harness: the last token is not fed
                 log_probs = theirs(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
             is_long.add((row, len(ids) - 1 > 100))
-            rest = range(len(prompt), len(ids))
-            expected = sum(float(log_probs[at - 1, ids[at]]) for at in rest)
+            label_places = range(len(prompt), len(ids))
+            expected = sum(float(log_probs[at - 1, ids[at]]) for at in label_places)
             assert scores[row, column] == pytest.approx(expected, abs=1e-4)
     straddling = [row for row in range(len(texts)) if {(row, True), (row, False)} <= is_long]
     assert straddling and {long for _, long in is_long} == {True, False}
@@ -151,8 +151,8 @@ def test_the_shipped_model_is_one_of_theirs():
         rows = suite.rows(task, "validation").rows[:12]
         template = TASKS[task].few_shot
         end = templates.continuation(template, "maybe")
-        told = [templates.query(template, row) + end for row in rows]
-        ids = checkpoint.tokenizer.encode("\n\n".join(told)).ids
+        prompts = [templates.query(template, row) + end for row in rows]
+        ids = checkpoint.tokenizer.encode("\n\n".join(prompts)).ids
         with torch.no_grad():
             expected = theirs(torch.tensor([ids])).logits.numpy()
         tokens = jnp.asarray([ids], jnp.int32)

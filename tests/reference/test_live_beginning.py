@@ -114,11 +114,11 @@ TOKENIZERS = [
 ]
 
 
-def write_tokenizer(directory, parts, begins):
+def write_tokenizer(directory, components, begins):
     """A tokenizer.json with these parts; characters beyond its bytes or letters are byte tokens."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
-    for part, make in parts.items():
-        setattr(tokenizer, part, make())
+    for component, make in components.items():
+        setattr(tokenizer, component, make())
     is_byte_level = "ByteLevel" in str(tokenizer.pre_tokenizer)
     special = ["<unk>", "<s>", "</s>", "<|end|>"]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet()) if is_byte_level else []
@@ -181,8 +181,8 @@ def hostile_pairs(seed):
 @pytest.mark.parametrize("number", range(len(TOKENIZERS)))
 @pytest.mark.parametrize("begins", [False, True])
 def test_hostile_text(number, begins, tmp_path):
-    model_type, name, parts, options = TOKENIZERS[number]
-    write_tokenizer(tmp_path, parts, begins)
+    model_type, name, components, options = TOKENIZERS[number]
+    write_tokenizer(tmp_path, components, begins)
     options = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", **options}
     options |= {} if name is None else {"tokenizer_class": name}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
@@ -200,8 +200,8 @@ def test_hostile_text(number, begins, tmp_path):
         prefix = theirs.bos_token_id if theirs.bos_token_id is not None else theirs.eos_token_id
         before = their_ids(stem) or [prefix]
         # Nothing comes before an empty prompt's label, and the harness encodes it alone.
-        whole = their_ids(stem + prompt[len(stem) :] + label)
-        expected = before, whole[len(their_ids(stem)) :]
+        all_ids = their_ids(stem + prompt[len(stem) :] + label)
+        expected = before, all_ids[len(their_ids(stem)) :]
         if not expected[1]:
             continue  # a label that joins the prompt's last token is refused
         encoded = encode(tokenizer, [prompt], [label], start.id, prefix=start.prefix)

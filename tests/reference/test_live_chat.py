@@ -107,7 +107,7 @@ def test_ids_are_the_harness_s(directory, is_turns, start, tmp_path):
         Shown(templates.query(FORM, {"text": text}), WORDS[label]) for text, label in TRAIN[:2]
     ]
     prompts = [compose(templates.query(FORM, {"text": text}), shown) for text in TEST]
-    labels = [label_text(FORM, settings, word) for word in WORDS]
+    labels = [label_text(FORM, settings, label) for label in WORDS]
     info = checkpoint.tokenizer_info
     ours = encode(info.tokenizer, prompts, labels, info.bos, prefix=info.prefix)
     got = []

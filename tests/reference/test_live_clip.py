@@ -84,8 +84,8 @@ def test_real_shape(sharded, tmp_path):
     theirs = CLIPModel(B16).eval()
     theirs.save_pretrained(tmp_path, **({"max_shard_size": "200MB"} if sharded else {}))
     tokens = torch.randint(1, 49406, (5, 77))
-    for row, place in enumerate((76, 3, 20, 7, 50)):
-        tokens[row, place:] = 49407
+    for row, end_place in enumerate((76, 3, 20, 7, 50)):
+        tokens[row, end_place:] = 49407
     check(theirs, tmp_path, torch.randn(3, 3, 224, 224), tokens)
 
 
@@ -95,10 +95,10 @@ def test_what_we_save_transformers_loads(tmp_path):
     _, ours = weights.load(tmp_path / "a", clip.FAMILY)
     raw = json.loads((tmp_path / "a/config.json").read_text())
     weights.save(tmp_path / "b", ours, clip.FAMILY, raw)
-    again, report = CLIPModel.from_pretrained(tmp_path / "b", output_loading_info=True)
+    loaded, report = CLIPModel.from_pretrained(tmp_path / "b", output_loading_info=True)
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     for name, tensor in theirs.state_dict().items():
-        torch.testing.assert_close(again.state_dict()[name], tensor, rtol=0, atol=0)
+        torch.testing.assert_close(loaded.state_dict()[name], tensor, rtol=0, atol=0)
 
 
 def test_token_ids(shared):
@@ -184,17 +184,17 @@ def test_pixels_of_odd_sizes(shared):
 
 
 @pytest.mark.parametrize(
-    ("edge", "crop", "said"),
+    ("edge", "crop", "settings"),
     [
         (64, (96, 80), {"size": {"shortest_edge": 64}, "crop_size": {"height": 96, "width": 80}}),
         ((60, 90), (60, 90), {"size": {"height": 60, "width": 90}, "crop_size": [60, 90]}),
         (37, (31, 31), {"size": {"shortest_edge": 37}, "crop_size": 31}),
     ],
 )
-def test_pixels_of_other_settings(edge, crop, said, shared):
+def test_pixels_of_other_settings(edge, crop, settings, shared):
     for path in images(shared)[:5]:
         ours = preprocessing.prepare(path.read_bytes(), str(path), how(edge, crop))
-        np.testing.assert_array_equal(ours, expected_pixels(Image.open(path), said))
+        np.testing.assert_array_equal(ours, expected_pixels(Image.open(path), settings))
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "YCbCr", "palette"])
@@ -239,8 +239,8 @@ def test_scores_of_real_images(shared, tmp_path):
     processor = CLIPImageProcessorPil(
         size={"shortest_edge": 64}, crop_size=64, image_mean=[0.4, 0.5, 0.6], image_std=[0.2] * 3
     )
-    for part in (theirs, tokenizer, processor):
-        part.save_pretrained(tmp_path)
+    for saver in (theirs, tokenizer, processor):
+        saver.save_pretrained(tmp_path)
     paths = images(shared)[:23]
     labels = ["banded texture.", "a photo of a BRAIDED café.", "👍 bumpy"]
     scorer = DualEncoder(load_checkpoint(tmp_path), scale=0, max_tokens=77, batch_size=8)

@@ -90,19 +90,19 @@ def test_our_scores_are_the_harness_s(name, logs):
     assert table.label_names == tuple(label.strip() for label in labels)
     prompts = [row["arguments"]["gen_args_0"]["arg_0"] for _, row in json_rows(path)]
     ours = CausalLM(load_checkpoint(CHECKPOINTS["mini"])).score(prompts, labels).log_probs
-    apart = float(np.abs(ours - block.log_probs).max())
-    assert apart < CLOSE
-    found = json.loads(results.read_text())["results"][f"mini_{name}"]
+    distance = float(np.abs(ours - block.log_probs).max())
+    assert distance < CLOSE
+    reported = json.loads(results.read_text())["results"][f"mini_{name}"]
     accuracy = float((block.log_probs.argmax(axis=1) == block.labels).mean())
-    assert accuracy == found["acc,none"]
+    assert accuracy == reported["acc,none"]
     alone = block.log_probs - table.blocks["pmi"].log_probs
-    assert float((alone.argmax(axis=1) == block.labels).mean()) == found["acc_mutual_info,none"]
+    assert float((alone.argmax(axis=1) == block.labels).mean()) == reported["acc_mutual_info,none"]
     assert block.labels.tolist() == list(suite.rows(name, "validation").labels)
     assert table.context["shots"] == 2 and len(block.labels) == 500
     # Two demonstrations for all: one context, and nothing else to be said of the log.
     assert not any("demonstrations" in note for note in block.spec.get("notes", ()))
     assert not any("accuracy" in note for note in block.spec.get("notes", ()))
-    print(f"{name}: {apart:.1e} nats apart at most, accuracy {accuracy}, notes {block.spec}")
+    print(f"{name}: {distance:.1e} nats apart at most, accuracy {accuracy}, notes {block.spec}")
 
 
 def test_the_console_program_makes_the_page_of_the_logs(logs, tmp_path, capsys):

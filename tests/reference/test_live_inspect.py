@@ -41,7 +41,7 @@ ANIMALS = ("cat", "dog", "emu")
 METRICS = ("icl_accuracy", "corrected_accuracy", "preference_nats", "flips")
 
 
-def answers(with_log_probs=True, mentions="ABC", words=("ANSWER", ":")):
+def answers(with_log_probs=True, mentions="ABC", pieces=("ANSWER", ":")):
     """A model that prefers the first letter; of each seventh row one letter is not shown."""
     random_state, rows = np.random.default_rng(0), []
     for row in range(ROWS):
@@ -56,7 +56,7 @@ def answers(with_log_probs=True, mentions="ABC", words=("ANSWER", ":")):
         text = messages[-1].text
         row = int(text[text.index("number") :].split()[1].strip("?"))
         likely = max(rows[row], key=rows[row].get)
-        tokens = [Logprob(token=word, logprob=-0.01, top_logprobs=[]) for word in words]
+        tokens = [Logprob(token=piece, logprob=-0.01, top_logprobs=[]) for piece in pieces]
         top = [TopLogprob(token=name, logprob=x) for name, x in rows[row].items()]
         tokens.append(Logprob(token=likely, logprob=rows[row][likely], top_logprobs=top))
         message = ChatMessageAssistant(content="".join(token.token for token in tokens))
@@ -118,15 +118,15 @@ def label_scores(log, name="label_bias"):
 def test_a_live_run_has_the_importers_scores_and_metrics(tmp_path):
     log = run(tmp_path, label_bias())
     (table,) = read(Path(log.location), Reading(missing="least"))
-    found = metrics_of(log)
-    assert set(found) == set(METRICS)
-    assert found == pytest.approx(expected(table), abs=1e-6)
-    assert found["flips"] > 0 and found["preference_nats"] > 0.5  # the letter A is preferred
+    scores = metrics_of(log)
+    assert set(scores) == set(METRICS)
+    assert scores == pytest.approx(expected(table), abs=1e-6)
+    assert scores["flips"] > 0 and scores["preference_nats"] > 0.5  # the letter A is preferred
     # As differences: an importer's table moves rows, which a correction does not see.
-    mine, theirs = label_scores(log), np.asarray(table.blocks["test"].log_probs)
-    np.testing.assert_allclose(mine - mine[:, :1], theirs - theirs[:, :1], atol=1e-5)
+    ours, theirs = label_scores(log), np.asarray(table.blocks["test"].log_probs)
+    np.testing.assert_allclose(ours - ours[:, :1], theirs - theirs[:, :1], atol=1e-5)
     counted = [sample.scores["label_bias"].value for sample in log.samples]
-    assert counted.count("C") / ROWS == pytest.approx(found["icl_accuracy"])
+    assert counted.count("C") / ROWS == pytest.approx(scores["icl_accuracy"])
 
 
 def test_an_old_log_is_scored_by_the_page_s_command(tmp_path):
@@ -134,16 +134,16 @@ def test_an_old_log_is_scored_by_the_page_s_command(tmp_path):
     (table,) = read(Path(log.location), Reading(missing="least"))
     output = tmp_path / "scored.eval"
     (block,) = re.findall(r"```console\n(inspect .*?)```", PAGE.read_text(encoding="utf-8"), re.S)
-    program, *words = shlex.split(block.replace("LOG.eval", log.location))
+    program, *arguments = shlex.split(block.replace("LOG.eval", log.location))
     subprocess.run(
-        [Path(sys.executable).with_name(program), *words, "--display", "none"],
+        [Path(sys.executable).with_name(program), *arguments, "--display", "none"],
         check=True, capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     scored = read_eval_log(str(output))
     assert metrics_of(scored) == pytest.approx(expected(table), abs=1e-6)
     # The log that now has our scores beside Inspect's is read as before.
-    (again,) = read(output, Reading(missing="least"))
-    assert expected(again) == pytest.approx(expected(table), abs=1e-6)
+    (reread,) = read(output, Reading(missing="least"))
+    assert expected(reread) == pytest.approx(expected(table), abs=1e-6)
 
 
 def test_choices_that_a_solver_shuffled_are_the_letters_that_the_model_saw(tmp_path):
@@ -177,7 +177,7 @@ def test_a_log_without_log_probabilities_is_unscored_with_what_to_run(tmp_path):
 def test_answers_without_choices_are_named(tmp_path):
     rows = [Sample(f"Is number {i} ?", target=("yes", "no", "maybe")[i % 3]) for i in range(ROWS)]
     names, dataset = ("yes", "no", "maybe"), MemoryDataset(rows)
-    model = answers(mentions=names, words=())
+    model = answers(mentions=names, pieces=())
     log = run(tmp_path, label_bias(labels="yes,no,maybe"), generate(), model, dataset)
     (table,) = read(Path(log.location), Reading(labels=names, missing="least"))
     assert table.label_names == names

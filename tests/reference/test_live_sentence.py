@@ -45,10 +45,10 @@ def test_sentence_embeddings(mode, folders, tmp_path):
         h = theirs(tokens, attention_mask=mask).last_hidden_state
         expected = POOLINGS[mode](h, mask)
         if folders:
-            made = write_dense(tmp_path / "3_Dense", (7, raw["hidden_size"]))
+            tensors = write_dense(tmp_path / "3_Dense", (7, raw["hidden_size"]))
             dense = torch.nn.Linear(raw["hidden_size"], 7)
             dense.load_state_dict(
-                {key.split(".")[1]: torch.tensor(value) for key, value in made.items()}
+                {key.split(".")[1]: torch.tensor(value) for key, value in tensors.items()}
             )
             expected = torch.tanh(dense(torch.nn.functional.normalize(expected, dim=-1)))
         expected = torch.nn.functional.normalize(expected, dim=-1).numpy()

@@ -127,16 +127,18 @@ def test_a_servers_scores_are_those_of_our_own_scorer(address, checkpoints, tmp_
         {table.context["task"]: table for table in Store(tmp_path / run).tables()[0]}
         for run in ("ours", "api")
     ]
-    apart, agree = list[float](), list[bool]()
-    for task, mine in tables[0].items():
+    distances, agree = list[float](), list[bool]()
+    for task, own_table in tables[0].items():
         theirs = tables[1][task]
-        assert theirs.label_names == mine.label_names and set(theirs.blocks) == set(mine.blocks)
-        for block, own in mine.blocks.items():
-            other = theirs.blocks[block]
-            assert other.row_ids == own.row_ids and other.tokens.tolist() == own.tokens.tolist()
-            apart += np.abs(other.log_probs - own.log_probs).ravel().tolist()
-            agree += (other.log_probs.argmax(1) == own.log_probs.argmax(1)).tolist()
-    most, furthest = np.quantile(apart, 0.9), max(apart)
+        assert theirs.label_names == own_table.label_names and set(theirs.blocks) == set(
+            own_table.blocks
+        )
+        for block, own in own_table.blocks.items():
+            peer = theirs.blocks[block]
+            assert peer.row_ids == own.row_ids and peer.tokens.tolist() == own.tokens.tolist()
+            distances += np.abs(peer.log_probs - own.log_probs).ravel().tolist()
+            agree += (peer.log_probs.argmax(1) == own.log_probs.argmax(1)).tolist()
+    most, furthest = np.quantile(distances, 0.9), max(distances)
     print(f"{name}, {way}: most {most:.1e}, all {furthest:.1e} nats apart, "
           f"{np.mean(agree):.1%} predicted alike")  # fmt: skip
     assert most < MOST_CLOSE and furthest < ALL_CLOSE and np.mean(agree) > 0.99
@@ -144,8 +146,8 @@ def test_a_servers_scores_are_those_of_our_own_scorer(address, checkpoints, tmp_
     (context, _) = render_contexts(settings)
     scorer = load_scorer(settings, tmp_path / "api")
     assert isinstance(scorer, ApiScorer)
-    found = scorer.estimate(context.blocks["test"].inputs, context.label_texts)
-    assert found[:2] == (0, 0) and found.answered > 0
+    estimate = scorer.estimate(context.blocks["test"].inputs, context.label_texts)
+    assert estimate[:2] == (0, 0) and estimate.answered > 0
 
 
 def test_echo_without_a_beginning_token_is_refused(address, checkpoints):

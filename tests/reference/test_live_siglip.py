@@ -36,8 +36,8 @@ def test_scores_of_siglip(shared, tmp_path):
     )
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     processor = SiglipImageProcessorPil(size={"height": 60, "width": 60})
-    for part in (theirs, processor):
-        part.save_pretrained(tmp_path)
+    for saver in (theirs, processor):
+        saver.save_pretrained(tmp_path)
     images_read, labels = images(shared)[:13], ["banded texture", "a photo of", "slow"]
     texts = ["not even desperate and bleak " * 4, "fine"]
     scorer = DualEncoder(load_checkpoint(tmp_path), scale=0, batch_size=8)

@@ -92,8 +92,8 @@ def test_an_architecture_without_a_network_here(name, batch_size, tmp_path):
                 prompt, ids = tokenizer.encode(text).ids, tokenizer.encode(text + label).ids
                 with torch.no_grad():
                     log_probs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-                rest = range(len(prompt), len(ids))
-                expected = sum(float(log_probs[at - 1, ids[at]]) for at in rest)
+                label_places = range(len(prompt), len(ids))
+                expected = sum(float(log_probs[at - 1, ids[at]]) for at in label_places)
                 assert scores[row, column] == pytest.approx(expected, abs=1e-4)
 
 

@@ -17,12 +17,12 @@ EXPECTED = calibrate(ROWS.numpy())
 @pytest.mark.parametrize("gradient", [False, True])
 def test_a_tensor_gives_a_tensor(dtype, gradient):
     scores = ROWS.to(dtype).requires_grad_(gradient)
-    found = calibrate(scores)
-    assert isinstance(found, torch.Tensor)
-    assert found.dtype == torch.float32 and found.device == scores.device
-    np.testing.assert_allclose(found.numpy(), EXPECTED, atol=1e-6)
+    corrected = calibrate(scores)
+    assert isinstance(corrected, torch.Tensor)
+    assert corrected.dtype == torch.float32 and corrected.device == scores.device
+    np.testing.assert_allclose(corrected.numpy(), EXPECTED, atol=1e-6)
     assert scores.requires_grad == gradient
-    found += 1.0  # it can be written to
+    corrected += 1.0  # it can be written to
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

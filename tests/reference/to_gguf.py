@@ -51,11 +51,11 @@ def tensor_name(name: str) -> str:
     >>> tensor_name("model.layers.1.self_attn.q_proj.weight")
     'blk.1.attn_q.weight'
     """
-    inner, _, part = name.removeprefix("transformer.").removeprefix("model.").rpartition(".")
+    inner, _, kind = name.removeprefix("transformer.").removeprefix("model.").rpartition(".")
     if not inner.startswith(("h.", "layers.")):
-        return f"{NAMES[inner]}.{part}"
+        return f"{NAMES[inner]}.{kind}"
     _, layer, inner = inner.split(".", 2)
-    return f"blk.{layer}.{NAMES[inner]}.{part}"
+    return f"blk.{layer}.{NAMES[inner]}.{kind}"
 
 
 def write(directory: Path, path: Path, matrix_type: type[np.floating]) -> None:
