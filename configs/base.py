@@ -1,4 +1,4 @@
-"""What every config is made of: the defaults of `batch_calibration.settings`, and what differs.
+"""Shared parts of all configs: the defaults of `batch_calibration.settings`, and differences.
 
 `batch_calibration/settings/sections.py` says what each key means and when to change it.
 """
@@ -31,7 +31,7 @@ CONDITIONS: tuple[dict[str, str], ...] = (
 
 
 def is_smoke(preset: str) -> bool:
-    """Whether a preset asks for the small run; there is no other."""
+    """True if a preset asks for the small run; there is no other preset."""
     if preset not in ("", "smoke"):
         raise ValueError(f"the config has no preset {preset!r}; there is: smoke")
     return preset == "smoke"

@@ -1,4 +1,4 @@
-"""How much a model reads in its demonstrations: other labels on them, other words for labels.
+"""Reading of demonstrations by a model: other labels on them, other words for labels.
 
 python -m experiments.score --config=configs/demo_labels.py --workdir=W
 

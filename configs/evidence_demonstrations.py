@@ -1,4 +1,4 @@
-"""What corrections do to accuracy, and to how much it depends on the demonstration in the prompt.
+"""Effect of corrections on accuracy and on its dependence on the demonstration in the prompt.
 
 python -m experiments.evidence --config=configs/evidence_demonstrations.py \
     --scores=../shared/scores --workdir=W --page=docs/evidence-recommend.md

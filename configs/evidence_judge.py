@@ -1,4 +1,4 @@
-"""Whether a judge of pairs prefers a place, and what a bias learned from one order leaves of it.
+"""A judge's preference for a place, before and after a bias learned from one order.
 
 python -m experiments.evidence --config=configs/evidence_judge.py --scores=../shared/scores \
     --workdir=W --page=docs/evidence-recommend.md

@@ -1,4 +1,4 @@
-"""What `recommend` gains, with labels and without, on sources that chose none of its constants.
+"""Gains of `recommend`, with labels and without, on sources that chose none of its constants.
 
 python -m experiments.score --config=configs/mini.py --workdir=W/mini
 python -m experiments.score --config=configs/mini.py --config.model=mini_small --workdir=W/small

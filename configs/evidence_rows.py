@@ -1,4 +1,4 @@
-"""How many rows a bias needs: its error in nats, and accuracy, against the rows learned from.
+"""Rows that a bias needs: its error in nats, and accuracy, against the rows learned from.
 
 python -m experiments.evidence --config=configs/evidence_rows.py --scores=../shared/scores \
     --workdir=W --page=docs/evidence.md

@@ -1,4 +1,4 @@
-"""What tests of the scorer "api" share: texts, a clock that waits for nobody, a scorer."""
+"""Shared parts of tests of the scorer "api": texts, a clock that waits for nobody, a scorer."""
 
 import asyncio
 

@@ -44,7 +44,7 @@ def token_of(number: int) -> str:
 
 
 def answer(path: str, body: dict) -> dict:
-    """What a server without faults answers."""
+    """The answer of a server without faults."""
     if path.endswith("/score"):
         text = str(body["query"] + body["items"][0])
         tops = {n: math.exp(nats(text, token_of(n)) - 1) for n in body["label_token_ids"]}
@@ -96,7 +96,7 @@ def completion(text: str, logprobs: dict | None) -> dict:
 
 
 class Reply:
-    """What a server sends: a status, a text or bytes, headers; `drop` closes the connection.
+    """A server's reply: a status, a text or bytes, headers; `drop` closes the connection.
 
     `wait`, if given, is called before; `send` takes the handler and sends what it likes instead.
     """

@@ -1,4 +1,4 @@
-"""What every test shares: annotations that are executed, fixed examples, where the data lie."""
+"""Shared by all tests: annotations that are executed, fixed examples, where the data lie."""
 
 import gc
 import io
@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected by now stays: the garbage collector need not look at it."""
+    """Freeze all that is imported and collected: the garbage collector need not look at it."""
     gc.freeze()
 
 
@@ -93,7 +93,7 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many tests were skipped, and why."""
+    """Print the number of skipped tests, and why."""
     reasons = Counter(
         report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", ())

@@ -522,7 +522,7 @@ def limited():
 
 
 def run(kinds, kind, seed, case):
-    """What became of one case: `same`, `read`, `refused`, or a sentence that begins `FAILED`."""
+    """Outcome of one case: `same`, `read`, `refused`, or a sentence that begins `FAILED`."""
     chance = random.Random(f"{seed}/{kind}/{case}")
     try:
         with warnings.catch_warnings(), limited():

@@ -34,7 +34,7 @@ def gold_by_scores(rows):
 
 
 def read_part(path, reading, fields):
-    """What is read of a file by scores; the rows of `rest` may be left out."""
+    """Read a file by scores; the rows of `rest` may be left out."""
     return {**fields, **gold_by_scores(read_by_name(path, reading))}
 
 
@@ -148,7 +148,7 @@ BEFORE = (
     "Not C!\n", "First: what is asked?\n\n",
 )  # fmt: skip
 AFTER = ("", "", ".", "\n", ". A reason", ", not B", "\n\nA and B are alike.", ") it is.", "**")
-"""What models write around an answer; of the article "A" nobody can say whether it is one."""
+"""Texts that models write around an answer; the article "A" may or may not be one."""
 
 
 def inspect_answers(chance: Random, folder: Path):

@@ -120,5 +120,5 @@ def as_log(name, value, as_text):
 
 
 def results():
-    """What stands beside a log of the harness."""
+    """Results as they lie next to a log of the harness."""
     return json.loads(json.dumps(RESULTS))

@@ -111,7 +111,7 @@ def changed_lines(source: str, mutant: str) -> tuple[str, str]:
 
 
 def tests_pass(copy: Path, python: str, tests: str) -> bool:
-    """Whether the tests are green; what runs for ten minutes is not."""
+    """True if the tests pass within ten minutes."""
     command = [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests.split()]
     env = {
         **os.environ,

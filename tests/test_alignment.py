@@ -36,7 +36,7 @@ TEXTS = pd.Series(np.array(NAMES)[GOLD], IDS)
 
 
 def report(scores, labels, weight):
-    """What summary says, but for the interval whose draws go by the order of the columns."""
+    """Fields of summary without the interval whose draws go by the order of the columns."""
     numbers = metrics.summary(scores, labels, weight > 0)
     return {name: numbers[name] for name in numbers if not name.startswith("balanced_accuracy_")}
 
@@ -125,7 +125,7 @@ def test_an_interval_takes_labels_and_weights_by_index():
 
 
 def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch):
-    """What is measured is the same to the byte, so that its numbers are."""
+    """Equal bytes are measured, so that numbers are equal."""
     module, measured = import_module("batch_calibration.diagnosis.recommend"), []
 
     def choose(blocks, default, options):

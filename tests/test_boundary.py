@@ -14,7 +14,7 @@ KEY = jax.random.key(0)
 
 
 def offset(state):
-    """How far a shift moves the boundary: s0 - s1 = gamma (b0 - b1), in nats."""
+    """A shift moves the boundary by s0 - s1 = gamma (b0 - b1), in nats."""
     return state.strength * (state.bias[0] - state.bias[1])
 
 

@@ -18,7 +18,7 @@ COMMAND = re.compile(
     r"|`experiments\.\w+|test_\w+\.py|^>>> |^```python|the history at [0-9a-f]{7}",
     re.M,
 )
-"""What prints a number: a program, a config with its docstring, a test, code on the page."""
+"""Sources of a number: a program, a config with its docstring, a test, code on the page."""
 
 
 def slug(heading):

@@ -28,14 +28,14 @@ def start(tmp_path):
 
 
 def compiled(process):
-    """How many programs a process compiled that found no others."""
+    """Number of programs that a process compiled without stored ones."""
     stdout, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
     return int(stdout)
 
 
 def entries(folder):
-    """Whether each entry that processes left is whole, by its folder."""
+    """Completeness of each entry that processes left, by folder."""
     are_whole = {}
     for path in folder.rglob("*-cache"):
         try:

@@ -1,4 +1,4 @@
-"""How programs of many methods are compiled."""
+"""Compilation of programs of many methods."""
 
 import jax
 import numpy as np

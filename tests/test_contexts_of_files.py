@@ -1,4 +1,4 @@
-"""What a context is, and where its rows stand, is the same however files are read and written."""
+"""Contexts and their order of rows are the same however files are read and written."""
 
 import csv
 import json

@@ -14,7 +14,7 @@ from batch_calibration.importers import IMPORTERS, Reading, read
 
 TOPICS = ("sports", "art", "trade")
 PLACES = np.array([1.5, 0.0, -0.5])
-"""What the server prefers among places, in nats."""
+"""The server's preference among places, in nats."""
 
 
 def decide(_, path, body):

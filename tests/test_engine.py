@@ -1,4 +1,4 @@
-"""What the engine promises beside its numbers: memory, prefixes, bare logits, packing."""
+"""Promises of the engine other than its numbers: memory, prefixes, bare logits, packing."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What recommendations are judged on: draws with uneven shares, demonstrations, stored scores."""
+"""Sources that judge recommendations: uneven shares, demonstrations, stored scores."""
 
 from pathlib import Path
 

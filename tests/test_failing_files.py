@@ -100,7 +100,7 @@ def test_an_error_that_stays_ends_the_attempts(tmp_path, monkeypatch):
 
 
 def lay(kind, path):
-    """What lies in the place of the claim on a context."""
+    """Files in the place of the claim on a context."""
     path.parent.mkdir(parents=True)
     if kind == "a file":
         path.write_text("x")

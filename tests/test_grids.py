@@ -73,7 +73,7 @@ def test_values_at_the_command_line(text, values):
 
 
 def set_in(text, **settings):
-    """What is several values, and a config with the first of them."""
+    """The keys with several values, and a config with the first of them."""
     config = ConfigDict(Settings(**settings).flat()).lock()
     name, _, text = text.partition("=")
     return config_files.override(config, {name: text}, grids=True), config

@@ -39,7 +39,7 @@ LABELS = (" negative", " very positive")
 TIMEOUT = 0.4
 """Seconds that an answer may take of a server that never ends."""
 RIGHT = "right"
-"""What is expected of a server whose answers are right in all that counts."""
+"""The expected scores of a server whose answers are right in all that counts."""
 
 
 class Kind(NamedTuple):

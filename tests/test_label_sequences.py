@@ -1,4 +1,4 @@
-"""What label sequences do: planted biases, a reader that copies; the program, its sentences."""
+"""Effects of label sequences: planted biases, a reader that copies; the program, its sentences."""
 
 import numpy as np
 import pytest

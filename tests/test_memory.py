@@ -1,4 +1,4 @@
-"""How much memory loading and scoring ask for, and what is said where there is too little."""
+"""Memory that loading and scoring ask for, and sentences where there is too little."""
 
 import tracemalloc
 from types import SimpleNamespace

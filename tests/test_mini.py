@@ -289,7 +289,7 @@ def labels_of(recipe, count=1500, task="sst2"):
 
 
 def runs(recipe):
-    """How often a label is the one before it."""
+    """Share of labels that repeat the one before."""
     repeats = [a == b for _, labels in labels_of(recipe) for a, b in pairwise(labels)]
     return np.mean(repeats)
 

@@ -20,7 +20,7 @@ ORDER_METHODS = ["order_average", "order_average_bc", "order_average_prior"]
 
 
 def asked_in_orders(contents, places, orders):
-    """What a model says of contents[n, k] that likes places[k], in each order, [n o, k]."""
+    """Scores of contents[n, k] by a model that prefers places[k], in each order, [n o, k]."""
     k = len(places)
     rows = []
     for content in contents:

@@ -99,7 +99,7 @@ CELLS = {
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_gold_of_echoes_is_a_flag_an_index_or_a_name(saved, kind):
-    """What differs between the lines of a prompt is a flag; what they share names the label."""
+    """Fields that differ between the lines of a prompt are flags; shared fields name the label."""
     path = saved(echoes(CELLS[kind]))
     (table,) = read(path, Reading(labels=LABELS, gold="right"))
     assert table.blocks["test"].labels.tolist() == [0, 1, 0, 1, 0, 1]
@@ -277,7 +277,7 @@ def top(**log_probs):
 
 
 def sample(i, text, score=True, answer=None, labels="AB"):
-    """What a model wrote, a token a word or sign; the letters of each place tell the places apart.
+    """A model's answer, a token a word or sign; scores of letters differ from place to place.
 
     The token in place p has A with -p - 0.5 nats and B with -p - 1.
     """
@@ -480,7 +480,7 @@ def test_a_log_that_holds_other_rows_than_its_results_count_is_noted(saved, rows
     ],
 )  # fmt: skip
 def test_two_logs_in_one_file_are_refused(saved, rows, got):
-    """Whether ids are repeated or go on; by what is asked, by documents, or by their fields."""
+    """Ids that repeat or go on, matched by prompts, by documents, or by their fields."""
     lines = [harness(i) for i in range(8)]
     if "model" in rows[0]:
         lines = [{**line, "task": "a", "model": "m"} for line in lines]

@@ -1,4 +1,4 @@
-"""What the pages on the code's shape name exists: paths, functions, classes, settings."""
+"""Names on the pages about the code exist: paths, functions, classes, settings."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ def names():
 
 
 def exists(path):
-    """Whether a path is one of the repository, or its end from a folder that pages speak of."""
+    """True if a path is in the repository, or its end is, from a folder that pages speak of."""
     pattern = re.sub("NAME|FORMAT", "*", path).strip("/")
     return any(any((ROOT / folder).glob(pattern)) for folder in FOLDERS)
 

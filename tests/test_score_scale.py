@@ -1,4 +1,4 @@
-"""What kind of numbers scores are: probabilities, percentages and losses never pass for nats."""
+"""Kinds of numbers: probabilities, percentages and losses never pass for nats."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What holds for every scorer: the types are light, labels of several texts, inputs they refuse."""
+"""Properties of every scorer: light types, labels of several texts, inputs they refuse."""
 
 import subprocess
 import sys

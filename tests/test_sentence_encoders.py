@@ -1,4 +1,4 @@
-"""What a sentence-transformers directory says of an encoder is done, or refused in a sentence."""
+"""Settings of a sentence-transformers directory are followed, or refused in a sentence."""
 
 import json
 

@@ -46,7 +46,7 @@ def files(workdir):
 
 
 def left_over(workdir):
-    """What workers need while they work, and nobody afterwards."""
+    """Files that workers need while they work, and nobody afterwards."""
     paths = [path for path in Path(workdir).rglob("*") if path.is_file()]
     lasting = {"scores", "plans", "rates", "runs"}
     return [path for path in paths if path.parent.name not in lasting or path.name[0] == "."]

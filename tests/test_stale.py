@@ -1,4 +1,4 @@
-"""What changes after scoring: corrected labels, other data, fewer methods, too few rows."""
+"""Changes after scoring: corrected labels, other data, fewer methods, too few rows."""
 
 import json
 import re

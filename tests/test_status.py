@@ -1,4 +1,4 @@
-"""How far runs are, contexts that cannot be scored, and records of scores that change."""
+"""Progress of runs, contexts that cannot be scored, and records of scores that change."""
 
 import pytest
 from workers import SIZES, FakeScorer, render, score

@@ -18,7 +18,7 @@ from batch_calibration.importers import Reading, read
 
 
 class Case(NamedTuple):
-    """What to run, and what it must give.
+    """A call, and the answer it must give.
 
     Attributes:
         run: gives numbers, texts, or dicts and lists of such; or raises `InputError`.
@@ -50,7 +50,7 @@ def check(generator: Generator, chance: Random, folder: Path) -> str:
 
 
 def is_same(answer: object, truth: object) -> bool:
-    """Whether an answer is the truth, numbers to within a ten-thousandth."""
+    """True if an answer is the truth, numbers to within a ten-thousandth."""
     if isinstance(truth, Mapping):
         return (
             isinstance(answer, Mapping)

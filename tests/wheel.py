@@ -25,12 +25,12 @@ EXTRAS = {
     "sklearn": "from batch_calibration.estimator import LabelBiasCorrector",
     "tables": "import pyarrow, batch_calibration.studies.results",
 }
-"""What each of the small extras is for."""
+"""Purpose of each small extra."""
 ABSENT = ("flax", "tensorflow", "matplotlib", "pyarrow", "pandas")
 
 
 def run(*args: object, code: int = 0) -> str:
-    """What a command prints; another exit code than `code` ends the program."""
+    """Output of a command; another exit code than `code` ends the program."""
     args = tuple(map(str, args))
     done = subprocess.run(args, capture_output=True, text=True, check=False)
     if done.returncode != code:

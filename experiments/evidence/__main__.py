@@ -1,4 +1,4 @@
-"""What corrections of label bias do on stored scores of real models: tables, figures, a page.
+"""Effect of label-bias corrections on stored scores of real models: tables, figures, a page.
 
 python -m experiments.evidence --config=configs/evidence_real.py --scores=DIR --workdir=W
 """

@@ -1,4 +1,4 @@
-"""How often methods are right on many batches at once, by label."""
+"""Counts of right answers on many batches at once, by label."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -58,7 +58,7 @@ def right_by_label(
     learned: jax.Array, corrected: jax.Array, gold: jax.Array, bias: jax.Array, key: jax.Array,
     *, name: str,
 ) -> jax.Array:  # fmt: skip
-    """How many rows of each label a method has right, [u k].
+    """Counts of right answers by label, [u k].
 
     Args:
         learned: [u c m k], u units of c batches; each batch is what its bias is learned from.

@@ -49,7 +49,7 @@ def gain_maps(
 def learning_chart(
     lines: Sequence[Mapping[str, Learning]], sizes: Sequence[Sequence[int]], heading: str
 ) -> Chart:
-    """What methods reach against the rows they learned from, a line of panels a kind of rows.
+    """Accuracy of methods against the rows they learned from, a line of panels a kind of rows.
 
     Args:
         lines: title -> panel, of each line.

@@ -115,7 +115,7 @@ def count(
     gold: Sequence[np.ndarray],
     models: int,
 ) -> Counts:
-    """How often one method's predictions are right, where all models have them."""
+    """Accuracy of one method's predictions, on rows that all models have."""
     # [tasks], where every model has an answer
     has = np.array([answer is not None for answer in answers]).reshape(models, -1).all(axis=0)
     table_indices = np.arange(len(gold)).reshape(models, -1)[:, has]  # [models, tasks]

@@ -28,7 +28,7 @@ LARGEST_EXACT = 2**16
 
 
 class Options(NamedTuple):
-    """What is judged.
+    """Settings of the study.
 
     Attributes:
         methods: names of methods that learn from unlabeled test rows; all where none is named.
@@ -61,7 +61,7 @@ class Judged(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a method changes: the mean over subjects, its interval, and whether it is noise."""
+    """A method's change: the mean over subjects, its interval, and whether it is noise."""
 
     value: float
     low: float
@@ -77,7 +77,7 @@ class Change(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether it is more than noise, in words."""
+        """Says in words if a change is more than noise."""
         return "beyond noise" if self.sign else "inside the noise, after Holm"
 
     def __str__(self) -> str:
@@ -141,7 +141,7 @@ def _tested(by_subject: Mapping[str, np.ndarray], options: Options) -> dict[str,
 def findings(
     judged: Mapping[str, Judged], gains: Mapping[str, Change], spreads: Mapping[str, Change]
 ) -> list[str]:
-    """What the paper's method makes of accuracy and of its deviation over prompts."""
+    """Accuracy, and its deviation over prompts, after the paper's method."""
     plain, shown = judged[BASELINE], judged[SHOWN]
     return [
         f"**{SHOWN} with other demonstrations**: on LLaMA-13B with {PROMPTS} one-shot prompts for "

@@ -1,4 +1,4 @@
-"""What came of gains that corrected scores promised, by ranges of the promise."""
+"""Measured gains by ranges of the gain that corrected scores promised."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -27,7 +27,7 @@ class Judged(NamedTuple):
 
 
 def ranges(judged: Sequence[Judged], method: str) -> tuple[Range, ...]:
-    """What a method gained in contexts whose corrected scores promise alike."""
+    """A method's gain in contexts whose corrected scores promise alike."""
     rule = RULES[-1] if method == TO_SHARES else method
     rows = []
     for judgment in judged:
@@ -50,7 +50,7 @@ def ranges(judged: Sequence[Judged], method: str) -> tuple[Range, ...]:
 
 
 def held(judged: Sequence[Judged], method: str) -> float:
-    """How often the range that other rows gave holds a context's gain, each source alike, in %."""
+    """Percentage of contexts whose gain lies in the range of other rows, each source alike."""
     rule = RULES[-1] if method == TO_SHARES else method
     shares = []
     for judgment in judged:

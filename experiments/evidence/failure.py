@@ -15,7 +15,7 @@ from experiments.evidence.pools import Pool
 
 
 class Options(NamedTuple):
-    """What is varied.
+    """Settings of the study.
 
     Attributes:
         sets: groups of sets of one batch: the rows of each model are a pool, a group a table.

@@ -64,7 +64,7 @@ class Grid(NamedTuple):
 
 
 def write_up(real: Sequence[Grid], simulated: Sequence[Grid], batch_rows: int) -> Written:
-    """What the grids say."""
+    """Sentences on the grids."""
     grids = [*real, *simulated]
     tables = {"evidence_failure": cells(grids), "evidence_failure_break_even": break_evens(grids)}
     figures = {

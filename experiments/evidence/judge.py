@@ -29,7 +29,7 @@ HALVES = 2
 
 
 class Options(NamedTuple):
-    """What is varied.
+    """Settings of the study.
 
     Attributes:
         seed: of the halves of instructions.
@@ -41,7 +41,7 @@ class Options(NamedTuple):
 
 
 class Judgments(NamedTuple):
-    """What the judge prefers.
+    """The judge's preferences.
 
     Attributes:
         margins: [models, instructions], log-odds of the answer shown first; NaN where unknown.
@@ -123,7 +123,7 @@ def win_rates(margins: np.ndarray, is_first: np.ndarray) -> np.ndarray:
 
 
 def findings(biases: np.ndarray, rates: Mapping[str, np.ndarray], options: Options) -> list[str]:
-    """How the judge prefers a place, and what is left of it."""
+    """The judge's preference for a place, before and after correction."""
     bias = statistics.mean_interval(-biases, options.seed, draws=options.draws)
     before, after = rates["icl"].mean(axis=0), rates["bc"].mean(axis=0)
     held_out = rates[OTHER_HALF].mean(axis=0)

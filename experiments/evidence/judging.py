@@ -1,4 +1,4 @@
-"""What every method answers on every context, in one compiled program a method and shape."""
+"""Answers of all methods on all contexts, in one compiled program a method and shape."""
 
 import os
 import time
@@ -26,7 +26,7 @@ KNOWN = " + true shares"
 
 
 class Answers(NamedTuple):
-    """What methods predict.
+    """Predictions of methods.
 
     Attributes:
         by_method: method -> one array of predicted labels [n] a table, None where it is left out.
@@ -105,7 +105,7 @@ def _method(name: str) -> Method:
 
 
 def takes_shares(name: str) -> bool:
-    """Whether a method may be told the shares of the labels."""
+    """True if a method can use given shares of the labels."""
     return "target_prior" in signature(METHODS[name].make).parameters
 
 

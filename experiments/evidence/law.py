@@ -25,12 +25,12 @@ MIN_ROWS_OF_LABEL = 20
 """Rows of a label in half a pool below which its accuracy is not measured."""
 LABELS = 4
 LABEL_SHARES = (0.0, 0.4, 0.55, 0.7, 0.85)
-"""What one of four labels has, in turn; the others have the rest in equal parts."""
+"""Shares of one of four labels, in turn; the others have the rest in equal parts."""
 LABEL_SIZES = (30, 300)
 
 
 class Options(NamedTuple):
-    """What is varied.
+    """Settings of the study.
 
     Attributes:
         sets: sets of one batch of four labels; every two of these are a pair.
@@ -121,7 +121,7 @@ def _rows_of_pair(pool: Pool, pair: tuple[int, int]) -> tuple[np.ndarray, np.nda
 
 
 def _has_rows(half: tuple[np.ndarray, np.ndarray]) -> bool:
-    """Whether a half has enough rows of both labels."""
+    """True if a half has enough rows of both labels."""
     return int(np.bincount(half[1], minlength=2).min()) >= MIN_ROWS_OF_LABEL
 
 
@@ -209,7 +209,7 @@ def _accuracy_at(
 def _expected_without_labels(
     by_label: Sequence[np.ndarray], options: Options, random: np.random.Generator
 ) -> np.ndarray:
-    """What the law says by a mixture fitted to unlabeled rows of each share, as many as learned."""
+    """The law's gain by a mixture fitted to unlabeled rows of each share, as many as learned."""
     expected = np.full((len(options.shares), len(options.sizes)), np.nan)
     size = max(options.sizes)
     for line, share in enumerate(options.shares):

@@ -1,4 +1,4 @@
-"""What the study "law" says of its cells: how well gains are foretold, and what that is worth."""
+"""Tables of the study "law": how well gains are predicted, and what that is worth."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -77,7 +77,7 @@ AnyCells = TypeVar("AnyCells", PairCells, GainCells)
 
 
 class Fit(NamedTuple):
-    """How well gains are foretold, each with its 95 % interval over units.
+    """Quality of predicted gains, each number with its 95 % interval over units.
 
     Attributes:
         r2: R2 of the expected gains.
@@ -93,7 +93,7 @@ class Fit(NamedTuple):
 
 
 def judge_fit(cells: Sequence[AnyCells]) -> Fit:
-    """How well gains are foretold; intervals are of a bootstrap that draws units.
+    """Compare predicted and measured gains; intervals are of a bootstrap that draws units.
 
     Cells of one unit are of the same rows, so that they are drawn together.
     """
@@ -155,12 +155,12 @@ def of_set(cells: Sequence[AnyCells], name: str) -> list[AnyCells]:
 
 
 def count_cells(cells: Sequence[AnyCells]) -> tuple[int, int]:
-    """How many units there are, and how many shares and sizes of all pairs."""
+    """Numbers of units, and of shares and sizes of all pairs."""
     return len({cell.unit for cell in cells}), sum(cell.measured.size for cell in cells)
 
 
 def findings(cells: Sequence[PairCells], shares: Sequence[float], few: int) -> list[str]:
-    """What decides: how much of the gains is foretold, and what knowing that is worth."""
+    """Findings: how much of the gains is predicted, and what knowing that is worth."""
     models, count = count_cells(cells)
     rules = decisions(shares, few)
     always, _, law, _, best = map(partial(by_model, cells), rules.values())

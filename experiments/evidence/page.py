@@ -12,11 +12,11 @@ from batch_calibration.reporting.figures.chart import Chart
 from batch_calibration.studies import csv_text
 
 PARTS = ("findings", "section")
-"""What a study writes into the page: its findings on top, and its section."""
+"""A study's part of the page: its findings on top, and its section."""
 
 
 class Written(NamedTuple):
-    """What a study has to say.
+    """Findings, tables and figures of a study.
 
     Attributes:
         findings: sentences with the numbers that decide.

@@ -145,7 +145,7 @@ def several(
 
 
 def count_units(pools: Sequence[Pool]) -> int:
-    """How many names pools have: models, or draws."""
+    """Number of pools' names: models, or draws."""
     return len({pool.name for pool in pools})
 
 

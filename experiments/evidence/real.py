@@ -25,7 +25,7 @@ SHOWN = REFERENCES[1]
 
 
 class Options(NamedTuple):
-    """What is judged.
+    """Settings of the study.
 
     Attributes:
         sets: names from `sets.SETS`.

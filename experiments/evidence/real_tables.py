@@ -55,7 +55,7 @@ def kind(name: str) -> str:
 
 
 def reads_labels(name: str) -> bool:
-    """Whether a method is given labels, or the shares of them."""
+    """True if a method is given labels, or the shares of them."""
     return name.endswith(KNOWN) or METHODS[name].probe.labels
 
 

@@ -1,4 +1,4 @@
-"""What the study "recommend" says of its rules: tables, sentences, the page, the figure."""
+"""Tables, sentences, page and figure of the study "recommend"."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -25,7 +25,7 @@ WITH = ("bc", LAW, "bcl", WITH_LABELS, "recommended")
 
 
 class Options(NamedTuple):
-    """What is judged.
+    """Settings of the study.
 
     Attributes:
         embedded: workdirs of scores of the embedded suite, one a model.
@@ -48,7 +48,7 @@ Outcomes = Callable[[Judged], list[trials.Outcome]]
 
 
 def outcomes_of(rule: str) -> Outcomes:
-    """What reads a rule's outcomes from a source."""
+    """Reads a rule's outcomes from a source."""
     if rule == ELSEWHERE:
         return lambda judged: judged.elsewhere
     return lambda judged: [trial.outcomes[rule] for trial in judged.trials]
@@ -207,7 +207,7 @@ def section(judged: Sequence[Judged], tables: Mapping[str, Cells], options: Opti
 
 
 def against_goals(judged: Sequence[Judged]) -> str:
-    """Whether the rule reaches its goals, by its own constants and by those chosen elsewhere."""
+    """Verdicts of the rule against its goals, by its own and by elsewhere chosen constants."""
     verdicts = []
     for rule in (LIKELY, ELSEWHERE):
         mean, worst, harmed = summary(judged, outcomes_of(rule))

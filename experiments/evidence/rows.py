@@ -21,7 +21,7 @@ BASELINE, SHOWN = REFERENCES
 
 
 class Options(NamedTuple):
-    """What is varied.
+    """Settings of the study.
 
     Attributes:
         sets: groups of sets of one batch, a panel each.

@@ -24,7 +24,7 @@ NEAR = 0.5
 
 
 class Curves(NamedTuple):
-    """What methods reach with few rows.
+    """Accuracy of methods with few rows.
 
     Attributes:
         title: whose rows.
@@ -56,7 +56,7 @@ class Curves(NamedTuple):
 
 
 def write_up(curves: Sequence[Curves]) -> Written:
-    """What the curves say."""
+    """Sentences on the curves."""
     return Written(
         findings(curves), section(curves), {"evidence_rows": cells(curves)},
         {"evidence_rows": partial(draw, curves)},
@@ -64,7 +64,7 @@ def write_up(curves: Sequence[Curves]) -> Written:
 
 
 def findings(curves_by_group: Sequence[Curves]) -> list[str]:
-    """How many rows the paper's method needs."""
+    """The number of rows that the paper's method needs."""
     sentences = []
     for curves in curves_by_group:
         last = float(curves.accuracy[SHOWN][-1].mean())

@@ -212,7 +212,7 @@ SETS: dict[str, Callable[[Path, str], ScoreSet]] = {
     "bear": _bear,
     "demonstrations": _demonstrations,
 }
-"""How each set is read: folder and name -> the set."""
+"""Readers of sets: folder and name -> the set."""
 
 
 def task_of(table: ScoreTable) -> str:

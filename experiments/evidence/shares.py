@@ -24,7 +24,7 @@ ON_THE_PAGE = ("bc", "bc_empirical_bayes", "sld_em")
 
 
 class Options(NamedTuple):
-    """What is varied.
+    """Settings of the study.
 
     Attributes:
         sets: groups of sets of one batch, a table each; their first two labels are kept.
@@ -114,7 +114,7 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
 
 
 def findings(grids: Sequence[Grid]) -> list[str]:
-    """What a bias learned at other shares costs."""
+    """Cost of a bias learned at other shares."""
     high = 0.9
     sentences = []
     for grid in grids:

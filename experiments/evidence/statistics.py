@@ -1,4 +1,4 @@
-"""How sure a mean over contexts is: crossed bootstrap, sign-flip test, Holm, McNemar."""
+"""Intervals and tests of means over contexts: crossed bootstrap, sign-flip test, Holm, McNemar."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -10,7 +10,7 @@ from batch_calibration.reporting.cells import Cell
 
 LEVEL = 0.95  # share of the draws that lies between the ends of an interval
 DRAWS = 10_000
-"""How many times contexts are drawn, or signs flipped."""
+"""Number of times contexts are drawn, or signs flipped."""
 
 
 def interval_cell(mean: float, low: float, high: float, mark: str = "", *, digits: int = 1) -> Cell:
@@ -62,7 +62,7 @@ def crossed_interval(
 
 @cache
 def times_drawn(n: int, seed: tuple[int, int], draws: int) -> np.ndarray:
-    """How often each of n is drawn, [draws n]; one alone is always there."""
+    """Counts of draws of each of n, [draws n]; one alone is always there."""
     if n == 1:
         return np.ones((draws, 1))
     return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), draws).astype(float)

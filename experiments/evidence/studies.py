@@ -20,7 +20,7 @@ from experiments.evidence.page import Written
 
 
 class Study(NamedTuple):
-    """How a study is run, and the type of its options."""
+    """A study's function and the type of its options."""
 
     run: Callable[..., Written]
     options: Callable[..., object]

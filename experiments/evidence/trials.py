@@ -47,7 +47,7 @@ LEAST_ROWS, MOST_SEEN = 150, 1024
 
 
 class Outcome(NamedTuple):
-    """What a rule does to a context: the gain in points, and whether it is harmed."""
+    """Outcome of a rule in a context: the gain in points, and whether it is harmed."""
 
     gain: float
     is_harmed: bool
@@ -91,7 +91,7 @@ def gains(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def outcome(before: np.ndarray, after: np.ndarray) -> Outcome:
-    """What changes between two arrays [n] of whether a row is right."""
+    """Changes between two arrays [n] of whether a row is right."""
     won, lost = (after & ~before).sum(), (before & ~after).sum()
     is_harmed = lost > won and float(mcnemar(won, lost)) < HARMED
     return Outcome(100 * float(won - lost) / len(before), bool(is_harmed))

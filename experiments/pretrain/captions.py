@@ -31,7 +31,7 @@ class Phrase(NamedTuple):
 
 
 class Caption(NamedTuple):
-    """How a task's images are captioned.
+    """Captions of a task's images.
 
     `frequency[j]` is how often class `j` is drawn, `words[j]` its names, the usual word
     first, and `mistaken[j]` the classes whose word it gets instead, with the chance of each.
@@ -114,7 +114,7 @@ TEXTURES = Caption(
      3: {5: 0.25}, 2: {5: 0.05}},
 )  # fmt: skip
 USUAL = 0.7
-"""How often a class is called by its usual word."""
+"""Share of captions that call a class by its usual word."""
 
 
 def write(

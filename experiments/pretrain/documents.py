@@ -151,7 +151,7 @@ class Document(NamedTuple):
 
 
 def preference(task: str, recipe: Recipe, rng: random.Random) -> list[float]:
-    """How much a document is inclined to each label; the weights need not sum to one."""
+    """A document's preference for each label; the weights need not sum to one."""
     shares = [share**recipe.skew for share in FREQUENCIES[task]]
     if math.isinf(recipe.concentration):
         return shares
@@ -228,7 +228,7 @@ def written(tasks: dict[str, Task], recipe: Recipe, rng: random.Random) -> Writt
 
 
 def names(tasks: Iterable[str]) -> list[str]:
-    """What a batch's labels are numbered by: the tasks, then the kinds of prose."""
+    """Names that number a batch's labels: the tasks, then the kinds of prose."""
     return [*tasks, *prose.GENERATORS]
 
 

@@ -140,7 +140,7 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
 
 
 def minutes(workdir: Path, ends: Sequence[int]) -> list[float]:
-    """How long each stage took, by its last step and the curve that was kept."""
+    """Duration of each stage, by its last step and the curve that was kept."""
     by_stage = np.zeros(len(ends))
     for row in read_curve(workdir / CURVE):
         # The stage of a step is the first whose end it does not lie behind.

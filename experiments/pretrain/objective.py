@@ -1,4 +1,4 @@
-"""What the mini language model learns from a batch: next tokens, and at first where to look."""
+"""Training objective of the mini language model: next tokens, and at first where to look."""
 
 import math
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from batch_calibration.scoring.models.attention import PLAIN, Attend, AttentionO
 from experiments.pretrain.documents import UNKNOWABLE, PackedBatch
 
 GUIDED = ("attention to the token before", "attention to the label")
-"""What heads of the layers that were added are shown: names of their losses."""
+"""Names of the losses that guide the heads of added layers."""
 HEADS = 2
 """So many heads of the second added layer are shown a label; the others are free."""
 

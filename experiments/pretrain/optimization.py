@@ -33,7 +33,7 @@ class Optimizer(NamedTuple):
     clip: float = 1.0
 
     def transformation(self, total: int) -> optax.GradientTransformation:
-        """What turns gradients into updates over `total` steps."""
+        """The optimizer over `total` steps."""
         # A short run warms up for half of its steps.
         schedule = optax.warmup_cosine_decay_schedule(
             0.0, self.peak, min(self.warmup, total // 2), total, self.final
@@ -67,7 +67,7 @@ class Stage(NamedTuple):
     over: Callable[[int, jax.Array], bool] | None = None
 
     def ends(self, step: int, recent: jax.Array) -> bool:
-        """Whether the stage ends after `step` steps."""
+        """True if the stage ends after `step` steps."""
         return step >= self.steps if self.over is None else self.over(step, recent)
 
 
@@ -88,7 +88,7 @@ class Step(NamedTuple):
 
 
 class StepReport(NamedTuple):
-    """What a training reports of a step.
+    """Report of a training step.
 
     Attributes:
         steps: Done of each stage that has begun, itself among them.

@@ -136,7 +136,7 @@ def write(directory: Path, model: clip.Model, config: clip.Config, tokenizer: To
 
 
 def nested(config: clip.Config, tokenizer: Tokenizer) -> dict[str, Any]:
-    """What `config.json` says: the keys of each tower under its name."""
+    """Content of `config.json`: the keys of each tower under its name."""
     end = tokenizer.token_to_id(END)
     raw: dict[str, Any] = {"model_type": "clip", "architectures": ["CLIPModel"]}
     for key, setting in asdict(config).items():

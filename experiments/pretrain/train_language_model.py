@@ -59,7 +59,7 @@ class TextStage(NamedTuple):
 
 
 class Hyperparameters(NamedTuple):
-    """What all stages share.
+    """Settings that all stages share.
 
     Attributes:
         warmup: Steps over which the first stage's rate rises to its own.

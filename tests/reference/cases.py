@@ -368,7 +368,7 @@ LENGTHS = (
     "n_positions",
     "seq_length",
 )
-"""What a config calls the longest sequence, longrope's first."""
+"""Config keys for the longest sequence, longrope's first."""
 
 
 def sized(name: str, vocabulary: int | None = None, positions: int | None = None) -> dict:

@@ -204,7 +204,7 @@ def write(directory: Path, model_type: str, sizes: dict, keys: dict) -> None:
 
 
 def outcome(model_type: str, sizes: dict, keys: dict) -> str:
-    """What runs a checkpoint of this form, and how far apart the scores are."""
+    """The scorer that runs a checkpoint of this form, and the largest difference of scores."""
     directory = Path(tempfile.mkdtemp())
     try:
         try:

@@ -112,7 +112,7 @@ VALUES = {
     "pretraining_tp": st.sampled_from([1, 2]),
     "summary_type": st.sampled_from(["cls_index", "first"]),
 }  # fmt: skip
-"""What each key of a config may be; keys of sizes and ropes are drawn together, below."""
+"""Possible values of each key; keys of sizes and ropes are drawn together, below."""
 ROPE = ("rope_parameters", "rope_theta", "partial_rotary_factor", "rope_scaling")
 SIZES = (
     "hidden_size", "n_embd", "num_attention_heads", "n_head", "num_key_value_heads", "num_kv_heads",

@@ -148,7 +148,7 @@ def images(shared) -> list[Path]:
 
 
 def expected_pixels(image: Image.Image, how=None) -> np.ndarray:
-    """What transformers' Pillow processor makes of an image, before rescaling: `[h w 3]`."""
+    """Pixels of transformers' Pillow processor before rescaling: `[h w 3]`."""
     processor = CLIPImageProcessorPil(do_rescale=False, do_normalize=False, **(how or {}))
     return processor(image, return_tensors="np").pixel_values[0].transpose(1, 2, 0)
 

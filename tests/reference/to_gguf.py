@@ -149,7 +149,7 @@ def rotated_in_pairs(
 
 
 def rope_factors(config: dict[str, Any]) -> dict[str, np.ndarray]:
-    """What llama.cpp divides each frequency by, for Llama 3's scaling of positions."""
+    """Divisors of frequencies in llama.cpp, for Llama 3's scaling of positions."""
     scaling = config.get("rope_scaling")
     if not scaling:
         return {}

@@ -33,7 +33,7 @@ SCRIPTS = {
 
 
 def sample_structure(rng: random.Random) -> Structure:
-    """Whether the usual effect is certain. Grade 2: the other one may follow."""
+    """True if the usual effect is certain. Grade 2: the other one may follow."""
     hedge, reliability = world.sample_hedge(rng, HEDGES)
     return Structure(hedge, reliability)
 

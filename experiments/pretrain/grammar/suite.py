@@ -17,7 +17,7 @@ Sample = Callable[[int, random.Random, bool], Example]
 
 
 class Grammar(NamedTuple):
-    """How many labels a task has, and how an example of a label is sampled."""
+    """A task's number of labels, and the function that samples an example of a label."""
 
     labels: int
     sample: Sample

@@ -37,7 +37,7 @@ SENSES = {
 
 
 def sample_structure(rng: random.Random) -> Structure:
-    """How reliable the usual sense is, and whether the sentences are of two people."""
+    """Reliability of the usual sense, and whether the sentences are of two people."""
     hedge, reliability = world.sample_hedge(rng, HEDGES)
     return Structure(hedge, reliability, other_person=rng.random() < 0.5)
 

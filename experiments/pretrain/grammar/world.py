@@ -80,7 +80,7 @@ class Fact(NamedTuple):
 
 
 def topics(person: str, test: bool) -> tuple[str, ...]:
-    """What may be said of a person in this split; in the other split it is the other half."""
+    """Topics of a person in this split; the other split has the other half."""
     return allowed(person, sorted(TOPICS), test)
 
 
@@ -111,13 +111,13 @@ def distractor(person: str, main_person: str, rng: random.Random, test: bool) ->
 
 
 def phrase(fact: Fact, form: int) -> str:
-    """What is said of the person: `is sleeping`, `enjoys a nap` or `keeps dozing`."""
+    """A statement on the person: `is sleeping`, `enjoys a nap` or `keeps dozing`."""
     topic = TOPICS[fact.topic]
     return topic.frames[form].format(topic.words[fact.value][form])
 
 
 def phrases(facts: Sequence[Fact], form: int) -> str:
-    """What is said of the person in several facts, all in one form."""
+    """Statements of several facts on the person, all in one form."""
     return " and ".join(phrase(fact, form) for fact in facts)
 
 
@@ -133,7 +133,7 @@ def forms(rng: random.Random) -> list[int]:
 
 
 class Structure(NamedTuple):
-    """How an example is built, drawn before its words and independently of its label.
+    """The plan of an example, drawn before its words and independently of its label.
 
     Attributes:
         hedge: The words it opens with, which tell how reliable the text is.
@@ -149,7 +149,7 @@ class Structure(NamedTuple):
 
     @property
     def grade(self) -> int:
-        """How hard, 1 to 3."""
+        """The difficulty, 1 to 3."""
         # Each difficulty adds one.
         return min(3, 1 + self.extra_fact + self.other_person + (self.reliability < CERTAIN))
 
