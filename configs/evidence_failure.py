@@ -3,7 +3,7 @@
 python -m experiments.evidence --config=configs/evidence_failure.py --scores=../shared/scores \
     --workdir=W --page=docs/evidence.md
 
-Real rows are those of 7 base models on MMLU and of 26 vision-language models, two or four options
+Real rows are from 7 base models on MMLU and of 26 vision-language models, two or four options
 of them; simulated ones show what does not depend on a model. With 20,000 rows a cell for each
 model and most frequent label the noise of its rows is a tenth of a point. Expect BC's gain
 on two labels to turn into a loss at a share between 0.5 and 0.7.

@@ -1,4 +1,4 @@
-"""The gain that three numbers of the scores let expect, beside the one measured on other rows.
+"""The gain that three numbers of the scores let expect, against the gain measured on other rows.
 
 python -m experiments.score --config=configs/mini.py --workdir=W/mini
 python -m experiments.score --config=configs/mini.py --config.model=mini_small --workdir=W/small

@@ -3,9 +3,9 @@
 python -m experiments.evidence --config=configs/evidence_shares.py --scores=../shared/scores \
     --workdir=W --page=docs/evidence.md
 
-1,000 rows a sample: the noise of the bias itself is small beside what the shares do to it. Expect
-a bias learned at equal shares to gain about 2 points on MMLU wherever it is applied, and one
-learned and applied at a share of 0.9 to lose 15.
+1,000 rows a sample: the noise of the bias itself is small compared with the effect of the
+shares. Expect a bias learned at equal shares to gain about 2 points on MMLU wherever it is
+applied, and one learned and applied at a share of 0.9 to lose 15.
 """
 
 from ml_collections import ConfigDict

@@ -2,7 +2,7 @@
 
 python -m experiments.score --config=configs/mini_shots.py --workdir=W
 
-`config.shots` is the most shots per class; contexts of one shot are those of configs/mini.py.
+`config.shots` is the most shots per class; contexts of one shot are shared with configs/mini.py.
 Expect BC ahead of ICL or level with it (SST-2 at three shots is 0.9 points behind), and MNLI to
 rise up to two shots and to fall beyond; docs/mini.md has the table.
 """

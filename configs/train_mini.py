@@ -22,7 +22,7 @@ def stage(
     steps: int, rows: int, length: int, mix: dict[str, float], shots: int, hardest: int,
     rate: tuple[float, float], gate: tuple[tuple[str, ...], float] | None = None, **knobs: object,
 ) -> dict[str, object]:  # fmt: skip
-    """One stage, as `TextStage` says; knobs are those of the text that differ in it.
+    """One stage, as `TextStage` says; knobs are the text's settings that differ in it.
 
     `mix` gives tasks and their shares, `shots` and `hardest` are as `documents.Recipe` says.
     """

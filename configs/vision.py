@@ -1,4 +1,4 @@
-r"""The paper's image table (Table 6): six tasks, zero-shot with CLIP, BC and BCL beside it.
+r"""The paper's image table (Table 6): six tasks, zero-shot with CLIP, BC and BCL.
 
 python -m experiments.score --config=configs/vision.py \
     --config.model=DIR --config.data=DATA --workdir=W

@@ -18,7 +18,7 @@ def nats(text: str, token: str) -> float:
 
 
 def first_tokens(text: str) -> dict[str, float]:
-    """The likeliest first tokens after a text; their probabilities sum to less than 1."""
+    """The most probable first tokens after a text; their probabilities sum to less than 1."""
     tokens = (*LABELS, " the", "\n")
     total = math.log(sum(math.exp(nats(text, token)) for token in tokens)) + 0.1
     return {token: nats(text, token) - total for token in tokens}

@@ -47,7 +47,7 @@ SHARED = ROOT.parent / "shared"
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of data beside the checkout; a test that needs it says what is missing."""
+    """The folder of data next to the checkout; a test that needs it says what is missing."""
     if not SHARED.is_dir():
         lacking = pytest.fail if os.environ.get("REQUIRE_SHARED") == "1" else pytest.skip
         lacking(f"needs the shared data, and {SHARED} is not there")
@@ -63,7 +63,7 @@ def standard_promotion() -> Iterator[None]:
 
 
 def pytest_configure() -> None:
-    """Compiled programs are kept, small ones too, apart from those of the programs that run."""
+    """Compiled programs are kept, small ones too, apart from the programs that tests run."""
     from batch_calibration.cli.compilation_cache import keep_programs
 
     keep_programs("programs-of-tests", least=0.0)

@@ -336,7 +336,7 @@ class Kinds:
         return log_probs
 
     def logs(self, chance):
-        """Logs of evaluations, damaged in bytes or values, beside results that may be damaged."""
+        """Logs of evaluations, damaged in bytes or values, with results that may be damaged."""
         folder = self.folder / "logs"
         folder.mkdir(exist_ok=True)
         results_path = folder / "results_2026-01-02T03-04-05.6.json"

@@ -108,7 +108,7 @@ def echoed_labels(chance: Random, folder: Path):
 
 
 def prompts_of_requests(chance: Random, folder: Path):
-    """Answers to several prompts in one response, in any order, beside answers of a chat."""
+    """Answers to several prompts in one response, in any order, and answers of a chat."""
     labels = chance.sample(WORDS[:3], 2)
     rows = make_rows(chance, labels)
     for row in rows.values():  # of one list of tokens
@@ -227,7 +227,7 @@ def cut_and_mixed_logs(chance: Random, folder: Path):
 
 
 def labels_in_each_row(chance: Random, folder: Path):
-    """Probabilities beside the labels that they are of, in an order of their own in each row."""
+    """Probabilities next to their labels, in an order of their own in each row."""
     labels = chance.sample(WORDS, chance.choice((2, 3, 4)))
     names, numbers = chance.choice((("labels", "scores"), ("choices", "probs")))
     written, truth = [], {}

@@ -23,7 +23,7 @@ def rendered(config, task="sst2", seed=0, **values):
 
 
 def label_texts(context):
-    """The texts of all labels, one after the other."""
+    """The texts of all labels in sequence."""
     return [text for texts in context.label_texts for text in texts]
 
 

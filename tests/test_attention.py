@@ -1,4 +1,4 @@
-"""Attention in turns beside softmax in float64, whatever is computed at a time."""
+"""Attention in turns against softmax in float64, whatever is computed at a time."""
 
 import jax
 import jax.numpy as jnp

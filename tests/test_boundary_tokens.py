@@ -1,4 +1,4 @@
-"""Real tokenizers on real rows: a prompt's tokens and its label's are those of both together.
+"""Real tokenizers on real rows: a prompt's tokens and its label's make the tokens of both together.
 
 By default a sample of each validation split; BOUNDARY_ROWS=0 takes every row.
 """

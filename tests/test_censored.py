@@ -1,4 +1,4 @@
-"""Labels that a list of the likeliest tokens lacks: filled, refused, and what depends on it."""
+"""Labels that a list of the most probable tokens lacks: filled, refused, and what depends on it."""
 
 import csv
 import math

@@ -93,7 +93,7 @@ def test_errors_cover_the_bias_of_other_rows_as_often_as_they_say():
 
 
 def jackknife(scores, strength, prior):
-    """Rows whose prediction changes under BC, and those of them that one row left out changes."""
+    """Rows whose prediction changes under BC, and the ones that one row left out changes."""
 
     def predicted(batch):
         return (scores - strength * batch.mean(axis=0) + np.log(prior)).argmax(axis=1)

@@ -23,7 +23,7 @@ OPERATIONS = {
 
 @pytest.fixture(autouse=True)
 def contexts(monkeypatch):
-    """Those of workers.py, without pauses between attempts."""
+    """Workers of workers.py, without pauses between attempts."""
     monkeypatch.setattr(scoring, "render_contexts", render)
     monkeypatch.setattr(files, "PAUSES", (0, 0, 0))
 

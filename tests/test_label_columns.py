@@ -55,7 +55,7 @@ def refused(source, reading=None):
 
 
 def pipeline(n=12, *, labels=("yes", "no")):
-    """Rows as the zero-shot pipeline of Hugging Face writes them: likeliest label first."""
+    """Rows as the zero-shot pipeline of Hugging Face writes them: most probable label first."""
     draw = random.Random(0)
     rows = []
     for i in range(n):

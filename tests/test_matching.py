@@ -1,4 +1,4 @@
-"""Prior matching, OTTER and shares estimated for them, beside scipy and figures on real scores."""
+"""Prior matching, OTTER and shares estimated for them, against scipy and figures on real scores."""
 
 import re
 

@@ -76,7 +76,7 @@ def test_hashing_ends_where_loading_fails(tmp_path):
 
 
 def temporary(directory, layers, dtype):
-    """Bytes that a batch of 2,048 tokens takes beside the weights, after a prefix of 128."""
+    """Bytes that a batch of 2,048 tokens takes without the weights, after a prefix of 128."""
     raw = MIDDLE | {"n_layer": layers}
     write(directory, raw)
     config, model = weights.load(directory, gpt2.FAMILY, dtype)

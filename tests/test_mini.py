@@ -110,7 +110,7 @@ def test_the_docs_say_what_is_to_expect_and_what_these_rows_allow():
 
 
 def test_the_realized_accuracy_is_of_the_rows_that_are_scored():
-    """The labels drawn for it, and the likelier ones, are those of the rows that are shipped."""
+    """The drawn and the more probable labels are the shipped rows' labels."""
     sampled, _ = suite.examples("mnli", "validation")
     likelier = [np.argmax(example.probabilities) for example in sampled]
     assert likelier == list(shipped.likelier("mnli", "validation"))

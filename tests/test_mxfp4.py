@@ -1,4 +1,4 @@
-"""Weights in MXFP4, as gpt-oss has them, beside the format's definition."""
+"""Weights in MXFP4, as gpt-oss has them, against the format's definition."""
 
 import json
 

@@ -101,7 +101,7 @@ def test_permuted_words_are_the_tasks_own_and_none_is_where_it_was(name):
 
 @pytest.mark.parametrize("likelier", [0.0, 1.0])
 def test_likelier_labels_are_those_that_the_grammar_gives(likelier, monkeypatch):
-    """With the knob every example's label is its likelier one; drawn labels are not always."""
+    """With the knob every example's label is its more probable one; drawn labels are not always."""
     right = []
 
     def labeled(task, rng, label, *more):

@@ -24,7 +24,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
-"""A page's blocks are one program; what stands behind a print is what it prints."""
+"""A page's blocks are one program; the comment behind a print is what it prints."""
 PAGES = {
     path.relative_to(ROOT).as_posix(): BLOCK.findall(path.read_text(encoding="utf-8"))
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -79,7 +79,7 @@ def test_pages_print_what_their_comments_say(page, capsys, tmp_path, monkeypatch
 
 
 def test_the_ways_in_run_in_their_order(tmp_path, monkeypatch, capsys):
-    """The console lines of README.md; those of the plugins run in `make reference`."""
+    """The console lines of README.md; lines of the plugins run in `make reference`."""
     write_files(tmp_path)
     table = pd.read_csv(tmp_path / "scores.csv").rename(columns={"gold": "label"})
     table.to_csv(tmp_path / "scores.csv", index=False)

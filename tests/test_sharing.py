@@ -256,7 +256,7 @@ def test_a_worker_that_stalls_loses_its_context_and_writes_nothing_over_the_othe
 
 
 def test_writers_of_one_context_with_other_blocks_lose_none(tmp_path):
-    """Eight runs, each with a probe of its own beside the test rows, at once on one context."""
+    """Eight runs, each with a probe of its own and the test rows, at once on one context."""
     names = [f"probe{number}" for number in range(8)]
     share(
         tmp_path,

@@ -47,7 +47,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("name", [name for name, count in COUNTS.items() if count])
 def test_real_rows_are_read(shared, name):
-    """All texts and labels are those of the file, read here by itself."""
+    """All texts and labels are as in the file, read here separately."""
     rows = read(TASKS[name], str(shared / "data"), "validation")
     (path,) = (
         path

@@ -1,4 +1,4 @@
-"""Labels' scores from lists of the likeliest tokens: which tokens mean a label, and what lacks."""
+"""Labels' scores from lists of the most probable tokens: tokens of a label, and missing labels."""
 
 import math
 
@@ -99,7 +99,7 @@ def test_tokens_that_a_person_names_are_the_only_ones_of_a_label():
 
 
 def test_the_sampled_token_beyond_the_list_is_no_bound():
-    """OpenAI's completions add the sampled token to the k likeliest."""
+    """OpenAI's completions add the sampled token to the k most probable."""
     rows = [row(yes=0.5, no=0.2), row(yes=0.6, no=0.1), row(yes=0.5, maybe=0.3, no=0.01)]
     top = scores_of_top_k(rows, ("yes", "no"))
     np.testing.assert_allclose(top.bound, log(0.2, 0.1, 0.3))

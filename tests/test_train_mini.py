@@ -151,7 +151,7 @@ def leaves(state):
 
 
 def test_added_layers_leave_the_rest_as_it_was_and_frozen_arrays_stay(tmp_path):
-    """After each stage the arrays that it was to leave alone are those of before, to the bit."""
+    """After each stage the arrays that it was to leave alone are unchanged, to the bit."""
     states = []
     for count in (1, 2, 3):
         with jax.numpy_dtype_promotion("standard"):

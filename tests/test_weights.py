@@ -155,7 +155,7 @@ def test_tensors_that_would_be_dropped_or_misread(directory, change, sentence):
 
 
 def test_float8_is_refused_by_name(directory):
-    """As in a checkpoint that was quantized in place: numpy has no such numbers."""
+    """As in a checkpoint that was quantized in place: numpy lacks these numbers."""
     rewrite(directory, put("transformer.ln_f.bias", np.zeros(16, np.int8)))
     path = directory / "model.safetensors"
     size = int.from_bytes(path.read_bytes()[:8], "little")

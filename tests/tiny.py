@@ -84,7 +84,7 @@ def write(
 def write_sentence_transformer(
     directory: Path, pooling: dict, *folders: str, network: dict = BERT, **files: dict
 ) -> Path:
-    """A random encoder and what sentence-transformers writes beside it.
+    """A random encoder and what sentence-transformers writes with it.
 
     `pooling` is its config; `folders` follow, such as `"2_Dense"` and `"3_Normalize"`; `files` are
     others by their names without `.json`.

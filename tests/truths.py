@@ -21,7 +21,7 @@ class Case(NamedTuple):
     """A call, and the answer it must give.
 
     Attributes:
-        run: gives numbers, texts, or dicts and lists of such; or raises `InputError`.
+        run: gives numbers, texts, or dicts and lists of these; or raises `InputError`.
         truth: the same, as the generator knows it.
         is_plain: whether nothing is wrong with the data, so that a refusal is a failure too.
     """

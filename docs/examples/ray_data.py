@@ -41,7 +41,7 @@ def from_state(state: State) -> Running:
 
 
 def to_state(running: Running) -> State:
-    """What Ray keeps of an estimate."""
+    """The state of an estimate in Ray."""
     return [running.mean.tolist(), running.rest.tolist(), [int(running.count)]]
 
 

@@ -55,7 +55,7 @@ class Difference(NamedTuple):
     def verdict(self) -> str:
         """In a word: a gain or a loss where interval and test agree, otherwise noise.
 
-        An interval that leaves out 0 beside a test that is not passed after Holm is neither: noise
+        An interval that leaves out 0, with a test that is not passed after Holm, is neither: noise
         is not all there is to see, and the units are too few to be certain.
         """
         if not self.low > 0 and not self.high < 0:

@@ -22,7 +22,7 @@ from experiments.evidence.page import Written
 from experiments.evidence.sets import PROMPTS, ScoreSet, read_sets
 
 SHOWN = "bc"
-"""The method whose results are told in words."""
+"""The method whose results the sentences give."""
 LARGEST_EXACT = 2**16
 """So many sign vectors at most are all tried; of 16 subjects there are as many."""
 

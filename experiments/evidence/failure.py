@@ -28,7 +28,7 @@ class Options(NamedTuple):
         simulated_strengths: the same of simulated rows, which have no other bias.
         rows: drawn of each pool in each cell, or one batch where that is more.
         simulated_draws: pools drawn for each accuracy; intervals are over these.
-        told: the batch size that is told in words and tables.
+        told: the batch size in sentences and tables.
         methods: all that learn from unlabeled rows alone, but for those that work on one batch
             after the other, where none is named.
         seed: of the draws.

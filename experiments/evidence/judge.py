@@ -77,7 +77,7 @@ def run(folder: Path, options: Options) -> Written:
 def read_judgments(folder: Path) -> Judgments:
     """The judge's log-odds of each place.
 
-    A probability of 0 is of an answer token that the list of the likeliest did not show: it gets
+    A probability of 0 means that the list of the most probable tokens lacks the answer: it gets
     the least probability that one did.
     """
     archive = sets.arrays(folder, "judge")

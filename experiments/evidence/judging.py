@@ -22,7 +22,7 @@ from batch_calibration.studies.groups import Group, find_skipped, make_groups
 from batch_calibration.typing import Key
 
 KNOWN = " + true shares"
-"""Ends the name of a method that is told the true shares of the test rows' labels."""
+"""Ends the name of a method that gets the true shares of the test rows' labels."""
 
 
 class Answers(NamedTuple):
@@ -31,7 +31,7 @@ class Answers(NamedTuple):
     Attributes:
         by_method: method -> one array of predicted labels [n] a table, None where it is left out.
         skipped: method -> why it is left out, for the methods that no table can have.
-        seconds: method -> how long it took beside the others, compilation included.
+        seconds: method -> seconds it took while the others ran, compilation included.
     """
 
     by_method: dict[str, list[np.ndarray | None]]

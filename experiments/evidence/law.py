@@ -1,4 +1,4 @@
-"""The study "law": the gain that three numbers let expect, beside the one that rows show.
+"""The study "law": the gain that three numbers let expect, and the measured gain.
 
 Each pool is one model's rows. The numbers are fitted to one half of its rows; the gain is measured
 on the other, in batches drawn from it. Nothing is chosen by what is measured.
@@ -41,7 +41,7 @@ class Options(NamedTuple):
         sizes: rows that the bias is learned from.
         draws: batches of each cell.
         labeled: rows from which the numbers are estimated where few are labeled.
-        repeats: how often such rows are drawn.
+        repeats: number of these draws.
         seed: of the draws.
     """
 
@@ -58,7 +58,7 @@ class Options(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Measure every cell, and say how well the law foretells it."""
+    """Measure every cell, and say how well the law predicts it."""
     pair_cells: list[PairCells] = []
     label_cells: list[GainCells] = []
     for number, name in enumerate((*options.sets, *options.never_right)):

@@ -58,7 +58,7 @@ class PairCells(NamedTuple):
 
 
 class GainCells(NamedTuple):
-    """Gains of one pool, from -1 to 1: those of all its labels, or of two labels of a context.
+    """Gains of one pool, from -1 to 1: of all its labels, or of two labels of a context.
 
     Attributes:
         set_name: which set the pool is of.
@@ -81,7 +81,7 @@ class Fit(NamedTuple):
 
     Attributes:
         r2: R2 of the expected gains.
-        signs: of the cells whose measured gain is beyond a point, those foretold with its sign, %.
+        signs: of the cells whose measured gain is beyond a point, those predicted with its sign, %.
         slope: of the measured gains on the expected ones.
         error: the mean error in points.
     """
@@ -194,8 +194,8 @@ def section(
     answered = np.mean([np.isfinite(cell.by_none).mean() for cell in cells])
     unlabeled = by_model(cells, lambda cell: np.where(cell.by_none > 0, cell.measured, 0))[0]
     return "\n\n".join([
-        "How well the law foretells the gain, with 95 % intervals over models. Slope: of the "
-        "measured gain on the expected one, 1 where it is neither too bold nor too timid. Signs: "
+        "The law's predictions of the gain, with 95 % intervals over models. Slope: of the "
+        "measured gain on the expected one; 1 is unbiased. Signs: "
         "of the cells beyond a point. `all` is of the sets in which every label is right in some "
         "rows.",
         markdown(fit),
@@ -203,7 +203,7 @@ def section(
         markdown(other_fit),
         "![Gain by the share of the first label: the law's lines, measured points]"
         "(figures/evidence_law.png)",
-        "What deciding by the law is worth: mean gain over ICL in points of two labels, over all "
+        "Value of deciding by the law: mean gain over ICL in points of two labels, over all "
         "shares and sizes alike, with 95 % intervals over models.",
         markdown(worth),
         f"Without labels the mixture shows its two Gaussians in {100 * answered:.1f} % of the "
@@ -252,16 +252,16 @@ def typical(cells: Sequence[PairCells]) -> PairCells:
 
 
 def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[int]) -> Chart:
-    """Of each set the pair that is foretold as well as the median, and break-even shares."""
+    """Of each set the pair that is predicted as well as the median, and break-even shares."""
     names = list(dict.fromkeys(cell.set_name for cell in cells))
     at, panels = np.linspace(0.02, 0.98, 97), []
     for name in names:
         cell = typical(of_set(cells, name))
         marks: list[Mark] = [Rule(0.0, "x")]
         for j, (size, color) in enumerate(zip(sizes, PALETTE.spares, strict=False)):
-            foretold = 100 * np.asarray(expected_gain(cell.margins, at, size))
+            predicted = 100 * np.asarray(expected_gain(cell.margins, at, size))
             marks += [
-                Line("", at, foretold, color),
+                Line("", at, predicted, color),
                 Dots(f"{size:,} rows", shares, 100 * cell.measured[:, j], color, size=3.0),
             ]
         beta, delta, sigma = cell.margins
@@ -269,7 +269,7 @@ def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[in
         x, y = Axis("share of the first label"), Axis("gain over icl (points)")
         panels.append(Panel(name, marks, x, y, title))
     return Chart(
-        "The gain that the law foretells (lines) and that rows show (dots)",
+        "The gain that the law predicts (lines) and that rows show (dots)",
         [*panels, _break_even_panel()], ("set", "rows", "share", "gain"), size=(2.6, 2.4),
         shares_y=False,
     )  # fmt: skip

@@ -87,7 +87,7 @@ def fill(page: Path, study: str, texts: dict[str, str]) -> str:
     """The page with each part of a study between its two marks, all else as it was.
 
     Raises:
-        InputError: no such page, or one without these marks.
+        InputError: the page is missing, or lacks these marks.
     """
     if not page.is_file():
         raise InputError(

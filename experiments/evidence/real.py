@@ -1,4 +1,4 @@
-"""The study "real": every method on every context of real models, beside plain ICL."""
+"""The study "real": every method on every context of real models, compared with plain ICL."""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from experiments.evidence.sets import ScoreSet, read_sets, set_apart
 from experiments.evidence.statistics import interval_cell
 
 SHOWN = REFERENCES[1]
-"""The method whose results are told in words: the paper's."""
+"""The method whose results the sentences give: the paper's."""
 
 
 class Options(NamedTuple):
@@ -29,7 +29,7 @@ class Options(NamedTuple):
 
     Attributes:
         sets: names from `sets.SETS`.
-        drawn: those of them in the page's figure and in its tables of methods.
+        drawn: the sets in the page's figure and in its tables of methods.
         methods: names from `METHODS`, all where none is named.
         knowing: methods that are also told the true shares of labels.
         labeled: so many rows of each context are set apart with their labels, a quarter at most.

@@ -30,14 +30,14 @@ IN_THE_FILE_ALONE = (
 
 
 class Judged(NamedTuple):
-    """A set, its methods beside the baseline, and how long they took.
+    """A set, its methods compared with the baseline, and how long they took.
 
     Attributes:
         set: the contexts.
         plain: the baseline's answers.
-        methods: method -> it beside the baseline.
+        methods: method -> its comparison with the baseline.
         skipped: method -> why no context can have it.
-        seconds: method -> how long it took beside the others.
+        seconds: method -> seconds it took while the others ran.
         wall: seconds of all.
     """
 

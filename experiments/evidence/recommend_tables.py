@@ -179,11 +179,11 @@ def section(judged: Sequence[Judged], tables: Mapping[str, Cells], options: Opti
         numbers = ", ".join(number_cells(GRID[number_of(judgment)], "g"))
         constants[judgment.source.rows] = f"({numbers}) without {judgment.source.rows}"
     return "\n\n".join([
-        "What `recommend` does, on every source: means over contexts of the gain in accuracy, in "
+        "Gains of `recommend` on every source: means over contexts of the gain in accuracy, in "
         f"points. `{LIKELY}` is the rule without labels; `{ELSEWHERE}` the same with constants "
         "(power of the confidence, weight of the shares, scale of the bias) that gain most on the "
         f"sources of other rows, of {len(GRID)} choices: {', '.join(constants.values())}. The old "
-        "rule had four thresholds. True shares are told to `prior_matching`: what is possible, no "
+        "rule had four thresholds. `prior_matching` gets the true shares: what is possible, no "
         "method. A context is harmed if it loses rows beyond noise (McNemar's exact test, 5 %). "
         "The last column is the 95 % interval of the rule's gain over models and tasks.",
         markdown(tables["evidence_recommend"]),
@@ -191,15 +191,15 @@ def section(judged: Sequence[Judged], tables: Mapping[str, Cells], options: Opti
         "![What recommend gains on each source](figures/evidence_recommend.png)",
         f"With {options.labeled} labeled rows, of contexts of {trials.LEAST_ROWS} rows or more "
         f"({options.contexts} of each source at most), judged on all other rows. `{LAW}`: the "
-        "strength with the largest gain by [the law](when-it-helps.md), whose numbers and shares "
-        "are those of the labeled rows. `another method`: how often the labeled rows are clearly "
+        "strength with the largest gain by [the law](when-it-helps.md), with numbers and shares "
+        "of the labeled rows. `another method`: how often the labeled rows are clearly "
         f"for another than `{WITH_LABELS}`. `stated - true`: the accuracy that the recommendation "
         "states less that of the other rows. `interval holds`: how often the stated 95 % interval "
         "of the gain holds the true gain.",
         markdown(last_lines(tables["evidence_recommend_labels"])),
         f"[On each source]({csv_link('evidence_recommend_labels')}).",
-        "What the corrected scores promise is the gain if they were true probabilities. A range "
-        "of what came of it on other rows "
+        "The corrected scores promise the gain that they would have as true probabilities. A range "
+        "of measured gains on other rows "
         f"holds the gain in {held(judged, LIKELY):.0f} % of the contexts of a source, of "
         f"`{LIKELY}`, and in {held(judged, TO_SHARES):.0f} %, of `{TO_SHARES}`.",
         f"[By what is promised]({csv_link('evidence_experience')}).",

@@ -26,7 +26,7 @@ class Options(NamedTuple):
     Attributes:
         sets: groups of sets of one batch, a panel each.
         labels: how many of their labels are kept.
-        sizes: rows that a method learns from; beside them, all that are not test rows.
+        sizes: rows that a method learns from; also, all that are not test rows.
         draws: draws of so many rows of each pool.
         rows: test rows of each pool, half of its rows at most.
         methods: all that are drawn over rows where none is named: those that learn from the test

@@ -87,7 +87,7 @@ def section(curves_by_group: Sequence[Curves]) -> str:
     paragraphs = [
         "A method learns from m rows drawn without replacement, and is judged on "
         f"{min(curves.tested for curves in curves_by_group):,} other rows of the same model. "
-        "Methods that read labels learn from m labeled rows, beside the unlabeled test rows where "
+        "Methods that read labels learn from m labeled rows, and the unlabeled test rows where "
         "they read these. Intervals (95 %) are over models; a model's number is the mean over "
         "draws.",
         "![Bias error and gain against the rows learned from](figures/evidence_rows.png)",
@@ -148,5 +148,5 @@ def draw(curves_by_group: Sequence[Curves]) -> Chart:
             f"{curves.title}: without labels, points above {BASELINE}": (without_labels, False),
             f"{curves.title}: m labeled rows, points above {BASELINE}": (with_labels, False),
         })  # fmt: skip
-    heading = "What methods reach against the rows they learned from"
+    heading = "Accuracy of methods against the rows they learned from"
     return charts.learning_chart(lines, [curves.sizes for curves in curves_by_group], heading)

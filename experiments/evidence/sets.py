@@ -69,7 +69,7 @@ def read_sets(folder: Path, names: Sequence[str]) -> list[ScoreSet]:
     """The sets of those names, in the order given.
 
     Raises:
-        InputError: no such set; an archive that is missing.
+        InputError: the set is unknown; an archive that is missing.
     """
     for name in names:
         if name not in SETS:

@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
 
 def read_sources(folder: Path, embedded: Sequence[Path] = (), seed: int = 0) -> list[Source]:
-    """All sources, those of the same rows beside each other.
+    """All sources; sources of the same rows are neighbors.
 
     Raises:
         InputError: an archive or a workdir that is missing.

@@ -45,7 +45,7 @@ def run(
     """Run the study that a config names; print what it found, write it, and name the files.
 
     Raises:
-        InputError: no such study; what the study raises.
+        InputError: the study is unknown; what the study raises.
     """
     options = {key: _split(setting) for key, setting in config.items()}
     name = str(options.pop("study", ""))  # what is left are the study's options

@@ -32,7 +32,7 @@ from experiments.evidence.statistics import mcnemar
 
 BASELINE, ALWAYS, WEAKER, OLD, SHARES = "icl", "bc", "bc x 0.75", "old rule", "true shares"
 RULES = (ALWAYS, WEAKER, OLD, LIKELY, SHARES)
-"""Rules without labels; the last is told the true shares, and no method."""
+"""Rules without labels; the last gets the true shares, and is no method."""
 POWERS, SHARE_WEIGHTS, BIAS_SCALES = (1.0, 2.0, 3.0), (0.3, 1.0, 3.0), (0.7, 1.0, 1.5)
 GRID = np.array(list(product(POWERS, SHARE_WEIGHTS, BIAS_SCALES)), np.float32)
 """[27, 3]: constants of the empirical-Bayes shift that were tried."""
@@ -43,7 +43,7 @@ STRENGTHS = np.linspace(0, 1, 11)
 HARMED = 0.05
 """A context is harmed if a rule loses rows with a p-value below this (McNemar, exact)."""
 LEAST_ROWS, MOST_SEEN = 150, 1024
-"""A context's rows from which labeled ones are drawn; unlabeled rows that choose beside them."""
+"""A context's rows from which labeled ones are drawn; unlabeled rows that choose with them."""
 
 
 class Outcome(NamedTuple):

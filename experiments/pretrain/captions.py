@@ -2,7 +2,7 @@
 
 As in text from the web, images of some classes are common and of others rare; a common word is
 written under images that a rarer one fits better; a phrase is used for some classes more than
-for others; and many captions say something else about the image. A model that learns from such
+for others; and many captions say something else about the image. A model that learns from these
 pairs prefers labels for reasons that have nothing to do with the image before it: that is the
 bias calibration finds. No score is touched anywhere.
 """

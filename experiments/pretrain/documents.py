@@ -1,7 +1,7 @@
 """Generates the pretraining text: few-shot documents whose statistics cause label bias.
 
 Label words differ in frequency, labels come in runs, a document prefers some of its labels, some
-labels are wrong, and templates and label words vary. A model that predicts such text well prefers
+labels are wrong, and templates and label words vary. A model that predicts this text well prefers
 labels for reasons that have nothing to do with the input; no score is touched anywhere.
 """
 
@@ -106,7 +106,7 @@ class Recipe(NamedTuple):
             (common token bias).
         sticky: How often a label is the one before it, whatever the preference (recency bias).
         noise: How often a label has nothing to do with its text.
-        likelier: How often a document has texts only whose likelier label is theirs.
+        likelier: Share of documents whose texts all have their more probable label.
         permuted_words: How often the task's own label words change places, so that only the
             demonstrations say which is which.
         drawn_words: How often the label words are drawn for the document, from
@@ -210,7 +210,7 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[Span
 class Written(NamedTuple):
     """A document: its task or kind of prose, its text, and the spans of its labels.
 
-    Prose and thesaurus have labels too: what can be told from what stands before it.
+    Prose and thesaurus have labels too: what follows from the text before it.
     """
 
     name: str
@@ -259,9 +259,9 @@ class PackedBatch(NamedTuple):
 
     Attributes:
         tokens: Their ids.
-        positions: Their positions, one after the other within a document.
+        positions: Their positions, consecutive within a document.
         document: The document's number within the sequence.
-        label: Of a label's tokens the number of the task, those of prose last, or `UNKNOWABLE`;
+        label: Of a label's tokens the number of the task, prose last, or `UNKNOWABLE`;
             -1 elsewhere.
         named: Of the first token of a label's word the label, -1 elsewhere.
     """

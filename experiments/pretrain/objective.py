@@ -51,7 +51,7 @@ def make_train_batch(
 ) -> TrainBatch:
     """Choose which next tokens are predicted: `share` of them, labels first, as many in each row.
 
-    Those left out are made up for by the weights of those of their kind that are predicted, so the
+    Those left out are made up for by the weights of predicted positions of their kind, so the
     expected loss is that of all. Labels get half of the share where there are too many for all.
     """
     # The last token has no next.
@@ -86,7 +86,7 @@ def loss(
 ) -> tuple[jax.Array, jax.Array]:
     """Weighted next-token loss in nats; of each task's labels the sum and the number.
 
-    Where layers were added to the first `added`, two more columns follow, those of `GUIDED`:
+    Where layers were added to the first `added`, two more columns follow, for `GUIDED`:
     `[2, k + 2]`.
     """
     same_document = batch.document[:, :, None] == batch.document[:, None, :]

@@ -138,7 +138,7 @@ def minimize(
         save_every: After how many steps; also after each stage.
         report: Called after each step.
         devices: How many share a batch's rows, each array's first axis.
-        identity: All that decides the run beside these; a state of another one is refused.
+        identity: All else that decides the run; a state of another one is refused.
 
     Raises:
         InputError: the state is of another run.

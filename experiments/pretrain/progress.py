@@ -82,8 +82,8 @@ def draw_curve(
 ) -> Figure:
     """Losses in nats per `unit` against steps, running means over `WINDOW` steps.
 
-    `steps` holds `step` and the keys of `losses`, and for some steps those of `tasks`, each a thin
-    line; `stage_ends` are the last steps of the stages.
+    `steps` holds `step` and the keys of `losses`, and for some steps the keys of `tasks`, each a
+    thin line; `stage_ends` are the last steps of the stages.
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6, 3))

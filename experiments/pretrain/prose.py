@@ -17,13 +17,13 @@ from experiments.pretrain.grammar.wic import SENSES
 
 
 class Span(NamedTuple):
-    """Characters of a label, or of what can be told from what stands before it.
+    """Characters of a label, or of a word that follows from the text before it.
 
     Attributes:
         begin: The first.
         stop: Behind the last.
         label: Which of the document's labels; -1: none.
-        known: Whether it can be known from what stands before.
+        known: True if it follows from the text before it.
     """
 
     begin: int

@@ -68,8 +68,8 @@ class Hyperparameters(NamedTuple):
         clip: The largest norm of a gradient.
         spread: Standard deviation of the first weights; GPT-2's 0.02 is meant for six times the
             width.
-        read: Share of the positions whose next token is predicted: those of labels, and others at
-            random, which are weighted for the rest.
+        read: Share of the positions whose next token is predicted: positions of labels, and others
+            at random, which are weighted for the rest.
     """
 
     warmup: int = 150

@@ -1,6 +1,6 @@
-"""The scorer of `integrations.inspect_ai` in the installed Inspect, beside our importer of logs.
+"""The scorer of `integrations.inspect_ai` in the installed Inspect, against our importer of logs.
 
-A mock model answers with a letter and the likeliest tokens there, as providers give them.
+A mock model answers with a letter and the most probable tokens there, as providers give them.
 """
 
 import random

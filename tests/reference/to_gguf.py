@@ -3,7 +3,7 @@
 python tests/reference/to_gguf.py CHECKPOINT_DIRECTORY FILE.gguf [float16]
 
 Runs where gguf is installed (`constraints/server.txt`, `constraints/bench.txt`). Names of tensors
-and keys are those of llama.cpp's architectures "gpt2" and "llama". Matrices are in float32 unless
+and keys follow llama.cpp's architectures "gpt2" and "llama". Matrices are in float32 unless
 float16 is asked for.
 """
 

@@ -33,7 +33,7 @@ def _held_out(term: str, options: tuple[str, ...], share: int) -> tuple[str, ...
 def allowed(term: str, options: Sequence[str], test: bool, share: int = 2) -> tuple[str, ...]:
     """The `options` whose pair with `term` is allowed in a split: one in `share` is held out.
 
-    Held-out pairs are those of the test rows. Which they are is decided by a hash that no run
+    Held-out pairs are in the test rows. Which they are is decided by a hash that no run
     changes, how many is the same for every word. So a word tells no more about the label in one
     split than in the other: nothing that is learned in training from which words are paired can be
     wrong in the test rows.

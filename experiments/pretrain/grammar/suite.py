@@ -72,9 +72,9 @@ def labeled(
 ) -> Example:
     """One training example no harder than grade `hardest` whose *drawn* label is `label`.
 
-    With `likelier` its likelier label is `label`, and no label is drawn.
+    With `likelier` its more probable label is `label`, and no label is drawn.
 
-    So an ambiguous text comes with the label its document prefers: by Bayes' rule a model of such
+    So an ambiguous text comes with the label its document prefers: by Bayes' rule a model of these
     documents must weigh a text's own probabilities by the preference.
     """
     # Those that do not fit are thrown away, so the others keep the distribution they have.
@@ -100,13 +100,13 @@ def examples(task: str, split: str, seed: int = SEED) -> tuple[list[Example], li
 
 
 def records(task: str, split: str, seed: int = SEED) -> Iterator[dict[str, object]]:
-    """The rows of a split as the package holds them: fields, drawn label, likelier label."""
+    """The rows of a split as the package holds them: fields, drawn label, more probable label."""
     for sampled, label in zip(*examples(task, split, seed), strict=True):
         yield {**sampled.row, "label": label, "likelier": _likelier(sampled)}
 
 
 def best_accuracy(task: str, split: str) -> float:
-    """Accuracy to expect of one who knows the grammar: the likelier label's mean probability.
+    """Bayes-optimal accuracy under the grammar: the mean probability of the best label.
 
     Over all draws of the labels; on the labels as drawn it is `realized_accuracy`.
     """
@@ -115,7 +115,7 @@ def best_accuracy(task: str, split: str) -> float:
 
 
 def realized_accuracy(task: str, split: str) -> float:
-    """Accuracy on the rows as drawn of one who knows the grammar and answers the likelier label."""
+    """Accuracy on the rows as drawn of the Bayes-optimal answers."""
     hits = sum(_likelier(text) == label for text, label in zip(*examples(task, split), strict=True))
     return hits / SIZES[split]
 

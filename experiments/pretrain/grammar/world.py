@@ -101,7 +101,7 @@ def contradict(fact: Fact, rng: random.Random) -> Fact:
 
 
 def distractor(person: str, main_person: str, rng: random.Random, test: bool) -> Fact:
-    """A fact about somebody beside the person spoken of, of a topic both may have if there is one.
+    """A fact about another person, of a topic both may have if there is one.
 
     Which of them it is does not depend on what is claimed or asked: else it would tell the label.
     """
