@@ -8,67 +8,8 @@ import numpy as np
 import torch
 from transformers import CLIPConfig, CLIPModel, CLIPTokenizer, SiglipConfig, SiglipModel
 
-CLIP = {
-    "clip_plain": dict(
-        projection_dim=8,
-        text_config=dict(
-            vocab_size=61, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-            num_attention_heads=2, max_position_embeddings=12, eos_token_id=60,
-        ),
-        vision_config=dict(
-            hidden_size=24, intermediate_size=32, num_hidden_layers=3, num_attention_heads=3,
-            image_size=12, patch_size=4,
-        ),
-    ),
-    "clip_first_end": dict(
-        projection_dim=20,
-        logit_scale_init_value=1.5,
-        text_config=dict(
-            vocab_size=53, hidden_size=24, intermediate_size=16, num_hidden_layers=1,
-            num_attention_heads=4, max_position_embeddings=9, eos_token_id=30, hidden_act="gelu",
-            layer_norm_eps=1e-3,
-        ),
-        vision_config=dict(
-            hidden_size=16, intermediate_size=40, num_hidden_layers=1, num_attention_heads=1,
-            image_size=15, patch_size=5, hidden_act="gelu", layer_norm_eps=1e-2,
-        ),
-    ),
-    "clip_before_ends_had_names": dict(
-        projection_dim=12,
-        text_config=dict(
-            vocab_size=47, hidden_size=8, intermediate_size=40, num_hidden_layers=3,
-            num_attention_heads=1, max_position_embeddings=20, eos_token_id=2,
-            hidden_act="gelu_new", layer_norm_eps=1e-6,
-        ),
-        vision_config=dict(
-            hidden_size=32, intermediate_size=16, num_hidden_layers=2, num_attention_heads=4,
-            image_size=14, patch_size=4, hidden_act="relu", layer_norm_eps=1e-4,
-        ),
-    ),
-}  # fmt: skip
-SIGLIP = {
-    "siglip_plain": dict(
-        text_config=dict(
-            vocab_size=61, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-            num_attention_heads=2, max_position_embeddings=12,
-        ),
-        vision_config=dict(
-            hidden_size=16, intermediate_size=32, num_hidden_layers=3, num_attention_heads=4,
-            image_size=12, patch_size=4,
-        ),
-    ),
-    "siglip_padded": dict(
-        text_config=dict(
-            vocab_size=53, hidden_size=24, intermediate_size=16, num_hidden_layers=1,
-            num_attention_heads=4, max_position_embeddings=9, hidden_act="gelu",
-            layer_norm_eps=1e-3, projection_size=8, pad_token_id=0,
-        ),
-        vision_config=dict(
-            hidden_size=8, intermediate_size=40, num_hidden_layers=1, num_attention_heads=1,
-            image_size=14, patch_size=4, hidden_act="relu", layer_norm_eps=1e-2,
-        ),
-    ),
-}  # fmt: skip
+CASES = json.loads(Path(__file__).with_name("cases.json").read_text())
+CLIP, SIGLIP = CASES["clip"], CASES["siglip"]
 Network = CLIPModel | SiglipModel
 SHARDED = ("clip_first_end", "siglip_padded")
 DICTS = ("clip_before_ends_had_names",)
