@@ -14,14 +14,9 @@ from batch_calibration.version import __version__
 if TYPE_CHECKING:
     from batch_calibration.api import calibrate
     from batch_calibration.calibration.base import Calibrator, predict
-    from batch_calibration.diagnosis import (
-        Comparison,
-        Diagnosis,
-        Recommendation,
-        compare,
-        diagnose,
-        recommend,
-    )
+    from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation, compare
+    from batch_calibration.diagnosis.diagnose import diagnose
+    from batch_calibration.diagnosis.recommend import recommend
     from batch_calibration.errors import InputError
     from batch_calibration.importers import Reading, read
     from batch_calibration.methods import METHODS, Method

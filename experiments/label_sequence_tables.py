@@ -10,8 +10,7 @@ import numpy as np
 from batch_calibration.files import write_whole
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import OF_GAIN, over_rows, over_tasks
-from batch_calibration.reporting.cells import Cells, markdown
-from batch_calibration.reporting.gains import gain_cell
+from batch_calibration.reporting.cells import Cells, gain_cell, markdown
 from batch_calibration.studies import csv_text
 from experiments.label_sequences import DEMONSTRATIONS, SEQUENCES, WORDS, Asked, fit
 

@@ -41,7 +41,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, frames
 from batch_calibration.importers import read as read_tables
 from batch_calibration.integrations.streams import correct_stream
-from batch_calibration.reporting import catalogue, report, summary
+from batch_calibration.reporting import catalogue, report, words
 from batch_calibration.reporting.cells import latex, markdown
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.causal_lm import CausalLM
@@ -218,7 +218,7 @@ class Kinds:
                 text.encode()
             report.page([report.Section("a", "b", [table])]).encode()
         for group in results.sections:
-            summary.paragraph(group).encode()
+            words.setting_paragraph(group).encode()
         catalogue.figures(results)
         return list(stored_records) == records
 

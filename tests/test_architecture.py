@@ -52,6 +52,8 @@ ARROWS = {
     },
     "__main__": {"cli"},
 }  # fmt: skip
+# `print`, `_repr_html_` and `to_frame` of results import their words when they are called.
+EXCEPTIONS = {("diagnosis", "reporting"), ("diagnosis", "reporting.words")}
 # The rooms of scoring/ in the same way: prompts know no network, and networks no task.
 SCORING = {
     "inputs": set(),
@@ -145,6 +147,7 @@ def test_arrows_point_down():
             )
             # `from x.scoring import tasks` names the component on the way.
             fine = fine or any(right.startswith(inner + ".") for right in ARROWS[here])
+            fine = fine or (here, inner) in EXCEPTIONS
             assert fine, f"{path.relative_to(ROOT)} may not import {name}"
 
 

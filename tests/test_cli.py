@@ -346,7 +346,7 @@ def test_a_label_that_is_never_right_is_told(tmp_path, capsys):
     path.write_text("a,b,c,gold\n" + "\n".join(rows))
     run("diagnose", path, "--gold=gold")
     said = " ".join(capsys.readouterr().out.split())
-    assert "No labeled row's right answer is 'c'" in said and "--prior" in said
+    assert "No labeled row's right answer is 'c'" in said and "(a prior)" in said
 
 
 def parquet(folder, scores, right):

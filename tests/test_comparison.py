@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batch_calibration import InputError, calibrate, compare
-from batch_calibration.diagnosis.method_results import judge, pool
+from batch_calibration.diagnosis.method_results import judge_answers, pool
 
 RNG = np.random.default_rng(0)
 GOLD = RNG.integers(2, size=200)
@@ -41,8 +41,10 @@ def test_what_is_printed_is_what_a_frame_and_a_notebook_hold(comparison):
 
 def test_several_contexts_are_weighted_by_their_labeled_rows():
     gold = np.array([0, 1, -1, 0])
-    icl = judge({"icl": np.array([1, 1, 0, 1]), "bc": np.array([0, 1, 0, 1])}, gold, {})
-    worse = judge({"icl": np.zeros(9, int), "bc": np.ones(9, int)}, np.zeros(9, int), {"cc": "x"})
+    icl = judge_answers({"icl": np.array([1, 1, 0, 1]), "bc": np.array([0, 1, 0, 1])}, gold, {})
+    worse = judge_answers(
+        {"icl": np.zeros(9, int), "bc": np.ones(9, int)}, np.zeros(9, int), {"cc": "x"}
+    )
     pooled = pool([icl, worse])
     assert (pooled.rows, pooled.contexts, pooled.skipped) == (12, 2, {"cc": "x"})
     before, after = pooled.results

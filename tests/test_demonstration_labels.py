@@ -11,9 +11,9 @@ from rendering import label_texts, rendered, settings_of
 from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError
-from batch_calibration.reporting import catalogue, controls, demonstration_labels, summary, writing
+from batch_calibration.reporting import catalogue, controls, words, writing
 from batch_calibration.reporting.figures.marks import Dots
-from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.reporting.frame import by_setting
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
 from batch_calibration.scoring.data import load_task
 from batch_calibration.scoring.embedded import CHECKPOINTS, label_words, suite
@@ -232,8 +232,8 @@ def study(scorer, workdir):
 def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
     store = study(scorer(), tmp_path)
     (control,) = controls.find_controls(store.records())
-    assert demonstration_labels.read_control(control).verdict == verdict
-    said = summary.study_paragraphs(catalogue.gather(store.records()))[control.slug]
+    assert controls.judge_reading(control) == verdict
+    said = words.study_paragraphs(catalogue.gather(store.records()))[control.slug]
     assert f"Reads its demonstrations: {verdict}." in said and "shots per class: 1 and 2" in said
     found = {
         (method, name): [control.accuracy(controls.Point("sst2", n, name, method)) for n in (1, 2)]
@@ -322,21 +322,21 @@ def one_control(some):
 
 def test_the_verdict_needs_every_task():
     reads, ignores = records("sst2", 270, 30, 240, 60), records("rte", 270, 270, 180, 180)
-    assert demonstration_labels.read_control(one_control(reads)).verdict == "yes"
-    assert demonstration_labels.read_control(one_control(ignores)).verdict == "no"
+    assert controls.judge_reading(one_control(reads)) == "yes"
+    assert controls.judge_reading(one_control(ignores)) == "no"
     both = one_control(reads + ignores)
-    assert demonstration_labels.read_control(both).verdict == "partly"
-    assert "above 0 beyond noise on 1 of 2 tasks" in demonstration_labels.verdict(both)
-    assert "below chance beyond noise on 1 of 2 tasks" in demonstration_labels.verdict(both)
+    assert controls.judge_reading(both) == "partly"
+    assert "above 0 beyond noise on 1 of 2 tasks" in words.reading_verdict(both)
+    assert "below chance beyond noise on 1 of 2 tasks" in words.reading_verdict(both)
     # A few rows that happen to agree are no proof that nothing is read.
     few = one_control(records("sst2", 270, 265, seeds=2) + records("rte", 265, 270, seeds=2))
-    assert "Reads its demonstrations: no." in demonstration_labels.verdict(few)
+    assert "Reads its demonstrations: no." in words.reading_verdict(few)
     wide = one_control([*records("sst2", 180, 160, seeds=1)[:1], *FLIPPED_DRAWS])
-    assert "cannot be told, for seeds or rows are too few." in demonstration_labels.verdict(wide)
+    assert "cannot be told, for seeds or rows are too few." in words.reading_verdict(wide)
     words_only = records("sst2", 270, None, 240, 60)
-    assert demonstration_labels.read_control(one_control(words_only)).verdict == "yes"
+    assert controls.judge_reading(one_control(words_only)) == "yes"
     nothing = one_control(records("sst2", 270, None, 240) + RANDOM)
-    assert demonstration_labels.verdict(nothing) == demonstration_labels.paragraph(nothing) == ""
+    assert words.reading_verdict(nothing) == words.reading_paragraph(nothing) == ""
 
 
 FLIPPED_DRAWS = [
@@ -363,7 +363,7 @@ def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own
     assert "template 1" in second.heading
     # Tables of settings have the usual records alone.
     (group,) = by_setting(usual + RANDOM + records("sst2", 270, 30)[3:])
-    assert len(group.all_records) == 3
+    assert len(group.records) == 3
 
 
 def test_gold_is_of_the_seeds_and_shots_that_were_asked_otherwise_too():
@@ -382,10 +382,10 @@ def test_gold_is_of_the_seeds_and_shots_that_were_asked_otherwise_too():
 
 def test_a_condition_that_was_not_asked_is_a_dash():
     control = one_control(records("sst2", 270, 30, seeds=2) + RANDOM)
-    header, *_ = demonstration_labels.accuracy_cells(control)
+    header, *_ = controls.condition_cells(control)
     assert header[4:] == ["gold", "random", "flipped", "gold - flipped"]
     both = one_control([*records("sst2", 270, 30), *records("rte", 270, None, 240)])
-    cells = {(row[0], row[2]): row for row in demonstration_labels.accuracy_cells(both)}
+    cells = {(row[0], row[2]): row for row in controls.condition_cells(both)}
     place = cells["task", "method"].index("flipped")
     assert cells["RTE", "icl"][place] == "-" and cells["SST-2", "icl"][place] == "10.0"
 
@@ -399,9 +399,7 @@ def test_gains_are_paired_and_their_average_is_of_tasks_that_were_all_asked():
         for seed in range(2)
         for right, options in ((0.8, {}), (0.6, {"demonstration_labels": "flipped"}))
     ]  # fmt: skip
-    cells = demonstration_labels.difference_cells(
-        one_control([*records("sst2", 270, None, 240), *more])
-    )
+    cells = controls.difference_cells(one_control([*records("sst2", 270, None, 240), *more]))
     said = "bc - icl, 1 shot"
     assert [row[:2] for row in cells[1:]] == [["SST-2", said], ["RTE", said], ["average", said]]
     gold = cells[0].index("gold")
@@ -420,7 +418,7 @@ def test_more_shots_are_compared_with_the_fewest_of_the_same_seed():
         for shots in (1, 2, 4)
         for options in ({}, {"demonstration_labels": "flipped"})
     ]  # fmt: skip
-    cells = demonstration_labels.difference_cells(one_control(some))
+    cells = controls.difference_cells(one_control(some))
     assert [row[1] for row in cells[4:]] == ["icl, 4 - 1 shots", "bc, 4 - 1 shots"]
     assert [row[2].split()[0] for row in cells[4:]] == ["+0.0", "+30.0"]
 
@@ -429,9 +427,7 @@ def test_seeds_are_the_unit_of_the_interval_over_shots():
     """Contexts of one seed share drawn words: more numbers of shots are no more draws."""
     one, two = records("sst2", 270, 30, 240, 60), records("sst2", 270, 30, 240, 60)
     more = [replace(r, id=f"{r.id}-2", context=replace(r.context, shots=2)) for r in two]
-    narrow, wide = (
-        demonstration_labels.read_control(one_control(some)) for some in (one, one + more)
-    )
+    narrow, wide = (controls.read_flips(one_control(some)) for some in (one, one + more))
     assert narrow == wide
 
 

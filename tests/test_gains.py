@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from making import make_record
 
-from batch_calibration.reporting import catalogue, gains, method_tables, tables, terminal
+from batch_calibration.reporting import catalogue, tables, terminal
 from batch_calibration.reporting.cells import Best, Sums, latex, markdown
 from batch_calibration.reporting.figures.marks import Dots
-from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.reporting.frame import by_setting, gain, learned_tasks
 from batch_calibration.reporting.method_display import VERDICTS
 from batch_calibration.studies import csv_text
 
@@ -31,7 +31,7 @@ ONE = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
 
 
 def test_a_table_of_gains():
-    found = method_tables.gain_cells(ONE, ["bc"])
+    found = tables.gain_cells(ONE, ["bc"])
     assert [row[0] for row in found] == [
         "task", "SST-2", "RTE", "WiC", "average", "wins, ties, losses"]  # fmt: skip
     # 50 rows of 500 are won and none lost: p = 51 / 502, q = 1 / 502.
@@ -49,29 +49,29 @@ def test_few_rows_that_are_asked_again_stay_few():
     """Of 56 rows 4 more are right in each of five draws: by t over the draws a sure gain."""
     small = study(*(record(bc=0.5 + 4 / 56, rows=56, seed=seed) for seed in range(5)))
     large = study(*(record(bc=0.5 + 4 / 56, rows=5600, seed=seed) for seed in range(5)))
-    assert gains.gain(small, "rte", "bc").beyond_noise == 0
-    assert gains.gain(large, "rte", "bc").beyond_noise == 1
+    assert gain(small, "bc").beyond_noise == 0
+    assert gain(large, "bc").beyond_noise == 1
 
 
 def test_draws_that_disagree_widen_the_interval():
     alike = study(*(record(bc=0.6, seed=seed) for seed in range(3)))
     apart = study(*(record(bc=bc, seed=seed) for seed, bc in enumerate((0.5, 0.6, 0.7))))
-    one, other = (gains.gain(group, "rte", "bc") for group in (alike, apart))
+    one, other = (gain(group, "bc") for group in (alike, apart))
     assert one.value == pytest.approx(0.1) == other.value
     assert one.beyond_noise and not other.beyond_noise
     # Seeds with unlike rows have nothing in common.
     unlike = study(record(rows=500), record(rows=300, seed=1))
-    assert gains.gain(unlike, "rte", "bc").value == pytest.approx(0.1)
+    assert gain(unlike, "bc").value == pytest.approx(0.1)
 
 
 def test_each_method_over_the_tasks():
     group = study(record(cc=0.4), record("sst2", 0.8, 0.9, cc=0.7))
-    found = method_tables.overview_cells(group)
+    found = tables.overview_cells(group)
     assert found[0] == ["method", "accuracy", "gain over icl", "wins, ties, losses"]
     assert [row[0] for row in found[1:]] == ["icl", "cc", "bc"]
     assert found[1][2:] == ["", ""] and found[2][3] == "0, 0, 2"
     assert isinstance(found[3][1], Best) and found[3][1].startswith("75.0 [")
-    rows = list(csv.DictReader(io.StringIO(csv_text(method_tables.overview_csv(group)))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(tables.overview_csv(group)))))
     assert len(rows) == 3 * (3 + 2)
     (one,) = (r for r in rows if (r["task"], r["method"], r["metric"]) == ("average", "bc", "gain"))
     low, value, high = (float(one[name]) for name in ("low", "value", "high"))
@@ -79,11 +79,11 @@ def test_each_method_over_the_tasks():
 
 
 def test_gains_stay_what_they_are_in_every_form():
-    cells = method_tables.gain_cells(ONE, ["bc"])
+    cells = tables.gain_cells(ONE, ["bc"])
     cell = cells[2][2]
     escaped = cell.replace("[", r"\[").replace("]", r"\]").replace("*", r"\*")
     assert f"| RTE | 500 | {escaped} |" in markdown(cells)
-    assert f"RTE & 500 & {cell} " in latex(cells, gains.note(ONE))
+    assert f"RTE & 500 & {cell} " in latex(cells, tables.gain_note(ONE))
     assert latex(cells).count("midrule") == 2
     assert f'"{cell}"' in csv_text(cells) and "'+" not in csv_text(cells)
     assert "'+1 [=cmd()]" in csv_text([["+1 [=cmd()]"]])
@@ -108,8 +108,8 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
         for name, of in values.items()
     }
     group = study(dataclasses.replace(one, methods=methods))
-    results = catalogue.gather(group.all_records)
-    made = [table for make in tables.PROBABILITIES for table in make(results)]
+    results = catalogue.gather(group.records)
+    made = [table for make in tables.OF_SETTINGS for table in make(results)][-4:]
     kinds = [table.slug.rsplit("-", 1)[-1] for table in made]
     assert kinds == ["probabilities", "nll", "brier", "ece"]
     assert [table.shown for table in made] == [True, False, False, False]
@@ -119,8 +119,8 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
     assert [isinstance(x, Best) for x in cells[2]] == [False, True, True, False]
     assert made[3].title == "ECE, 0 to 1" and made[3].cells[1][2:] == ["0.100", "0.200"]
     assert (
-        "not label bias" in method_tables.PROBABILITIES_NOTE
-        and "Lower is better" in method_tables.PROBABILITIES_NOTE
+        "not label bias" in tables.PROBABILITIES_NOTE
+        and "Lower is better" in tables.PROBABILITIES_NOTE
     )
 
 
@@ -137,7 +137,7 @@ def test_a_task_is_learned_beyond_noise_and_beyond_its_most_frequent_label(
     accuracy, rows, classes, said
 ):
     one = dataclasses.replace(record(icl=accuracy, bc=0.5, rows=rows), classes=classes)
-    assert gains.learned_tasks(study(one)) == ["rte"] * said
+    assert learned_tasks(study(one)) == ["rte"] * said
 
 
 def test_a_narrow_terminal_gets_the_columns_in_parts(monkeypatch, capsys):
@@ -155,36 +155,36 @@ def test_a_narrow_terminal_gets_the_columns_in_parts(monkeypatch, capsys):
 
 def test_the_note_says_over_what_the_intervals_are():
     several = study(*(record(seed=seed) for seed in range(5)), record("cb", rows=56))
-    said = gains.note(several)
+    said = tables.gain_note(several)
     assert "over the draws of demonstrations (1 to 5 a task) and over the test rows, which" in said
     assert "more draws make a small test set no larger" in said
     assert "Few test rows, so wide intervals: CB (56)." in said and "RTE (" not in said
     one = make_record("rte", {"icl": 0.5, "bc": 0.6}, context={"shots": 1})
-    assert "over the test rows alone: one draw of demonstrations says nothing" in gains.note(
+    assert "over the test rows alone: one draw of demonstrations says nothing" in tables.gain_note(
         study(one)
     )
-    assert "over the test rows alone. " in gains.note(ONE)
+    assert "over the test rows alone. " in tables.gain_note(ONE)
 
 
 def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
     group = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
-    found = method_tables.accuracy_cells(group, ["icl", "bc"])
+    found = tables.accuracy_cells(group, ["icl", "bc"])
     assert [row[2] for row in found[1:4]] == ["80.0", "50.0", "60.0"]
     assert [row[3] for row in found[1:4]] == ["80.4", "60.0 *", "50.0 *"]
     assert isinstance(found[2][3], Best) and not isinstance(found[3][3], Best)
     assert found[5][:3] == ["gain over icl", "", ""] and found[5][3].startswith("+0.1 [-1.")
     assert found[6] == ["wins, ties, losses", "", "", "1, 1, 1"]
-    alone = method_tables.accuracy_cells(group, ["icl"])
+    alone = tables.accuracy_cells(group, ["icl"])
     for cells, count in ((found, 3), (alone, 1)):
         assert [isinstance(row, Sums) for row in cells] == [False] * 4 + [True] * count
-    assert "± is the standard" not in method_tables.accuracy_note(group, ["icl", "bc"])
-    (table, *_) = catalogue.tables(catalogue.gather(group.all_records))
+    assert "± is the standard" not in tables.accuracy_note(group, ["icl", "bc"])
+    (table, *_) = catalogue.tables(catalogue.gather(group.records))
     assert r"\midrule" + "\naverage &" in latex(table.cells, table.note)
     assert "beyond noise: 0 is outside it" in table.note
 
 
 def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
-    results = catalogue.gather(ONE.all_records)
+    results = catalogue.gather(ONE.records)
     (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-differences"))
     chart = drawing.chart()
     (panel,) = chart.panels
@@ -196,4 +196,4 @@ def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
     header, *rows = chart.data()
     assert header == ["method", "task", "gain", "low", "high"]
     cells = [f"{float(row[2]):+.1f} [{float(row[3]):+.1f}, {float(row[4]):+.1f}]" for row in rows]
-    assert cells == [row[2].rstrip("*") for row in method_tables.gain_cells(ONE, ["bc"])[1:-1]]
+    assert cells == [row[2].rstrip("*") for row in tables.gain_cells(ONE, ["bc"])[1:-1]]

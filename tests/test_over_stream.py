@@ -8,7 +8,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence
 from batch_calibration.reporting import curves
 from batch_calibration.reporting.figures import curves as curve_figures
-from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.reporting.frame import by_setting
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies.accuracy_by_rows import accuracy_over_stream
 from batch_calibration.studies.calibration import run_calibration
@@ -68,7 +68,7 @@ def test_table_and_figure_show_it_beside_icl_and_bc():
         for seed in range(3)
     ]  # fmt: skip
     (curve,) = curves.by_rows_seen(by_setting(records))
-    cells = curves.accuracy_cells(curve)
+    cells = curves.curve_cells(curve)
     assert cells[0] == ["task", "rows seen", "bc_running", "icl, all rows", "bc, all rows"]
     assert cells[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0", "80.0"]
     (panel,) = curve_figures.curve_chart(curve).panels

@@ -13,17 +13,14 @@ from batch_calibration import calibrate
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting import (
     catalogue,
-    method_display,
-    method_tables,
     paper,
-    paper_tables,
-    robustness,
+    prompts,
+    tables,
     two_labels,
-    two_way,
 )
 from batch_calibration.reporting.cells import Best, Cell, Second, latex, markdown
 from batch_calibration.reporting.figures import style
-from batch_calibration.reporting.grouping import Setting, SettingRecords, by_setting
+from batch_calibration.reporting.frame import Frame, Setting, by_setting
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
 from batch_calibration.studies import Store, calibrate_store
@@ -187,8 +184,9 @@ def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):
 
 
 def test_methods_are_described_from_their_table():
-    header, *rows = paper_tables.method_cells()
-    described = [name for name in METHODS if name in method_display.FORMULAS]
+    (group,) = by_setting([make_record("sst2", {"icl": 0.5})])
+    header, *rows = tables.method_cells(group)
+    described = [name for name in METHODS if name in tables.FORMULAS]
     assert [row[0] for row in rows] == described and {"cc", "dc", "pc", "bc"} <= set(described)
     passes = {row[0]: row[header.index("forward passes")] for row in rows}
     assert passes["cc"] == "3 + 1" and passes["dc"] == "20 + 1" and passes["bc"] == "1"
@@ -202,7 +200,7 @@ def test_gains_stand_by_the_kind_of_task():
         *(make_record("rte", {"icl": 0.6, "bc": 0.5}, context={"shots": 1}),),
     ]
     (group,) = by_setting(rows)
-    header, *found = paper_tables.method_cells(group)
+    header, *found = tables.method_cells(group)
     assert header[-2:] == ["gain, one text", "gain, several texts"]
     bc = next(row for row in found if row[0] == "bc")
     assert bc[-2].startswith("+20.2 [") and bc[-1].startswith("-10.1 [")
@@ -215,13 +213,14 @@ def sized(model, shots=1, **accuracy):
 
 
 def test_best_and_second_best_of_each_size_are_marked():
-    found = by_setting(
+    found = catalogue.gather(
         sized("s", rte={"icl": 0.5, "cc": 0.6, "dc": 0.6, "bc": 0.55})
-        + sized("l", rte={"icl": 0.9, "bc": 0.8}, cb={"icl": 0.7, "bc": 0.7})
+        + sized("l", rte={"icl": 0.9, "bc": 0.8}, cb={"icl": 0.7, "bc": 0.7}),
+        models=("s",),
     )
-    (same,) = two_way.sizes(found, 1, models=("s",))
+    same = found.sizes
     assert [group.setting.model for group in same] == ["s", "l"]
-    cells = two_way.size_cells([(one.setting.model, one) for one in same])
+    cells = tables.size_cells([(one.setting.model, one) for one in same])
     assert cells[0] == ["task", "rows", "s icl", "s cc", "s dc", "s bc", "l icl", "l bc"]
     cb, rte, average = cells[1:]
     assert cb == ["CB", "277", "-", "-", "-", "-", "70.0", "70.0"]
@@ -252,19 +251,19 @@ def test_bcl_stands_beside_bc_of_the_first_seed():
         for seed in range(2)
     ]  # fmt: skip
     (group,) = by_setting(records)
-    assert method_tables.bcl_cells(group) == [
+    assert tables.bcl_cells(group) == [
         ["task", "rows", "icl", "bc", "bcl", "γ learned"],
         ["RTE", "277", "50.0", "60.0", "70.0", "+1.2"],
         ["average", "", "50.0", "60.0", "70.0", ""],
     ]
-    assert method_tables.bcl_cells(by_setting(sized("m", rte={"icl": 0.5}))[0]) == []
+    assert tables.bcl_cells(by_setting(sized("m", rte={"icl": 0.5}))[0]) == []
 
 
 def test_data_are_described_as_in_the_paper():
     (group,) = by_setting(sized("m", cb={"icl": 0.5}))
-    assert paper_tables.data_cells(group)[1] == ["CB", "NLI", "2", "3", "277", "56"]
+    assert tables.data_cells(group)[1] == ["CB", "NLI", "2", "3", "277", "56"]
     assert set(PAPER_LANGUAGE) == {n for n, task in TASKS.items() if task.test_rows}
-    assert "of the data mini" in paper_tables.data_note(
+    assert "of the data mini" in tables.data_note(
         dataclasses.replace(group, setting=group.setting._replace(data="mini"))
     )
 
@@ -275,7 +274,7 @@ def test_numbered_choices_stand_side_by_side():
         for key, name, icl in (("template", "10", 0.6), ("template", "2", 0.4),
                                ("verbalizer", "2", 0.5))
     ]  # fmt: skip
-    cells = paper_tables.choice_cells(robustness.find_axes(records))
+    cells = prompts.number_cells(prompts.find_axes(records))
     assert cells == [
         ["choice", "method", "2", "10"],
         ["templates", "icl", "40.0", "60.0"],
@@ -285,7 +284,7 @@ def test_numbered_choices_stand_side_by_side():
     ]
     marked = [[isinstance(cell, Best) for cell in row[2:]] for row in cells[1:]]
     assert marked == [[False, True], [True, False], [True, False], [True, False]]
-    assert paper_tables.choice_cells([]) == []
+    assert prompts.number_cells([]) == []
 
 
 def test_the_papers_images_stand_beside_its_own_setting_alone():
@@ -293,15 +292,13 @@ def test_the_papers_images_stand_beside_its_own_setting_alone():
         return make_record(task, {"icl": icl, "bc": bc})
 
     setting = Setting("openai-clip-vit-base-patch16", "dual_encoder", 0, "test", 0)
-    group = SettingRecords(
-        setting, {"svhn": [record("svhn", 0.2, 0.3)], "dtd": [record("dtd", 0.5, 0.4)]}
-    )
-    header, svhn, dtd, average = paper_tables.image_cells(group)
+    group = Frame(setting, [record("svhn", 0.2, 0.3), record("dtd", 0.5, 0.4)])
+    header, svhn, dtd, average = tables.image_cells(group)
     assert svhn == ["SVHN", "20.0", "30.0", "+10.0", "18.0", "35.0", "+17.0"]
     assert dtd[-1] == "-2.7" and average == [
         "average", "35.0", "35.0", "+0.0", "31.2", "38.4", "+7.2"
     ]  # fmt: skip
-    assert header[4] == "paper ZS" and paper_tables.image_note(group) == ""
+    assert header[4] == "paper ZS" and tables.image_note(group) == ""
     for other, note in (
         ({"data": "mini"}, "12 of its 47 classes"),
         ({"limit": 100}, "another setting"),
@@ -309,11 +306,9 @@ def test_the_papers_images_stand_beside_its_own_setting_alone():
         ({"model": "openai-clip-vit-large-patch14"}, "another setting"),
     ):
         unlike = dataclasses.replace(group, setting=setting._replace(**other))
-        assert len(paper_tables.image_cells(unlike)[0]) == 4 and note in paper_tables.image_note(
-            unlike
-        )
-    text = SettingRecords(setting, {"sst2": [record("sst2", 0.5, 0.6)]})
-    assert paper_tables.image_cells(text) == []
+        assert len(tables.image_cells(unlike)[0]) == 4 and note in tables.image_note(unlike)
+    text = Frame(setting, [record("sst2", 0.5, 0.6)])
+    assert tables.image_cells(text) == []
 
 
 def test_shifted_scores_are_those_of_the_method(workdir):

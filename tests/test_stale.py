@@ -6,7 +6,7 @@ import re
 import pytest
 from making import make_record
 
-from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.reporting.frame import by_setting
 from batch_calibration.scores import ScoreTable, load, make_block
 from batch_calibration.studies import ScorerInfo, Store, calibrate_store
 

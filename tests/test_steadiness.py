@@ -7,10 +7,10 @@ from scipy.stats import norm, t
 
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.metrics.steadiness import change_of_deviation, gain_over_prompts
-from batch_calibration.reporting import catalogue, curves, robustness, summary
+from batch_calibration.reporting import catalogue, curves, prompts, words
 from batch_calibration.reporting.figures import studies
 from batch_calibration.reporting.figures.marks import Spans
-from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.reporting.frame import by_setting
 from batch_calibration.reporting.method_display import VERDICTS
 
 
@@ -107,8 +107,8 @@ WORSE = [record(0.7, 0.5 + 0.03 * i, str(i), "wic") for i in range(10)]
 
 
 def test_a_study_of_the_prompt_in_words():
-    (found,) = robustness.by_study(robustness.find_axes([*STEADY, *ALIKE, *WORSE])).values()
-    said = robustness.paragraph(found)
+    (found,) = prompts.by_study(prompts.find_axes([*STEADY, *ALIKE, *WORSE])).values()
+    said = words.prompt_paragraph(found)
     assert said.startswith("The wording around the row (10 templates on SST-2, RTE and WiC, all ")
     verdict = said.split("): ")[1].split(". ")[0]
     assert verdict == (
@@ -134,18 +134,18 @@ def of_seeds(values):
 def test_seeds_are_averaged_before_prompts_are_compared():
     """By hand: means 50, 60 and 70 % are 10 points apart; all six contexts would be 28.3."""
     records = of_seeds([(0.3, 0.7), (0.3, 0.9), (0.4, 1.0)])
-    (study,) = robustness.find_axes(records)
+    (study,) = prompts.find_axes(records)
     np.testing.assert_allclose(study.values("icl"), [50, 60, 70])
     assert study.count == "3 templates, 2 seeds each"
-    header, row = robustness.study_cells([study])
+    header, row = prompts.study_cells([study])
     of_study = dict(zip(header, row, strict=True))
     assert [of_study[name] for name in ("shots", "prompts", "seeds each")] == ["2", "3", "2"]
     assert of_study["icl"] == "60.0 ± 10.0" and of_study["icl max - min"] == "20.0"
-    cells = robustness.accuracy_cells(study)
+    cells = prompts.prompt_cells(study)
     assert cells[1][:3] == ["0", "100", "50.0 ± 28.3"] and cells[4][2] == "60.0 ± 10.0"
     assert sum(map(int, of_study["wins, ties, losses"].split(", "))) == 3
-    assert "(3 templates, 2 seeds each on RTE, all" in robustness.paragraph([study])
-    assert "intervals over prompts, seeds and test rows" in robustness.paragraph([study])
+    assert "(3 templates, 2 seeds each on RTE, all" in words.prompt_paragraph([study])
+    assert "intervals over prompts, seeds and test rows" in words.prompt_paragraph([study])
     chart = studies.prompt_chart([study])
     first = dict(zip(chart.data()[0], chart.data()[1], strict=True))
     assert [first[name] for name in ("prompt", "accuracy", "shots", "seeds")] == [
@@ -157,7 +157,7 @@ def test_seeds_are_averaged_before_prompts_are_compared():
 
 def test_prompts_may_have_unlike_seeds():
     """A mean is of the seeds that there are; the interval is over prompts and rows."""
-    (study,) = robustness.find_axes(of_seeds([(0.3, 0.7), (0.6,), (0.7, 0.7, 0.7)]))
+    (study,) = prompts.find_axes(of_seeds([(0.3, 0.7), (0.6,), (0.7, 0.7, 0.7)]))
     assert study.count == "3 templates, 1 to 3 seeds each"
     np.testing.assert_allclose(study.values("icl"), [50, 60, 70])
     assert study.outcomes[0].shape == (3, 1, 100) and study.change is not None
@@ -168,24 +168,24 @@ def test_an_order_of_another_draw_is_another_prompt():
     records = [make_record("rte", {"icl": 0.5, "bc": 0.6},
                            context={"seed": seed, "options": {"order": order}})
                for seed in range(2) for order in range(3)]  # fmt: skip
-    (study,) = robustness.find_axes(records)
+    (study,) = prompts.find_axes(records)
     assert study.count == "6 orders" and "2, seed 1" in study.prompts
-    (lone,) = robustness.find_axes(records[:3])
+    (lone,) = prompts.find_axes(records[:3])
     assert list(lone.prompts) == ["0", "1", "2"]
 
 
 def test_prompts_on_unlike_rows_tell_of_no_change():
     axes = [record(0.5, 0.6, "1"), record(0.6, 0.7, "2"), record(0.7, 0.8, "3", rows=300)]
-    (one,) = robustness.find_axes(axes)
-    assert one.change is None and robustness.study_cells([one])[1][-2:] == ["-", "3, 0, 0"]
-    assert "changes" not in robustness.paragraph([one])
+    (one,) = prompts.find_axes(axes)
+    assert one.change is None and prompts.study_cells([one])[1][-2:] == ["-", "3, 0, 0"]
+    assert "changes" not in words.prompt_paragraph([one])
 
 
 def test_a_study_without_icl_or_of_one_prompt_is_not_told():
     lone = [make_record("rte", {"bc": 0.5}, context={"options": {"template": str(i)}})
             for i in range(3)]  # fmt: skip
     for records in (lone, STEADY[:1]):
-        assert robustness.by_study(robustness.find_axes(records)) == {}
+        assert prompts.by_study(prompts.find_axes(records)) == {}
         assert "prompts" not in {one.slug for one in catalogue.tables(catalogue.gather(records))}
 
 
@@ -222,7 +222,7 @@ def test_the_table_and_the_figure_of_all_prompts():
 
 def test_many_prompts_are_not_named():
     many = [record(0.5 + 0.01 * i, 0.8, f"{i}") for i in range(studies.MAX_PROMPTS_NAMED + 1)]
-    (panel,) = studies.prompt_chart(robustness.find_axes(many)).panels
+    (panel,) = studies.prompt_chart(prompts.find_axes(many)).panels
     assert not panel.y.shows_names
 
 
@@ -237,16 +237,13 @@ def test_the_study_of_shots_in_words():
     for seed, up in enumerate((-0.02, 0.0, 0.02)):
         records += [shots(4, seed, 0.5 + up, 0.7 + up / 10), shots(4, seed, 0.5, 0.5, "cb")]
     (one,) = curves.by_shots(by_setting(records))
-    said = curves.paragraph(one)
+    said = words.curve_paragraph(one)
     assert said.startswith(
         "Shots: m, validation split, all rows (0 to 4 shots per class on CB and "
     )
     assert "at 1 of 4 points Batch Calibration (bc) gains beyond noise over" in said
     assert "(icl), at 1 it loses; its gain goes from -10.0 [" in said
     assert "]* points (CB at 0) to +20.0 [" in said
-    assert "50.0 (at 0) and 50.0 (at 0) with icl and 40.0 (at 0) and 50.0 (at 4) with bc" in said
-    assert "50.0 (at 4) and 60.0 (at 0) with icl and 60.0 (at 0) and 70.0 (at 4) with bc" in said
-    assert "moves by 1.0 points (one standard deviation, mean over all) with icl and by 0.1" in said
-    assert summary.study_paragraphs(catalogue.gather(records)) == {f"{one.slug}-curve": said}
+    assert words.study_paragraphs(catalogue.gather(records)) == {f"{one.slug}-curve": said}
     alone = [make_record("rte", {"bc": 0.5}, context={"shots": n}) for n in (0, 1)]
-    assert summary.study_paragraphs(catalogue.gather(alone)) == {}
+    assert words.study_paragraphs(catalogue.gather(alone)) == {}

@@ -10,15 +10,15 @@ from batch_calibration.reporting import (
     catalogue,
     cells,
     curves,
-    method_tables,
-    robustness,
+    prompts,
+    tables,
     two_labels,
 )
 from batch_calibration.reporting.cells import Best
 from batch_calibration.reporting.figures import curves as curve_figures
 from batch_calibration.reporting.figures import render, studies
 from batch_calibration.reporting.figures.style import save
-from batch_calibration.reporting.grouping import axis_name, by_setting
+from batch_calibration.reporting.frame import axis_name, by_setting
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store, csv_text
 
@@ -71,16 +71,16 @@ def test_boundaries_are_drawn_between_opposite_labels(names, drawn):
 
 def test_a_robustness_study_is_not_mixed_with_the_main_table():
     (group,) = by_setting([*MAIN, *ROBUST])
-    assert len(group.records["rte"]) == 5
-    assert [(a.name, len(a.records)) for a in robustness.find_axes([*MAIN, *ROBUST])] == [
+    assert len(group.tasks["rte"].records) == 5
+    assert [(a.name, len(a.frame.records)) for a in prompts.find_axes([*MAIN, *ROBUST])] == [
         ("choices", 10), ("orders", 24), ("templates", 10), ("verbalizers", 10)]  # fmt: skip
-    assert by_setting(ROBUST) == [] and robustness.find_axes(MAIN) == []
+    assert by_setting(ROBUST) == [] and prompts.find_axes(MAIN) == []
 
 
 def test_two_choices_at_once_are_an_axis_of_their_own():
     assert axis_name(record(template="1", verbalizer="2")) == "template-verbalizer"
-    (one,) = robustness.find_axes([record(template="1", verbalizer="2")])
-    assert robustness.accuracy_cells(one)[1][0] == "1, 2"
+    (one,) = prompts.find_axes([record(template="1", verbalizer="2")])
+    assert prompts.prompt_cells(one)[1][0] == "1, 2"
 
 
 def test_policies_for_long_prompts_are_settings():
@@ -88,19 +88,19 @@ def test_policies_for_long_prompts_are_settings():
     plain, dropped = sorted(
         by_setting(records), key=lambda group: group.setting.over_long, reverse=1
     )
-    assert len(plain.records["rte"]) == 5 and len(dropped.records["rte"]) == 2
+    assert len(plain.records) == 5 and len(dropped.records) == 2
     assert (
         str(dropped.setting) == "m, 1-shot, validation split, all rows, long prompts (†) lose shots"
     )
     assert plain.setting.slug == "m-1shot-validation"
     assert dropped.setting.slug == "m-1shot-validation-drop_shots"
-    assert method_tables.accuracy_cells(plain, ["icl"])[1][1] == "277"
-    assert method_tables.accuracy_cells(dropped, ["icl"])[1][1] == "277 †9"
+    assert tables.accuracy_cells(plain, ["icl"])[1][1] == "277"
+    assert tables.accuracy_cells(dropped, ["icl"])[1][1] == "277 †9"
 
 
 def test_table_of_an_axis_has_a_row_for_each_value_in_order():
-    templates = next(a for a in robustness.find_axes(ROBUST) if a.name == "templates")
-    found = robustness.accuracy_cells(templates)
+    templates = next(a for a in prompts.find_axes(ROBUST) if a.name == "templates")
+    found = prompts.prompt_cells(templates)
     assert found[0] == ["templates", "rows", "icl", "bc"]
     assert [row[0] for row in found[1:]] == [*map(str, range(1, 11)), "all", "max - min"]
     assert found[1] == ["1", "277", "31.0", "41.0"]
@@ -117,7 +117,7 @@ def test_shots_make_curves():
     assert found.slug == "m-0to4shots-validation"
     assert sorted(found.tasks["rte"]["icl"]) == [0, 1, 4]
     np.testing.assert_allclose(found.tasks["rte"]["bc"][4], [50, 51])
-    assert curves.accuracy_cells(found)[1] == ["RTE", "0", "0.5 ± 0.7", "10.5 ± 0.7"]
+    assert curves.curve_cells(found)[1] == ["RTE", "0", "0.5 ± 0.7", "10.5 ± 0.7"]
     assert curves.by_shots(by_setting(MAIN)) == []
 
 
@@ -139,14 +139,14 @@ def test_probe_sizes_make_curves_with_draws_of_all_seeds():
     (found,) = curves.by_probe_size(by_setting([record(seed, sizes=SIZES) for seed in range(3)]))
     assert found.slug == "m-1shot-validation-probe-size"
     np.testing.assert_allclose(found.tasks["rte"]["bc"][2], [50, 60] * 3)
-    assert curves.accuracy_cells(found)[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0 ± 0.0"]
+    assert curves.curve_cells(found)[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0 ± 0.0"]
     assert curves.by_probe_size(by_setting(MAIN)) == []
 
 
 @pytest.mark.parametrize("what", ["robustness", "shots", "probe sizes"])
 def test_figures_are_drawn(tmp_path, what):
     if what == "robustness":
-        chart = studies.box_chart(robustness.find_axes(ROBUST))
+        chart = studies.box_chart(prompts.find_axes(ROBUST))
         assert chart.panels[0].x.names[1] == "24 orders, 4-shot"
         assert len(chart.data()) == 1 + 2 * len(ROBUST) and "seeds" in chart.data()[0]
     elif what == "shots":

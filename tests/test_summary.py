@@ -9,18 +9,17 @@ from matplotlib import pyplot as plt
 from batch_calibration.reporting import (
     catalogue,
     curves,
-    gains,
-    method_tables,
+    prompts,
     report,
-    robustness,
-    summary,
+    tables,
+    words,
 )
 from batch_calibration.reporting import cells as forms
 from batch_calibration.reporting.catalogue import Table
 from batch_calibration.reporting.cells import Best
 from batch_calibration.reporting.figures import curves as curve_figures
 from batch_calibration.reporting.figures import intervals, render
-from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.reporting.frame import by_setting, learned_tasks
 from batch_calibration.scoring.tasks import TASKS
 
 SUITE = list(TASKS)[:13]
@@ -53,21 +52,21 @@ def study(*records):
     ],
 )
 def test_a_task_is_learned_ten_points_above_chance(icl, bc, labels, said):
-    assert gains.learned_tasks(study(record("cb", icl, bc, labels=labels))) == ["cb"] * said
+    assert learned_tasks(study(record("cb", icl, bc, labels=labels))) == ["cb"] * said
 
 
 def test_the_mean_over_seeds_decides_and_of_it_the_better_method():
     seeds = [record("rte", 0.9, 0.5), record("rte", 0.2, 0.5, seed=1)]
-    assert gains.learned_tasks(study(*seeds)) == []
+    assert learned_tasks(study(*seeds)) == []
     # 60 % on average, but draws so far apart say little of the next.
-    assert gains.learned_tasks(study(*seeds, record("rte", 0.7, 0.5, seed=2))) == []
+    assert learned_tasks(study(*seeds, record("rte", 0.7, 0.5, seed=2))) == []
     near = [record("rte", icl, 0.5, seed) for seed, icl in enumerate((0.7, 0.68, 0.72))]
-    assert gains.learned_tasks(study(*near)) == ["rte"]
+    assert learned_tasks(study(*near)) == ["rte"]
 
 
 def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
     one = study(record("sst2", 0.8, 0.85), record("rte", 0.5, 0.55))
-    cells, note = method_tables.accuracy_cells(one, ["icl", "bc"]), gains.learned_note(one)
+    cells, note = tables.accuracy_cells(one, ["icl", "bc"]), tables.accuracy_note(one, [])
     assert [row[0] for row in cells] == [
         "task", "SST-2 ✓", "RTE", "average", "gain over icl", "wins, ties, losses"]  # fmt: skip
     assert note.startswith("✓ learned (1 of 2)") and "10 points" in note
@@ -84,10 +83,9 @@ def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
 def test_nothing_is_marked_where_icl_or_bc_was_not_run():
     one = study(make_record("sst2", {"icl": 0.9}))
     assert (
-        method_tables.accuracy_cells(one, ["icl"])[1][0] == "SST-2"
-        and gains.learned_note(one) == ""
+        tables.accuracy_cells(one, ["icl"])[1][0] == "SST-2" and tables.accuracy_note(one, []) == ""
     )
-    assert "nothing to compare" in summary.paragraph(one)
+    assert "nothing to compare" in words.setting_paragraph(one)
 
 
 def many(icl=0.7, gain=0.02):
@@ -105,15 +103,13 @@ def many(icl=0.7, gain=0.02):
 
 
 def test_the_paragraph_of_many_tasks():
-    said = summary.paragraph(many())
+    said = words.setting_paragraph(many())
     assert "on average over 13 tasks: +0.3 points [" in said and "noise where it holds 0" in said
     assert "BC gains on 10 of 13 tasks, on none of them by more than noise, most on " in said
     assert "most on ANLI-R3 (+1.5); it loses on SST-2 (-3.5), MNLI (-0.1) and QNLI" in said
     assert "on none of them by more than noise: calibration does not help" in said
     assert "most frequent label's share): ANLI-R3; over the other 12 ICL" in said
     assert "ICL has 70.5 % and BC 70.7 %." in said
-    assert "On the 12 tasks whose rows are more than one text CC has 40.0 %" in said
-    assert "and DC has 45.0 % beside ICL's 68.8 %." in said
     assert "The best average is bcl's" in said and "of the others bc's" in said
     assert "moves by 0.7 points" in said and "by 0.0 with it" in said
 
@@ -123,7 +119,7 @@ def test_every_loss_is_named_and_the_paragraph_stays_short(loss):
     one = study(
         *(record(task, 0.5, 0.5 + loss, seed, cc=0.4, dc=0.4) for task in SUITE for seed in (0, 1))
     )
-    said = summary.paragraph(one)
+    said = words.setting_paragraph(one)
     assert (
         said.count(f"({100 * loss:+.1f})") == 13
         and "BC gains on 0 of 13 tasks; it loses on" in said
@@ -134,20 +130,15 @@ def test_every_loss_is_named_and_the_paragraph_stays_short(loss):
 
 
 def test_the_paragraph_of_one_task():
-    said = summary.paragraph(study(record("sst2", 0.7, 0.75)))
+    said = words.setting_paragraph(study(record("sst2", 0.7, 0.75)))
     assert "BC gains, by more than noise, on SST-2 (+5.0); it loses on none. " in said
-    little = summary.paragraph(study(record("sst2", 0.7, 0.706)))
+    little = words.setting_paragraph(study(record("sst2", 0.7, 0.706)))
     assert "BC gains, by no more than noise, on SST-2 (+0.6)" in little
-    worse = summary.paragraph(study(record("sst2", 0.7, 0.6)))
+    worse = words.setting_paragraph(study(record("sst2", 0.7, 0.6)))
     assert "BC does not gain; it loses on SST-2 (-10.0), by more than noise: calib" in worse
-    assert "learned" not in said and "more than one text" not in said
-    same = summary.paragraph(study(record("sst2", 0.7, 0.7)))
+    assert "learned" not in said
+    same = words.setting_paragraph(study(record("sst2", 0.7, 0.7)))
     assert "BC does not gain; it loses on none." in same
-    # A task file's fields are those of its template.
-    mine = record("mine", 0.7, 0.75, cc=0.6, template="{a}\n{b}\nAnswer: {label}")
-    assert "On the task whose rows are more than one text CC has 60.0 %" in summary.paragraph(
-        study(mine)
-    )
 
 
 def test_a_point_of_a_curve_is_not_shown_apart_and_a_lone_point_is_no_curve():
@@ -167,8 +158,8 @@ def test_an_axis_ends_with_its_spread():
     records = []
     for i, accuracy in enumerate((0.5, 0.6, 0.52)):
         records.append(record("rte", accuracy, 0.7, options={"template": str(i)}))
-    (axis,) = robustness.find_axes(records)
-    cells = robustness.accuracy_cells(axis)
+    (axis,) = prompts.find_axes(records)
+    cells = prompts.prompt_cells(axis)
     assert cells[-2:] == [
         ["all", "500", "54.0 ± 5.3", "70.0 ± 0.0"], ["max - min", "", "10.0", "0.0"]
     ]  # fmt: skip

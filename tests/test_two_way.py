@@ -3,11 +3,11 @@
 import numpy as np
 from making import make_record
 
-from batch_calibration.reporting import catalogue, two_way
+from batch_calibration.reporting import catalogue, prompts, tables
 from batch_calibration.reporting.cells import Best, Sums, latex
 from batch_calibration.reporting.figures import render
 from batch_calibration.reporting.figures.style import save
-from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.reporting.frame import by_setting
 
 
 def of_model(model, task, seed=0, icl=0.5, **context):
@@ -23,8 +23,7 @@ TWO = [
 
 
 def test_models_stand_below_one_another_beside_their_tasks():
-    (found,) = two_way.find_models(by_setting(TWO))
-    cells = two_way.model_cells(found)
+    cells = tables.model_cells(by_setting(TWO))
     assert cells == [
         ["model", "method", "CB", "RTE", "mine", "average"],
         ["big", "icl", "75.0", "75.0", "75.0", "75.0"],
@@ -39,17 +38,18 @@ def test_models_stand_below_one_another_beside_their_tasks():
 
 def test_an_average_is_over_the_tasks_of_all_models():
     some = [of_model("big", "rte", icl=0.5), of_model("big", "mine", icl=0.9)]
-    (found,) = two_way.find_models(by_setting([*some, of_model("small", "rte")]))
-    assert two_way.model_cells(found)[1] == ["big", "icl", "50.0", "90.0", "50.0"]
-    (found,) = two_way.find_models(by_setting([some[0], of_model("small", "mine")]))
-    assert [row[-1] for row in two_way.model_cells(found)[1:]] == ["-"] * 6
+    found = by_setting([*some, of_model("small", "rte")])
+    assert tables.model_cells(found)[1] == ["big", "icl", "50.0", "90.0", "50.0"]
+    found = by_setting([some[0], of_model("small", "mine")])
+    assert [row[-1] for row in tables.model_cells(found)[1:]] == ["-"] * 6
 
 
 def test_other_shots_or_one_task_alone_are_no_table_of_models():
-    assert two_way.find_models(by_setting([of_model("big", "rte"), of_model("small", "rte")])) == []
+    one_task = [of_model("big", "rte"), of_model("small", "rte")]
+    assert list(tables.of_models(catalogue.gather(one_task))) == []
     apart = [of_model(name, task, shots=shots)
              for name, shots in (("big", 1), ("small", 2)) for task in ("rte", "cb")]  # fmt: skip
-    assert two_way.find_models(by_setting(apart)) == []
+    assert list(tables.of_models(catalogue.gather(apart))) == []
 
 
 def at(shots, seed=0, icl=0.5, **options):
@@ -66,8 +66,8 @@ GRID = [
 
 
 def test_shots_and_templates_make_a_grid():
-    (grid,) = two_way.find_grids(GRID)
-    assert two_way.grid_cells(grid) == [
+    (grid,) = prompts.find_grids(GRID)
+    assert prompts.grid_cells(grid) == [
         ["template", "method", "shots 0", "shots 4"],
         *(
             row
@@ -80,14 +80,14 @@ def test_shots_and_templates_make_a_grid():
 
 
 def test_a_cell_that_was_not_scored_is_empty():
-    (grid,) = two_way.find_grids([*GRID, at(2)])
-    assert [row[3] for row in two_way.grid_cells(grid)] == ["shots 2", *"----", "50.0", "60.0"]
+    (grid,) = prompts.find_grids([*GRID, at(2)])
+    assert [row[3] for row in prompts.grid_cells(grid)] == ["shots 2", *"----", "50.0", "60.0"]
 
 
 def test_a_grid_beside_another_choice_has_a_name_of_its_own():
     others = [at(r.context.shots, r.context.seed, **r.context.options, verbalizer="3")
               for r in GRID]  # fmt: skip
-    found = two_way.find_grids([*GRID, *others])
+    found = prompts.find_grids([*GRID, *others])
     assert len({grid.slug for grid in found}) == len(found)
     beside = "RTE, template × shots: m, validation split, all rows, verbalizer 3"
     assert beside in [grid.heading for grid in found]
@@ -95,8 +95,8 @@ def test_a_grid_beside_another_choice_has_a_name_of_its_own():
 
 def test_one_choice_at_a_time_is_no_grid():
     cross = [at(shots) for shots in range(5)] + [at(1, template=str(i)) for i in range(1, 11)]
-    assert two_way.find_grids(cross) == []
-    assert two_way.find_grids([make_record("rte", {"icl": 0.5}, context={"shots": None})]) == []
+    assert prompts.find_grids(cross) == []
+    assert prompts.find_grids([make_record("rte", {"icl": 0.5}, context={"shots": None})]) == []
 
 
 def test_two_way_tables_are_in_the_catalogue_and_have_no_last_row_apart():

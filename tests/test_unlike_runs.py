@@ -5,8 +5,8 @@ import json
 import pytest
 from chat_templates import TEMPLATES
 
-from batch_calibration.reporting.grouping import axis_name, by_setting, with_settings
-from batch_calibration.reporting.robustness import choice_name
+from batch_calibration.reporting.frame import axis_name, by_setting, with_settings
+from batch_calibration.reporting.prompts import choice_name
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.settings import Settings, keys
@@ -179,7 +179,7 @@ def blocks(**made):
 
 
 def groups(*records):
-    return {str(g.setting): sorted(g.records) for g in by_setting(records)}
+    return {str(g.setting): sorted(g.tasks) for g in by_setting(records)}
 
 
 @pytest.mark.parametrize(

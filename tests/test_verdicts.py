@@ -5,7 +5,7 @@ import pytest
 
 from batch_calibration.diagnosis import recommend, verdicts
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
-from batch_calibration.reporting import verdict_tables
+from batch_calibration.reporting import verdict_tables, words
 from batch_calibration.reporting.cells import Cell
 
 NAMES = ("no", "yes")
@@ -16,12 +16,14 @@ GOLD = np.array(30 * [0, 1])
 
 def judge(name="here", task="sst2", scores=SCORES, shift=(1.6, 0.0), labels=GOLD):
     advice = recommend(scores, label_names=NAMES, from_probs=False)
-    return verdicts.judge(name, task, advice, scores, scores - np.float32(shift), labels, NAMES)
+    return verdicts.judge_context(
+        name, task, advice, scores, scores - np.float32(shift), labels, NAMES
+    )
 
 
 def test_a_context_in_facts():
     verdict = judge()
-    facts = verdicts.facts([verdict])
+    facts = words.facts([verdict])
     assert list(facts) == ["Biased?", "Recommended", "Expected gain", "Measured gain", "Safe?",
                            "Rows that settle it"]  # fmt: skip
     # Mean differences of 2.8 and 0.9 nats are 1.85; exp(1.85) is 6.36.
@@ -35,29 +37,29 @@ def test_a_context_in_facts():
         "after the correction for 50.0 %; it is right for 50.0 %."
     )
     assert "is settled by these 60 labeled rows." in facts["Rows that settle it"]
-    line = verdicts.headline([verdict])
+    line = words.headline([verdict])
     assert line.startswith("Correct the scores: bc_empirical_bayes gains +50.0 [")
 
 
 def test_what_harms_is_said_first():
     verdict = judge(shift=(-3.0, 0.0), labels=np.array(60 * [1]), scores=SCORES[:, ::-1])
-    assert verdicts.headline([verdict]).startswith("Leave the scores as they are: ")
-    assert verdicts.facts([verdict])["Safe?"].startswith("No: accuracy falls beyond noise.")
+    assert words.headline([verdict]).startswith("Leave the scores as they are: ")
+    assert words.facts([verdict])["Safe?"].startswith("No: accuracy falls beyond noise.")
 
 
 def test_without_labels_the_expected_gain_is_told():
     verdict = judge(labels=np.full(60, -1))
-    facts = verdicts.facts([verdict])
+    facts = words.facts([verdict])
     assert verdict.gains is None and facts["Measured gain"] == "No right label is known."
     assert "right for" not in facts["Safe?"]
-    assert verdicts.headline([verdict]).startswith("Correct the scores: bc_empirical_bayes; to be ")
+    assert words.headline([verdict]).startswith("Correct the scores: bc_empirical_bayes; to be ")
     assert verdicts.measured_gain([verdict]) is None
 
 
 def test_scores_that_are_left_expect_nothing():
     few = judge(scores=SCORES[:10], labels=GOLD[:10], shift=(0.0, 0.0))
-    assert verdicts.headline([few]) == "Leave the scores as they are."
-    assert "Expected gain" not in verdicts.facts([few])
+    assert words.headline([few]) == "Leave the scores as they are."
+    assert "Expected gain" not in words.facts([few])
     assert verdict_tables.overview_cells([few])[1][4] == "leave it"
 
 
@@ -70,7 +72,7 @@ def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
         over_rows(np.array([20 * [0.0, 1.0]]), OF_GAIN),
     ])  # fmt: skip
     assert tuple(found) == pytest.approx(tuple(by_hand)) and found.value == pytest.approx(0.25)
-    facts = verdicts.facts([whole, half, other])
+    facts = words.facts([whole, half, other])
     assert "1 of 3 contexts loses accuracy beyond noise (b), 2 gain." in facts["Safe?"]
     assert facts["Biased?"].startswith("Yes: in 3 of 3 contexts by more than two standard errors")
     assert facts["Recommended"] == "bc_empirical_bayes in 3 of 3 contexts."

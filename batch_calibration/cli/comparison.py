@@ -8,10 +8,10 @@ import numpy as np
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.diagnosis import Comparison
 from batch_calibration.diagnosis.comparison import predict_by_methods
-from batch_calibration.diagnosis.method_results import judge, pool
+from batch_calibration.diagnosis.method_results import judge_answers, pool
 from batch_calibration.errors import escape_controls
 from batch_calibration.methods import METHODS, Options, check_chosen
-from batch_calibration.reporting import terminal
+from batch_calibration.reporting import terminal, words
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies.calibration import check
 from batch_calibration.studies.groups import find_skipped, make_groups
@@ -48,7 +48,7 @@ def compare_tables(
                 usable = [name for name in picks if name not in skipped[position]]
                 by_method: dict[str, np.ndarray] = {name: picks[name][i] for name in usable}
                 gold = table.blocks["test"].labels
-                by_position[position] = judge(by_method, gold, skipped[position])
+                by_position[position] = judge_answers(by_method, gold, skipped[position])
             waiting.update(len(by_position))
     return [by_position[position] for position in range(len(tables))]
 
@@ -72,10 +72,10 @@ def show(
             shown = pool([comparisons[number] for number in numbers])
             heading = f"{model or 'unnamed model'}: {len(numbers):,} contexts"
         print(escape_controls(f"{heading}, {shown.rows:,} labeled rows"))
-        print("\n".join(shown.lines(is_all=is_all)))
+        print("\n".join(terminal.aligned(words.comparison_cells(shown, is_all=is_all))))
         if is_quiet:
             continue
-        _print_filled(shown.note(is_all=is_all, more="--all shows"))
+        _print_filled(words.comparison_note(shown, is_all=is_all, more="--all shows"))
         if is_all:
             for sentence in _why_skipped(shown):
                 _print_filled(sentence)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from batch_calibration.cli import notes, summaries
-from batch_calibration.diagnosis import verdicts
+from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.methods import Options, check_scores
 from batch_calibration.reporting import catalogue, writing
 from batch_calibration.reporting.report import Card
@@ -51,7 +51,7 @@ def write(
 def _cards(tables: Sequence[ScoreTable], records: Iterable[Record]) -> list[Card]:
     """A card for each model and number of shots, in the order of the files."""
     bias_of_table = {record.id: writing.known_bias(record) for record in records}
-    cards: dict[str, list[verdicts.Verdict]] = {}
+    cards: dict[str, list[Verdict]] = {}
     for table in tables:
         scores = check_scores(table.blocks["test"].log_probs, from_probs=False)
         name, task = summaries.title(table), str(table.context.get("task") or table.id)

@@ -12,8 +12,7 @@ from batch_calibration.cli import advice
 from batch_calibration.diagnosis import DISTANCES, Diagnosis, Recommendation, prediction_range
 from batch_calibration.errors import escape_controls
 from batch_calibration.reporting import terminal
-from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.gains import count_signs
+from batch_calibration.reporting.cells import Cells, count_signs
 from batch_calibration.reporting.verdict_tables import context_cells, label_cells, right_cells
 from batch_calibration.scores import ScoreTable
 
@@ -184,7 +183,10 @@ def model_cells(contexts: Sequence[Corrected]) -> Cells:
             before, after = _over_rows(diagnoses)
             counts = f"{sum(diagnosis.labeled for diagnosis in diagnoses)}"
             shares = f"{before:.1f}", f"{after:.1f}"
-            rows.append([model, f"{len(diagnoses)}", counts, *shares, *count_signs(gains)])
+            above, _, below = count_signs(gains)
+            more, less = sum(g.value > 0 for g in gains), sum(g.value < 0 for g in gains)
+            signs = f"{more}, {less}", f"{above}, {below}"
+            rows.append([model, f"{len(diagnoses)}", counts, *shares, *signs])
     return rows
 
 

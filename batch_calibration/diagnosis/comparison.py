@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.arrays import column_numbers, in_row_order, names_of
-from batch_calibration.diagnosis.method_results import Comparison, judge
+from batch_calibration.diagnosis.method_results import Comparison, judge_answers
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     METHODS,
@@ -86,7 +86,7 @@ def compare(
         )  # fmt: skip
     checked = check_chosen(options, usable, [rows.shape[-1]])
     picks = predict_by_methods(blocks, usable, checked, seed=seed)
-    return judge({name: pick[0] for name, pick in picks.items()}, right, skipped)
+    return judge_answers({name: pick[0] for name, pick in picks.items()}, right, skipped)
 
 
 def predict_by_methods(

@@ -1,24 +1,19 @@
-"""What `recommend` gives back: a method, the reasons, and what to expect of it."""
+"""The values that `recommend` returns: a method, the reasons, and what to expect of it."""
 
-from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from batch_calibration.diagnosis.experience import Expected
-from batch_calibration.diagnosis.method_results import need_pandas
 from batch_calibration.metrics import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LEAVE = "icl"
-LEAVE_IT = "leave it"
 Options = dict[str, float | tuple[float, ...]]
 
 
 class Signals(NamedTuple):
-    """What unlabeled scores show.
+    """Measures of unlabeled scores.
 
     Attributes:
         rows: n.
@@ -61,7 +56,7 @@ class Recommendation(NamedTuple):
     def short(self) -> str:
         """Its name in a table: "leave it", or the method, "with prior" or "with strength"."""
         if self.method == LEAVE:
-            return LEAVE_IT
+            return "leave it"
         return self.method + "".join(f" with {k.removeprefix('target_')}" for k in self.options)
 
     def to_frame(self) -> "pd.DataFrame":
@@ -74,23 +69,14 @@ class Recommendation(NamedTuple):
         Raises:
             InputError: pandas is not installed.
         """
-        pandas = need_pandas("to_frame")
-        unknown = Estimate(np.nan, np.nan, np.nan)
-        rows = []
-        for name in dict.fromkeys([self.method, *self.measured]):
-            is_recommended = name == self.method
-            accuracy = self.measured.get(name, unknown)
-            if is_recommended and self.accuracy is not None:
-                accuracy = self.accuracy  # of rows that did not choose it
-            gain = self.expected.gain if is_recommended else None
-            risk = self.expected.risk if is_recommended else np.nan
-            rows.append([name, is_recommended, *accuracy, *(gain or unknown), risk])
-        columns = ["method", "recommended", "accuracy", "accuracy_low", "accuracy_high", "gain",
-                   "gain_low", "gain_high", "risk"]  # fmt: skip
-        return pandas.DataFrame(rows, columns=columns).set_index("method")
+        from batch_calibration.reporting import words
+
+        return words.recommendation_frame(self)
 
     def __str__(self) -> str:
         return "\n".join(self.reason)
 
     def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(sentence)}</p>" for sentence in self.reason)
+        from batch_calibration.reporting import words
+
+        return words.paragraphs_html(self.reason)

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import TypeVar
 
 from batch_calibration.reporting.drawings import FIGURES
-from batch_calibration.reporting.grouping import by_setting
+from batch_calibration.reporting.frame import by_setting
 from batch_calibration.reporting.items import ACROSS, Drawing, Results, Table
 from batch_calibration.reporting.tables import TABLES
 from batch_calibration.scores import ScoreTable
@@ -33,7 +33,8 @@ def gather(
 
 def tables(study: Results) -> list[Table]:
     """Every table: section by section, and in each in the order of `TABLES`."""
-    return _in_sections(study, chain.from_iterable(find(study) for find in TABLES))
+    asked = [maker.make(study) for maker in TABLES if maker.needs in ("", *study.varies)]
+    return _in_sections(study, chain.from_iterable(asked))
 
 
 def figures(study: Results) -> list[Drawing]:

@@ -1,4 +1,4 @@
-"""Cells of a table, and their forms: Markdown and LaTeX; names in them stay what they are."""
+"""Cells of a table, and its forms in Markdown and LaTeX; names in them stay as they are."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.metrics import Estimate, deviation
-from batch_calibration.reporting.grouping import task_title
+from batch_calibration.reporting.frame import Frame, task_title
 from batch_calibration.studies import Number, Record
 
-LEARNED = "✓"  # stands behind a task that the model has learned
+LEARNED = "✓"  # behind a task that the model has learned
+MARK = "*"  # behind a gain or a loss that exceeds noise
+WINS = "wins, ties, losses"  # the name of what `wins_cell` counts
 GREEK = {"γ": "gamma", "μ": "mu", "Σ": "Sigma"}  # letters of formulas, and what LaTeX calls them
 LATEX = str.maketrans(
     dict(zip("&%$#_{}", (r"\&", r"\%", r"\$", r"\#", r"\_", r"\{", r"\}"), strict=True))
@@ -25,7 +27,7 @@ class Cell(Number):
     """A number as it is printed, and where it has an interval, its three parts.
 
     Attributes:
-        parts: the number, the interval with its brackets, and what stands behind; else empty.
+        parts: the number, the interval with its brackets, and the mark behind them; else empty.
     """
 
     parts: tuple[str, ...] = ()
@@ -47,10 +49,11 @@ Column = TypeVar("Column")
 Cells = list[list[str]]  # texts are names and counts, each `Cell` is a measured number
 
 
-def task_cell(task: str, records: Sequence[Record]) -> str:
+def task_cell(frame: Frame) -> str:
     """The task as papers print it, and the split that served where the one asked is missing."""
-    served = records[0].context.served
-    return f"{task_title(task)} ({served})" if served else task_title(task)
+    context = frame.records[0].context
+    title = task_title(context.task)
+    return f"{title} ({context.served})" if context.served else title
 
 
 def rows_cell(records: Sequence[Record]) -> str:
@@ -76,6 +79,22 @@ def estimate_cell(estimate: Estimate, mark: str = "", *, is_share: bool = False)
     cell = Cell(f"{number} [{low}, {high}]{mark}")
     cell.parts = number, f"[{low}, {high}]", mark
     return cell
+
+
+def gain_cell(gain: Estimate | None) -> Cell:
+    """A gain with its interval, and the mark where it exceeds noise; a dash of an unknown one."""
+    return estimate_cell(gain, MARK * abs(gain.beyond_noise)) if gain else Cell("-")
+
+
+def count_signs(gains: Iterable[Estimate]) -> tuple[int, int, int]:
+    """How many gains are above noise, within it, below it."""
+    signs = [gain.beyond_noise for gain in gains]
+    return signs.count(1), signs.count(0), signs.count(-1)
+
+
+def wins_cell(gains: Iterable[Estimate]) -> str:
+    """The same counts as a cell."""
+    return ", ".join(map(str, count_signs(gains)))
 
 
 def notes(records: Iterable[Record], *sentences: str) -> str:
@@ -124,14 +143,12 @@ def best_of(
 
 
 def rows_of_tasks(
-    records: Mapping[str, Sequence[Record]],
-    columns: Sequence[str],
-    cells_of: Callable[[str], Sequence[str]],
+    tasks: Mapping[str, Frame], columns: Sequence[str], cells_of: Callable[[str], Sequence[str]]
 ) -> Cells:
-    """Header, and a row a task: what it is called, its test rows, its cells in these columns."""
+    """Header, and a row a task: its title, its test rows, its cells in these columns."""
     rows: Cells = [["task", "rows", *columns]]
-    for task, siblings in records.items():
-        rows.append([task_cell(task, siblings), rows_cell(siblings), *cells_of(task)])
+    for task, frame in tasks.items():
+        rows.append([task_cell(frame), rows_cell(frame.records), *cells_of(task)])
     return rows
 
 
@@ -139,7 +156,7 @@ def rows_of_methods(
     name: str, methods: Sequence[str], columns: Iterable[Column],
     sample_of: Callable[[Column, str], ArrayLike],
 ) -> Cells:  # fmt: skip
-    """A row a method below one another: its sample in each column, the best of these marked."""
+    """A row a method with its sample in each column; the best of each column is marked."""
     marked = []
     for column in columns:
         samples = [sample_of(column, method) for method in methods]

@@ -1,15 +1,21 @@
 """Makes the figures from results; each is described when it is asked for."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
-from batch_calibration.reporting import gains, robustness, two_labels, two_way
+from batch_calibration.reporting import prompts, two_labels
 from batch_calibration.reporting.figures import curves, intervals, scores, studies
 from batch_calibration.reporting.figures.chart import Chart
-from batch_calibration.reporting.grouping import CORRECTED, REFERENCES, SettingRecords, task_title
-from batch_calibration.reporting.items import ACROSS, Drawing, Results, Texts, setting_slug
+from batch_calibration.reporting.frame import CORRECTED, REFERENCES, Frame, accuracy, task_title
+from batch_calibration.reporting.items import (
+    ACROSS,
+    Drawing,
+    Results,
+    Texts,
+    compared_by_size,
+    setting_slug,
+)
 from batch_calibration.reporting.two_labels import Shifted, shift_scores
 
 BOUNDARY_TASKS = ("sst2", "qnli")
@@ -28,10 +34,10 @@ MAX_PLANES = 13  # tasks whose planes a page shows: the paper's
 def of_methods(study: Results) -> Iterator[Drawing]:
     """What each method gains over ICL task by task, setting by setting."""
     for group in study.sections:
-        methods = gains.compared(group, group.paper_methods)
+        methods = list(filter(group.compared.__contains__, group.paper_methods))
         # A page lets readers choose among all methods.
-        page_methods = gains.compared(group, group.methods)
-        if len(group.records) > MAX_TASKS:
+        page_methods = group.compared
+        if len(group.tasks) > MAX_TASKS:
             page_methods = _bc_first(methods)[:1]
         if methods:
             chart = partial(intervals.gain_chart, group, methods)
@@ -43,7 +49,7 @@ def _bc_first(methods: Sequence[str]) -> list[str]:
     return sorted(methods, key=lambda method: method != CORRECTED)
 
 
-def _page_gains(group: SettingRecords, methods: Sequence[str], texts: Texts) -> Chart:
+def _page_gains(group: Frame, methods: Sequence[str], texts: Texts) -> Chart:
     return intervals.gain_chart(group, methods)
 
 
@@ -51,11 +57,11 @@ def figure_1(study: Results) -> Iterator[Drawing]:
     """Average over the tasks of each method, a panel a model."""
     panels = {}
     for group in study.sizes:
-        methods = group.among(two_way.compared_by_size())
+        methods = group.among(compared_by_size())
         # All but icl itself have a gain over it.
-        if len(gains.compared(group, methods)) == len(methods) - 1:
-            means = {method: gains.mean_accuracy(group, method) for method in methods}
-            panels[f"{group.setting.model}, {len(group.records)} tasks"] = means
+        if len(set(methods) & set(group.compared)) == len(methods) - 1:
+            means = {method: group.accuracy(method) for method in methods}
+            panels[f"{group.setting.model}, {len(group.tasks)} tasks"] = means
     if panels:
         heading = "Average over the tasks, 1-shot"
         if len(panels) == 1:
@@ -68,9 +74,8 @@ def figure_7(study: Results) -> Iterator[Drawing]:
     """Zero-shot images before and after BC, a panel a task."""
     for group in study.groups:
         panels = {}
-        is_known = gains.compared(group, REFERENCES)
-        for task in filter(group.records.__contains__, IMAGE_TASKS if is_known else ()):
-            estimates = {method: gains.accuracy(group, task, method) for method in REFERENCES}
+        for task in filter(group.tasks.__contains__, IMAGE_TASKS if group.has_references else ()):
+            estimates = {method: accuracy(group.tasks[task], method) for method in REFERENCES}
             panels[task_title(task)] = estimates
         if panels:
             heading = f"Zero-shot images: {group.setting}"
@@ -95,11 +100,11 @@ def figures_3_and_4(study: Results) -> Iterator[Drawing]:
         yield Drawing(*setting_slug(group, "correction"), chart, "Figure 4")
 
 
-def _shifted_contexts(study: Results, group: SettingRecords, preferred: str) -> list[Shifted]:
+def _shifted_contexts(study: Results, group: Frame, preferred: str) -> list[Shifted]:
     """The contexts of the preferred task, else of the first that has two labels."""
-    for task in dict.fromkeys((preferred, *group.records)):
+    for task in dict.fromkeys((preferred, *group.tasks)):
         contexts = []
-        for record in group.records.get(task, ()):
+        for record in group.tasks[task].records if task in group.tasks else ():
             table = study.load(record)
             shifted = shift_scores(record, table) if table else None
             contexts += [shifted] if shifted else []
@@ -111,7 +116,7 @@ def _shifted_contexts(study: Results, group: SettingRecords, preferred: str) -> 
 def of_boundaries(study: Results) -> Iterator[Drawing]:
     """Where each method decides between two labels, setting by setting; all of the main one."""
     for group in study.sections if study.boundary_tasks else ():
-        firsts = [records[0] for records in group.records.values()]
+        firsts = group.first_seeds().records
         firsts.sort(key=lambda record: record.context.task not in BOUNDARY_TASKS)
         # Lazily: a score table is read when it is needed, most never.
         loaded = filter(None, map(study.load, firsts))
@@ -132,9 +137,9 @@ def of_boundaries(study: Results) -> Iterator[Drawing]:
                 yield Drawing(section, slug, chart, "Figure 10", is_on_page=False)
 
 
-def _plane_chart(study: Results, group: SettingRecords, texts: Texts) -> Chart:
+def _plane_chart(study: Results, group: Frame, texts: Texts) -> Chart:
     """The planes of the first tasks that can be drawn."""
-    loaded = (study.load(records[0]) for records in group.records.values())
+    loaded = map(study.load, group.first_seeds().records)
     drawable = filter(two_labels.can_draw, filter(None, loaded))
     pairs = [(table, texts(table)) for table in islice(drawable, MAX_PLANES)]
     return scores.plane_chart(pairs, str(group.setting))
@@ -146,9 +151,10 @@ def of_strength(study: Results) -> Iterator[Drawing]:
         if not curves.has_strength(group):
             continue
         is_main = group == study.main
-        tasks = list(filter(group.records.__contains__, STRENGTH_TASKS))
+        tasks = list(filter(group.tasks.__contains__, STRENGTH_TASKS))
         if is_main and tasks:
-            examples = replace(group, records={task: group.records[task] for task in tasks})
+            records = [group.tasks[task].records for task in tasks]
+            examples = Frame(group.setting, list(chain.from_iterable(records)))
             section, slug = setting_slug(group, "strength-examples")
             chart = partial(curves.strength_chart, examples)
             yield Drawing(section, slug, chart, "Figure 5", is_on_page=False)
@@ -158,7 +164,7 @@ def of_strength(study: Results) -> Iterator[Drawing]:
 
 def of_prompts(study: Results) -> Iterator[Drawing]:
     """Each prompt of a study with icl and with bc, a panel a task."""
-    for slug, axes in robustness.by_study(study.axes).items():
+    for slug, axes in prompts.by_study(study.axes).items():
         yield Drawing(ACROSS, f"{slug}-prompts", partial(studies.prompt_chart, axes))
 
 
@@ -168,7 +174,7 @@ def of_studies(study: Results) -> Iterator[Drawing]:
         yield Drawing(ACROSS, f"{grid.slug}-grid", partial(studies.grid_chart, grid))
     for control in study.controls:
         yield Drawing(ACROSS, control.slug, partial(studies.control_chart, control))
-    for slug, axes in robustness.by_task(study.axes).items():
+    for slug, axes in prompts.by_task(study.axes).items():
         yield Drawing(ACROSS, f"{slug}-robustness", partial(studies.box_chart, axes), "Figure 8")
     # Curves of the main setting's model have a number in the paper.
     model = f"{study.main.setting.model}-".replace(" ", "-") if study.main else ""

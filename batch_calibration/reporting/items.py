@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from batch_calibration.reporting import controls, curves, robustness, two_way
+from batch_calibration.methods import METHODS
+from batch_calibration.reporting import controls, curves, prompts
 from batch_calibration.reporting.cells import Cells
 from batch_calibration.reporting.figures.chart import Chart
-from batch_calibration.reporting.grouping import SettingRecords
+from batch_calibration.reporting.frame import CONTROL, Frame, axis_name, group_by
 from batch_calibration.scores import ScoreTable
+from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record
 
 ACROSS = "Across settings"  # the section of what varies from one setting to the next
@@ -21,7 +23,7 @@ class Results:
     """What tables and figures are made of."""
 
     records: list[Record]  # all of them
-    groups: list[SettingRecords]  # the same by setting, without those of robustness studies
+    groups: list[Frame]  # the same by setting, without those of robustness studies
     # The score table of a record, None where it is gone.
     load: Callable[[Record], ScoreTable | None]
     boundary_tasks: int = 2  # how many tasks the figure of boundaries shows, at most
@@ -32,56 +34,102 @@ class Results:
 
     # Tables, figures and the page walk the same studies: each is grouped once.
     @cached_property
-    def sections(self) -> list[SettingRecords]:
+    def varies(self) -> frozenset[str]:
+        """What differs between the contexts, or was varied in one: makers say what they need."""
+        contexts = [record.context for record in self.records]
+        models = {(context.model, context.scorer.digest) for context in contexts}
+        shots, names = {context.shots for context in contexts}, set(map(axis_name, self.records))
+        found = {
+            "model": len(models) > 1,
+            "size": len(models) > 1 or 0 in shots,
+            "shots": len(shots) > 1,
+            "demonstration labels": CONTROL in names,
+            "prompt": bool(names - {"", CONTROL}),
+            "probe rows": any(record.probe_size or record.over_stream for record in self.records),
+        }
+        return frozenset(filter(found.__getitem__, found))
+
+    @cached_property
+    def sections(self) -> list[Frame]:
         """Settings with a section of their own: all but those whose tasks a wider setting has.
 
         Where shots alone differ they are points of a curve, and the curve shows them.
         """
 
-        def is_widest(group: SettingRecords) -> bool:
-            tasks, setting = group.records.keys(), group.setting._replace(shots=0)
+        def is_widest(group: Frame) -> bool:
+            tasks, setting = group.tasks.keys(), group.setting._replace(shots=0)
             rivals = [rival for rival in self.groups if rival.setting._replace(shots=0) == setting]
-            return not any(tasks < rival.records.keys() for rival in rivals)
+            return not any(tasks < rival.tasks.keys() for rival in rivals)
 
         return list(filter(is_widest, self.groups))
 
     @cached_property
-    def axes(self) -> list[robustness.Axis]:
+    def axes(self) -> list[prompts.PromptStudy]:
         """Studies in which one choice of the prompt varies, task by task."""
-        return robustness.find_axes(self.records)
+        return prompts.find_axes(self.records) if "prompt" in self.varies else []
+
+    @cached_property
+    def grids(self) -> list[prompts.Grid]:
+        """Every two choices of the prompt that were varied together."""
+        return prompts.find_grids(self.records) if "prompt" in self.varies else []
 
     @cached_property
     def controls(self) -> list[controls.Control]:
         """Studies in which the labels of demonstrations vary."""
-        return controls.find_controls(self.records)
-
-    @cached_property
-    def grids(self) -> list[two_way.Grid]:
-        """Every two choices of the prompt that were varied together."""
-        return two_way.find_grids(self.records)
+        is_varied = "demonstration labels" in self.varies
+        return controls.find_controls(self.records) if is_varied else []
 
     @cached_property
     def curves(self) -> list[curves.Curves]:
         """Accuracy against a number: shots, rows that a bias is learned from, rows seen."""
-        by_shots = curves.by_shots(self.groups)
-        by_rows = curves.by_probe_size(self.sections) + curves.by_rows_seen(self.sections)
-        return by_shots + by_rows
+        found = curves.by_shots(self.groups) if "shots" in self.varies else []
+        if "probe rows" in self.varies:
+            found += curves.by_probe_size(self.sections) + curves.by_rows_seen(self.sections)
+        return found
 
     @cached_property
-    def sizes(self) -> list[SettingRecords]:
+    def sizes(self) -> list[Frame]:
         """Settings of text with one shot that differ in the model alone, smallest first."""
-        return next(iter(two_way.sizes(self.groups, 1, self.models)), [])
+        return next(iter(self.families(1)), [])
+
+    def families(self, shots: int) -> list[list[Frame]]:
+        """Settings of text that differ in the model alone, those with the most tasks first."""
+        compared = []
+        for group in self.groups:
+            of_images = any(task in TASKS and TASKS[task].is_image for task in group.tasks)
+            is_compared = len(group.among(compared_by_size())) > 1
+            if group.setting.shots == shots and not of_images and is_compared:
+                compared.append(group)
+
+        def rank(group: Frame) -> tuple[int, str]:
+            name, models = group.setting.model, self.models
+            return models.index(name) if name in models else len(models), name
+
+        by_setting = group_by(compared, lambda group: group.setting._replace(model="", variant=""))
+        families = [sorted(family, key=rank) for family in by_setting.values()]
+        return sorted(
+            families, key=lambda family: -len(family) * max(len(group.tasks) for group in family)
+        )
 
     @property
-    def middle(self) -> list[SettingRecords]:
+    def middle(self) -> list[Frame]:
         """Of three sizes or more the one in the middle, of fewer none."""
         return self.sizes[1:-1][:1]
 
     @cached_property
-    def main(self) -> SettingRecords | None:
+    def main(self) -> Frame | None:
         """Of these the one whose model has the most records: figures of one model show it."""
         counts = Counter(record.context.model for record in self.records)
         return max(self.sizes, key=lambda group: counts[group.setting.model], default=None)
+
+
+def compared_by_size() -> list[str]:
+    """The methods that the paper's tables of sizes compare: those that need no labels."""
+    methods = []
+    for name, method in METHODS.items():
+        if method.group == "paper" and not method.probe.labels and not method.in_order:
+            methods.append(name)
+    return methods
 
 
 class Table(NamedTuple):
@@ -119,6 +167,6 @@ class Drawing(NamedTuple):
     is_on_page: bool = True  # whether no other figure shows all of it
 
 
-def setting_slug(group: SettingRecords, kind: str) -> tuple[str, str]:
+def setting_slug(group: Frame, kind: str) -> tuple[str, str]:
     """The section and the slug of a table or figure of one setting."""
     return str(group.setting), f"{group.setting.slug}-{kind}"

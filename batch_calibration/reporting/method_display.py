@@ -1,38 +1,14 @@
-"""How tables, figures and the page show each method: formulas, axes, colors, dashes."""
+"""Axes, colors and dashes of each method in figures and on the page."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting.controls import FLIPPED, GOLD, NEW, NEW_FLIPPED, NONE
-from batch_calibration.reporting.grouping import BASELINE
+from batch_calibration.reporting.frame import BASELINE
 
 Axes = Literal["log_probs", "probs"]
 
-
-class Formulas(NamedTuple):
-    """What a method does to log-probabilities s, or probabilities p, of labels 0, 1, ..."""
-
-    cost: str  # of learning, beside asking the model
-    scores: str  # after correction
-    learned: str  # what is learned from the probe
-    boundary: str  # between two labels
-
-
-# The rows of the table of methods (Table 1 of the paper).
-FORMULAS = {
-    "cc": Formulas("add", "W p, W = diag(q)^-1", "log q = mean of s over the probe", "p0 = c p1"),
-    "dc": Formulas("add", "s - b", "b = mean of s over the probe", "s0 = s1 + c"),
-    "pc": Formulas(
-        "EM of a Gaussian mixture", "log N(s; μ, Σ) of each label", "μ, Σ of each label",
-        "N(s; μ0, Σ0) = N(s; μ1, Σ1)",
-    ),
-    "bc": Formulas("add", "s - b", "b = mean of s over the test rows", "s0 = s1 + c"),
-    "bcl": Formulas(
-        "a grid of strengths γ", "s - γ b", "b as BC, γ by accuracy on the labeled set",
-        "s0 = s1 + γ c",
-    ),
-}  # fmt: skip
 
 # Others by the rule below. CC's boundary is a rotation in probabilities; raw PC is the paper's
 # Fig. 2, though a variant.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from batch_calibration.files import write_whole
 from batch_calibration.reporting import catalogue, writing
 from batch_calibration.reporting.cells import LATEX, markdown
-from batch_calibration.reporting.grouping import group_by
+from batch_calibration.reporting.frame import group_by
 from batch_calibration.reporting.items import Drawing, Results, Table
 from batch_calibration.scoring.tasks import TASKS
 
@@ -75,7 +75,7 @@ def _lacks_second(study: Results) -> str:
 
 
 def _lacks_zero_shot(study: Results) -> str:
-    groups = [group.records for group in study.groups if group.setting.shots == 0]
+    groups = [group.tasks for group in study.groups if group.setting.shots == 0]
     zero_shot = set(chain.from_iterable(groups))
     missing = [task for task in _main_tasks(study) if task in TASKS and task not in zero_shot]
     return f"{_titles(missing)} without demonstrations" if missing else ""
@@ -90,7 +90,7 @@ def _titles(tasks: Sequence[str]) -> str:
 
 
 def _main_tasks(study: Results) -> list[str]:
-    return list(study.main.records) if study.main else []
+    return list(study.main.tasks) if study.main else []
 
 
 TEXT_TASKS = [name for name, task in TASKS.items() if task.test_rows]  # the paper's tasks of text

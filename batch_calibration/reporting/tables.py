@@ -1,33 +1,420 @@
-"""Describes the tables: what each is of, its cells, its note, its form."""
+"""Every table: of settings a row a task or a method, of several settings, of the paper alone."""
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple
 
-from batch_calibration.methods import Group
-from batch_calibration.reporting import (
-    curves,
-    demonstration_labels,
-    gains,
-    method_tables,
-    paper_tables,
-    robustness,
-    two_way,
+import numpy as np
+from numpy.typing import ArrayLike
+
+from batch_calibration.methods import METHODS, Group
+from batch_calibration.metrics import Estimate, over_tasks
+from batch_calibration.reporting import cells, controls, curves, prompts, words
+from batch_calibration.reporting.cells import (
+    LEARNED,
+    MARK,
+    WINS,
+    Best,
+    Cell,
+    Cells,
+    Second,
+    Sums,
+    best_of,
+    gain_cell,
+    notes,
+    rows_of_tasks,
+    task_cell,
 )
-from batch_calibration.reporting.cells import Cells, notes
-from batch_calibration.reporting.controls import Control, find_controls, right_by_likelier_label
-from batch_calibration.reporting.grouping import (
+from batch_calibration.reporting.frame import (
+    BASELINE,
+    LEARNED_MARGIN,
     REFERENCES,
-    SettingRecords,
+    Frame,
+    accuracy,
+    gain,
+    group_by,
+    learned_tasks,
     methods_of_group,
+    sort_tasks,
     task_title,
 )
-from batch_calibration.reporting.items import ACROSS, Results, Table, setting_slug
+from batch_calibration.reporting.items import (
+    ACROSS,
+    Results,
+    Table,
+    compared_by_size,
+    setting_slug,
+)
+from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
 
-Sized = list[tuple[str, SettingRecords]]  # what stands over a model's columns, and its records
-# Each has a slug, a heading and a note.
-Study = TypeVar("Study", robustness.Axis, curves.Curves, two_way.Models, two_way.Grid)
+MIN_TEST_ROWS = 200  # of fewer test rows, an accuracy near one half is known to 7 points at best
+# The sentence on the number behind a mean.
+SPREAD = "± is the standard deviation over draws of demonstrations (n - 1)."
+# Metric of probabilities -> its name, and its unit.
+PROBABILITIES = {"nll": ("NLL", "nats"), "brier": ("Brier", "0 to 2"), "ece": ("ECE", "0 to 1")}
+PROBABILITIES_NOTE = (
+    "Lower is better. Of each row's scores the softmax over its labels is taken first, corrected "
+    "or not, so these judge probabilities that add up to 1 over the labels. ECE is how far "
+    "confidence is from accuracy; it is not label bias, which the corrections remove."
+)
+BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
+MODELS_NOTE = (
+    "Means over seeds; the tables of each setting say how far these vary. The best of each model "
+    "and task is marked. An average is over the tasks that all models have."
+)
+SIZES_NOTE = (
+    "Best of each model in bold, second best underlined (in Markdown italic), as printed. "
+    "Of several seeds mean ± standard deviation."
+)
+# Methods of the paper's Table 1 -> what learning costs, beside asking the model; the scores after
+# correction; what is learned from the probe; the boundary between two labels. s are
+# log-probabilities, p probabilities, of labels 0, 1, ...
+FORMULAS = {
+    "cc": ("add", "W p, W = diag(q)^-1", "log q = mean of s over the probe", "p0 = c p1"),
+    "dc": ("add", "s - b", "b = mean of s over the probe", "s0 = s1 + c"),
+    "pc": (
+        "EM of a Gaussian mixture", "log N(s; μ, Σ) of each label", "μ, Σ of each label",
+        "N(s; μ0, Σ0) = N(s; μ1, Σ1)",
+    ),
+    "bc": ("add", "s - b", "b = mean of s over the test rows", "s0 = s1 + c"),
+    "bcl": (
+        "a grid of strengths γ", "s - γ b", "b as BC, γ by accuracy on the labeled set",
+        "s0 = s1 + γ c",
+    ),
+}  # fmt: skip
+METHODS_NOTE = (
+    "s are log-probabilities, p probabilities of the labels. Forward passes are those for a batch "
+    "beyond its own. The columns of gains are points over ICL in this workdir, averaged over the "
+    "tasks of one text, of several texts and of three labels or more: where the paper crosses a "
+    "method out by hand, these are measured."
+)
+# The tasks of a column of gains.
+KINDS: dict[str, Callable[[str], bool]] = {
+    "one text": lambda task: len(TASKS[task].fields) == 1,
+    "several texts": lambda task: len(TASKS[task].fields) > 1,
+    "three labels or more": lambda task: len(TASKS[task].label_names) > 2,
+}
+DATA_NOTE = "Rows in the paper are those of the whole validation split."
+IMAGES = {
+    "svhn": (18.0, 35.0), "eurosat": (47.8, 54.7), "ucf101": (66.7, 66.0),
+    "clevr": (14.7, 29.2), "aircraft": (24.8, 22.3), "dtd": (44.4, 41.7),
+}  # fmt: skip
+"""Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, Table 6)."""
+PAPER_MODEL = re.compile(r"vit-?b(ase)?-?(patch)?/?16", re.IGNORECASE)  # names of its checkpoint
+# The note where the images are the embedded suite's.
+DRAWN_IMAGES = (
+    "These are drawn images of 48 x 48 pixels, of DTD 12 of its 47 classes, with noise whose size "
+    "was chosen with a look at the test images (docs/mini.md): a small CLIP's accuracy on them is "
+    "no result on the data sets of these names, and the paper's numbers do not stand beside it."
+)
+UNLIKE_IMAGES = (
+    "The paper's numbers are of CLIP ViT-B/16 on all test images and classes; this is another "
+    "setting, so they do not stand here."
+)
+
+
+def gain_note(group: Frame) -> str:
+    """The sentences below a table of gains: what its intervals hold, and which rows are few."""
+    counts = [len(task.records) for task in group.tasks.values()]
+    draws = " to ".join(dict.fromkeys((str(min(counts)), str(max(counts)))))
+    over = "over the test rows alone"
+    if max(counts) > 1:
+        over = (
+            f"over the draws of demonstrations ({draws} a task) and over the test rows, which are "
+            "the same in all draws: more draws make a small test set no larger"
+        )
+    elif group.setting.shots:
+        over += ": one draw of demonstrations says nothing of others"
+    rows = {name: sum(task.records[0].classes) for name, task in group.tasks.items()}
+    small = [f"{task_title(task)} ({rows[task]})" for task in rows if rows[task] < MIN_TEST_ROWS]
+    few_rows = f" Few test rows, so wide intervals: {', '.join(small)}." if small else ""
+    return (
+        f"A gain is paired: on the same rows, how many more are right than with {BASELINE}. In "
+        f"brackets its 95 % interval {over}. {MARK} beyond noise: 0 is outside it; of 20 methods "
+        f"that change nothing, about one is marked. '{WINS}' counts tasks whose interval is above "
+        f"0, holds 0, is below 0.{few_rows} Averages are over these tasks and say nothing of "
+        "others."
+    )
+
+
+def accuracy_note(group: Frame, methods: Sequence[str]) -> str:
+    """The sentences below a table of accuracies: what its marks mean, how sure its gains are."""
+    learned = ""
+    if group.has_references:
+        learned = (
+            f"{LEARNED} learned ({len(learned_tasks(group))} of {len(group.tasks)}): the better "
+            f"of icl and bc, mean over seeds, is {LEARNED_MARGIN:.0f} points or more above chance "
+            "(100 % / number of labels), and its 95 % interval over seeds and rows excludes chance "
+            "and the share of the most frequent label, which are below it."
+        )
+    of_gains = gain_note(group) if set(methods) & set(group.compared) else ""
+    return " ".join(filter(None, (SPREAD if group.max_seeds > 1 else "", learned, of_gains)))
+
+
+def _percents(samples: Sequence[ArrayLike]) -> list[Cell]:
+    """Accuracies in %, `mean ± sd` over seeds."""
+    return best_of([100 * np.asarray(sample) for sample in samples])
+
+
+def _lowest_best(samples: Sequence[ArrayLike]) -> list[Cell]:
+    """Means of a metric of probabilities."""
+    return best_of([np.asarray(sample).mean() for sample in samples], digits=3, is_lowest=True)
+
+
+def _metric_cells(
+    group: Frame, methods: Sequence[str], metric: str,
+    mark: Callable[[Sequence[ArrayLike]], list[Cell]],
+) -> Cells:  # fmt: skip
+    """Header, a row a task, and the average over the tasks."""
+
+    def cells_of(task: str) -> list[Cell]:
+        return mark([group.tasks[task].values(method, metric) for method in methods])
+
+    averages = mark([group.average(method, metric) for method in methods])
+    return [*rows_of_tasks(group.tasks, methods, cells_of), Sums(["average", "", *averages])]
+
+
+def accuracy_cells(group: Frame, methods: Sequence[str]) -> Cells:
+    """Accuracies with the marks that `accuracy_note` explains, and sums of the known gains.
+
+    These are the average gain over icl, and on how many tasks it is beyond noise.
+    """
+    if not methods:
+        return []
+    rows, learned = _metric_cells(group, methods, "accuracy", _percents), learned_tasks(group)
+    gains = {method: group.gains(method) for method in methods if method in group.compared}
+    for task, row in zip(group.tasks, rows[1:], strict=False):
+        row[0] += f" {LEARNED}" * (task in learned)
+        for i, method in enumerate(methods, 2):
+            if method in gains and gains[method][task].beyond_noise:
+                # The mark is as bold as its cell.
+                row[i] = type(row[i])(f"{row[i]} {MARK}")
+    return rows + (_sum_rows("gain over icl", methods, gains) if gains else [])
+
+
+def gain_cells(group: Frame, methods: Sequence[str]) -> Cells:
+    """Header, one row a task, their average, and on how many tasks a method wins and loses.
+
+    Methods whose gain is not known are left out; nothing where none is known.
+    """
+    gains = {method: group.gains(method) for method in methods if method in group.compared}
+    if not gains:
+        return []
+
+    def cells_of(task: str) -> list[Cell]:
+        return [gain_cell(by_task[task]) for by_task in gains.values()]
+
+    rows = rows_of_tasks(group.tasks, list(gains), cells_of)
+    return [*rows, *_sum_rows("average", list(gains), gains)]
+
+
+def _sum_rows(
+    name: str, methods: Sequence[str], gains: Mapping[str, Mapping[str, Estimate]]
+) -> Cells:
+    """Two rows: average gains, under this name, and wins, ties, losses."""
+    sums = [_sum_cells(gains.get(method, {})) for method in methods]
+    means, wins = zip(*sums, strict=True)
+    return [Sums([name, "", *means]), Sums([WINS, "", *wins])]
+
+
+def _sum_cells(gains: Mapping[str, Estimate]) -> tuple[str, str]:
+    """The mean over tasks, and wins, ties, losses; empty where no gain is known."""
+    if not gains:
+        return "", ""
+    return gain_cell(over_tasks(list(gains.values()))), cells.wins_cell(gains.values())
+
+
+def overview_cells(group: Frame) -> Cells:
+    """A row a method: accuracy and gain, averages over the tasks, and tasks gained and lost."""
+    if not group.compared:
+        return []
+    methods = [BASELINE, *group.compared]
+    means = [group.accuracy(method) for method in methods]
+    shown = [cells.estimate_cell(mean, is_share=True) for mean in means]
+    marked = cells.mark_best([100 * mean.value for mean in means], shown)
+    rows: Cells = [["method", "accuracy", "gain over icl", WINS]]
+    for method, cell in zip(methods, marked, strict=True):
+        rows.append([method, cell, *_sum_cells(group.gains(method) if method != BASELINE else {})])
+    return rows
+
+
+def overview_csv(group: Frame) -> Cells:
+    """One line per task and method, and of all tasks: accuracy and gain, 0 to 1, and their ends."""
+    rows: Cells = [["task", "method", "metric", "value", "low", "high"]]
+    for metric, measure, names in (
+        ("accuracy", accuracy, [BASELINE, *group.compared]),
+        ("gain", gain, group.compared),
+    ):
+        for method in names:
+            estimates = {name: measure(task, method) for name, task in group.tasks.items()}
+            estimates["average"] = over_tasks(list(estimates.values()))
+            for task, estimate in estimates.items():
+                rows.append([task, method, metric, *map("{:.6g}".format, estimate)])
+    return rows
+
+
+def _probability_methods(group: Frame) -> list[str]:
+    """Methods for which every context has all three metrics."""
+    methods = list(group.methods)
+    for record in group.records:
+        methods = [name for name in methods if PROBABILITIES.keys() <= record.methods[name].keys()]
+    return methods
+
+
+def probability_averages(group: Frame) -> Cells:
+    """A row a method, each metric averaged over the tasks; nothing of no method."""
+    methods, columns = _probability_methods(group), []
+    for metric in PROBABILITIES:
+        averages = [group.average(method, metric) for method in methods]
+        columns.append(_lowest_best(averages))
+    header = ["method", *(f"{name} ({unit})" for name, unit in PROBABILITIES.values())]
+    return [header, *map(list, zip(methods, *columns, strict=True))] if methods else []
+
+
+def probability_cells(metric: str, group: Frame) -> Cells:
+    """Header, one row a task (mean over seeds), and the average; nothing of no method."""
+    methods = _probability_methods(group)
+    return _metric_cells(group, methods, metric, _lowest_best) if methods else []
+
+
+def bcl_cells(group: Frame) -> Cells:
+    """BCL: a row a task with the learned strength, the average; nothing without a curve."""
+    group = group.first_seeds()
+    learned = group.among([name for name, method in METHODS.items() if method.has_curve])
+    if not learned:
+        return []
+    rows = _metric_cells(group, group.among([*REFERENCES, *learned]), "accuracy", _percents)
+    strengths = [record.strength for record in group.records]
+    column = ["-" if strength is None else f"{strength:+.1f}" for strength in strengths]
+    for row, cell in zip(rows, ["γ learned", *column, ""], strict=True):
+        row.append(cell)
+    return rows
+
+
+def method_cells(measured: Frame) -> Cells:
+    """A row for each method that has formulas, and its gains in the measured setting of text."""
+    rows: Cells = [
+        ["method", "probe", "forward passes", "learning costs", "scores after", "learned",
+         "decides where"],
+    ]  # fmt: skip
+    for name in filter(FORMULAS.__contains__, METHODS):
+        probe = METHODS[name].probe
+        passes = f"{probe.forwards} + 1" if probe.forwards else "1"
+        rows.append([name, probe.name, passes, *FORMULAS[name]])
+    for kind, is_kind in KINDS.items():
+        tasks = [task for task in measured.tasks if task in TASKS and is_kind(task)]
+        if not tasks or not set(FORMULAS) & set(measured.compared):
+            continue
+        rows[0].append(f"gain, {kind}")
+        for row in rows[1:]:
+            mean = None
+            if row[0] in measured.compared:
+                mean = over_tasks([gain(measured.tasks[task], row[0]) for task in tasks])
+            row.append(gain_cell(mean))
+    return rows
+
+
+def data_cells(group: Frame) -> Cells:
+    """A row a task of the paper's; none where the setting has no such task."""
+    rows: Cells = [["task", "objective", "texts", "labels", "rows tested", "rows in the paper"]]
+    for name, frame in group.tasks.items():
+        if name in PAPER_LANGUAGE:
+            task, tested = TASKS[name], cells.rows_cell(frame.records)
+            counts = [str(len(task.fields)), str(len(task.label_names)), tested]
+            rows.append([task_cell(frame), task.objective, *counts, str(task.test_rows)])
+    return rows if len(rows) > 1 else []
+
+
+def data_note(group: Frame) -> str:
+    """The origin of the two numbers of rows."""
+    suite = group.setting.data
+    return f"{DATA_NOTE} Rows tested are those of the data {suite}." if suite else DATA_NOTE
+
+
+def is_of_paper(group: Frame) -> bool:
+    """Whether images are scored as in the paper: by its checkpoint, real images, all of them."""
+    setting = group.setting
+    is_whole = setting.data != "mini" and not setting.limit and not setting.options
+    return is_whole and bool(PAPER_MODEL.search(setting.model))
+
+
+def image_note(group: Frame) -> str:
+    """Why the table leaves out the paper's numbers; nothing where it has them."""
+    if is_of_paper(group):
+        return ""
+    return DRAWN_IMAGES if group.setting.data == "mini" else UNLIKE_IMAGES
+
+
+def image_cells(group: Frame) -> Cells:
+    """Images: zero-shot and BC, in %, and the paper's where the setting is its; else nothing."""
+    tasks = list(filter(IMAGES.__contains__, group.tasks))
+    if not tasks or not set(REFERENCES) <= set(group.methods):
+        return []
+    columns = []
+    for method in REFERENCES:
+        means = [100 * group.tasks[task].values(method).mean() for task in tasks]
+        columns.append(means)
+    sides = {"": np.stack(columns, axis=1)}  # [task, 2]
+    if is_of_paper(group):
+        sides["paper "] = np.array([IMAGES[task] for task in tasks])
+    rows: Cells = [["task"], *([task_cell(group.tasks[task])] for task in tasks)]
+    rows.append(Sums(["average"]))
+    for side, shares in sides.items():
+        rows[0] += [f"{side}ZS", f"{side}ZS+BC", f"{side}gain"]
+        with_average = np.vstack([shares, shares.mean(axis=0)])
+        for row, (before, after) in zip(rows[1:], with_average, strict=True):
+            row += [f"{before:.1f}", f"{after:.1f}", f"{after - before:+.1f}"]
+    return rows
+
+
+def model_cells(family: Sequence[Frame]) -> Cells:
+    """Header, then a row for each model and method of the paper's comparison: accuracy in %."""
+    tasks = sort_tasks(sorted(set().union(*(group.tasks for group in family))))
+    rows: Cells = [["model", "method", *map(task_title, tasks), "average"]]
+    of_all = set(tasks).intersection(*(group.tasks for group in family))
+    # The last column is the average over the tasks that all models have.
+    columns = [*([task] for task in tasks), list(filter(of_all.__contains__, tasks))]
+    for group in family:
+        name = f"{group.setting.model or 'unnamed'} {group.setting.variant}".rstrip()
+        mean = partial(_mean_of_tasks, group)
+        rows += cells.rows_of_methods(name, group.paper_methods, columns, mean)
+    return rows if len(tasks) > 1 else []
+
+
+def _mean_of_tasks(group: Frame, tasks: Sequence[str], method: str) -> list[float]:
+    """The accuracy in %, mean over seeds, then over the tasks that there are; of none nothing."""
+    present = filter(group.tasks.__contains__, tasks)
+    means = [100 * group.tasks[task].values(method).mean() for task in present]
+    return [float(np.mean(means))] if means else []
+
+
+def size_cells(columns: Sequence[tuple[str, Frame]]) -> Cells:
+    """Header, a row a task (accuracy in %), and the average over the tasks that a model has.
+
+    A pair is the heading of a model's columns, and its results.
+    """
+    header, averages = [], Sums(["average", ""])
+    tasks: dict[str, Frame] = {}
+    for name, group in columns:
+        methods = group.among(compared_by_size())
+        header += [f"{name} {method}" for method in methods]
+        means = [100 * group.average(method) for method in methods]
+        averages += best_of(means, marks=(Best, Second))
+        tasks = group.tasks | tasks  # the first model that has a task names it
+
+    def cells_of(task: str) -> list[Cell]:
+        row = []
+        for _, group in columns:
+            frame, methods = group.tasks.get(task), group.among(compared_by_size())
+            samples = [100 * frame.values(method) if frame else () for method in methods]
+            row += best_of(samples, marks=(Best, Second))
+        return row
+
+    ordered = {task: tasks[task] for task in sort_tasks(tasks)}
+    return [*rows_of_tasks(ordered, header, cells_of), averages]
 
 
 @dataclass(frozen=True)
@@ -36,10 +423,10 @@ class SettingTable:
 
     slug: str  # behind the setting's in the file's name
     heading: str  # what it shows; `{}` is the setting
-    cells: Callable[[SettingRecords], Cells]  # header and rows; empty where there is no such table
+    cells: Callable[[Frame], Cells]  # header and rows; empty where there is no such table
     # The sentences below it, before what a reader of the records must know.
-    note: Callable[[SettingRecords], str] = lambda group: ""
-    csv: Callable[[SettingRecords], Cells] | None = None  # rows of its CSV file, if it has one
+    note: Callable[[Frame], str] = lambda group: ""
+    csv: Callable[[Frame], Cells] | None = None  # rows of its CSV file, if it has one
     unit: str = "accuracy in %"  # of its numbers
     number: str = ""  # its number in the paper behind its kind
     is_of_main: bool = False  # whether the main setting alone has it
@@ -47,13 +434,12 @@ class SettingTable:
 
     def __call__(self, study: Results) -> Iterator[Table]:
         """The tables of a study."""
-        for group in study.groups:
-            if self.is_of_main and group is not study.main:
-                continue
+        main = [study.main] if study.main else []
+        for group in main if self.is_of_main else study.groups:
             if rows := self.cells(group):
                 yield Table(
                     *setting_slug(group, self.slug), self.heading.format(group.setting), rows,
-                    notes(group.all_records, self.note(group)), self.csv and self.csv(group),
+                    notes(group.records, self.note(group)), self.csv and self.csv(group),
                     self.is_shown and group in study.sections, self.unit, self.number,
                 )  # fmt: skip
 
@@ -61,149 +447,169 @@ class SettingTable:
 def by_methods(heading: str, slug: str, kind: Group) -> tuple[SettingTable, SettingTable]:
     """Tables of tasks x methods for each setting: accuracy, and what is gained over ICL."""
 
-    def methods_of(group: SettingRecords) -> list[str]:
+    def methods_of(group: Frame) -> list[str]:
         methods = group.among(methods_of_group(kind))
-        # All but the paper's stand beside icl and bc.
+        # Other groups than the paper's are compared with icl and bc.
         return group.among([*REFERENCES, *methods]) if methods and kind != "paper" else methods
 
     return SettingTable(
-        slug, heading, lambda group: method_tables.accuracy_cells(group, methods_of(group)),
-        lambda group: method_tables.accuracy_note(group, methods_of(group)),
+        slug, heading, lambda group: accuracy_cells(group, methods_of(group)),
+        lambda group: accuracy_note(group, methods_of(group)),
     ), SettingTable(
         f"{slug}-gains", f"{heading}: gain over icl",
-        lambda group: method_tables.gain_cells(group, methods_of(group)), gains.note, unit="points",
+        lambda group: gain_cells(group, methods_of(group)), gain_note, unit="points",
     )  # fmt: skip
 
 
-def _of_probabilities(metric: str, name: str, unit: str) -> SettingTable:
-    def cells(group: SettingRecords) -> Cells:
-        return method_tables.probability_cells(group, metric)
-
-    note = method_tables.PROBABILITIES_NOTE
-    return SettingTable(metric, name, cells, lambda group: note, cells, unit, is_shown=False)
-
-
-# A row a method, over the tasks; and task by task a table a metric, which is only written.
-PROBABILITIES = (
-    SettingTable(
-        "probabilities", "Probabilities over the tasks", method_tables.probability_averages,
-        lambda group: method_tables.PROBABILITIES_NOTE, method_tables.probability_averages, "",
-    ),
-    *(_of_probabilities(metric, *shown) for metric, shown in method_tables.PROBABILITIES.items()),
-)  # fmt: skip
+def of_probabilities(
+    slug: str, heading: str, unit: str, make: Callable[[Frame], Cells]
+) -> SettingTable:
+    """A table of probabilities; that of one metric task by task is only written."""
+    return SettingTable(
+        slug, heading, make, lambda group: PROBABILITIES_NOTE, make, unit,
+        is_shown=slug not in PROBABILITIES,
+    )  # fmt: skip
 
 
-def of_studies(study: Results) -> Iterator[Table]:
-    """Models x tasks; two choices of the prompt; numbered choices; demonstrations; curves."""
-    yield from _in_csv(two_way.find_models(study.groups), two_way.model_cells)
-    yield from _in_csv(study.grids, two_way.grid_cells)
-    for slug, axes in robustness.by_task(study.axes).items():
-        if cells := paper_tables.choice_cells(axes):
+def across(study: prompts.PromptStudy | prompts.Grid | curves.Curves, rows: Cells) -> Table:
+    """The table of a study across settings, with the same cells as CSV."""
+    return Table(ACROSS, study.slug, study.heading, rows, study.note, rows)
+
+
+def of_models(study: Results) -> Iterator[Table]:
+    """Settings that differ in the model alone, of two tasks or more."""
+    families = group_by(
+        study.groups, lambda group: group.setting._replace(model="", scorer="", variant="")
+    )
+    for setting, family in families.items():
+        rows = model_cells(family) if len(family) > 1 else []
+        shared = setting._replace(model=setting.data or "unnamed data")
+        if rows:
+            heading = f"Models on {shared}"
+            yield Table(ACROSS, f"{shared.slug}-models", heading, rows, MODELS_NOTE, rows)
+
+
+def of_grids(study: Results) -> Iterator[Table]:
+    """Two choices of the prompt."""
+    return (across(grid, prompts.grid_cells(grid)) for grid in study.grids)
+
+
+def of_numbered_choices(study: Results) -> Iterator[Table]:
+    """Templates and verbalizers by number."""
+    for slug, axes in prompts.by_task(study.axes).items():
+        if rows := prompts.number_cells(axes):
             heading = f"Templates and verbalizers by number: {task_title(axes[0].task)}"
-            note = notes(chain.from_iterable(axis.records for axis in axes))
-            yield Table(ACROSS, f"{slug}-numbered", heading, cells, note, cells, number="Table 7")
-    yield from of_demonstration_labels(study)
-    yield from _in_csv(study.axes, robustness.accuracy_cells)
-    yield from _in_csv(study.curves, curves.accuracy_cells)
+            note = notes(chain.from_iterable(axis.frame.records for axis in axes))
+            yield Table(ACROSS, f"{slug}-numbered", heading, rows, note, rows, number="Table 7")
 
 
-def _in_csv(studies: Iterable[Study], make_cells: Callable[[Study], Cells]) -> Iterator[Table]:
-    for study in studies:
-        cells = make_cells(study)
-        yield Table(ACROSS, study.slug, study.heading, cells, study.note, cells)
+def of_axes(study: Results) -> Iterator[Table]:
+    """One choice of the prompt, a row a prompt."""
+    return (across(axis, prompts.prompt_cells(axis)) for axis in study.axes)
+
+
+def of_curves(study: Results) -> Iterator[Table]:
+    """Accuracy against a number."""
+    return (across(curve, curves.curve_cells(curve)) for curve in study.curves)
 
 
 def of_prompts(study: Results) -> Iterator[Table]:
     """A row a robustness study and task: how far icl moves, how far bc, and how sure that is."""
     axes = [axis for axis in study.axes if axis.is_compared]
     if axes:
-        cells, heading = robustness.study_cells(axes), "How much the choice of the prompt matters"
+        rows, heading = prompts.study_cells(axes), "How much the choice of the prompt matters"
         unit = "accuracy in %, changes in points"
-        yield Table(ACROSS, "prompts", heading, cells, robustness.NOTE, cells, unit=unit)
+        yield Table(ACROSS, "prompts", heading, rows, prompts.NOTE, rows, unit=unit)
 
 
 def of_demonstration_labels(study: Results) -> Iterator[Table]:
     """A column a condition: accuracies by either truth, and differences."""
-    note = demonstration_labels.NOTE
     for control in study.controls:
-        verdict = demonstration_labels.verdict(control)
-        yield _control_table(control, "", "", f"{verdict} {note}" if verdict else note)
-        cells = demonstration_labels.difference_cells(control)
+        note = " ".join(filter(None, (words.reading_verdict(control), controls.NOTE)))
+        yield _control_table(control, "", "", note)
+        rows = controls.difference_cells(control)
         yield Table(
-            ACROSS, f"{control.slug}-differences", f"{control.heading}; differences", cells,
-            demonstration_labels.DIFFERENCES_NOTE, cells,
+            ACROSS, f"{control.slug}-differences", f"{control.heading}; differences", rows,
+            controls.DIFFERENCES_NOTE, rows,
         )  # fmt: skip
-    for control in find_controls(study.records, right_by_likelier_label(study.load)):
-        note_on_truth = f"{demonstration_labels.LIKELIER_NOTE}{note}"
+    for control in controls.find_controls(
+        study.records, controls.right_by_likelier_label(study.load)
+    ):
+        note_on_truth = f"{controls.LIKELIER_NOTE}{controls.NOTE}"
         yield _control_table(control, "-likelier", "; the likelier label is right", note_on_truth)
 
 
-def _control_table(control: Control, slug: str, truth: str, note: str) -> Table:
+def _control_table(control: controls.Control, slug: str, truth: str, note: str) -> Table:
     return Table(
         ACROSS, f"{control.slug}{slug}", f"{control.heading}{truth}",
-        demonstration_labels.accuracy_cells(control), note,
-        demonstration_labels.estimate_cells(control),
+        controls.condition_cells(control), note, controls.estimate_cells(control),
     )  # fmt: skip
 
 
 def table_1(study: Results) -> Iterator[Table]:
     """The methods' cost, form and boundary, and what they gain here."""
     if study.main:
-        cells = paper_tables.method_cells(study.main)
         yield Table(
-            ACROSS, "paper-methods", f"What each method does: {study.main.setting}", cells,
-            paper_tables.METHODS_NOTE, cells, unit="gains in points", number="Table 1",
+            ACROSS, "paper-methods", f"What each method does: {study.main.setting}",
+            rows := method_cells(study.main), METHODS_NOTE, rows, unit="gains in points",
+            number="Table 1",
         )  # fmt: skip
 
 
 def tables_2_and_5(study: Results) -> Iterator[Table]:
     """Models of several sizes side by side; zero-shot, and the size in the middle."""
-    ends: Sized = []
-    if len(study.sizes) > 1:
-        ends = [(group.setting.model, group) for group in (study.sizes[0], study.sizes[-1])]
-    zero_shot = [family[0] for family in two_way.sizes(study.groups, 0, study.models)[:1]]
-    zero_shot_columns: Sized = []
-    for group in (*zero_shot, *study.middle):
-        zero_shot_columns.append(
-            (f"{group.setting.model} {group.setting.shots}-shot", group.first_seeds())
-        )
+    ends = study.sizes[:: len(study.sizes) - 1] if len(study.sizes) > 1 else []
+    of_sizes = [(group.setting.model, group) for group in ends]
+    by_shots = []
+    for group in (*next(iter(study.families(0)), [])[:1], *study.middle):
+        name = f"{group.setting.model} {group.setting.shots}-shot"
+        by_shots.append((name, group.first_seeds()))
     for slug, heading, columns, number in (
-        ("paper-sizes", "Models of two sizes, 1 shot", ends, "Table 2"),
-        ("paper-zero-shot", "Zero-shot and the middle size", zero_shot_columns, "Table 5"),
+        ("paper-sizes", "Models of two sizes, 1 shot", of_sizes, "Table 2"),
+        ("paper-zero-shot", "Zero-shot and the middle size", by_shots, "Table 5"),
     ):
         if columns:
-            records = chain.from_iterable(group.all_records for _, group in columns)
-            cells, note = two_way.size_cells(columns), notes(records, two_way.SIZES_NOTE)
-            yield Table(ACROSS, slug, heading, cells, note, cells, number=number)
+            records = chain.from_iterable(group.records for _, group in columns)
+            rows, note = size_cells(columns), notes(records, SIZES_NOTE)
+            yield Table(ACROSS, slug, heading, rows, note, rows, number=number)
 
 
-# What makes each table of a study, in the order in which they are shown.
-TABLES: tuple[Callable[[Results], Iterable[Table]], ...] = (
+class Maker(NamedTuple):
+    """What makes tables of results, and what must vary in these for there to be any."""
+
+    make: Callable[[Results], Iterable[Table]]
+    needs: str = ""
+
+
+OF_SETTINGS = (
     *by_methods("Methods", "methods", "paper"),
     *by_methods("Published variants", "variants", "variant"),
     *by_methods("Beyond the paper, without labels", "unlabeled", "unlabeled"),
     *by_methods("Beyond the paper, with labels", "labeled", "labeled"),
     # A row a method, whatever its group: accuracy and gain over all tasks.
     SettingTable(
-        "overview", "Each method over the tasks", method_tables.overview_cells, gains.note,
-        method_tables.overview_csv, "accuracy in %, gain in points",
+        "overview", "Each method over the tasks", overview_cells, gain_note, overview_csv,
+        "accuracy in %, gain in points",
     ),
-    *PROBABILITIES,
-    of_prompts,
-    table_1,
-    tables_2_and_5,
+    of_probabilities("probabilities", "Probabilities over the tasks", "", probability_averages),
+    *(of_probabilities(m, *PROBABILITIES[m], partial(probability_cells, m)) for m in PROBABILITIES),
+)  # fmt: skip
+OF_MAIN = (
     SettingTable(
-        "bcl", "A strength learned from labels: {}", method_tables.bcl_cells,
-        lambda group: method_tables.BCL_NOTE, number="Table 3", is_of_main=True,
+        "bcl", "A strength learned from labels: {}", bcl_cells, lambda group: BCL_NOTE,
+        number="Table 3", is_of_main=True,
     ),
     SettingTable(
-        "data", "Data: {}", paper_tables.data_cells, paper_tables.data_note, unit="",
-        number="Table 4", is_of_main=True,
+        "data", "Data: {}", data_cells, data_note, unit="", number="Table 4", is_of_main=True,
     ),
     # With the paper's numbers where the setting is the same.
-    SettingTable(
-        "images", "Zero-shot images", paper_tables.image_cells, paper_tables.image_note,
-        number="Table 6",
-    ),
-    of_studies,
+    SettingTable("images", "Zero-shot images", image_cells, image_note, number="Table 6"),
+)  # fmt: skip
+# What makes each table of a study, in the order in which they are shown.
+TABLES = (
+    *map(Maker, OF_SETTINGS), Maker(of_prompts, "prompt"), Maker(table_1),
+    Maker(tables_2_and_5, "size"), *map(Maker, OF_MAIN), Maker(of_models, "model"),
+    Maker(of_grids, "prompt"), Maker(of_numbered_choices, "prompt"),
+    Maker(of_demonstration_labels, "demonstration labels"), Maker(of_axes, "prompt"),
+    Maker(of_curves),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Prints a table in the terminal."""
+"""A table as aligned text, and in the terminal."""
 
 import shutil
 import sys
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill
 from unicodedata import category, east_asian_width
 
-from batch_calibration.reporting.catalogue import ACROSS, Table
 from batch_calibration.reporting.cells import Best, Cells
+from batch_calibration.reporting.items import ACROSS, Table
 
 FILE_WIDTH = 100  # letters that a line of prose has in a file or a pipe
 
@@ -23,17 +23,38 @@ def show_cells(heading: str, cells: Cells, note: str = "") -> None:
 
     A terminal too narrow for all columns gets them in parts, each with the first column.
     """
-    rows = [list(map(_plain, row)) for row in cells]
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     print(f"\n{_plain(heading)}")
-    for columns in _split_columns(widths):
-        print()
-        for number, (row, marked) in enumerate(zip(rows, cells, strict=True)):
-            print("  ".join(_align(row[i], widths[i], i, marked) for i in columns))
-            if not number:
-                print("  ".join("─" * widths[i] for i in columns))
+    for columns in _split_columns(_widths(cells)):
+        part = [list(map(row.__getitem__, columns)) for row in cells]
+        print("", *aligned(part, is_bold=sys.stdout.isatty()), sep="\n")
     if note:
         print(f"\n{fill(_plain(note), prose_width())}")
+
+
+def aligned(cells: Cells, *, is_bold: bool = False) -> list[str]:
+    """The lines of a table, a rule below its header: names to the left, numbers to the right.
+
+    Args:
+        cells: header and rows.
+        is_bold: whether the best of each row is bold, as terminals show it.
+    """
+    widths, lines = _widths(cells), []
+    for row in cells:
+        line = ""
+        for i, cell in enumerate(row):
+            space, text = " " * (widths[i] - _width(_plain(cell))), _plain(cell)
+            if is_bold and isinstance(cell, Best):
+                text = f"\033[1m{text}\033[0m"
+            line += f"  {space}{text}" if i else f"{text}{space}"
+        lines.append(line.rstrip())
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return lines
+
+
+def _widths(cells: Cells) -> list[int]:
+    """Columns of a terminal that each column of the table takes."""
+    plain = [map(_plain, column) for column in zip(*cells, strict=True)]
+    return [max(map(_width, column)) for column in plain]
 
 
 def prose_width() -> int:
@@ -52,14 +73,6 @@ def _split_columns(widths: Sequence[int]) -> Iterator[list[int]]:
         columns.append(i)
         used += widths[i] + 2  # two spaces between columns
     yield columns
-
-
-def _align(text: str, width: int, column: int, marked: Sequence[str]) -> str:
-    """The first column to the left, the others to the right; the best of a row bold."""
-    space = " " * (width - _width(text))
-    if isinstance(marked[column], Best) and sys.stdout.isatty():
-        text = f"\033[1m{text}\033[0m"
-    return f"{space}{text}" if column else f"{text}{space}"
 
 
 def _plain(text: str) -> str:

@@ -13,7 +13,7 @@ from batch_calibration.methods import METHODS, Evidence, fit
 from batch_calibration.methods.compiling import pad_rows
 from batch_calibration.metrics import accuracy, boundary
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.grouping import BASELINE, CORRECTED, context_title
+from batch_calibration.reporting.frame import BASELINE, CORRECTED, context_title
 from batch_calibration.reporting.method_display import boundary_axes
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import ContextInfo, Record

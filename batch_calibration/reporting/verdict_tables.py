@@ -6,8 +6,7 @@ import numpy as np
 
 from batch_calibration.diagnosis import Diagnosis
 from batch_calibration.diagnosis.verdicts import Verdict
-from batch_calibration.reporting.cells import Cells, estimate_cell
-from batch_calibration.reporting.gains import MARK, gain_cell
+from batch_calibration.reporting.cells import MARK, Cells, estimate_cell, gain_cell
 from batch_calibration.reporting.items import ACROSS, Table
 
 OVERVIEW_NOTE = (

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.diagnosis import verdicts
+from batch_calibration.diagnosis import LEAVE
 from batch_calibration.diagnosis.recommend import LIKELY, likely_bias, recommend_by_bias
-from batch_calibration.diagnosis.recommendation import LEAVE
+from batch_calibration.diagnosis.verdicts import Verdict, judge_context
 from batch_calibration.errors import InputError
 from batch_calibration.files import file_name, write_whole
-from batch_calibration.reporting import catalogue, grouping, report, summary, verdict_tables
+from batch_calibration.reporting import catalogue, frame, report, verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Results
 from batch_calibration.reporting.cells import latex, markdown
 from batch_calibration.reporting.items import Texts
-from batch_calibration.reporting.robustness import choice_name
+from batch_calibration.reporting.prompts import choice_name
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import Record, Records, Run, csv_text
 
@@ -90,7 +90,7 @@ def write_report(
         Those sentences, the verdicts, and the paragraph of each setting and of each study.
     """
     shown_tables = filter(attrgetter("shown"), catalogue.tables(study))
-    shown = grouping.group_by(shown_tables, attrgetter("section"))
+    shown = frame.group_by(shown_tables, attrgetter("section"))
     drawn: dict[str, list[report.Figure]] = {}
     for drawing in catalogue.figures(study):
         if drawing.is_on_page:
@@ -103,16 +103,16 @@ def write_report(
         tables = list(chain.from_iterable(map(verdict_tables.tables, few)))
         heading = f"{card.heading}: each context"
         sections.append(report.Section(heading, "", tables, (), card.verdicts))
-    shorts = grouping.name_differences([group.setting for group in study.sections])
+    shorts = frame.name_differences([group.setting for group in study.sections])
     for group, short in zip(study.sections, shorts, strict=True):
-        name, paragraph = str(group.setting), summary.paragraph(group)
+        name, paragraph = str(group.setting), words.setting_paragraph(group)
         paragraphs.append(paragraph)
-        loaded = ((record, study.load(record)) for record in group.all_records if contexts)
+        loaded = ((record, study.load(record)) for record in group.records if contexts)
         single = [judge_record(record, table) for record, table in loaded if table]
         shown_cards += [report.Card(name, single, short)] if single else []
         figures = drawn.get(name, ())
         sections.append(report.Section(name, paragraph, shown.get(name, ()), figures, single))
-    studies = summary.study_paragraphs(study).values()
+    studies = words.study_paragraphs(study).values()
     if ACROSS in shown or ACROSS in drawn:
         lines = "\n".join(["Accuracy as one thing varies, and the rest stays.", *studies])
         figures = drawn.get(ACROSS, ())
@@ -127,8 +127,8 @@ def write_report(
     write_whole(page, html.encode())
     heads = []
     for card in shown_cards:
-        heads.append(f"{card.heading}: {verdicts.headline(card.verdicts)}")
-        for question, answer in verdicts.facts(card.verdicts).items():
+        heads.append(f"{card.heading}: {words.headline(card.verdicts)}")
+        for question, answer in words.facts(card.verdicts).items():
             heads.append(f"{question.removesuffix('?')}: {answer}")
     return [*missing, *heads, *paragraphs, *studies]
 
@@ -143,17 +143,17 @@ def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
     """
     names, tasks = list(dict.fromkeys(models)), list(dict.fromkeys(tasks))
     model = f"{len(names):,} models" if len(names) > 1 else "".join(names)
-    task = f"{len(tasks):,} tasks" if len(tasks) > 1 else grouping.task_title("".join(tasks))
+    task = f"{len(tasks):,} tasks" if len(tasks) > 1 else frame.task_title("".join(tasks))
     return f"Label bias{model and f' of {model}'}{task and f' on {task}'}"
 
 
-def judge_record(record: Record, table: ScoreTable) -> verdicts.Verdict:
+def judge_record(record: Record, table: ScoreTable) -> Verdict:
     """What is recommended for a record's scores, by the bias that the method found in them."""
     context, scores = record.context, table.blocks["test"].log_probs
     if record.floor is not None:
         scores = np.maximum(scores, record.floor)
     seed = "" if context.seed is None else f"seed {context.seed}"
-    name = ", ".join(filter(None, (grouping.task_title(context.task), seed)))
+    name = ", ".join(filter(None, (frame.task_title(context.task), seed)))
     verdict = judge_scores(name, context.task, table, scores, known_bias(record))
     # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
@@ -168,7 +168,7 @@ def known_bias(record: Record) -> np.ndarray | None:
 
 def judge_scores(
     name: str, task: str, table: ScoreTable, scores: np.ndarray, bias: np.ndarray | None
-) -> verdicts.Verdict:
+) -> Verdict:
     """What is recommended for a table's test scores [n, k], and what that does to them.
 
     Args:
@@ -183,7 +183,7 @@ def judge_scores(
     advice = recommend_by_bias(scores, bias, table.label_names)
     corrected = scores if advice.method == LEAVE else scores - bias
     gold, names = table.blocks["test"].labels, table.label_names
-    return verdicts.judge(name, task, advice, scores, corrected, gold, names, table.dtype)
+    return judge_context(name, task, advice, scores, corrected, gold, names, table.dtype)
 
 
 def write_events(records: Records, folder: Path) -> int:
@@ -209,9 +209,9 @@ def write_events(records: Records, folder: Path) -> int:
     for path in folder.rglob("events.out.tfevents.*"):
         path.unlink()
     runs = {}
-    for setting, record in grouping.with_settings(records):
+    for setting, record in frame.with_settings(records):
         # Of a robustness study each prompt is a run of its own.
-        axis = grouping.axis_name(record)
+        axis = frame.axis_name(record)
         prompt = f"-{axis}-{choice_name(record)}" if axis else ""
         runs[record.id] = file_name(f"{setting.slug}{prompt}")
 

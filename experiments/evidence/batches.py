@@ -10,7 +10,7 @@ import numpy as np
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Method, make_calibrator, over_contexts
 from batch_calibration.metrics import predict
-from batch_calibration.reporting.grouping import REFERENCES
+from batch_calibration.reporting.frame import REFERENCES
 
 
 def without_labels(*, looped: bool = False, other_rows: bool = False) -> list[str]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.reporting.grouping import REFERENCES
+from batch_calibration.reporting.frame import REFERENCES
 from experiments.evidence import statistics
 from experiments.evidence.judging import KNOWN
 

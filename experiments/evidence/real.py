@@ -11,7 +11,7 @@ from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import markdown
 from batch_calibration.reporting.figures.chart import Chart
 from batch_calibration.reporting.figures.intervals import forest
-from batch_calibration.reporting.grouping import REFERENCES
+from batch_calibration.reporting.frame import REFERENCES
 from experiments.evidence import real_tables as tables
 from experiments.evidence.comparing import BASELINE, compare, count
 from experiments.evidence.judging import KNOWN, answers

@@ -11,7 +11,7 @@ import numpy as np
 
 from batch_calibration.methods import METHODS, Evidence, gather, get_method, make_calibrator
 from batch_calibration.metrics import predict
-from batch_calibration.reporting.grouping import REFERENCES
+from batch_calibration.reporting.frame import REFERENCES
 from experiments.evidence import pools, rows_tables
 from experiments.evidence.page import Written
 from experiments.evidence.pools import Pool

@@ -10,7 +10,7 @@ from batch_calibration.metrics import deviation
 from batch_calibration.reporting.curves import Curves, Points, mean_and_band
 from batch_calibration.reporting.figures.chart import ACCURACY, Axis, Chart, Panel, share_values
 from batch_calibration.reporting.figures.marks import Line, Mark, Rule
-from batch_calibration.reporting.grouping import REFERENCES, SettingRecords, task_title
+from batch_calibration.reporting.frame import REFERENCES, Frame, task_title
 from batch_calibration.reporting.method_display import PALETTE
 
 AVERAGE = "average over the tasks"
@@ -90,16 +90,17 @@ def _number_axis(title: str, numbers: Sequence[int]) -> Axis:
     return Axis(title, is_log=numbers[-1] > FAR, ticks=numbers)
 
 
-def has_strength(group: SettingRecords) -> bool:
+def has_strength(group: Frame) -> bool:
     """Whether every record has BCL's curve."""
-    return all(record.curve is not None for record in group.all_records)
+    return all(record.curve is not None for record in group.records)
 
 
-def strength_chart(group: SettingRecords) -> Chart:
+def strength_chart(group: Frame) -> Chart:
     """Accuracy against γ, a panel a task: mean and deviation over seeds, test and labeled rows."""
     panels, means = [], []
     x = Axis("strength γ (no unit)")
-    for task, records in group.records.items():
+    for task, frame in group.tasks.items():
+        records = frame.records
         curves = [record.curve for record in records if record.curve]  # see `has_strength`
         test = 100 * np.array([curve.test for curve in curves])  # [seed strength], %
         labeled = 100 * np.array([curve.labeled for curve in curves])
@@ -121,7 +122,7 @@ def strength_chart(group: SettingRecords) -> Chart:
         mean_line = Line("test rows", STRENGTHS, np.mean(means, axis=0), PALETTE.color("bc"))
         panels.append(Panel(AVERAGE, [mean_line], x, ACCURACY))
     # Every task has as many seeds.
-    count = max(map(len, group.records.values()))
+    count = group.max_seeds
     seeds = "One seed" if count == 1 else f"Mean and band of one sd over {count} seeds"
     return Chart(
         f"Strength of BC: {group.setting}", share_values(panels),

@@ -6,11 +6,10 @@ from itertools import chain
 import numpy as np
 
 from batch_calibration.metrics import Estimate, over_tasks
-from batch_calibration.reporting import gains
 from batch_calibration.reporting.cells import task_cell
 from batch_calibration.reporting.figures.chart import INTERVALS, Axis, Chart, Panel
 from batch_calibration.reporting.figures.marks import FAINT, Dots, Mark, Rule, Spans
-from batch_calibration.reporting.grouping import SettingRecords
+from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.method_display import PALETTE, verdict_color
 
 STEP = 5.0  # the axes end at a multiple of so many points
@@ -59,16 +58,16 @@ def forest(
     )  # fmt: skip
 
 
-def gain_chart(group: SettingRecords, methods: Sequence[str]) -> Chart:
+def gain_chart(group: Frame, methods: Sequence[str]) -> Chart:
     """The gain of each method on each task in points, and its 95 % interval; last their average.
 
     The gain of all these methods over icl is known.
     """
-    rows = [task_cell(task, records) for task, records in group.records.items()]
+    rows = list(map(task_cell, group.tasks.values()))
     rows += ["average"] if len(rows) > 1 else []
     panels = {}
     for method in methods:
-        estimates = list(gains.gain_by_task(group, method).values())
+        estimates = list(group.gains(method).values())
         estimates.append(over_tasks(estimates))
         # Of one task there is no average: zip leaves it out.
         pairs = [(estimate, estimate.beyond_noise) for estimate in estimates]

@@ -8,7 +8,7 @@ from batch_calibration.diagnosis import Diagnosis
 from batch_calibration.reporting.figures.chart import Axis, Chart, Panel
 from batch_calibration.reporting.figures.intervals import context_chart, strip
 from batch_calibration.reporting.figures.marks import Bars, Dots, Mark, Rule, Spans
-from batch_calibration.reporting.grouping import BASELINE, CORRECTED
+from batch_calibration.reporting.frame import BASELINE, CORRECTED
 from batch_calibration.reporting.method_display import PALETTE
 
 MAX_PANELS = 3  # contexts that have panels of their own; of more the gains are drawn

@@ -8,7 +8,7 @@ import numpy as np
 from batch_calibration.reporting import two_labels
 from batch_calibration.reporting.figures.chart import Axis, Chart, Panel
 from batch_calibration.reporting.figures.marks import INK, Bars, Dots, Field, Line, Mark, Rule
-from batch_calibration.reporting.grouping import BASELINE, CORRECTED
+from batch_calibration.reporting.frame import BASELINE, CORRECTED
 from batch_calibration.reporting.method_display import PALETTE, boundary_axes
 from batch_calibration.reporting.two_labels import Boundary, Shifted, TwoLabels
 from batch_calibration.scores import ScoreTable

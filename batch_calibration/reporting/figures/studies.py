@@ -5,16 +5,14 @@ from itertools import product
 
 import numpy as np
 
-from batch_calibration.reporting.controls import NONE, Control, Point
-from batch_calibration.reporting.demonstration_labels import estimate_cells
+from batch_calibration.reporting.cells import gain_cell
+from batch_calibration.reporting.controls import NONE, Control, Point, estimate_cells
 from batch_calibration.reporting.figures.chart import ACCURACY, INTERVALS, Axis, Chart, Panel
 from batch_calibration.reporting.figures.marks import Bars, Dots, Heat, Line, Mark, Rule, Spans
-from batch_calibration.reporting.gains import gain_cell
-from batch_calibration.reporting.grouping import BASELINE, CORRECTED, REFERENCES, task_title
+from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, task_title
 from batch_calibration.reporting.method_display import CONDITIONS, GRAY, PALETTE, verdict_color
-from batch_calibration.reporting.robustness import Axis as Study
-from batch_calibration.reporting.robustness import describe_study
-from batch_calibration.reporting.two_way import Grid
+from batch_calibration.reporting.prompts import Grid, describe_study
+from batch_calibration.reporting.prompts import PromptStudy as Study
 
 BLUES = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 MAX_PROMPTS_NAMED = 12  # of more prompts none is named at the side
@@ -64,8 +62,8 @@ def box_chart(studies: Sequence[Study]) -> Chart:
 def _facts(study: Study) -> dict[str, list[object]]:
     """What a figure's CSV says of each prompt beside its accuracy."""
     seeds: list[object] = []
-    for records in study.prompts.values():
-        of_prompt = [str(record.context.seed) for record in records]
+    for prompt in study.prompts.values():
+        of_prompt = [str(record.context.seed) for record in prompt.records]
         seeds.append(" ".join(of_prompt))
     return {"choice": [*study.prompts], "shots": [study.setting.shots] * len(seeds), "seeds": seeds}
 
@@ -106,7 +104,7 @@ def prompt_chart(studies: Sequence[Study]) -> Chart:
 
 def _chance(study: Study) -> float:
     """Accuracy in % of one who guesses."""
-    return 100 / len(study.records[0].label_names)
+    return 100 / len(study.frame.records[0].label_names)
 
 
 def _prompt_panel(study: Study, limits: tuple[float, float]) -> Panel:
@@ -189,7 +187,7 @@ def grid_chart(grid: Grid) -> Chart:
     across, down = grid.values(1), grid.values(0)
     means = np.full((len(REFERENCES), len(down), len(across)), np.nan)  # NaN: nothing was scored
     for i, j, k in np.ndindex(means.shape):
-        if (down[j], across[k]) in grid.records:
+        if (down[j], across[k]) in grid.frames:
             means[i, j, k] = grid.accuracies(down[j], across[k], REFERENCES[i]).mean()
     ends = float(np.nanmin(means)), float(np.nanmax(means))
     x, y = Axis(grid.across, names=across), Axis(grid.down, names=down, from_top=True)

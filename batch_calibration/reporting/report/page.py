@@ -7,14 +7,13 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.diagnosis import verdicts
 from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.files import file_name
-from batch_calibration.reporting import verdict_tables
+from batch_calibration.reporting import verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Table
 from batch_calibration.reporting.cells import Best, Sums
 from batch_calibration.reporting.figures import preferences
-from batch_calibration.reporting.grouping import group_by
+from batch_calibration.reporting.frame import group_by
 from batch_calibration.reporting.report import plots
 from batch_calibration.studies import Run
 
@@ -98,11 +97,11 @@ def _fold(attributes: str, summary: str, content: str) -> str:
 def card_html(card: Card) -> str:
     """A card: what to do in a line, then what is known, question by question."""
     pairs = []
-    for question, answer in verdicts.facts(card.verdicts).items():
+    for question, answer in words.facts(card.verdicts).items():
         pairs.append(f"<dt>{escape(question)}</dt><dd>{escape(answer)}</dd>")
     return (
         f'<section class="card"><h2>{escape(card.heading)}</h2>'
-        f'<p class="verdict">{escape(verdicts.headline(card.verdicts))}</p>'
+        f'<p class="verdict">{escape(words.headline(card.verdicts))}</p>'
         f"<dl>{''.join(pairs)}</dl></section>"
     )
 

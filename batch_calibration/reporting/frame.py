@@ -1,17 +1,17 @@
-"""Groups records by setting: one setting, its tasks, its methods, a value per seed."""
+"""Results as a frame: a line a context and method, grouped by setting, task and prompt."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import chain
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Group
+from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.scoring.tasks import TASKS
-from batch_calibration.studies import Record
+from batch_calibration.studies import Record, unpack
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -19,6 +19,7 @@ Key = TypeVar("Key", bound=Hashable)
 BASELINE = "icl"  # the method that gains are measured against
 CORRECTED = "bc"  # the method that paragraphs describe
 REFERENCES = (BASELINE, CORRECTED)  # the methods that published variants are shown beside
+LEARNED_MARGIN = 10.0  # points above chance
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",
     "same_context": ", all prompts (†) lose shots where one is long",
@@ -78,50 +79,135 @@ class Setting(NamedTuple):
         return "-".join([*filter(None, parts), *self.options]).replace(" ", "-")
 
 
-@dataclass(frozen=True)
-class SettingRecords:
-    """The records of one setting, by task, in the order of the seeds."""
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Results that share a setting: a line a context and method, its answers to rows in it.
+
+    Attributes:
+        setting: what the contexts share.
+        records: the contexts, tasks in the order of `TASKS`, seeds ascending; each has a line a
+            method.
+    """
 
     setting: Setting
-    records: dict[str, list[Record]]
+    records: list[Record]
 
-    # Tables and figures ask for these again and again: each is found once per group.
+    def by(self, key: Callable[[Record], Key]) -> "dict[Key, Frame]":
+        """The contexts by a property of theirs, in the order in which its values come."""
+        groups = group_by(self.records, key)
+        return {name: Frame(self.setting, records) for name, records in groups.items()}
+
+    # Tables and figures ask for these again and again: each is found once.
     @cached_property
-    def all_records(self) -> list[Record]:
-        """The records of all tasks."""
-        return list(chain.from_iterable(self.records.values()))
+    def tasks(self) -> "dict[str, Frame]":
+        """The contexts by task."""
+        return self.by(lambda record: record.context.task)
 
     @cached_property
     def methods(self) -> tuple[str, ...]:
-        """Methods that every record has, in the order of the table of methods."""
-        return tuple(shared_methods(self.all_records))
+        """Methods that every context has, in the order of the table of methods."""
+        shared = set(METHODS).intersection(*(record.methods for record in self.records))
+        return tuple(filter(shared.__contains__, METHODS))
 
     @cached_property
-    def judged(self) -> frozenset[str]:
-        """Methods of which every record keeps which rows they answer rightly."""
-        rights = [record.right.keys() for record in self.all_records]
-        return frozenset(self.methods).intersection(*rights)
+    def compared(self) -> list[str]:
+        """Methods whose gain over ICL is known: both have the answers to each row."""
+        rights = [record.right.keys() for record in self.records]
+        judged = set(self.methods).intersection(*rights)
+        is_known = BASELINE in judged
+        return [name for name in self.methods if is_known and name in judged and name != BASELINE]
 
-    @cached_property
+    @property
+    def has_references(self) -> bool:
+        """Whether the gain of BC over ICL is known."""
+        return CORRECTED in self.compared
+
+    @property
+    def max_seeds(self) -> int:
+        """The most draws of demonstrations that a task has."""
+        return max(len(frame.records) for frame in self.tasks.values())
+
+    @property
     def paper_methods(self) -> list[str]:
-        """Methods of the paper's comparison that every record has."""
+        """Methods of the paper's comparison that every context has."""
         return self.among(methods_of_group("paper"))
 
     def among(self, names: Sequence[str]) -> list[str]:
-        """Of these methods, those that every record has."""
+        """The methods of these names that every context has."""
         return list(filter(names.__contains__, self.methods))
 
-    def first_seeds(self) -> "SettingRecords":
-        """The same with one record a task, that of the first seed."""
-        return replace(self, records={task: seeds[:1] for task, seeds in self.records.items()})
+    def first_seeds(self) -> "Frame":
+        """The same with one context a task, with the first seed."""
+        return Frame(self.setting, [frame.records[0] for frame in self.tasks.values()])
 
-    def values(self, task: str, method: str, metric: str = "accuracy") -> np.ndarray:
-        """One value per seed, `[s]`."""
-        return metric_values(self.records[task], method, metric)
+    def values(self, method: str, metric: str = "accuracy") -> np.ndarray:
+        """A metric of one method, one value a context, [c]."""
+        return np.array([record.methods[method][metric] for record in self.records])
 
     def average(self, method: str, metric: str = "accuracy") -> float:
         """Mean over tasks of the mean over seeds."""
-        return float(np.mean([self.values(task, method, metric).mean() for task in self.records]))
+        return float(np.mean([task.values(method, metric).mean() for task in self.tasks.values()]))
+
+    def right(self, method: str) -> list[np.ndarray]:
+        """Of each context the labeled rows [n], 1.0 where the method is right."""
+        packed = [(record.right[method], sum(record.classes)) for record in self.records]
+        return [unpack(text, rows).astype(np.float64) for text, rows in packed]
+
+    def accuracy(self, method: str) -> Estimate:
+        """The accuracy, mean over the tasks."""
+        return over_tasks([accuracy(task, method) for task in self.tasks.values()])
+
+    def gains(self, method: str) -> dict[str, Estimate]:
+        """The gain over ICL on each task."""
+        return {name: gain(task, method) for name, task in self.tasks.items()}
+
+
+def accuracy(frame: Frame, method: str) -> Estimate:
+    """The accuracy on one task, mean over contexts; the interval of one is that of its record."""
+    if len(frame.records) > 1:
+        return _mean_over_contexts(frame, method, "")
+    metrics = frame.records[0].methods[method]
+    return Estimate(metrics["accuracy"], metrics["accuracy_low"], metrics["accuracy_high"])
+
+
+def gain(frame: Frame, method: str) -> Estimate:
+    """The accuracy on one task less ICL's on the same rows, mean over contexts."""
+    return _mean_over_contexts(frame, method, BASELINE)
+
+
+# Tables, figures and paragraphs ask for the same number several times.
+@lru_cache(maxsize=4096)
+def _mean_over_contexts(frame: Frame, method: str, reference: str) -> Estimate:
+    contexts, added = frame.right(method), OF_GAIN if reference else OF_ACCURACY
+    if reference:
+        pairs = zip(contexts, frame.right(reference), strict=True)
+        contexts = [after - before for after, before in pairs]
+    if len(set(map(len, contexts))) == 1:
+        return over_rows(np.array(contexts), added)
+    # Seeds that have unlike rows, as where images are unreadable, have no row in common.
+    return over_tasks([over_rows(rows[None], added) for rows in contexts])
+
+
+def learned_tasks(frame: Frame) -> list[str]:
+    """Tasks where the better of icl and bc, mean over the seeds, is clearly above chance.
+
+    `LEARNED_MARGIN` points above 100 % / number of labels, and its 95 % interval over seeds and
+    rows above that and above the share of the most frequent label. Each of the two has one chance
+    in 40 to pass by luck. Nothing is learned where icl or bc was not run.
+    """
+    tasks = frame.tasks if frame.has_references else {}
+    return [name for name, task in tasks.items() if _is_learned(task)]
+
+
+def _is_learned(task: Frame) -> bool:
+    chance = 1 / len(task.records[0].label_names)
+    means = [task.values(method).mean() for method in REFERENCES]
+    better = int(np.argmax(means))
+    # Rounded: 60 % of two labels is learned, whatever the last bit says.
+    above = round(float(100 * (means[better] - chance)), 6)
+    low = accuracy(task, REFERENCES[better]).low
+    frequent = max(max(record.classes) / sum(record.classes) for record in task.records)
+    return above >= LEARNED_MARGIN and low > max(chance, frequent)
 
 
 def name_differences(settings: Sequence[Setting]) -> list[str]:
@@ -146,17 +232,6 @@ def methods_of_group(group: Group) -> list[str]:
     return [name for name, method in METHODS.items() if method.group == group]
 
 
-def shared_methods(records: Sequence[Record]) -> list[str]:
-    """Methods that every record has, in the order of the table of methods."""
-    shared = set(METHODS).intersection(*(record.methods for record in records))
-    return list(filter(shared.__contains__, METHODS))
-
-
-def metric_values(records: Iterable[Record], method: str, metric: str = "accuracy") -> np.ndarray:
-    """A metric of one method, one value a record, [s]."""
-    return np.array([record.methods[method][metric] for record in records])
-
-
 def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
     """The items by their key, in the order in which they come.
 
@@ -169,7 +244,7 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
     return groups
 
 
-def by_setting(records: Iterable[Record]) -> list[SettingRecords]:
+def by_setting(records: Iterable[Record]) -> list[Frame]:
     """Records grouped by setting; tasks in the order of `TASKS`, seeds ascending.
 
     Those of studies of the prompt, which differs from the task's own, are left out.
@@ -177,13 +252,13 @@ def by_setting(records: Iterable[Record]) -> list[SettingRecords]:
     Raises:
         InputError: two records of one setting, task and seed, as after a change of the data.
     """
-    groups: dict[Setting, dict[str, list[Record]]] = {}
+    groups: dict[Setting, list[Record]] = {}
+    seen = set[tuple[Setting, str, int | None]]()
     for setting, record in with_settings(records):
         if axis_name(record):
             continue
         task, seed = record.context.task, record.context.seed
-        siblings = groups.setdefault(setting, {}).setdefault(task, [])
-        if any(sibling.context.seed == seed for sibling in siblings):
+        if (setting, task, seed) in seen:
             subject = task if seed is None else f"{task}, seed {seed}"
             raise InputError(
                 where=f"workdir, setting {setting}",
@@ -191,12 +266,14 @@ def by_setting(records: Iterable[Record]) -> list[SettingRecords]:
                 got=f"two records of {subject}, such as from before and after the data changed",
                 remedy="keep them in workdirs of their own",
             )
-        siblings.append(record)
-    # Unknown shots stand before zero-shot: None and numbers do not compare.
-    order = sorted(
-        groups, key=lambda key: key._replace(shots=-1 if key.shots is None else key.shots)
-    )
-    return [SettingRecords(setting, groups[setting]) for setting in order]
+        seen.add((setting, task, seed))
+        groups.setdefault(setting, []).append(record)
+
+    # Unknown shots come before zero-shot: None and numbers do not compare.
+    def rank(setting: Setting) -> Setting:
+        return setting._replace(shots=-1 if setting.shots is None else setting.shots)
+
+    return [Frame(setting, groups[setting]) for setting in sorted(groups, key=rank)]
 
 
 def with_settings(records: Iterable[Record]) -> list[tuple[Setting, Record]]:

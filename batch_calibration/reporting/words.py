@@ -1,0 +1,748 @@
+"""Sentences about results: a diagnosis, a recommendation, a comparison, a setting, a study.
+
+Diagnosis, Recommendation and Comparison hold values; `print`, notebooks and `to_frame` come here.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from batch_calibration.diagnosis.findings import Diagnosis
+from batch_calibration.diagnosis.method_results import Comparison, MethodResult
+from batch_calibration.diagnosis.recommendation import Recommendation
+from batch_calibration.diagnosis.verdicts import Verdict, measured_gain, rows_to_settle
+from batch_calibration.errors import InputError
+from batch_calibration.methods import METHODS
+from batch_calibration.metrics import Estimate, deviation, over_tasks
+from batch_calibration.reporting import controls, terminal
+from batch_calibration.reporting.cells import MARK, Cells, count_signs, estimate_cell, gain_cell
+from batch_calibration.reporting.controls import Control
+from batch_calibration.reporting.curves import Curves
+from batch_calibration.reporting.frame import (
+    BASELINE,
+    CORRECTED,
+    LEARNED_MARGIN,
+    REFERENCES,
+    Frame,
+    learned_tasks,
+    task_title,
+)
+from batch_calibration.reporting.items import Results
+from batch_calibration.reporting.prompts import PromptStudy, by_study, describe_study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MANY_NAMES = 5
+"""Labels that a sentence lists by name; of more it gives the number."""
+SUPPOSE_NO_EQUAL_SHARES = ("icl", "bc_empirical_bayes", "bcl_empirical_bayes")
+"""Methods that do not suppose that labels are right about equally often."""
+MAX_NAMED = 3
+"""Labels, contexts and tasks that a sentence about many names; of more it gives the number."""
+MAX_NAMES = 13
+"""Tasks of the paper; of more names than these a sentence gives the first `FIRST_NAMES`."""
+FIRST_NAMES = 5
+MIN_GAIN = 0.0005
+"""Smaller gains are +0.0 or -0.0 in print: neither won nor lost."""
+
+
+def join_names(names: Iterable[str]) -> str:
+    """The names with commas, and `and` before the last."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def factor(nats: float) -> str:
+    """The factor that so many nats are, in words.
+
+    >>> factor(0.5), factor(9.0), factor(14.0)
+    ('1.65', '8,100', 'more than a million')
+    """
+    if nats >= 14:  # exp(14) is 1.2 million
+        return "more than a million"
+    size = float(np.exp(nats))
+    return f"{size:.3g}" if size < 999.5 else f"{float(f'{size:.2g}'):,.0f}"
+
+
+def paragraphs_html(sentences: Iterable[str]) -> str:
+    """A paragraph for each sentence."""
+    return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+
+
+def to_frame(columns: Mapping[str, object], index: str) -> "pd.DataFrame":
+    """The columns as a frame of pandas, one of them its index.
+
+    Raises:
+        InputError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise InputError(
+            where="to_frame", expected="pandas to be installed", remedy="pip install pandas"
+        ) from error
+    return pandas.DataFrame(dict(columns)).set_index(index)
+
+
+def diagnosis_frame(found: Diagnosis) -> "pd.DataFrame":
+    """A row a label."""
+    right = np.full(len(found.label_names), np.nan) if found.classes is None else found.classes
+    columns: dict[str, object] = {
+        "label": found.label_names, "preference": found.preference, "error": found.error,
+        "predicted": found.predicted, "corrected": found.corrected, "right": right,
+    }  # fmt: skip
+    return to_frame(columns, "label")
+
+
+def recommendation_frame(advice: Recommendation) -> "pd.DataFrame":
+    """A row a method that labeled rows measured, the recommended one first."""
+    unknown = Estimate(np.nan, np.nan, np.nan)
+    names = list(dict.fromkeys([advice.method, *advice.measured]))
+    accuracies = [advice.measured.get(name, unknown) for name in names]
+    if advice.accuracy is not None:
+        accuracies[0] = advice.accuracy  # of rows that did not choose it
+    nothing = [np.nan] * (len(names) - 1)
+    columns: dict[str, object] = {
+        "method": names,
+        "recommended": [name == advice.method for name in names],
+    }
+    gains = [advice.expected.gain or unknown, *([unknown] * len(nothing))]
+    columns |= _estimate_columns("accuracy", accuracies) | _estimate_columns("gain", gains)
+    return to_frame(columns | {"risk": [advice.expected.risk, *nothing]}, "method")
+
+
+def comparison_frame(found: Comparison) -> "pd.DataFrame":
+    """A row a method."""
+    unknown = Estimate(np.nan, np.nan, np.nan)
+    rows = found.results
+    columns: dict[str, object] = {"method": [row.method for row in rows]}
+    columns |= _estimate_columns("accuracy", [row.accuracy for row in rows])
+    columns |= _estimate_columns("gain", [row.gain or unknown for row in rows])
+    columns["verdict"] = [row.verdict for row in rows]
+    for name in ("better", "worse"):
+        columns[name] = [getattr(row, name) for row in rows]
+    return to_frame(columns, "method")
+
+
+def _estimate_columns(name: str, estimates: Sequence[Estimate]) -> dict[str, object]:
+    ends = (f"{name}{end}" for end in ("", "_low", "_high"))
+    return dict(zip(ends, map(list, zip(*estimates, strict=True)), strict=True))
+
+
+def diagnosis_sentences(found: Diagnosis) -> list[str]:
+    """What the prompt prefers, what the correction changes, and whether that helps."""
+    if found.rows == 1:
+        text = (
+            "There is one row: what the prompt prefers cannot be told from what is right for it, "
+            "nor what a correction brings; give 10 rows of the prompt or more."
+        )
+        if found.tied:
+            first = found.label_names[0]
+            text += f" {found.method} makes its scores equal, which predicts {first!r}, the first."
+        return [text]
+    texts = [_preference(found), _mass(found), _shares(found), _rare(found), _changes(found)]
+    return [*filter(None, [*texts, *_helps(found), found.doubt, _rounded(found)])]
+
+
+def _preference(found: Diagnosis) -> str:
+    high, low = int(found.preference.argmax()), int(found.preference.argmin())
+    names, size = found.label_names, float(np.ptp(found.preference))
+    text = (
+        f"Averaged over {found.rows:,} rows, the scores favor {names[high]!r} over {names[low]!r} "
+        f"by {size:.2f}"
+    )
+    if found.rows == 2:
+        return f"{text} nats, of which two rows cannot say how sure it is."
+    # :.2f would show 0.00
+    error = f"{found.pair_error:.2f}" if found.pair_error >= 0.01 else f"{found.pair_error:.1g}"
+    return (
+        f"{text} ± {error} nats (a factor of {factor(size)}; ± a standard error); "
+        f"{found.rows_needed:,} rows would give ± 0.1."
+    )
+
+
+def _mass(found: Diagnosis) -> str:
+    if found.mass is None:
+        return ""
+    text = f"Together the labels have {100 * found.mass:.3g} % of the probability in the mean row"
+    if found.mass >= 0.1:
+        return f"{text}."
+    return (
+        f"{text}, if the scores are log-probabilities of a first token: the model would rather say "
+        "something else."
+    )
+
+
+def _shares(found: Diagnosis) -> str:
+    most = int(found.predicted.argmax())
+    name, k = repr(found.label_names[most]), len(found.label_names)
+    if found.predicted[most] == 1:
+        text = (
+            f"{name} is predicted for all rows, which is a bias or what is right for all: the "
+            "scores alone cannot tell. After the correction it is predicted for "
+            f"{100 * found.corrected[most]:.1f} %"
+        )
+    else:
+        text = (
+            f"{name} is predicted for {100 * found.predicted[most]:.1f} % of the rows, after the "
+            f"correction for {100 * found.corrected[most]:.1f} %"
+        )
+    # Equal scores predict the first label, which is no answer.
+    if found.tied:
+        text += (
+            f"; of {found.tied:,} of {found.rows:,} rows all {k} corrected scores are equal, which "
+            f"predicts {found.label_names[0]!r}, the first"
+        )
+    if found.classes is None:
+        return f"{text}."
+    return f"{text}; it is right for {100 * found.classes[most]:.1f} % of the labeled ones."
+
+
+def _rare(found: Diagnosis) -> str:
+    rare, k = found.rare, len(found.label_names)
+    # Fewer rows than 10 a label may leave a label out by chance.
+    if not len(rare) or found.rows < 10 * k:
+        return ""
+    subject = f"{len(rare)} of the {k} labels are"
+    if len(rare) <= MANY_NAMES:
+        names = " and ".join(repr(found.label_names[label]) for label in rare)
+        subject = f"{names} {'is' if len(rare) == 1 else 'are'}"
+    text = f"{subject} predicted for less than {100 / (10 * k):.1f} % of the rows"
+    if found.classes is None:
+        return f"{text}."
+    return f"{text}, and right for {100 * found.classes[rare].sum():.1f} % of the labeled ones."
+
+
+def _changes(found: Diagnosis) -> str:
+    count = len(found.changed)
+    text = (
+        f"{found.method} changes the prediction of {count:,} of {found.rows:,} rows "
+        f"({100 * count / found.rows:.1f} %)"
+    )
+    # Of two rows, the one that stays would be its own mean.
+    if found.hanging is None or not count or found.rows < 3:
+        return f"{text}."
+    return (
+        f"{text}; {len(found.hanging):,} of these would change again if one row were left out of "
+        "the batch."
+    )
+
+
+def _rounded(found: Diagnosis) -> str:
+    if found.rounded is None or not len(found.rounded):
+        return ""
+    return (
+        f"In {len(found.rounded):,} of {found.rows:,} rows the corrected scores of the two best "
+        f"labels lie closer than numbers in {found.dtype} are rounded: what is predicted there may "
+        "change with the batch size or the device; score in float32 to be sure."
+    )
+
+
+def _helps(found: Diagnosis) -> list[str]:
+    k = len(found.label_names)
+    if found.before is None or found.after is None or found.gain is None or found.classes is None:
+        unknown = "No right label is known, so whether this helps cannot be said."
+        if found.method not in SUPPOSE_NO_EQUAL_SHARES:
+            unknown += (
+                f" BC supposes that each of the {k} labels is right about equally often; where "
+                "that is not so, give the shares that you expect (a prior)."
+            )
+        return [unknown]
+    effect = "which is within the noise of so many rows"
+    if found.gain.beyond_noise:
+        effect = "a gain" if found.gain.low > 0 else "a loss: do not use it here"
+    text = f"Accuracy moves from {found.before.accuracy} to {found.after.accuracy} %"
+    size = found.gain.points.replace(" [", " points [")
+    return [f"{text}: {size}, {effect}.", _unlike_equal_shares(found, found.classes)]
+
+
+def _unlike_equal_shares(found: Diagnosis, classes: np.ndarray) -> str:
+    """That BC supposes equal shares, where the labeled rows have others."""
+    names = found.label_names
+    if classes.max() == 1:
+        return (
+            f"All labeled rows have the right label {names[int(classes.argmax())]!r}: their "
+            "accuracy is how often it is predicted, and says nothing of the other labels or of the "
+            "correction."
+        )
+    never = [name for name, share in zip(names, classes, strict=True) if not share]
+    if found.method in SUPPOSE_NO_EQUAL_SHARES:
+        return ""
+    if never:
+        listed = " or ".join(map(repr, never))
+        named = listed if len(never) <= MANY_NAMES else f"any of {len(never)} labels"
+        return (
+            f"No labeled row's right answer is {named}, but BC supposes that labels are right "
+            "about equally often: give the shares that you expect (a prior), or leave these labels "
+            "out."
+        )
+    # Fewer rows are uneven by chance.
+    if classes.max() > 2 * classes.min() and found.labeled >= 10 * len(classes):
+        return (
+            f"The labels are uneven ({100 * classes.min():.1f} to {100 * classes.max():.1f} % of "
+            "the labeled rows); BC supposes that they are not: compare with a prior."
+        )
+    return ""
+
+
+def best_of_groups(found: Comparison) -> list[MethodResult]:
+    """ICL, BC, and the most accurate other method of each group of the table of methods."""
+    best: dict[str, MethodResult] = {}
+    chosen = set(REFERENCES)
+    # The first of equal ones: sorting keeps their order.
+    for outcome in sorted(found.results, key=lambda outcome: -outcome.accuracy.value):
+        if outcome.method not in REFERENCES:
+            chosen.add(best.setdefault(METHODS[outcome.method].group, outcome).method)
+    return [outcome for outcome in found.results if outcome.method in chosen]
+
+
+def comparison_cells(found: Comparison, *, is_all: bool = False) -> Cells:
+    """Header and a row a method, in %: all of them, or the best of each group."""
+    # Of several contexts counts say more than the interval of their mean accuracy.
+    is_one = found.contexts == 1
+    header = ["method", "accuracy", f"gain over {BASELINE}", "verdict"]
+    rows: Cells = [header if is_one else [*header, "better, worse"]]
+    for outcome in found.results if is_all else best_of_groups(found):
+        accuracy = str(outcome.accuracy) if is_one else f"{100 * outcome.accuracy.value:.1f}"
+        gain = outcome.gain.points if outcome.gain else ""
+        row = [outcome.method, accuracy, gain, outcome.verdict]
+        if not is_one:
+            row.append(f"{outcome.better}, {outcome.worse}" if outcome.gain else "")
+        rows.append(row)
+    return rows
+
+
+def comparison_note(
+    found: Comparison, *, is_all: bool = False, more: str = ".to_frame() has"
+) -> str:
+    """How to read the cells; `more` is what shows the methods that are left out."""
+    text = "In %, with 95 % intervals; gains are paired by row."
+    if found.contexts > 1:
+        text += " 'better, worse' counts contexts."
+    hidden = len(found.results) - len(best_of_groups(found))
+    if hidden and not is_all:
+        text += f" Shown is the best of each group by these labels; {more} {hidden} more."
+    if found.skipped:
+        text += f" {len(found.skipped)} methods need what was not given."
+    return text
+
+
+def comparison_text(found: Comparison) -> str:
+    """The table in aligned columns, and how to read it."""
+    lines = terminal.aligned(comparison_cells(found))
+    return "\n".join([*lines, comparison_note(found)])
+
+
+def comparison_html(found: Comparison) -> str:
+    """The table and its note."""
+    header, *rows = comparison_cells(found)
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = ""
+    for row in rows:
+        body += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<p>{found.rows:,} labeled rows</p>{table}<p>{escape(comparison_note(found))}</p>"
+
+
+def headline(verdicts: Sequence[Verdict]) -> str:
+    """What to do, and what it gains, in one sentence."""
+    methods = {verdict.recommendation.short for verdict in verdicts}
+    if methods == {"leave it"}:
+        return "Leave the scores as they are."
+    does = methods.pop() if len(methods) == 1 else "following the recommendations"
+    gain = measured_gain(verdicts)
+    if gain is None:
+        expected = _expected(verdicts)
+        gains = f"; to be expected are {expected.points} points" if expected else ""
+        return f"Correct the scores: {does}{gains}."
+    action = ("Within noise", "Correct the scores", "Leave the scores as they are")
+    verb = ("changes accuracy by", "gains", "loses accuracy, ")[gain.beyond_noise]
+    return f"{action[gain.beyond_noise]}: {does} {verb} {gain.points} points."
+
+
+def facts(verdicts: Sequence[Verdict]) -> dict[str, str]:
+    """Question -> what is known of it, over contexts of one model and setting."""
+    answers = {
+        "Biased?": _bias(verdicts),
+        "Recommended": _recommended(verdicts),
+        "Expected gain": _expected_sentence(verdicts),
+        "Measured gain": _measured(verdicts),
+        "Safe?": _safety(verdicts),
+        "Rows that settle it": _rows(verdicts),
+    }
+    return {question: answer for question, answer in answers.items() if answer}
+
+
+def _bias(verdicts: Sequence[Verdict]) -> str:
+    if len(verdicts) == 1:
+        (verdict,) = verdicts
+        diagnosis = verdict.diagnosis
+        if diagnosis.rows < 3:
+            return "So few rows cannot say."
+        least = diagnosis.label_names[int(diagnosis.preference.argmin())]
+        answer = "Yes, towards" if verdict.is_biased else "Not beyond noise:"
+        return (
+            f"{answer} {verdict.preferred!r} over {least!r} by {verdict.nats:.2f} ± "
+            f"{diagnosis.pair_error:.2f} nats, a factor of {factor(verdict.nats)}."
+        )
+    biased = [verdict for verdict in verdicts if verdict.is_biased]
+    strongest = max(verdicts, key=lambda verdict: verdict.nats)
+    median = float(np.median([verdict.nats for verdict in verdicts]))
+    counts = Counter(verdict.preferred for verdict in verdicts).most_common(MAX_NAMED)
+    towards = join_names(f"{label!r} in {count:,}" for label, count in counts)
+    answer = "Yes" if len(biased) > len(verdicts) / 2 else "Mostly not"
+    return (
+        f"{answer}: in {len(biased):,} of {len(verdicts):,} contexts by more than two standard "
+        f"errors; {median:.2f} nats in the median (a factor of {factor(median)}), at most "
+        f"{strongest.nats:.2f} ± {strongest.diagnosis.pair_error:.2f} ({strongest.name}). "
+        f"Towards {towards}."
+    )
+
+
+def _recommended(verdicts: Sequence[Verdict]) -> str:
+    if len(verdicts) == 1:
+        return verdicts[0].recommendation.reason[0]
+    advice = [verdict.recommendation for verdict in verdicts]
+    return f"{count_recommended(advice)} of {len(verdicts):,} contexts."
+
+
+def count_recommended(advice: Iterable[Recommendation]) -> str:
+    """How often each correction is recommended: "bc_empirical_bayes in 3; leave it in 1"."""
+    counts = Counter(one.short for one in advice).most_common()
+    return "; ".join(f"{name} in {count:,}" for name, count in counts)
+
+
+def _expected(verdicts: Sequence[Verdict]) -> Estimate | None:
+    """The mean of what is expected of each context, and of the ends of their intervals."""
+    gains = [verdict.recommendation.expected.gain for verdict in verdicts]
+    known = [gain for gain in gains if gain is not None]
+    return Estimate(*np.mean(known, axis=0).tolist()) if known else None
+
+
+def _expected_sentence(verdicts: Sequence[Verdict]) -> str:
+    expected = _expected(verdicts)
+    # Where all scores are left nothing is expected.
+    if expected is None or expected == Estimate(0.0, 0.0, 0.0):
+        return ""
+    risks = [verdict.recommendation.expected.risk for verdict in verdicts]
+    risk, average = f"a risk of {100 * float(np.nanmean(risks)):.0f} % of a loss", ""
+    source = verdicts[0].recommendation.expected.source
+    if len(verdicts) > 1:
+        average, source = " in a context, on average", "by contexts of real models with like scores"
+    return f"{expected.points} points{average}, with {risk} ({source})."
+
+
+def _measured(verdicts: Sequence[Verdict]) -> str:
+    gain = measured_gain(verdicts)
+    if gain is None:
+        return "No right label is known."
+    labeled = [verdict for verdict in verdicts if verdict.diagnosis.labeled]
+    rows = sum(verdict.diagnosis.labeled for verdict in labeled)
+    before, after = _mean_accuracies([verdict.diagnosis for verdict in labeled])
+    effect = ("within noise", "a gain", "a loss")[gain.beyond_noise]
+    over = ""
+    if len(labeled) > 1:
+        over = f" on average over {len({verdict.task for verdict in labeled}):,} tasks"
+    return (
+        f"{gain.points} points{over}, {effect}: accuracy moves from {before:.1f} to "
+        f"{after:.1f} % ({rows:,} labeled rows, 95 % interval)."
+    )
+
+
+def _mean_accuracies(diagnoses: Sequence[Diagnosis]) -> tuple[float, float]:
+    """Accuracy in % before and after, mean over the contexts that have labels."""
+    before = [found.before.accuracy.value for found in diagnoses if found.before]
+    after = [found.after.accuracy.value for found in diagnoses if found.after]
+    return 100 * float(np.mean(before)), 100 * float(np.mean(after))
+
+
+def _safety(verdicts: Sequence[Verdict]) -> str:
+    signs = {v.name: v.diagnosis.gain.beyond_noise for v in verdicts if v.diagnosis.gain}
+    harmed = [name for name, sign in signs.items() if sign < 0]
+    sentences = []
+    if len(signs) == 1:
+        answer = "No: accuracy falls" if harmed else "Yes: accuracy does not fall"
+        sentences.append(f"{answer} beyond noise.")
+    elif signs:
+        subject = f"{len(harmed):,} of {len(signs):,} contexts" if harmed else "No context"
+        named = f" ({join_names(harmed)})" if 0 < len(harmed) <= MAX_NAMED else ""
+        sentences.append(
+            f"{subject} {'loses' if len(harmed) < 2 else 'lose'} accuracy beyond noise{named}, "
+            f"{[*signs.values()].count(1):,} gain."
+        )
+    before, after, right = [], [], []
+    for found in (verdict.diagnosis for verdict in verdicts):
+        most = int(found.predicted.argmax())
+        before.append(found.predicted[most])
+        after.append(found.corrected[most])
+        right += [] if found.classes is None else [found.classes[most]]
+    subject = "The label predicted most is predicted"
+    if len(verdicts) == 1:
+        subject = f"{verdicts[0].diagnosis.label_names[most]!r} is predicted"
+    text = (
+        f"{subject} for {100 * float(np.mean(before)):.1f} % of the rows, after the correction for "
+        f"{100 * float(np.mean(after)):.1f} %"
+    )
+    text += f"; it is right for {100 * float(np.mean(right)):.1f} %" if right else ""
+    return " ".join([*sentences, f"{text}."])
+
+
+def _rows(verdicts: Sequence[Verdict]) -> str:
+    needed = [v.diagnosis.rows_needed for v in verdicts if v.diagnosis.rows_needed is not None]
+    sentences = []
+    if needed:
+        rows = int(np.median([verdict.diagnosis.rows for verdict in verdicts]))
+        of_each = "" if len(verdicts) == 1 else " in the median context"
+        sentences.append(
+            f"The bias is known to ± 0.1 nats from {int(np.median(needed)):,} rows{of_each} (there "
+            f"are {rows:,})."
+        )
+    gain, labeled = measured_gain(verdicts), sum(verdict.diagnosis.labeled for verdict in verdicts)
+    if gain is None:
+        sentences.append("Labels of some rows would tell the gain.")
+    elif gain.beyond_noise:
+        sentences.append(f"The gain is settled by these {labeled:,} labeled rows.")
+    elif settled := rows_to_settle(gain, labeled):
+        rounded = float(f"{settled:.2g}")
+        sentences.append(
+            f"A gain of this size would exceed noise from about {rounded:,.0f} labeled rows."
+        )
+    else:
+        sentences.append("A gain this small would need more than a million labeled rows.")
+    return " ".join(sentences)
+
+
+def setting_paragraph(group: Frame) -> str:
+    """ICL and BC, where BC gains and loses, what is not learned, the best method, the spread."""
+    if not group.has_references:
+        return (
+            f"In this setting ({group.setting}), icl and bc were not both run, so there is nothing "
+            "to compare; calibrate with all methods."
+        )
+    tasks, by_task = list(group.tasks), group.gains(CORRECTED)
+    scope = f"{len(tasks)} tasks"
+    if len(tasks) <= MAX_NAMED:
+        scope = _list_names(list(map(task_title, tasks)))
+    number, interval, _ = estimate_cell(over_tasks(list(by_task.values()))).parts
+    over = "rows and seeds" if group.max_seeds > 1 else "rows alone"
+    sentences = [
+        f"In this setting ({group.setting}), the uncalibrated scores are right on "
+        f"{_average(group, BASELINE, tasks)} % of the rows and Batch Calibration on "
+        f"{_average(group, CORRECTED, tasks)} %, on average over {scope}: {number} points "
+        f"{interval} (95 % interval over {over}; noise where it holds 0).",
+        _describe_gains(by_task),
+        _describe_not_learned(group),
+        _describe_best(group),
+        _describe_spread(group),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def study_paragraphs(study: Results) -> dict[str, str]:
+    """A paragraph for each study of prompts, demonstrations and shots, by its figure's slug."""
+    paragraphs = {}
+    for slug, axes in by_study(study.axes).items():
+        paragraphs[f"{slug}-prompts"] = prompt_paragraph(axes)
+    for control in study.controls:
+        paragraphs[control.slug] = reading_paragraph(control)
+    for curve in study.curves:
+        paragraphs[f"{curve.slug}-curve"] = curve_paragraph(curve)
+    return {slug: paragraph for slug, paragraph in paragraphs.items() if paragraph}
+
+
+def _average(group: Frame, method: str, tasks: Sequence[str]) -> str:
+    return f"{100 * np.mean([group.tasks[task].values(method).mean() for task in tasks]):.1f}"
+
+
+def _describe_gains(gain_by_task: Mapping[str, Estimate]) -> str:
+    """On how many tasks BC gains, and on how many by more than noise; every task it loses on."""
+    order = sorted(gain_by_task, key=lambda task: gain_by_task[task].value)
+    won = [task for task in order if gain_by_task[task].value >= MIN_GAIN]
+    lost = [task for task in order if gain_by_task[task].value < -MIN_GAIN]
+
+    def points(task: str) -> str:
+        return f"{task_title(task)} ({100 * gain_by_task[task].value:+.1f})"
+
+    def noise(tasks: Sequence[str]) -> str:
+        count = sum(gain_by_task[task].beyond_noise != 0 for task in tasks)
+        if len(tasks) == 1:
+            return "by more than noise" if count else "by no more than noise"
+        return f"on {count or 'none'} of them by more than noise"
+
+    sentence = "BC gains"
+    if len(order) > 1:
+        sentence += f" on {len(won)} of {len(order)} tasks"
+    if won:
+        sentence += f", {noise(won)}, {'most ' * (len(won) > 1)}on {points(won[-1])}"
+    elif len(order) == 1:
+        sentence = "BC does not gain"
+    if not lost:
+        return f"{sentence}; it loses on none."
+    losses = f"{_list_names(list(map(points, lost)))}, {noise(lost)}"
+    return f"{sentence}; it loses on {losses}: calibration does not help everywhere."
+
+
+def _describe_not_learned(group: Frame) -> str:
+    """Tasks the model has not learned, and the averages without them."""
+    learned = learned_tasks(group)
+    missing = [task_title(task) for task in group.tasks if task not in learned]
+    rule = (
+        f"the better of ICL and BC is less than {LEARNED_MARGIN:.0f} points above chance, or its "
+        "interval holds chance or the most frequent label's share"
+    )
+    if not missing:
+        return ""
+    if not learned:
+        return f"No task is learned ({rule})."
+    return (
+        f"Not learned ({rule}): {_list_names(missing)}; over the other {len(learned)} ICL has "
+        f"{_average(group, BASELINE, learned)} % and BC {_average(group, CORRECTED, learned)} %."
+    )
+
+
+def _describe_best(group: Frame) -> str:
+    """The method with the best average, and where it reads labels the best that does not."""
+    best = max(group.methods, key=group.average)
+    sentence = f"The best average is {best}'s, {100 * group.average(best):.1f} %"
+    unlabeled = [name for name in group.methods if "labeled" not in METHODS[name].probe.blocks]
+    if best in unlabeled or not unlabeled:
+        return sentence + "."
+    second = max(unlabeled, key=group.average)
+    return (
+        f"{sentence} (it reads labeled rows; of the others {second}'s, "
+        f"{100 * group.average(second):.1f} %)."
+    )
+
+
+def _describe_spread(group: Frame) -> str:
+    """How far the seeds are apart, mean over the tasks."""
+    if min(len(task.records) for task in group.tasks.values()) < 2:
+        return ""
+    means = []
+    for method in REFERENCES:
+        deviations = [deviation(100 * task.values(method)) for task in group.tasks.values()]
+        means.append(float(np.mean(deviations)))
+    icl, bc = means
+    return (
+        f"From one draw of demonstrations to the next, accuracy moves by {icl:.1f} points (one "
+        f"standard deviation) without calibration and by {bc:.1f} with it."
+    )
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """The names in a sentence; of many the first few."""
+    if len(names) > MAX_NAMES:
+        names = [*names[:FIRST_NAMES], f"{len(names) - FIRST_NAMES} others"]
+    return join_names(names)
+
+
+def prompt_paragraph(axes: Sequence[PromptStudy]) -> str:
+    """What one study varies, whether bc makes it matter less, how much, and how sure that is."""
+    moves, won, lost = [], [], 0
+    for axis in axes:
+        ends = f"{axis.reach(BASELINE)} and {axis.reach(CORRECTED)}"
+        moves.append(f"{ends} on {task_title(axis.task)}")
+        above, _, below = count_signs(axis.gains)
+        won.append(str(above))
+        lost += below
+    changes = [gain_cell(axis.change) for axis in axes if axis.change]
+    of_changes = "The standard deviation over them changes by {} points. "
+    counts = join_names(dict.fromkeys(str(len(axis.prompts)) for axis in axes))
+    prompts = join_names(dict.fromkeys(axis.count for axis in axes))
+    tasks = join_names(task_title(axis.task) for axis in axes)
+    seeds = ", seeds" if any(axis.seeds != "1" for axis in axes) else ""
+    gained = join_names(gain_cell(axis.gain) for axis in axes)
+    return (
+        f"{describe_study(axes)} ({prompts} on {tasks}, all else stays: "
+        f"{axes[0].setting}){_matters(axes)}. From the worst to the best, accuracy moves by this "
+        "many points with the plain scores (icl) and with Batch Calibration (bc): "
+        f"{'; '.join(moves)}. {of_changes.format(join_names(changes)) if changes else ''}On "
+        f"average over them bc gains {gained} points; with {join_names(won)} of {counts} it gains "
+        f"beyond noise, with {lost or 'none'} it loses. In brackets 95 % intervals over prompts"
+        f"{seeds} and test rows, {MARK} where 0 is outside."
+    )
+
+
+def _matters(axes: Sequence[PromptStudy]) -> str:
+    """On which tasks the choice matters less with bc, on which more, and where that is noise."""
+    effects = {
+        -1: "it matters less after the correction",
+        1: "it matters more after the correction",
+        0: "the correction makes no difference beyond noise to how much it matters",
+    }
+    clauses = []
+    for sign, effect in effects.items():
+        tasks = [task_title(a.task) for a in axes if a.change and a.change.beyond_noise == sign]
+        clauses += [f"on {join_names(tasks)} {effect}"] if tasks else []
+    return f": {'; '.join(clauses)}" if clauses else ""
+
+
+def reading_verdict(control: Control) -> str:
+    """Whether the model reads its demonstrations, and by how much; nothing if that is unknown."""
+    answer = controls.judge_reading(control)
+    if not answer:
+        return ""
+    corrected, plain = controls.read_flips(control), controls.read_flips(control, BASELINE)
+
+    def means(kind: str) -> str:
+        bc, icl = (gain_cell(over_tasks(list(f[kind].values()))) for f in (corrected, plain))
+        return f"{bc} points with bc, {icl} with icl"
+
+    def beyond(kind: str, sign: int) -> str:
+        estimates = corrected[kind].values()
+        count = sum(estimate.beyond_noise == sign for estimate in estimates)
+        return f"{count or 'none'} of {len(estimates)} task{'s' * (len(estimates) > 1)}"
+
+    sentences = [f"Reads its demonstrations: {answer}."]
+    if corrected["labels"]:
+        sentences.append(
+            f"Accuracy with gold labels less that with flipped ones: {means('labels')}, above 0 "
+            f"beyond noise on {beyond('labels', 1)}; with flipped ones it is below chance beyond "
+            f"noise on {beyond('chance', -1)}."
+        )
+    if corrected["words"]:
+        sentences.append(
+            f"The same where held-out words stand for the labels: {means('words')}, above 0 beyond "
+            f"noise on {beyond('words', 1)}."
+        )
+    return " ".join(sentences)
+
+
+def reading_paragraph(control: Control) -> str:
+    """The same with what was asked, for a page; nothing where the verdict is unknown."""
+    sentences = reading_verdict(control)
+    if not sentences:
+        return ""
+    shots = sorted(filter(None, set().union(*map(control.shots, control.tasks))))
+    return (
+        f"{control.heading} ({join_names(map(task_title, control.tasks))}; shots per class: "
+        f"{join_names(map(str, shots))}). {sentences} Means over tasks and shots; in brackets 95 % "
+        f"intervals over draws of demonstrations and test rows, {MARK} where 0 is outside."
+    )
+
+
+def curve_paragraph(curves: Curves) -> str:
+    """Where along the curve bc is ahead of icl, and how sure that is."""
+    # Tasks where both methods have a line and their difference is known.
+    tasks = [task for task in curves.gains if {*REFERENCES} <= {*curves.tasks.get(task, ())}]
+    gained = []
+    for task in tasks:
+        for number, gain in curves.gains[task].items():
+            gained.append((gain.value, gain, task_title(task), number))
+    if not gained:
+        return ""
+    won, _, lost = count_signs(gain for _, gain, _, _ in gained)
+    (_, lowest, low_task, low_at), (_, highest, high_task, high_at) = min(gained), max(gained)
+    numbers = sorted({number for _, _, _, number in gained})
+    return (
+        f"{curves.heading} ({numbers[0]} to {numbers[-1]} {curves.axis} on "
+        f"{join_names(map(task_title, tasks))}, all else stays): at {won or 'none'} of "
+        f"{len(gained)} points Batch Calibration (bc) gains beyond noise over the plain scores "
+        f"(icl), at {lost or 'none'} it loses; its gain goes from {gain_cell(lowest)} points "
+        f"({low_task} at {low_at}) to {gain_cell(highest)} ({high_task} at {high_at}). In brackets "
+        f"95 % intervals over draws of demonstrations and test rows, {MARK} where 0 is outside; "
+        "where there is one draw they are over rows alone."
+    )
