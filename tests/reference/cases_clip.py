@@ -9,7 +9,7 @@ import torch
 from transformers import CLIPConfig, CLIPModel, CLIPTokenizer, SiglipConfig, SiglipModel
 
 CASES = json.loads(Path(__file__).with_name("cases.json").read_text())
-CLIP, SIGLIP = CASES["clip"], CASES["siglip"]
+CLIP, SIGLIP, WORDS = CASES["clip"], CASES["siglip"], CASES["words"]
 Network = CLIPModel | SiglipModel
 SHARDED = ("clip_first_end", "siglip_padded")
 DICTS = ("clip_before_ends_had_names",)
@@ -71,18 +71,6 @@ def answers(model: Network, pixels: torch.Tensor, tokens: torch.Tensor) -> dict[
             "text": model.get_text_features(input_ids=tokens).pooler_output.numpy(),
             "logits": model(input_ids=tokens, pixel_values=pixels).logits_per_image.numpy(),
         }
-
-
-WORDS = (
-    "a photo of the", "CATS", "dog's", "they'll've", "l'été", "naïve", "Ünïcödé", "e\u0301cole",
-    "ﬁne", "ǅ", "İstanbul", "STRASSE ß", "日本語の写真", "картина", "صورة", "हिन्दी", "한국어",
-    "🙂", "👩\u200d👩\u200d👧\u200d👦", "🇫🇷", "👍🏽", "❤\ufe0f", "1234567", "3.14", "x²", "½", "№5",
-    "!!!", "...", "—–-", '"quoted"', "(a) [b] {c}", "C++/C#", "a_b", "@me", "#tag", "$5", "50%",
-    "&amp;", "<b>", "\\n", "\t", "\n\n", "  ", "\u00a0", "\u3000", "\u200b", "\u200d", "\x00",
-    "\x7f", "zzyzx", "<|endoftext|>", "<|startoftext|>", "<|EndOfText|>", "'S", "I'M", "''", "'",
-    "</w>", "a</w>", "antidisestablishmentarianism", "o͜o", "Ǆ", "\ud7ff", "\U0010ffff",
-    "Boeing 737-800", "e-mail@x.org", "http://x.y/z?q=1&r=%20",
-)  # fmt: skip
 
 
 def captions(count: int, seed: int = 0) -> list[str]:
