@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
@@ -82,89 +83,7 @@ def test_words_follow_names_not_positions():
 
 
 # A row of each task, its label, its few-shot text and its zero-shot text, label and all.
-GOLDEN = {
-    "sst2": (
-        {"sentence": "a warm tale "}, 1,
-        "Review: a warm tale \nSentiment: positive",
-        "Review: a warm tale \nSentiment: positive",
-    ),
-    "mnli": (
-        {"premise": "It rains.", "hypothesis": "It is wet."}, 1,
-        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: maybe",
-        "It rains.\nQuestion: It is wet. yes, no, or maybe?\nAnswer: maybe",
-    ),
-    "cb": (
-        {"premise": "It rains.", "hypothesis": "It is wet."}, 1,
-        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: no",
-        "It rains.\nQuestion: It is wet. yes, no, or maybe?\nAnswer: no",
-    ),
-    "anli_r1": (
-        {"premise": "It rains.", "hypothesis": "It is wet."}, 2,
-        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: no",
-        "It rains.\nQuestion: It is wet. yes, no, or maybe?\nAnswer: no",
-    ),
-    "anli_r2": (
-        {"premise": "It rains.", "hypothesis": "It is wet."}, 1,
-        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: maybe",
-        "It rains.\nQuestion: It is wet. yes, no, or maybe?\nAnswer: maybe",
-    ),
-    "anli_r3": (
-        {"premise": "It rains.", "hypothesis": "It is wet."}, 0,
-        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: yes",
-        "It rains.\nQuestion: It is wet. yes, no, or maybe?\nAnswer: yes",
-    ),
-    "qnli": (
-        {"question": "Who sings?", "sentence": "Ann sings."}, 0,
-        "Question: Who sings?\nSentence: Ann sings.\nLabel: yes",
-        "Who sings?\nQuestion: Ann sings. yes or no?\nAnswer: yes",
-    ),
-    "mrpc": (
-        {"sentence1": "Ann left .", "sentence2": "Ann went away ."}, 1,
-        "Sentence 1: Ann left .\nSentence 2: Ann went away .\nEquivalence: yes",
-        "Sentence 1: Ann left .\nSentence 2: Ann went away .\nEquivalence: yes",
-    ),
-    "qqp": (
-        {"question1": "What is rain?", "question2": "Why is it wet?"}, 0,
-        "Question 1: What is rain?\nQuestion 2: Why is it wet?\nDuplicate: no",
-        "Question 1: What is rain?\nQuestion 2: Why is it wet?\nDuplicate: no",
-    ),
-    "boolq": (
-        {"passage": "Rain -- Rain is wet.", "question": "is rain wet"}, 1,
-        "Rain -- Rain is wet.\nQuestion: is rain wet\nAnswer: yes",
-        "Rain -- Rain is wet.\nQuestion: is rain wet\nAnswer: yes",
-    ),
-    "copa": (
-        {"premise": "It rained.", "choice1": "I sang.", "choice2": "I got wet."}, 1,
-        "Premise: It rained.\nChoice1: I sang.\nChoice2: I got wet.\nAnswer: 2",
-        "Premise: It rained.\nChoice1: I sang.\nChoice2: I got wet.\nAnswer: 2",
-    ),
-    "rte": (
-        {"sentence1": "It rains.", "sentence2": "It is wet."}, 1,
-        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: no",
-        "It rains.\nQuestion: It is wet. yes or no?\nAnswer: no",
-    ),
-    "wic": (
-        {"sentence1": "A light bag.", "sentence2": "Turn on a light.", "word": "light"}, 0,
-        "Sentence1: A light bag.\nSentence2: Turn on a light.\nWord: light\nAnswer: false",
-        "A light bag.\nTurn on a light.\nQuestion: Is the word 'light' used in the same way in the "
-        "two sentences above?\nAnswer: no",
-    ),
-    "mr": (
-        {"text": "a warm tale"}, 0,
-        "Review: a warm tale\nSentiment: negative",
-        "Review: a warm tale\nSentiment: negative",
-    ),
-    "agnews": (
-        {"title": "Rain", "description": "It is wet."}, 3,
-        "Article: Rain It is wet.\nAnswer: Technology",
-        "Article: Rain It is wet.\nAnswer: Technology",
-    ),
-    "trec": (
-        {"text": "Who sings ?"}, 3,
-        "Question: Who sings ?\nAnswer Type: Person",
-        "Question: Who sings ?\nAnswer Type: Person",
-    ),
-}  # fmt: skip
+GOLDEN = json.loads(Path(__file__).with_name("golden_prompts.json").read_text())
 
 
 def rendered(form, row, label_words):
@@ -174,32 +93,17 @@ def rendered(form, row, label_words):
 @pytest.mark.parametrize("name", COUNTS)
 def test_prompts_are_the_papers(name):
     task = TASKS[name]
-    row, label, few_shot, zero_shot = GOLDEN[name]
+    row, label, few_shot, zero_shot = GOLDEN["tasks"][name].values()
     assert set(row) == set(task.fields)
     assert rendered(task.template(1), row, task.words_for(1)[label]) == few_shot
     assert rendered(task.template(0), row, task.words_for(0)[label]) == zero_shot
 
 
-RTE_TEXTS = {
-    "1": "Premise: It rains.\nHypothesis: It is wet.\nAnswer: yes",
-    "2": "It rains.\nHypothesis: It is wet.\nAnswer: yes",
-    "3": "It rains.\nQuestion: It is wet.\nAnswer: yes",
-    "4": "It rains.\nQuestion: It is wet.\nyes",
-    "5": "It rains.\nQuestion: It is wet.\nyes or no? Answer: yes",
-    "6": "Sentence 1: It rains.\nSentence 2: It is wet.\nAnswer: yes",
-    "7": "Premise: It rains.\nHypothesis: It is wet.\nLabel: yes",
-    "8": "Sentence 1: It rains.\nSentence 2: It is wet.\nLabel: yes",
-    "9": "Determine if the sentence 2 is true based on the Sentence 1 below\n"
-         "Sentence 1: It rains.\nSentence 2: It is wet.\nAnswer: yes",
-    "10": "Determine if the sentence 2 is true or false based on the Sentence 1 below\n"
-          "Sentence 1: It rains.\nSentence 2: It is wet.\nAnswer: yes",
-}  # fmt: skip
-
-
 def test_rtes_ten_templates():
     task = TASKS["rte"]
     row = {"sentence1": "It rains.", "sentence2": "It is wet."}
-    assert {c: rendered(task.template(1, c), row, "yes") for c in task.templates} == RTE_TEXTS
+    texts = {c: rendered(task.template(1, c), row, "yes") for c in task.templates}
+    assert texts == GOLDEN["rte_templates"]
     assert task.template(1, "1") == task.template(1)
     with pytest.raises(InputError, match="no template of rte named '11'"):
         task.template(1, "11")
