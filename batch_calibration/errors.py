@@ -1,14 +1,87 @@
-"""The one error users see: a sentence about bad input."""
+"""Errors that users see: sentences about bad input, in the spelling of the door they came by.
+
+The library knows arguments by their keys, and work by its steps. A door, such as a console program,
+says how its users spell these: `with doors_spelling(CONSOLE): ...`. In Python a key is an argument.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 # Signs that steer a terminal or turn the direction of a text; tabs and line ends are not among
 # them.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+class Spelling(NamedTuple):
+    """How the users of a door write what the library names.
+
+    Attributes:
+        key: (key, its value or None) -> the key as its users give it.
+        step: a step of the work, such as "score" -> an imperative that says to do it.
+    """
+
+    key: Callable[[str, object], str]
+    step: Callable[[str], str]
+
+
+def python_argument(key: str, setting: object) -> str:
+    """A key as an argument in Python.
+
+    >>> python_argument("gold", "label"), python_argument("gold", None)
+    ("gold='label'", 'gold=')
+    """
+    return f"{key}=" if setting is None else f"{key}={setting!r}"
+
+
+def _words(step_name: str) -> str:
+    return step_name.replace("_", " ")
+
+
+PYTHON = Spelling(python_argument, _words)
+_spelling = PYTHON  # of the door that is open; of all threads, unlike a ContextVar
+
+
+@contextmanager
+def doors_spelling(spelling: Spelling) -> Iterator[None]:
+    """Within it sentences spell keys and steps as a door's users do."""
+    global _spelling
+    outer, _spelling = _spelling, spelling
+    try:
+        yield
+    finally:
+        _spelling = outer
+
+
+def current_spelling() -> Spelling:
+    """The spelling of the door that is open, for workers in other processes."""
+    return _spelling
+
+
+def spell(key: str, setting: object = None) -> str:
+    """A key, and what to set it to, as the door's users write it.
+
+    Args:
+        key: as the argument is called in Python, or the setting in `Settings`.
+        setting: a text, a number, a bool, or a tuple of names.
+
+    >>> spell("labels", ("no", "yes"))
+    "labels=('no', 'yes')"
+    """
+    return _spelling.key(key, setting)
+
+
+def step(name: str) -> str:
+    """An imperative that says to do a step of a study: in Python the verb alone.
+
+    >>> f"no records yet; {step('calibrate')} first"
+    'no records yet; calibrate first'
+    """
+    return _spelling.step(name)
 
 
 class InputError(ValueError):
@@ -19,38 +92,51 @@ class InputError(ValueError):
     cut.
 
     Attributes:
-        where: the argument, file, row or flag that is wrong.
+        key: the argument or setting that is wrong, "" where it is none.
+        where: what the sentence begins with: a file, a row, or the key as the door spells it.
         expected: what belongs there.
         got: what came instead, "" where that is plain from the rest.
         remedy: what to do, "" where that is plain from the rest.
 
-    >>> error = InputError(where="scores", expected="at least 2 labels", got="1", remedy="add one")
+    >>> error = InputError(key="scores", expected="at least 2 labels", got="1", remedy="add one")
     >>> print(error)
     scores: expected at least 2 labels; got 1: add one.
-    >>> error.got
-    '1'
+    >>> error.key, error.got
+    ('scores', '1')
     """
 
     def __init__(
         self,
         sentence: object = "",
         *,
+        key: str = "",
         where: object = "",
         expected: object = "",
         got: object = "",
         remedy: object = "",
     ):
-        self.where, self.expected = str(where), str(expected)
+        self.key, self.expected = key, str(expected)
+        self.where = str(where) or (spell(key).rstrip("=") if key else "")
         self.got, self.remedy = str(got), str(remedy)
         if not sentence:
-            sentence = f"{self.where}: expected {self.expected}"
+            sentence = f"expected {self.expected}"
             sentence += f"; got {self.got}" if self.got else ""
             sentence += f": {self.remedy}." if self.remedy else "."
+        if self.where:
+            sentence = f"{self.where}: {sentence}"
         line = escape_controls(re.sub(r"[\n\r\x85\u2028\u2029]+", " ", str(sentence)))
         super().__init__(re.sub(r"(\S{200})\S{200,}", r"\1...", line))
 
     @classmethod
-    def unknown(cls, kind: str, name: object, options: Iterable[str]) -> InputError:
+    def unknown(
+        cls,
+        kind: str,
+        name: object,
+        options: Iterable[str],
+        *,
+        key: str = "",
+        where: object = "",
+    ) -> InputError:
         """The sentence for a name nobody knows, with the nearest one that exists.
 
         >>> print(InputError.unknown("method", "bcc", ["bc", "icl"]))
@@ -60,7 +146,17 @@ class InputError(ValueError):
         near = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         listed = ", ".join(names) or "none"
-        return cls(f"There is no {kind} named {name!r}{hint} Known: {listed}.")
+        sentence = f"There is no {kind} named {name!r}{hint} Known: {listed}."
+        error = cls(f"{where}: {sentence}" if where else sentence)
+        error.key, error.expected, error.got = key or kind, listed, str(name)
+        return error
+
+    def replacing(self, old: str, new: str) -> InputError:
+        """The same error with other words, such as a copy's address in place of its path."""
+        error = InputError(str(self).replace(old, new))
+        fields = {name: text.replace(old, new) for name, text in vars(self).items()}
+        vars(error).update(fields)
+        return error
 
 
 def escape_controls(text: str) -> str:

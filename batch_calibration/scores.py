@@ -17,7 +17,7 @@ from batch_calibration.arrays import (
     read_numbers,
     read_whole_numbers,
 )
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, step
 from batch_calibration.files import Json, WrongJson, parse_json, read_as, retry, write_whole
 
 FORMAT = 2
@@ -30,7 +30,7 @@ FILE_ROWS = "file_rows"  # a key of a block's spec
 KEYS_FOR_PEOPLE = ("model", "data")
 """Keys of a context that are names: what they say decides no number."""
 JsonLike = Json | Mapping[str, Json] | Sequence[Json]
-AGAIN = "delete it and score this context again: experiments.score asks for what lacks alone"
+AGAIN = "delete it and score this context again: what is there already is not asked for again"
 
 
 def canonical(document: JsonLike) -> str:
@@ -201,7 +201,7 @@ def load(path: str | Path) -> ScoreTable:
     if type(file_format) is int and file_format != FORMAT:
         raise InputError(
             f"{path}: a score table of format {file_format}, this version reads {FORMAT}; move "
-            f"{path.parent} elsewhere and run experiments.score with the same config and workdir, "
+            f"{path.parent} elsewhere and {step('score')} with the same settings and workdir, "
             "which asks the model again; the version that wrote the old files still reads them."
         )
     if hashlib.sha256(content[:-CHECKSUM_BYTES]).digest() != content[-CHECKSUM_BYTES:]:

@@ -8,15 +8,16 @@ import re
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import patch
 
 from absl import app, flags, logging
 
-from batch_calibration.cli import launchers, machine
+from batch_calibration.cli import launchers, machine, spelling
 from batch_calibration.cli.guard import answer, fail, guard, set_up_process
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, Spelling, doors_spelling
 from batch_calibration.settings import Settings, Study, keys
 from experiments import config_files
 from experiments.config_files import suggest
@@ -132,7 +133,8 @@ def enter(main: Callable[[], None], loads: Sequence[str] = (), *, grids: bool = 
     """
     if not STATE.is_guest:  # the host's signals and output stay its own
         set_up_process()
-    app.run(lambda _: _run(main, loads), flags_parser=lambda argv: _parse(argv, grids))
+    with doors_spelling(PROGRAMS):
+        app.run(lambda _: _run(main, loads), flags_parser=lambda argv: _parse(argv, grids))
     raise AssertionError("app.run returned")  # it ends by sys.exit
 
 
@@ -178,10 +180,8 @@ def _run(main: Callable[[], None], loads: Sequence[str]) -> None:
     logging.set_verbosity(logging.WARNING)
     workdir = flags.FLAGS["workdir"].value if "workdir" in flags.FLAGS else None
     destination = f"workdir {workdir}" if workdir else "a file"
-    if STATE.is_guest:
-        answer(main, destination)
-    else:
-        guard(main, loads, destination)
+    run = answer if STATE.is_guest else partial(guard, loads=loads)
+    run(main, destination=destination)
 
 
 def _parse(argv: Sequence[str], grids: bool) -> list[str]:
@@ -218,6 +218,22 @@ def _parse(argv: Sequence[str], grids: bool) -> list[str]:
         if names := MISSING_FLAG.findall(str(error)):
             fail(_say_missing(names))
         fail(f"{str(error).strip().splitlines()[-1]}; --help lists the flags.")
+
+
+def _flag(key: str, setting: object = None) -> str:
+    """A key as a program's flag, or else as a key of its config."""
+    if key in flags.FLAGS or key not in keys():
+        return spelling.flag(key, setting)
+    # Alone it is spoken of; with a value it is something to write.
+    return f"config.{key}" if setting is None else spelling.flag(f"config.{key}", setting)
+
+
+def _program(step_name: str) -> str:
+    return f"run experiments.{step_name}"
+
+
+PROGRAMS = Spelling(_flag, _program)
+"""How the programs of this folder spell the library's keys and steps."""
 
 
 def _find_config(arguments: Sequence[str]) -> str:

@@ -134,7 +134,7 @@ def override(
             config[name] = setting
         except TypeError as error:
             kind = type(config[name]).__name__
-            raise InputError(where=f"config.{name}", expected=kind, got=repr(text)) from error
+            raise InputError(key=name, expected=kind, got=repr(text)) from error
     return several
 
 

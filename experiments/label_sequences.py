@@ -77,7 +77,7 @@ def ask(
         task = load_task(name)
         if len(task.label_names) != 2:
             raise InputError(
-                where="config.tasks",
+                key="tasks",
                 expected=f"tasks with two labels, {name} has {len(task.label_names)}",
                 remedy="give such as sst2",
             )
@@ -107,8 +107,8 @@ def _methods(settings: Settings) -> list[str]:
     for name in chosen:
         if "labeled" in get_method(name).probe.blocks:
             raise InputError(
-                f"config.methods: {name} learns from a labeled set, and none is asked about here; "
-                "leave it out."
+                f"{name} learns from a labeled set, and none is asked about here; leave it out.",
+                key="methods",
             )
     return [name for name in METHODS if name in chosen]
 
@@ -146,8 +146,9 @@ def _asked(
     needed = {"test"}.union(*(METHODS[name].probe.blocks for name in names))
     if lacking := sorted(needed - set(tables[0].blocks)):
         raise InputError(
-            f"config.methods: one of {', '.join(names)} learns from {', '.join(lacking)}, which "
-            f"{tables[0].context['task']} has not; name others."
+            f"one of {', '.join(names)} learns from {', '.join(lacking)}, which "
+            f"{tables[0].context['task']} has not; name others.",
+            key="methods",
         )
     blocks = {}
     for name in needed:  # [s * c, n, 2]

@@ -14,8 +14,9 @@ MODELS = flags.DEFINE_list("models", [], "models from the smallest on, for table
 
 def main() -> None:
     """Write what there is into W/paper under the paper's numbers; say where, and what lacks."""
-    from batch_calibration.reporting import catalogue, paper
+    from batch_calibration.reporting import catalogue
     from batch_calibration.studies import Store
+    from experiments.evidence import paper
 
     keep_programs()
     store = Store(WORKDIR.value)

@@ -27,8 +27,8 @@ def tokenizer():
         (400, '{"error": {"message": "logprobs must be at most 5"}}',
          r"status 400: 'logprobs must be at most 5': correct what it names"),
         (401, '{"detail": "who?"}', r"status 401: 'who\?': put the server's key into .* API_KEY"),
-        (404, '{"message": "no model"}', r"status 404: 'no model': correct config.server"),
-        (501, "x" * 1000, r"status 501: 'x{200}\.\.\.': correct config.server"),
+        (404, '{"message": "no model"}', r"status 404: 'no model': correct server="),
+        (501, "x" * 1000, r"status 501: 'x{200}\.\.\.': correct server="),
         (307, "", r"status 307: '': correct what it names"),
         (422, "[1]", r"status 422: \[1\]: correct"),
     ],
@@ -44,7 +44,7 @@ def test_a_final_status_is_a_sentence(status, text, sentence):
 def test_a_page_is_no_answer():
     with running(lambda *_: Reply("<html>Welcome")) as server:
         time = Time()
-        with pytest.raises(InputError, match=r"expected JSON; got '<html>Welcome': correct conf"):
+        with pytest.raises(InputError, match=r"expected JSON; got '<html>Welcome': correct serv"):
             scorer(server.address, time=time).score(TEXTS, LABELS)
         assert not time.slept
 

@@ -153,15 +153,11 @@ def test_the_estimate_counts_what_is_not_answered(tokenizer, tmp_path):
 
 def test_settings_that_do_not_go_together_are_refused(tokenizer):
     address = "http://127.0.0.1/v1"
-    with pytest.raises(
-        InputError, match=r"config\.tokenizer: config\.api_scores=score sends token"
-    ):
+    with pytest.raises(InputError, match=r"tokenizer: api_scores='score' sends token"):
         scorer(address, "score")
     with pytest.raises(InputError, match="missing: expected 'least', 'drop' or a number"):
         scorer(address, "top_k", missing="most")
-    with pytest.raises(
-        InputError, match=r"config\.model: expected what the server calls the model"
-    ):
+    with pytest.raises(InputError, match=r"model: expected what the server calls the model"):
         ApiScorer(ApiSettings(server=address), "")
     with pytest.raises(InputError, match="'api' sends text alone"):
         scorer(address).score(ImageInputs([]), LABELS)

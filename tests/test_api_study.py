@@ -137,7 +137,7 @@ def test_settings_of_networks_are_refused_for_a_server():
             InputError, match=rf"config\.{name}: it is for networks that are run he"
         ):
             load_scorer(study("http://127.0.0.1:1/v1", **{name: value}))
-    with pytest.raises(InputError, match=r"config\.tokenizer where a server is asked"):
+    with pytest.raises(InputError, match=r"tokenizer= where a server is asked"):
         render_contexts(study("http://127.0.0.1:1/v1", over_long="drop_shots"))
     fits = study("http://127.0.0.1:1/v1", over_long="drop_shots", tokenizer="mini")
     assert render_contexts(fits)
@@ -148,7 +148,7 @@ def test_the_price_is_that_of_the_tokens():
     contexts = render_contexts(settings)
     cost = api_cost([(one, one.blocks) for one in contexts], load_scorer(settings))
     assert cost.requests == 108 and cost.dollars == pytest.approx(cost.tokens * 2.5e-6)
-    assert str(cost._replace(dollars=1234.5)).endswith("tokens, $1,234.50 at config.price")
+    assert str(cost._replace(dollars=1234.5)).endswith("tokens, $1,234.50 at price=")
 
 
 FLAGS = ("--config=configs/mini.py:smoke", "--config.tasks=sst2", "--config.limit=8",

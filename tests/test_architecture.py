@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,15 @@ def imports(path: Path, *, top: bool) -> set[str]:
     return found
 
 
+# Flags of other programs, which remedies may name: of the harness, Inspect, TFDS and git.
+OTHERS = {
+    "--log_samples", "--include_path", "--save-details", "--logprobs", "--top-logprobs", "--scorer",
+    "--action", "--to", "--output-dir", "--file_format", "--data_dir", "--error-unmatch",
+    "--always", "--dirty", "--abbrev", "--exclude",
+}  # fmt: skip
+OURS = re.compile(r"(?<![-\w])--[a-z][a-z_-]+|\bexperiments\.[a-z]\w+|\bbatch-calibration [a-z]+")
+"""Flags, and programs of ours: a library knows keys, and each door spells them."""
+
 FILES = sorted((ROOT / PACKAGE).rglob("*.py"))
 COMPONENTS = {component(path) for path in FILES}
 
@@ -130,6 +140,18 @@ def test_no_component_may_import_one_that_may_import_it():
     for place, here in enumerate(order):
         below = set(order[:place])
         assert {name.split(".")[0] for name in ARROWS[here]} <= below, here
+
+
+def test_only_doors_name_flags_and_programs():
+    named = set()
+    for path in FILES:
+        if component(path) in ("cli", "__main__"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words = set(OURS.findall(node.value)) - OTHERS
+                named |= {f"{path.relative_to(ROOT)}:{node.lineno}: {word}" for word in words}
+    assert not named
 
 
 def test_arrows_point_down():

@@ -145,9 +145,9 @@ def test_a_study_asks_in_the_chat(instruct, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"chat": "turns", "model": "mini"}, "config.chat: expected a checkpoint with a chat temp"),
-        ({"system": "x"}, "config.system: it is a part of a chat; give config.chat=turns"),
-        ({"answer_start": "x"}, "config.answer_start: it is a part of a chat"),
+        ({"chat": "turns", "model": "mini"}, "chat: expected a checkpoint with a chat temp"),
+        ({"system": "x"}, "system: it is a part of a chat; give chat='turns'"),
+        ({"answer_start": "x"}, "answer_start: it is a part of a chat"),
         ({"chat": "on"}, "chat"),
     ],
 )

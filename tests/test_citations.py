@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from batch_calibration import METHODS
-from batch_calibration.reporting.paper import ITEMS
+from experiments.evidence.paper import ITEMS
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTENTS = {

@@ -92,7 +92,7 @@ def test_the_order_in_which_options_are_declared_is_nothing(lines, tmp_path):
 def test_questions_with_other_options_are_contexts_of_their_own(lines, tmp_path):
     topics, empty, art = lines
     path = write(tmp_path / "all.jsonl", topics + empty + art)
-    with pytest.raises(InputError, match=r"expected the options .*say --by=question"):
+    with pytest.raises(InputError, match=r"expected the options .*say by=\('question',\)"):
         read(path)
     for column in ("question", "options"):
         # One row of two labels is all that differs.
@@ -131,7 +131,7 @@ def test_an_option_of_probability_0_is_missing(lines, tmp_path):
     changed = json.loads(json.dumps(topics))
     changed[0]["probabilities"]["trade"] = 0
     path = write(tmp_path / "a.jsonl", changed)
-    with pytest.raises(InputError, match=r"as the score of 'trade'.*--missing=least"):
+    with pytest.raises(InputError, match=r"as the score of 'trade'.*missing='least'"):
         read(path)
     (table,) = read(path, Reading(missing="least"))
     scores = table.blocks["test"].log_probs[0]

@@ -124,11 +124,11 @@ def test_a_seed_for_every_draw_of_words():
     ("values", "sentence"),
     [
         ({"label_words": "held_out", "verbalizer": "2", "task": "rte"},
-         r"config.verbalizer: label_words='held_out' takes drawn words .* leave one of both out"),
+         r"verbalizer: label_words='held_out' takes drawn words .* leave one of both out"),
         ({"label_words": "heldout"}, r"label_words.*'heldout'.*'held_out'"),
         ({"demonstration_labels": "wrong"}, r"demonstration_labels.*'wrong'.*gold, random"),
         ({"label_words": "training", "scorer": "dual_encoder", "shots": 0},
-         r"config.label_words: a dual encoder .* leave it at 'own'"),
+         r"label_words: a dual encoder .* leave it at 'own'"),
     ],
 )  # fmt: skip
 def test_refusals(values, sentence):

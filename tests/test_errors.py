@@ -155,7 +155,7 @@ def sentences() -> str:
                 except InputError as error:
                     sentence = str(error).replace(folder, "FOLDER")
                 # A list of names goes on with each new method, task or format.
-                sentence = re.sub(r"((?:Known|--format): (?:[\w.-]+, ){2}).*", r"\1...", sentence)
+                sentence = re.sub(r"((?:Known|format=): (?:[\w.-]+, ){2}).*", r"\1...", sentence)
                 assert sentence != "no error", mistake
                 lines.append(f"{mistake}\n    {sentence}\n")
     return "".join(lines)

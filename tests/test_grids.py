@@ -41,7 +41,7 @@ def test_models_are_studies_of_their_own_and_contexts_come_once():
         ({"mesh": ("data:1", "data:2")}, "no key that may have several values named 'mesh'"),
         ({"shots": ()}, r"shots: expected several values such as \(1, 2\); got \(\)"),
         ({"template": "12"}, "template: expected several values"),
-        ({"shots": (1, "two")}, "config.shots: expected a whole number; got 'two'"),
+        ({"shots": (1, "two")}, "shots: expected a whole number; got 'two'"),
     ],
 )
 def test_a_grid_that_cannot_be(values, sentence):
@@ -113,18 +113,18 @@ def test_keys_of_no_study_have_the_type_that_they_had(config, text, setting):
     config_files.override(config, {name: text})
     assert config[name] == setting and type(config[name]) is type(setting)
     if name == "steps":
-        with pytest.raises(InputError, match=r"config.steps: expected int; got 'many'"):
+        with pytest.raises(InputError, match=r"steps: expected int; got 'many'"):
             config_files.override(config, {"steps": "many"})
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("shots=1,two", "config.shots: expected a whole number; got 'two'"),
-        ("shots=1,-2", "config.shots: expected 0 or more shots"),
-        ("selection=total,tota", "no config.selection named 'tota'"),
+        ("shots=1,two", "shots: expected a whole number; got 'two'"),
+        ("shots=1,-2", "shots: expected 0 or more shots"),
+        ("selection=total,tota", "no selection named 'tota'"),
         ("template=(1", "expected several values such as"),
-        ("logits_only=True,No", "config.logits_only: expected True or False; got 'No'"),
+        ("logits_only=True,No", "logits_only: expected True or False; got 'No'"),
         ("shotz=1", "the config has no key 'shotz'; did you mean 'shots'"),
     ],
 )

@@ -394,7 +394,7 @@ def test_real_images(shared):
     }  # fmt: skip
     assert len(default.label_names) == 47 == len(label_texts(default))
     assert "37 of 47 classes have no image" in default.notes[1]
-    assert "--config.classes=present leaves them out" in default.notes[1]
+    assert "classes='present' leaves them out" in default.notes[1]
     assert len(default.context["absent"]) == 37
     few = planned(task="dtd", data=data, classes="present")
     assert few.label_names == TASKS["dtd"].label_names[:10]
@@ -449,8 +449,8 @@ def test_without_a_train_split_there_is_no_labeled_set(tmp_path):
     [
         ({"scorer": "causal_lm"}, "svhn is a task of images, which 'causal_lm' cannot read"),
         ({"shots": 1}, "images are classified without demonstrations; give 0"),
-        ({"over_long": "drop_shots"}, "config.over_long: expected 'error' for the images"),
-        ({"classes": "few"}, "no config.classes named 'few'"),
+        ({"over_long": "drop_shots"}, "over_long: expected 'error' for the images"),
+        ({"classes": "few"}, "no classes named 'few'"),
         ({"split": "dev"}, "has no split 'dev' there"),
     ],
 )

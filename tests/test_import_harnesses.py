@@ -222,7 +222,7 @@ def test_inspect_s_answers_without_choices(inspect_log):
     table = the_one(path, labels=("no", "yes"))
     assert table.blocks["test"].labels.tolist() == [0, 1, 0]
     assert table.blocks["test"].log_probs[0, 1] == -0.75
-    assert "say --labels=yes,no" in refused(path)
+    assert "say labels=('yes', 'no')" in refused(path)
 
 
 def test_inspect_s_later_epochs_are_left_out(inspect_log):
@@ -260,7 +260,7 @@ def test_inspect_s_missing_letters_are_missing(inspect_log):
     found = [sample(i) for i in range(3)]
     found[1] = sample(1, {" A": -0.1, " x": -3.0})
     path = inspect_log(found)
-    assert "say --missing=least" in refused(path)
+    assert "say missing='least'" in refused(path)
     np.testing.assert_allclose(
         the_one(path, missing="least").blocks["test"].log_probs[1], [-0.1, -3.0 - BELOW]
     )

@@ -253,7 +253,7 @@ def test_choices_of_varied_number_are_refused_or_grouped(log):
     ]
     path = log(found)
     said = refused(path)
-    assert "2 in 3 rows, 3 in 2 rows" in said and "--by=choices" in said
+    assert "2 in 3 rows, 3 in 2 rows" in said and "by='choices'" in said
     two, three = importers.read(path, Reading(by=("choices",)))
     assert (two.label_names, three.label_names) == (("a", "b"), ("a", "b", "c"))
     assert two.blocks["test"].row_ids == ("0", "2", "4")
@@ -280,7 +280,7 @@ def test_labels_are_chosen_and_ordered(log):
     assert table.blocks["test"].log_probs[0].tolist() == [-3.0, -1.0]
     assert table.blocks["test"].labels.tolist() == [1, 0, 1]
     assert "no label named 'd'" in refused(log(found), labels=("a", "d"))
-    assert "which --labels leaves out" in refused(log(found), labels=("a", "b"))
+    assert "which labels= leaves out" in refused(log(found), labels=("a", "b"))
 
 
 def test_the_gold_label_may_be_a_field_of_the_document(log):
@@ -299,7 +299,7 @@ def test_rows_that_repeat_per_filter_are_kept_once(log):
     assert len(the_one(log(named)).blocks["test"].row_ids) == 6
     named[-1]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
     said = refused(log(named))
-    assert "doc_id 5" in said and "--filter=none or --filter=other" in said
+    assert "doc_id 5" in said and "filter='none' or filter='other'" in said
     assert the_one(log(named), filter="other").blocks["test"].log_probs[5].tolist() == [-9.0, -1.0]
     assert "no filter named 'oter'; did you mean 'other'" in refused(log(named), filter="oter")
 

@@ -126,7 +126,7 @@ def test_a_missing_label_lies_below_the_list(saved):
     path = saved(chat(yes=0.5, x=0.2), chat(no=0.7, yes=0.2))
     (table,) = read(path, LEAST)
     np.testing.assert_allclose(scores(table)[0], [math.log(0.5), math.log(0.2) - 0.5], rtol=1e-5)
-    with pytest.raises(InputError, match=r"row 0 has -inf as the score of 'no'.*--missing=least"):
+    with pytest.raises(InputError, match=r"row 0 has -inf as the score of 'no'.*missing='least'"):
         read(path, YES_NO)
 
 

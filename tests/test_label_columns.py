@@ -140,7 +140,7 @@ def test_rows_that_list_some_of_the_labels_lack_the_others(tmp_path):
     error = refused(path)
     assert error.where == f"{path}, column 'labels', row 0 (counted from 0)"
     assert error.expected == "the labels ['a', 'b', 'c'] in any order"
-    assert error.got == "['a', 'b']" and "--missing=least" in error.remedy
+    assert error.got == "['a', 'b']" and "missing='least'" in error.remedy
     (table,) = read(path, Reading(missing="least", below=0.5))
     expected = [[-0.5, -1.5, -2.0], [-3.0, -0.25, -2.5], [-0.75, -1.75, -1.25]]
     np.testing.assert_allclose(scores(table), expected)
@@ -176,7 +176,7 @@ def test_numbers_that_are_a_text_and_another_index_are_refused(tmp_path):
 
 def test_tokens_that_are_listed_by_rank_are_no_places(tmp_path):
     rows = [{"tokens": row["labels"], "logprobs": row["scores"]} for row in TOP]
-    assert "--missing=least" in refused(write(tmp_path, lines(rows), "t.jsonl")).remedy
+    assert "missing='least'" in refused(write(tmp_path, lines(rows), "t.jsonl")).remedy
 
 
 def test_names_of_the_table_are_those_of_places(tmp_path):
@@ -385,7 +385,7 @@ def test_a_column_that_may_be_no_label_is_noted(tmp_path, name):
     rows = [(a, b, f"{0.5 + i}") for i, (a, b, _) in enumerate(floats())]
     table = table_of(tmp_path, csv_of(("no", "yes", name), rows), name="t.csv")
     assert table.label_names == ("no", "yes", name)
-    assert f"{name!r} may be no label's: name those that are, --labels=no,yes." in notes(table)
+    assert f"{name!r} may be no label's: name those that are, labels=('no', 'yes')." in notes(table)
     table = table_of(
         tmp_path, csv_of(("no", "yes", name), rows), Reading(labels=("no", "yes", name)), "t.csv"
     )
@@ -488,12 +488,12 @@ def test_two_models_in_one_file_are_refused_unless_it_is_said_what_they_are(tmp_
     path = write(tmp_path, lines(MODELS), "t.jsonl")
     error = refused(path)
     assert error.where == f"{path}, column 'model'" and error.got == "'x', 'y'"
-    assert "--by=model" in error.remedy and "--model=NAME" in error.remedy
+    assert "by=('model',)" in error.remedy and "model='NAME'" in error.remedy
     assert [t.context["task"] for t in read(path, Reading(by=("model",)))] == ["t x", "t y"]
     assert len(scores(read(path, Reading(model="both"))[0])) == 6
     tasks = [{**row, "model": "m", "task": row["model"]} for row in MODELS]
     path = write(tmp_path, lines(tasks), "t.jsonl")
-    assert "--by=task" in refused(path).remedy
+    assert "by=('task',)" in refused(path).remedy
     # Each subject is of one task.
     by_subject = [{**row, "subject": row["task"]} for row in tasks]
     assert len(read(write(tmp_path, lines(by_subject), "t.jsonl"), Reading(by=("subject",)))) == 2

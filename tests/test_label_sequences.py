@@ -103,8 +103,8 @@ def test_the_program_scores_once_and_prints_the_table(tmp_path, program):
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"tasks": "mnli"}, "config.tasks: expected tasks with two labels, mnli has 3: give such"),
-        ({"methods": "bcl"}, "config.methods: bcl learns from a labeled set, and none is asked"),
+        ({"tasks": "mnli"}, "tasks: expected tasks with two labels, mnli has 3: give such"),
+        ({"methods": "bcl"}, "methods: bcl learns from a labeled set, and none is asked"),
         ({"methods": "bcc"}, "bcc"),
     ],
 )

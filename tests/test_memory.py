@@ -109,14 +109,14 @@ def test_the_work_on_a_batch_does_not_grow_with_the_depth(tmp_path, dtype):
     [
         ("float32", "cpu", 16e9, r"in float32 its 6,738,415,616 weights take 27\.0 GB a device and "
          r"the work on a batch 2\.5 GB, but 16\.0 GB are free; what fits is "
-         r"--config\.dtype=bfloat16 \(14\.9 GB a device\)\.$"),
+         r"dtype='bfloat16' \(14\.9 GB a device\)\.$"),
         ("bfloat16", "cpu", 14e9, r"take a device with 14\.9 GB free, or a smaller checkpoint\.$"),
-        ("float32", "cpu", 14e9, r"with 14\.9 GB free, with --config\.dtype=bfloat16, or"),
-        ("bfloat16", "gpu", 8e9, r"fits is --config\.mesh=model:2 on 2 such devices \(7\.6 GB"),
-        ("float32", "gpu", 16e9, r"what fits is --config\.mesh=model:2 on 2 such devices "
-         r"\(14\.9 GB a device\) or --config\.dtype=bfloat16 \(14\.9 GB a device\)\.$"),
-        ("float32", "gpu", 2e9, r"model:32 on 32 such .* or --config\.dtype=bfloat16 with "
-         r"--config\.mesh=model:16 on 16 such devices"),
+        ("float32", "cpu", 14e9, r"with 14\.9 GB free, with dtype='bfloat16', or"),
+        ("bfloat16", "gpu", 8e9, r"fits is mesh='model:2' on 2 such devices \(7\.6 GB"),
+        ("float32", "gpu", 16e9, r"what fits is mesh='model:2' on 2 such devices "
+         r"\(14\.9 GB a device\) or dtype='bfloat16' \(14\.9 GB a device\)\.$"),
+        ("float32", "gpu", 2e9, r"model:32' on 32 such .* or dtype='bfloat16' with "
+         r"mesh='model:16' on 16 such devices"),
         ("float32", "gpu", 1e6, r"take a device with 14\.9 GB free"),
     ],
 )  # fmt: skip

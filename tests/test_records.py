@@ -146,7 +146,7 @@ def test_what_is_wrong_is_said_in_a_sentence(case):
     with pytest.raises(InputError, match=sentence) as caught:
         Record.from_json(text, "w/records/x.json")
     assert str(caught.value).startswith("w/records/x.json: ")
-    assert str(caught.value).endswith("run experiments.calibrate again.")
+    assert str(caught.value).endswith("calibrate again.")
 
 
 ODD = (None, True, 7, 0.5, "x", [], ["x"], {}, {"x": "x"})

@@ -106,14 +106,14 @@ def test_probe_options_change_their_block_alone():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"selection": "perclass"}, "no config.selection named 'perclass'; did you mean"),
-        ({"selection": "explicit"}, "config.demonstrations"),
+        ({"selection": "perclass"}, "no selection named 'perclass'; did you mean"),
+        ({"selection": "explicit"}, "demonstrations"),
         ({"order": 2}, "2 demonstrations have orders 0 to 1, got 2"),
         ({"template": "3"}, "no template of sst2 named '3'"),
         ({"verbalizer": "yes"}, "no verbalizer of sst2 named 'yes'"),
         ({"template": "{sentence}"}, "expected it to end in {label}"),
-        ({"cc_fill": "whole"}, "no config.cc_fill named 'whole'; did you mean 'whole_input'"),
-        ({"over_long": "cut"}, "no config.over_long named 'cut'"),
+        ({"cc_fill": "whole"}, "no cc_fill named 'whole'; did you mean 'whole_input'"),
+        ({"over_long": "cut"}, "no over_long named 'cut'"),
         ({"over_long": "drop_shots"}, "takes a model's tokenizer"),
         ({"scorer": "dual_encoder", "shots": 0, "template": "{label}"}, "a dual encoder compares"),
         ({"scorer": "dual_encoder"}, "reads no demonstrations"),
@@ -204,7 +204,7 @@ def test_one_context_holds_for_test_rows_and_probes_or_the_reader_is_told(
         assert [len(p) - 1 for p in prompts] == [4 - cut] * cut + [3 - cut] * (4 - cut)
     results = catalogue.gather([record])
     shown = " ".join(table.note for table in catalogue.tables(results))
-    assert ("config.over_long=same_context keeps one" in shown) == (policy == "drop_shots")
+    assert ("over_long=same_context keeps one" in shown) == (policy == "drop_shots")
 
 
 def test_cost_counts_shared_tokens_once(checkpoint):

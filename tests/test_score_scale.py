@@ -118,8 +118,8 @@ KINDS = {
     "losses": (-LOGS, "which are losses", "give their negatives"),
     "losses of a whole vocabulary": (2 - LOGS, "none below 0", "give their negatives if"),
     "independent probabilities": (
-        1 - PROBS, "none below 0", "say from_probs=True (--from-probs) if they are prob"),
-    "logits above 0": (LOGITS + 30, "none below 0", "(--no-from-probs) if they are logits"),
+        1 - PROBS, "none below 0", "say from_probs=True if they are prob"),
+    "logits above 0": (LOGITS + 30, "none below 0", "from_probs=False if they are logits"),
     "half and half": (
         np.concatenate([PROBS[:30], LOGS[30:]]),
         "probabilities in row 0 and log-probabilities in row 30", "numbers of one kind"),

@@ -70,7 +70,7 @@ def test_causal_lm_adds_the_probabilities_of_a_label_s_surface_forms(causal):
 
 def test_a_dual_encoder_has_no_denominator_to_leave_out():
     settings = Settings.of(scorer="dual_encoder", model="mini_clip", logits_only=True)
-    with pytest.raises(InputError, match=r"config\.logits_only: cosines of a dual encoder have no"):
+    with pytest.raises(InputError, match=r"logits_only: cosines of a dual encoder have no"):
         load_scorer(settings)
 
 

@@ -217,7 +217,7 @@ def test_foreign_file(tmp_path):
             lambda h: h.update(format=99),
             "format 99, this version reads 2; move .* elsewhere and run",
         ),
-        (lambda h: h.update(format=1), "format 1, .* experiments.score with the same config"),
+        (lambda h: h.update(format=1), "format 1, .* score with the same settings"),
         (lambda h: h.update(format="2"), "expected format to be int; got '2'"),
         (lambda h: h.update(context=[]), "expected context to be Mapping|Mapping.* got"),
         (lambda h: h.update(blocks={"test": 3}), "expected blocks to be BlockHeader; got 3"),

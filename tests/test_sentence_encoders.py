@@ -139,7 +139,7 @@ def test_texts_that_are_cut_are_counted_in_a_note(tmp_path):
     )  # fmt: skip
     scorer.score([fits, fits + " fine", "fine"], ["fine", "slow"])
     assert scorer.notes == [
-        "1 of 3 texts are longer than 12 tokens and cut there (config.max_tokens; 0 is the "
+        "1 of 3 texts are longer than 12 tokens and cut there (max_tokens=; 0 is the "
         "checkpoint's own limit)"
     ]
 

@@ -188,10 +188,9 @@ def test_scores_and_records_that_do_not_match_are_named(tmp_path):
     small("sst2", -1.5).save(tmp_path / "scores" / f"{small('sst2').id}.safetensors")
     (tmp_path / "scores" / f"{small('cb').id}.safetensors").unlink()
     assert store.unmatched() == [
-        "1 score table without a record, so not shown (rte, seed 2): run experiments.calibrate.",
-        "1 score table changed since its record was made (sst2, seed 2): run "
-        "experiments.calibrate.",
-        "1 record whose score table is gone (cb, seed 2): run experiments.score, or delete it from "
+        "1 score table without a record, so not shown (rte, seed 2): calibrate.",
+        "1 score table changed since its record was made (sst2, seed 2): calibrate.",
+        "1 record whose score table is gone (cb, seed 2): score again, or delete it from "
         f"{tmp_path / 'records'}.",
     ]
     for task in ("mnli", "qqp", "mrpc", "qnli"):

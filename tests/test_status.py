@@ -122,7 +122,7 @@ def test_a_workdir_in_which_nothing_was_planned(tmp_path, program):
     assert "expected the list of contexts of a run; got none of any: run experiments.sc" in stderr
     config = "--config=configs/mini.py:smoke"
     stderr = program("status", f"--workdir={tmp_path}", config, code=2).stderr
-    assert "got none of this config: run experiments.score with it first" in stderr
+    assert "got none of this config: run experiments.score first" in stderr
 
 
 def test_a_claim_of_another_kind_is_no_heartbeat(tmp_path):
@@ -156,8 +156,7 @@ def test_scores_that_change_while_they_are_calibrated_have_no_record(tmp_path, m
     report = calibrate_store(store, ["icl"])
     assert not report.records and not list((tmp_path / "records").glob("*"))
     assert report.notes[0] == (
-        "1 score table changed while being calibrated, and no record was kept: run "
-        "experiments.calibrate again"
+        "1 score table changed while being calibrated, and no record was kept: calibrate again"
     )
     monkeypatch.undo()
     assert len(calibrate_store(store, ["icl"]).records) == 1 and not store.unmatched()

@@ -147,7 +147,7 @@ def test_probabilities_and_texts_of_right_labels(tmp_path, rows):
     names = pa.array([None if i == 0 else LABELS[g] for i, g in enumerate(gold)])
     probs = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
     path = written(tmp_path / "t.parquet", table_of(probs, names))
-    with pytest.raises(InputError, match=r"which are probabilities: say .*from-probs"):
+    with pytest.raises(InputError, match=r"which are probabilities: say .*from_probs=True"):
         correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold"))
     done = correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", from_probs=True))
     logs = np.log(probs)

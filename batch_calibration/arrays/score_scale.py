@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from batch_calibration.arrays.missing_scores import LARGEST, find_missing
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 
 Kind = Literal[
     "log-probabilities", "probabilities", "small probabilities", "percentages", "losses", "both",
@@ -34,22 +34,16 @@ _NAMES: dict[Kind, str] = {
 }
 """Kind -> beginnings and endings of column names; the first kind that fits holds ("log_prob")."""
 
-_SAY = (
-    "say from_probs=True (--from-probs), or from_probs=False (--no-from-probs) if they are scores "
-    "of another kind"
-)
 _REMEDIES: dict[Kind, str] = {
-    "probabilities": _SAY,
-    "small probabilities": _SAY,
-    "percentages": "divide them by 100 and say from_probs=True (--from-probs)",
-    "losses": "give their negatives, or say from_probs=False (--no-from-probs) if the highest is "
-    "the best",
+    "probabilities": "say {yes}, or {no} if they are scores of another kind",
+    "small probabilities": "say {yes}, or {no} if they are scores of another kind",
+    "percentages": "divide them by 100 and say {yes}",
+    "losses": "give their negatives, or say {no} if the highest is the best",
     "both": "give numbers of one kind, such as np.log of the probabilities",
-    "above 0": "the logarithm of a probability is at most 0: score that row again, or say "
-    "from_probs=False (--no-from-probs) if they are scores of another kind",
-    "unclear": "give their negatives if they are losses, say from_probs=True (--from-probs) if "
-    "they are probabilities, or from_probs=False (--no-from-probs) if they are logits, cosines or "
-    "other scores of which the highest is the best",
+    "above 0": "the logarithm of a probability is at most 0: score that row again, or say {no} if "
+    "they are scores of another kind",
+    "unclear": "give their negatives if they are losses, say {yes} if they are probabilities, or "
+    "{no} if they are logits, cosines or other scores of which the highest is the best",
 }
 """Kind of numbers that are no log-probabilities -> what to do."""
 
@@ -169,7 +163,9 @@ def to_nats(
         if kind in _REMEDIES and not is_expected:
             raise InputError(
                 where=where, expected="log-probabilities in nats", got=evidence,
-                remedy=_REMEDIES[kind],
+                remedy=_REMEDIES[kind].format(
+                    yes=spell("from_probs", True), no=spell("from_probs", False)
+                ),
             )  # fmt: skip
     return scores
 
@@ -185,10 +181,10 @@ def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
             return np.asarray(np.log(np.clip(probs, 0, 1)))
     remedies: dict[Kind, str] = {
         "percentages": "divide them by 100",
-        "losses": "they are losses: give their negatives, without from_probs=True (--from-probs)",
+        "losses": f"they are losses: give their negatives, without {spell('from_probs', True)}",
         "both": _REMEDIES["both"],
     }
-    remedy = "leave from_probs=True (--from-probs) out if they are log-probabilities"
+    remedy = f"leave {spell('from_probs', True)} out if they are log-probabilities"
     raise InputError(
         where=where, expected="probabilities from 0 to 1",
         got=f"{np.nanmin(probs):g} to {np.nanmax(probs):g}",

@@ -213,8 +213,8 @@ def empirical_bayes(
     would only move guesses, and the scores stay as they are. With labels, the log loss of the
     labeled rows after the shift is added, 0.1 of it, and scores are shifted whatever they tell.
 
-    The constants are not tuned on the rows at hand: `python -m experiments.evidence
-    --config=configs/evidence_recommend.py` chooses each on all sources but the one that judges it.
+    The constants are not tuned on the rows at hand: the study configs/evidence_recommend.py chooses
+    each on all sources but the one that judges it.
 
     Args:
         least_information: in nats.

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from batch_calibration.cli import guard, harness, options, study_options
-from batch_calibration.errors import InputError
+from batch_calibration.cli.spelling import CONSOLE
+from batch_calibration.errors import doors_spelling
 from batch_calibration.files import remove_unfinished
 
 
@@ -35,17 +36,11 @@ def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
     if args.command == harness.NAME:
         harness.run(args)
         return
-    is_of_study = not getattr(args, "files", ())
-    try:
-        if is_of_study:
-            study_options.RUN[args.command](args)
-        else:
+    with doors_spelling(CONSOLE):
+        if getattr(args, "files", ()):
             _run_on_files(args, keeps_programs=keeps_programs)
-    except InputError as error:
-        if not is_of_study and args.command != "ask":
-            raise
-        # Settings name their keys config.KEY; the user of this program wrote --KEY.
-        raise InputError(study_options.name_flags(str(error))) from error
+        else:  # on a study
+            study_options.RUN[args.command](args)
 
 
 def _run_on_files(args: Namespace, *, keeps_programs: bool) -> None:

@@ -110,7 +110,7 @@ def _score(
     per_prompt = scorer.requests_per_row(forms)
     unit = "request" if per_prompt == 1 else "requests"
     print(f"{scorer.settings.server} will be asked {len(texts):,} prompts x {per_prompt} {unit}: "
-          + study_options.name_flags(str(cost)), flush=True)  # fmt: skip
+          + str(cost), flush=True)  # fmt: skip
     scorer.notify = lambda sentence: summaries.say_notes([sentence])
     with Waiting("asking", len(texts)) as waiting:
         answer = scorer.score(texts, forms, progress=waiting.update)

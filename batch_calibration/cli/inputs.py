@@ -153,7 +153,7 @@ def _read(files: Sequence[Path], reading: Reading) -> tuple[list[Path], list[Sco
                 tables += importers.read(file, reading)
             except InputError as error:
                 # Standard input lies in a temporary file, whose path means nothing to the user.
-                raise InputError(str(error).replace(str(file), _title(path))) from error
+                raise error.replacing(str(file), _title(path)) from error
         table_files += [path] * (len(tables) - len(table_files))
     return table_files, tables
 

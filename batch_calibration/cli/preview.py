@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from batch_calibration.errors import spell
 from batch_calibration.files import Json
 from batch_calibration.methods import METHODS
 from batch_calibration.scores import context_id
@@ -100,7 +101,7 @@ def show_cost(
     columns = ("tokens in the prompts", "positions asked for")
     _show_sums(contexts, columns, lambda context: _tokens(context, model, budget))
     note = SCORERS[model.scorer].cost_note
-    print(note if budget else "no tokens are counted without config.model")
+    print(note if budget else f"no tokens are counted without {spell('model')}")
 
 
 def _show_api_cost(contexts: Sequence[RenderedContext], scorer: ApiScorer) -> None:
@@ -110,9 +111,9 @@ def _show_api_cost(contexts: Sequence[RenderedContext], scorer: ApiScorer) -> No
     _show_sums(contexts, columns, lambda context: costs[id(context)][:2])
     tokens = sum(cost.tokens for cost in costs.values())
     price, tokenizer = scorer.settings.price, scorer.settings.tokenizer
-    rule = f"one for {BYTES_PER_TOKEN} bytes (no config.tokenizer)"
+    rule = f"one for {BYTES_PER_TOKEN} bytes (no {spell('tokenizer')})"
     print(f"tokens are counted {f'by the tokenizer of {tokenizer}' if tokenizer else rule}; "
-          f"{tokens:,} of them at config.price, ${price:g} a million, are "
+          f"{tokens:,} of them at {spell('price')}, ${price:g} a million, are "
           f"${tokens / 1e6 * price:,.2f}")  # fmt: skip
 
 

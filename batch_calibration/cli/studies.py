@@ -1,12 +1,14 @@
 """The programs of a study: what `batch-calibration score` and `python -m experiments.score` do."""
 
+import shlex
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 
 # Each program imports what it needs when it runs: its flags are read and help is given without.
 if TYPE_CHECKING:
@@ -14,6 +16,23 @@ if TYPE_CHECKING:
     from batch_calibration.studies.workers import Launcher, SweepReport
 
 Say = Callable[[str], None]
+
+
+def typed_command(arguments: Sequence[str]) -> str:
+    """The command line of one of our programs as it was typed; "" of another program.
+
+    >>> typed_command(["/usr/bin/batch-calibration", "score", "--workdir=my runs"])
+    "batch-calibration score '--workdir=my runs'"
+    >>> typed_command(["/home/me/experiments/score.py", "--workdir=my runs"])
+    "python -m experiments.score '--workdir=my runs'"
+    """
+    program = Path(arguments[0])
+    if program.parent.name == "experiments":
+        return shlex.join(["python", "-m", f"experiments.{program.stem}", *arguments[1:]])
+    if program.name == "batch-calibration" or program.parent.name == "batch_calibration":
+        # The second is `python -m batch_calibration`.
+        return shlex.join(["batch-calibration", *arguments[1:]])
+    return ""
 
 
 def score(study: "Study", workdir: str, say: Say = print) -> None:
@@ -24,7 +43,7 @@ def score(study: "Study", workdir: str, say: Say = print) -> None:
     store = Store(workdir, create=True)
     with ProgressBar("scoring", "examples") as bar:
         report = run_scoring(
-            *study, store, notify=say,
+            *study, store, notify=say, command=typed_command(sys.argv),
             progress=lambda status: bar.update(status.done, status.total, status.context),
         )  # fmt: skip
     for note in report.notes:
@@ -132,7 +151,8 @@ def sweep(
         preview.show_plan(studies, workdir, workers)
         return
     with progress.watch_workers(workdir, studies) as notify:
-        report = sweep(studies, workdir, launch=launcher, notify=notify)
+        command = typed_command(sys.argv)
+        report = sweep(studies, workdir, launch=launcher, notify=notify, command=command)
     _show_sweep(report, workdir)
 
 
@@ -181,7 +201,7 @@ def show(study: "Study", *, rows: int = 3, cost: bool = True, say: Say = print) 
         # Without a tokenizer no prompt can be measured: show each as it is before it is fitted.
         cells = tuple(cell.unfitted() for cell in cells)
         key = "tokenizer" if SCORERS[settings.model.scorer].asks_server else "model"
-        say(f"config.{key} is empty: texts only, no tokens, over-long prompts as they are.\n")
+        say(f"{spell(key)} is empty: texts only, no tokens, over-long prompts as they are.\n")
     contexts = render_contexts(settings, cells, files=files)
     preview.show_contexts(contexts, settings.model, budget, rows)
     if cost:

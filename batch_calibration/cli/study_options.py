@@ -1,7 +1,6 @@
 """The flags of the console program on studies: one for each key of `Settings`, and its own."""
 
 import ast
-import re
 from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Collection
 from contextlib import suppress
@@ -142,28 +141,10 @@ def read_values(name: str, text: str) -> list[Value]:
         values = ast.literal_eval(text)
     except (ValueError, SyntaxError) as error:
         expected = 'several values such as \'("a","b")\''
-        raise InputError(where=f"config.{name}", expected=expected, got=repr(text)) from error
+        raise InputError(key=name, expected=expected, got=repr(text)) from error
     if not isinstance(values, list | tuple):  # "(a)" is a text in parentheses
         return [key.parse(text)]
     return [key.parse(value) if isinstance(value, str) else key.check(value) for value in values]
-
-
-def name_flags(text: str) -> str:
-    """A sentence of a study in the words of the console program.
-
-    >>> name_flags("config.shots: expected a whole number; run experiments.score again.")
-    '--shots: expected a whole number; run batch-calibration score again.'
-    """
-    # A name behind config. that is no key stays as it is.
-    text = re.sub(
-        r"(?:--)?\bconfig\.(\w+)", lambda key: f"--{key[1]}" if key[1] in keys() else key[0], text
-    )
-    commands = "|".join({**COMMANDS, "calibrate": "", "report": ""})
-    return re.sub(rf"(?:python -m )?\bexperiments\.({commands})\b", r"batch-calibration \1", text)
-
-
-def _say(line: str) -> None:
-    print(name_flags(line))
 
 
 def given_keys(args: Namespace, part_names: Collection[str]) -> dict[str, str]:
@@ -198,16 +179,14 @@ def _keep_programs() -> None:
 
 def _score(args: Namespace) -> None:
     _set_up_machine(args)
-    studies.score(_read_study(args), args.workdir, _say)
+    studies.score(_read_study(args), args.workdir)
 
 
 def _calibrate(args: Namespace) -> None:
     _set_up_machine(args)
     tasks = args.tasks.split(",") if args.tasks else ()
     settings = _read_settings(args).calibration
-    studies.calibrate(
-        args.workdir, settings, floor=args.floor, tasks=tasks, shots=args.shots, say=_say
-    )
+    studies.calibrate(args.workdir, settings, floor=args.floor, tasks=tasks, shots=args.shots)
 
 
 def _sweep(args: Namespace) -> None:
@@ -225,7 +204,7 @@ def _sweep(args: Namespace) -> None:
 
 
 def _show(args: Namespace) -> None:
-    studies.show(_read_study(args), rows=args.rows, cost=not args.nocost, say=_say)
+    studies.show(_read_study(args), rows=args.rows, cost=not args.nocost)
 
 
 def _status(args: Namespace) -> None:
@@ -233,17 +212,17 @@ def _status(args: Namespace) -> None:
 
 
 def _tables(args: Namespace) -> None:
-    studies.write_tables(args.workdir, tensorboard=args.tensorboard, say=_say)
+    studies.write_tables(args.workdir, tensorboard=args.tensorboard)
 
 
 def _figures(args: Namespace) -> None:
     _keep_programs()
-    studies.write_figures(args.workdir, boundary_tasks=args.boundary_tasks, say=_say)
+    studies.write_figures(args.workdir, boundary_tasks=args.boundary_tasks)
 
 
 def _report(args: Namespace) -> None:
     _keep_programs()
-    studies.write_report(args.workdir, _say)
+    studies.write_report(args.workdir)
 
 
 RUN = {

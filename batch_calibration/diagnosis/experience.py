@@ -80,8 +80,7 @@ RANGES: dict[str, tuple[Range, ...]] = {
         Range(np.inf, 1066, 15.3, -0.2, 42.8, 0.03),
     ),
 }
-"""Method -> what it gained, as `python -m experiments.evidence
---config=configs/evidence_recommend.py` prints it (evidence_experience.csv)."""
+"""Method -> what it gained in the study configs/evidence_recommend.py (evidence_experience.csv)."""
 
 
 def promised_gain(before: np.ndarray, after: np.ndarray) -> float:

@@ -97,8 +97,8 @@ def recommend(
 
     The gain to expect without labels is that of real models whose scores looked alike, with the
     range that held 95 % of them; with labels it is measured on rows that did not choose. How the
-    rule fares on sources that tuned none of its constants: `python -m experiments.evidence
-    --config=configs/evidence_recommend.py`, docs/evidence.md. The scores must be in nats: cosines,
+    rule fares on sources that tuned none of its constants: docs/evidence.md, by the study
+    configs/evidence_recommend.py. The scores must be in nats: cosines,
     whose differences are small, look as if they told nothing.
 
     Args:

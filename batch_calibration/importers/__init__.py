@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.importers import (
     array_files,
     decisions,
@@ -130,7 +130,7 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
                 where=path,
                 expected="a part of one data set, with the rows of one context",
                 got=f"{len(contexts)} contexts" if contexts else "a score table",
-                remedy="leave --shards out",
+                remedy=f"leave {spell('shards')} out",
             )
         shards += contexts
     return to_tables([join_shards(shards)], reading)
@@ -147,5 +147,5 @@ def find_importer(path: Path, reading: Reading) -> Importer:
         if importer.recognizes(path, start):
             return importer
     raise InputError(
-        f"{path}: its format is not known; name it with --format: {', '.join(IMPORTERS)}."
+        f"{path}: its format is not known; name it with {spell('format')}: {', '.join(IMPORTERS)}."
     )

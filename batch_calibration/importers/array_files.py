@@ -13,7 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from batch_calibration.arrays import GOLD, read_numbers
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import LABEL_NAMES, text_of
@@ -170,7 +170,7 @@ def _score_arrays(
         where=where,
         expected="an array of scores [n, k] or [contexts, n, k] named scores",
         got=listed or "no arrays",
-        remedy=f"name one by --labels={real[0] if real else 'NAME'}",
+        remedy=f"name one by {spell('labels', real[0] if real else 'NAME')}",
     )
 
 
@@ -203,7 +203,7 @@ def _context(
             columns[key] = _decode(key, column, arrays)
     for name in filter(None, (reading.gold, reading.ids, *reading.by)):
         if name not in columns:
-            raise InputError(f"{where}: {InputError.unknown('array of its rows', name, columns)}")
+            raise InputError.unknown("array of its rows", name, columns, where=where)
     may_be_gold = (name for name in GOLD if _may_be_gold(columns.get(name), vectors.names))
     reading = replace(reading, gold=reading.gold or next(may_be_gold, ""))
     return label_rows(where, vectors, columns, reading, context, {score_name})

@@ -7,7 +7,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 
 Column = Sequence[object] | np.ndarray
 """One value a row: a number, a text, None; or a list or dict of the scores of a row."""
@@ -170,16 +170,19 @@ def choose_labels(
         return tuple(names), list(range(len(names)))
     if len(set(chosen)) < len(chosen):
         twice = first_repeated(chosen)
-        raise InputError(f"{where}: --labels names {twice!r} twice; name each label once.")
+        raise InputError(
+            f"{where}: {spell('labels')} names {twice!r} twice; name each label once.", key="labels"
+        )
     lacking = [name for name in chosen if name not in names]
     if not lacking:
         return tuple(chosen), list(map(names.index, chosen))
     if are_named:
-        raise InputError(f"{where}: {InputError.unknown('label', lacking[0], names)}")
+        raise InputError.unknown("label", lacking[0], names, where=where, key="labels")
     if len(chosen) != len(names):
         raise InputError(
             where=where,
-            expected=f"--labels to name its {len(names)} columns of scores",
+            key="labels",
+            expected=f"{spell('labels')} to name its {len(names)} columns of scores",
             got=f"{len(chosen)} names",
         )
     return tuple(chosen), list(range(len(names)))
@@ -259,8 +262,8 @@ def renumber_labels(
     if len(lost):
         row, label = lost[0], names[gold[lost[0]]]
         raise InputError(
-            f"{where}, row {row} (counted from 0): its right label is {label!r}, which --labels "
-            "leaves out; name it too, or drop the row."
+            f"{where}, row {row} (counted from 0): its right label is {label!r}, which "
+            f"{spell('labels')} leaves out; name it too, or drop the row."
         )
     new_index = np.full(len(names) + 1, -1, np.int32)  # the last is that of -1
     new_index[list(chosen)] = range(len(chosen))

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import (
@@ -105,8 +105,8 @@ def _field(fields: Mapping[str, T], name: str, where: str, kind: str) -> T:
     if name not in fields:
         listed = ", ".join(map(shown, list(fields)[:20])) or "none"
         raise InputError(
-            f"{where}: the {kind} has no field {shown(name)}; it has {listed}, and --by takes "
-            "'choices' too."
+            f"{where}: the {kind} has no field {shown(name)}; it has {listed}, and {spell('by')} "
+            "takes 'choices' too."
         )
     return fields[name]
 
@@ -220,7 +220,8 @@ def import_rows(
         listed = ", ".join(f"{k} in {n:,} rows" for k, n in counts)
         raise InputError(
             f"{where}: the number of choices varies ({listed}), and a label must mean one thing in "
-            "all rows; say --by=choices, which makes each number of choices a context of its own."
+            f"all rows; say {spell('by', 'choices')}, which makes each number of "
+            "choices a context of its own."
         )
     if lacking := len(by_count.get(0, [])) + len(by_count.get(1, [])):
         raise InputError(
@@ -331,7 +332,8 @@ def gold_labels(
                     where=where,
                     expected="right choices that are indices or texts",
                     got="numbers that are both, and no `acc` that tells",
-                    remedy="name a field of the document that holds one of these, --gold=FIELD",
+                    remedy="name a field of the document that holds one of these, "
+                    f"{spell('gold', 'FIELD')}",
                 )
             kind, reason = possible[0], "all of them can be"
         gold = kinds[kind]

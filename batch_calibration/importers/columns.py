@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from batch_calibration.arrays import GOLD
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import (
@@ -151,7 +151,7 @@ def _vector_column(
         return labels[0] if len(labels) == 1 and labels[0] in vectors else None
     # Names of no column may be those of the labels in a vector: all of them, or none.
     if lacking and (len(lacking) < len(labels) or not vectors):
-        raise InputError(f"{where}: {InputError.unknown('column', lacking[0], candidates)}")
+        raise InputError.unknown("column", lacking[0], candidates, where=where)
     fits = [name for name in vectors if name.lower() in SCORE_NAMES]
     # Without such a name, columns of real numbers are the scores, and the lists something else.
     if vectors and not fits and (labels or not any(map(_is_real, candidates.values()))):
@@ -159,7 +159,7 @@ def _vector_column(
     if len(fits) > 1:
         raise InputError(
             f"{where}: the scores of a row may be in {', '.join(map(repr, fits))}; name one of "
-            f"these columns: --labels={fits[0]}"
+            f"these columns: {spell('labels', fits[0])}"
         )
     return fits[0] if fits else None
 
@@ -279,8 +279,9 @@ def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Rea
                 gold_names.append(name)
     if len(gold_names) != 1:
         return reading, []
-    note = f"The column {gold_names[0]!r} names labels and is read as the right ones (--gold)."
-    return replace(reading, gold=gold_names[0]), [note]
+    name = gold_names[0]
+    note = f"The column {name!r} names labels and is read as the right ones ({spell('gold')})."
+    return replace(reading, gold=name), [note]
 
 
 def score_candidates(
@@ -290,11 +291,12 @@ def score_candidates(
     named = [name for name in (reading.gold, reading.ids, *reading.by) if name]
     for name in named:
         if name not in columns:
-            raise InputError(f"{where}: {InputError.unknown('column', name, columns)}")
+            raise InputError.unknown("column", name, columns, where=where)
         if name in reading.labels:
             raise InputError(
                 f"{where}: the column {name!r} is named as scores and as something else; leave it "
-                "out of --labels, or out of --gold, --ids and --by."
+                f"out of {spell('labels')}, or out of {spell('gold')}, {spell('ids')} "
+                f"and {spell('by')}."
             )
     candidates = {name: column for name, column in columns.items() if name not in named}
     if not reading.labels:
@@ -311,7 +313,8 @@ def _refuse_unnamed_gold(where: str, candidates: Mapping[str, Column]) -> None:
             if is_whole or set(map(text_of, column)) - {""} <= candidates.keys():
                 raise InputError(
                     f"{where}: the column {name!r} looks like the right labels; say "
-                    f"--gold={name} if it is, or name the columns of the scores: --labels=A,B,..."
+                    f"{spell('gold', name)} if it is, or name the columns of the scores: "
+                    f"{spell('labels', ('A', 'B', '...'))}"
                 )
 
 
@@ -339,17 +342,18 @@ def named_or_real_columns(
             unsure[name] = "holds other numbers than those beside it, and may name the rows"
     if unsure:
         name, reason = next(iter(unsure.items()))
-        likely = ",".join(real if len(real) > 1 else {**real, **unsure})
+        likely = tuple(real if len(real) > 1 else {**real, **unsure})
         raise InputError(
             f"{where}: the column {name!r} {reason}, and it is not plain whether it is a label's "
-            f"scores; name the columns of the scores: --labels={likely}"
+            f"scores; name the columns of the scores: {spell('labels', likely)}"
         )
     if len(real) < 2:
+        example = spell("labels", ("A", "B"))
         raise InputError(
             where=where,
             expected="two columns of real numbers or more, one per label",
             got=f"{', '.join(map(repr, real)) or 'none'} among {len(candidates)} columns",
-            remedy=" ".join(["name them by --labels=A,B.", *notes]).removesuffix("."),
+            remedy=" ".join([f"name them by {example}.", *notes]).removesuffix("."),
         )
     _refuse_ranks(where, real, candidates)
     return tuple(real), (*notes, *_note_measures(real))
@@ -426,7 +430,7 @@ def _refuse_ranks(
                 got=f"{', '.join(map(repr, real))} beside {', '.join(map(repr, names))}, which "
                 "name other labels from row to row",
                 remedy="write one column a label, or JSON lines of lists labels and scores; "
-                f"where they are no labels, say --labels={','.join(real)}",
+                f"where they are no labels, say {spell('labels', tuple(real))}",
             )
 
 
@@ -451,5 +455,5 @@ def _note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
     return [
         f"The columns of scores are {', '.join(map(repr, real))}; "
         f"{', '.join(map(repr, doubtful))} may be no label's: name those that are, "
-        f"--labels={','.join(likely if len(likely) > 1 else real)}."
+        f"{spell('labels', tuple(likely if len(likely) > 1 else real))}."
     ]

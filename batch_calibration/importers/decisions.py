@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import choose_labels, renumber_labels
@@ -148,7 +148,7 @@ def _to_imported(decisions: Sequence[Decision], path: Path, reading: Reading) ->
             raise InputError(
                 where=decision.where, expected=f"the options {shown(list(options))}",
                 got=shown(list(decision.options)),
-                remedy=f"say --by={','.join((*reading.by, column))}, which makes each {column} a "
+                remedy=f"say {spell('by', (*reading.by, column))}, which makes each {column} a "
                 "context of its own",
             )  # fmt: skip
     rows, content_free = list[Decision](), list[Decision]()
@@ -196,7 +196,8 @@ def _notes(decisions: Sequence[Decision], reading: Reading) -> list[str]:
     questions = len({decision.columns[QUESTION] for decision in decisions})
     if questions > 1 and QUESTION not in reading.by:
         notes.append(
-            f"{questions:,} questions share their options and are one context; --by=question "
+            f"{questions:,} questions share their options and are one context; "
+            f"{spell('by', 'question')} "
             "makes each a context of its own."
         )
     return notes

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import (
@@ -210,7 +210,7 @@ def _joint(
             raise InputError(
                 f"{request.where}: the log holds the log-probability of the answered token alone, "
                 f"not of the other letters; take a run of {SEPARATE}original, or ask the model by "
-                "--config.scorer=api."
+                f"{spell('scorer', 'api')}."
             )
         if request.key in rows:
             raise InputError(f"{request.where}: instance {request.id} stands there twice.")

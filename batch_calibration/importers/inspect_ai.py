@@ -13,7 +13,7 @@ from itertools import accumulate, compress
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import numbered_names
@@ -273,7 +273,8 @@ def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[s
     if len(reading.labels) > 1:
         return reading.labels
     raise InputError(
-        f"{where}: the sample has no choices; say --labels=yes,no, the answers of the task."
+        f"{where}: the sample has no choices; say "
+        f"{spell('labels', ('yes', 'no'))}, the answers of the task."
     )
 
 

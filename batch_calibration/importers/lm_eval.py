@@ -9,7 +9,7 @@ from operator import not_
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import (
@@ -79,7 +79,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         sample = _read_sample(line, where, reading)
         filters[sample.filter] = None
         if reading.filter and not sample.filter:
-            raise InputError(f"{where}: the log names no filters; leave --filter out.")
+            raise InputError(f"{where}: the log names no filters; leave {spell('filter')} out.")
         if reading.filter and sample.filter != reading.filter:
             continue
         # A log repeats its rows for each filter; a bias needs them once.
@@ -153,8 +153,8 @@ def _refuse_other(first: Sample, sample: Sample, where: str) -> None:
             f"{sample.filter!r}; are two logs in one file? Keep one of them."
         )
     if first.content_hash != sample.content_hash:
-        flags = " or ".join(f"--filter={s.filter}" for s in (first, sample) if s.filter)
-        remedy = f"choose by {flags}." if flags else "are two logs in one file? Keep one."
+        names = " or ".join(spell("filter", s.filter) for s in (first, sample) if s.filter)
+        remedy = f"choose by {names}." if names else "are two logs in one file? Keep one."
         raise InputError(
             f"{where}: the doc_id {sample.row.id} stands there again with other scores; {remedy}"
         )

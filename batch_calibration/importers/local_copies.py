@@ -96,7 +96,7 @@ def local_copy(path: Path) -> Iterator[Path]:
         try:
             yield copy
         except InputError as error:
-            raise InputError(str(error).replace(str(copy), address(path))) from error
+            raise error.replacing(str(copy), address(path)) from error
 
 
 def _start(path: Path) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.text_files import fields, numbered_lines, parse_value, read_text
@@ -63,7 +63,7 @@ class SavedAnswer:
         """The text of a field that has to be there."""
         cell = self.value(name)
         if cell is None:
-            raise InputError(f"{self.where}: {InputError.unknown('field', name, self.fields)}")
+            raise InputError.unknown("field", name, self.fields, where=self.where)
         return str(cell)
 
 
@@ -251,7 +251,8 @@ def named_labels(path: Path, reading: Reading) -> tuple[str, ...]:
             where=path,
             expected="the labels as the model answers them, two or more and each once",
             got=", ".join(reading.labels) or "none",
-            remedy="say --labels=yes,no",
+            key="labels",
+            remedy=f"say {spell('labels', ('yes', 'no'))}",
         )
     return reading.labels
 

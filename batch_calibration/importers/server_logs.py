@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import read_flag
 from batch_calibration.importers.server_lines import (
@@ -265,7 +265,7 @@ def _group_prompts(
                 where=line.where,
                 expected=f"a prompt that ends with one of the labels ({', '.join(labels)}), "
                 f"but it ends with {shown(text[-30:])}",
-                remedy="name the labels as the prompts have them (--labels)",
+                remedy=f"name the labels as the prompts have them ({spell('labels')})",
             )
         label = max(endings, key=len)  # "not so" ends in "so" as well
         log_prob, size = end_log_prob(scored, label, line.where)

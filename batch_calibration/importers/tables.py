@@ -18,7 +18,7 @@ from batch_calibration.arrays import (
     read_whole_numbers,
     to_nats,
 )
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import MAX_LISTED, choose_labels, renumber_labels
@@ -70,17 +70,17 @@ class Gaps(NamedTuple):
         listed = [f"{name!r} ({count:,} of {self.rows:,})" for name, count in rare.items()]
         names = ", ".join(listed[:MAX_LISTED]) + (" ..." if len(listed) > MAX_LISTED else "")
         frequent = [name for name in label_names if name not in rare]
-        flag = ",".join(frequent) if len(frequent) > 1 else "A,B"
+        kept = tuple(frequent) if len(frequent) > 1 else ("A", "B")
         return (
             f"Most rows lack {names}; if that is none of the labels that were asked for, leave it "
-            f"out: --labels={flag}."
+            f"out: {spell('labels', kept)}."
         )
 
     def no_rows(self, where: str) -> InputError:
         """The error where no row is left to learn from."""
         return InputError(
             f"{where}: no row is left once those with missing labels are dropped ({self.lacking} "
-            f"of {self.rows}); say --missing=least, or ask for more tokens."
+            f"of {self.rows}); say {spell('missing', 'least')}, or ask for more tokens."
         )
 
 
@@ -113,7 +113,8 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
     if lacking:
         raise InputError(
             where=imported.where,
-            expected=f"the column {lacking[0]!r} of --by",
+            key="by",
+            expected=f"the column {lacking[0]!r} of {spell('by')}",
             got="none",
             remedy=f"known are {', '.join(imported.columns) or 'no columns'}",
         )
@@ -150,8 +151,8 @@ def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Re
             where=f"{where}, column {name!r}",
             expected=f"one {kind} in a context, which has one bias",
             got=came,
-            remedy=f"say --by={','.join((*reading.by, *telling))}, which makes each a context, or "
-            f"--{kind}=NAME where they are one",
+            remedy=f"say {spell('by', (*reading.by, *telling))}, which makes each a context, or "
+            f"{spell(kind, 'NAME')} where they are one",
         )
 
 
@@ -242,7 +243,7 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
             f"{where}: row {file_row} has {scores[row, label]:g} as the score of "
             f"{imported.label_names[label]!r} ({int(is_absent.sum())} such in {lacking} of {n} "
             "rows): it was not among the tokens returned, so it lies below the least of them; say "
-            "--missing=least (missing='least'), which puts it there: a far lower number such as "
+            f"{spell('missing', 'least')}, which puts it there: a far lower number such as "
             f"-100 would decide the mean of its label. {rare_labels}".strip()
         )
     # Just below the least returned: of all tokens where the file says it (bound).
@@ -305,7 +306,7 @@ def _order_labels(shard: Imported, first: Imported) -> Imported:
             where=shard.where,
             expected=f"the labels of {first.where} ({', '.join(first.label_names)})",
             got=", ".join(names),
-            remedy="name them with --labels, or leave --shards out",
+            remedy=f"name them with {spell('labels')}, or leave {spell('shards')} out",
         )
     _, indices = choose_labels(shard.where, names, first.label_names, are_named=True)
     blocks = {name: scores[:, indices] for name, scores in shard.blocks.items()}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.importers.base import Reading
 from batch_calibration.importers.cells import (
     LABEL_NAMES,
@@ -259,6 +259,6 @@ def _refuse_incomplete(where: str, vectors: Vectors, reading: Reading) -> None:
                 where=f"{where}, row {row} (counted from 0)",
                 expected=f"the labels {shown(list(vectors.names))} in any order",
                 got=shown(list(listed)),
-                remedy="say --missing=least (missing='least') where a row lists some of the "
-                "labels, or leave the column out where a place means one thing in all rows",
+                remedy=f"say {spell('missing', 'least')} where a row lists some of the labels, "
+                " or leave the column out where a place means one thing in all rows",
             )

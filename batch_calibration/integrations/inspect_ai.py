@@ -143,7 +143,7 @@ def _of_all(number_of: Callable[[Block, Mapping[str, Any]], float]) -> Metric:
             return number_of(_block(records), records[0]["options"])
         # An evaluation that was paid for does not end in an error: its log can be read apart.
         except InputError as error:
-            logger.warning("%s Read the log with batch-calibration diagnose LOG.", error)
+            logger.warning("%s batch_calibration.read and diagnose take the whole log.", error)
             return float("nan")
 
     return compute

@@ -10,7 +10,7 @@ A task's YAML names each by `!function batch_calibration.integrations.lm_eval.NA
   sees the documents of its own process; the others are right on any number of processes.
 
 The harness's log of samples keeps the scores as the model gave them under the filter `none`:
-`batch-calibration diagnose LOG --filter=none` reads them.
+`batch_calibration.read(LOG, Reading(filter="none"))` reads them.
 """
 
 import json

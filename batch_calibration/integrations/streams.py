@@ -14,7 +14,7 @@ import numpy as np
 from batch_calibration.arrays import LARGEST, in_label_order, keep_differences, to_nats
 from batch_calibration.calibration.base import predict
 from batch_calibration.calibration.shift import Shift, apply, log_target
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import whole_file
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import gold_indices, text_of
@@ -124,8 +124,9 @@ class Source:
         numbers = [self.contexts.setdefault(key, len(self.contexts)) for key in keys]
         if len(self.contexts) > MAX_CONTEXTS:
             raise InputError(
-                f"{path}: {', '.join(self.reading.by)} of --by has more than {MAX_CONTEXTS:,} "
-                "values; name a column that tells contexts apart, such as a prompt."
+                f"{path}: {', '.join(self.reading.by)} of {spell('by')} has more "
+                f"than {MAX_CONTEXTS:,} values; name a column that tells contexts apart, such as a "
+                "prompt."
             )
         return np.array(numbers, np.int64)[codes]
 
@@ -257,10 +258,10 @@ class Learned:
         self._told: dict[tuple[str, int], str] = {}
         if ids and source.total > MAX_IDS:
             raise InputError(
-                where="--ids",
+                key="ids",
                 expected=f"{MAX_IDS:,} rows or fewer, for ids to be compared",
                 got=f"{source.total:,}",
-                remedy="leave --ids out: all columns of the files are written anyway",
+                remedy=f"leave {spell('ids')} out: all columns of the files are written anyway",
             )
 
     def add(self, rows: RowBatch) -> None:
@@ -311,7 +312,7 @@ class Learned:
                 where=f"{self.where}, column {self._column!r}",
                 expected="an id of its own for each row of a context",
                 got=f"{repeated:,} rows with the id of another",
-                remedy="keep one of such rows, or leave --ids out",
+                remedy=f"keep one of them, or leave {spell('ids')} out",
             )
 
     def means(self) -> np.ndarray:

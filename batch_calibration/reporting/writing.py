@@ -10,7 +10,7 @@ import numpy as np
 from batch_calibration.diagnosis import LEAVE
 from batch_calibration.diagnosis.recommend import LIKELY, likely_bias, recommend_by_bias
 from batch_calibration.diagnosis.verdicts import Verdict, judge_context
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import file_name, write_whole
 from batch_calibration.reporting import catalogue, frame, report, verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Results
@@ -204,7 +204,7 @@ def write_events(records: Records, folder: Path) -> int:
         raise InputError(
             where="TensorBoard's files",
             expected="tensorboardX to be installed",
-            remedy="pip install tensorboardX, or leave --tensorboard out",
+            remedy=f"pip install tensorboardX, or leave {spell('tensorboard')} out",
         ) from error
     for path in folder.rglob("events.out.tfevents.*"):
         path.unlink()

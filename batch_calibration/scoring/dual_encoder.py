@@ -13,7 +13,7 @@ from flax import nnx
 from jax.sharding import NamedSharding
 from tokenizers import Tokenizer
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring import (
     NOTHING_FINISHED,
     Finished,
@@ -198,7 +198,7 @@ class DualEncoder:
         if cut:
             self.notes.append(
                 f"{cut} of {len(texts)} texts are longer than {most} tokens and cut there "
-                "(config.max_tokens; 0 is the checkpoint's own limit)"
+                f"({spell('max_tokens')}; 0 is the checkpoint's own limit)"
             )
         if len(texts) and not counts.all():
             row = int(np.argmin(counts))

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring import Scorer
 from batch_calibration.settings import ModelSettings, Settings
 
@@ -98,8 +98,9 @@ def _load_dual_encoder(settings: Settings, files: OpenFiles | None, _: Path | No
     model = settings.model
     if files and model.logits_only:
         raise InputError(
-            "config.logits_only: cosines of a dual encoder have no softmax's denominator to leave "
-            "out; leave it False, or score with a causal language model."
+            "cosines of a dual encoder have no softmax's denominator to leave "
+            "out; leave it False, or score with a causal language model.",
+            key="logits_only",
         )
     return DualEncoder(_load_weights(files, model), model.scale, model.max_tokens, model.batch_size)
 
@@ -112,12 +113,13 @@ def _load_transformers(settings: Settings, files: OpenFiles | None, _: Path | No
     for name in ("mesh", "logits_only", "accept_keys"):
         if getattr(model, name) != getattr(usual, name):
             raise InputError(
-                f"config.{name}: it is for the networks written here, and transformers runs this "
-                f"one; leave it at {getattr(usual, name)!r}."
+                f"it is for the networks written here, and transformers runs this "
+                f"one; leave it at {getattr(usual, name)!r}.",
+                key=name,
             )
     if not isinstance(files, TransformersFiles):
         raise InputError(
-            where="config.model", expected="a checkpoint directory", got="nothing",
+            key="model", expected="a checkpoint directory", got="nothing",
             remedy="give one",
         )  # fmt: skip
     return TransformersLM(files.load(model.dtype), model.batch_size)
@@ -130,13 +132,16 @@ def _load_api(settings: Settings, files: OpenFiles | None, workdir: Path | None)
     from batch_calibration.scoring.api.scorer import ApiScorer
 
     if jax.process_count() > 1:
-        raise InputError("config.scorer: one process alone asks a server; leave --coordinator out.")
+        raise InputError(
+            f"one process alone asks a server; leave {spell('coordinator')} out.", key="scorer"
+        )
     usual = ModelSettings()
     for name in ("dtype", "mesh", "logits_only"):
         if getattr(settings.model, name) != getattr(usual, name):
             raise InputError(
-                f"config.{name}: it is for networks that are run here, and config.scorer=api asks "
-                f"a server; leave it at {getattr(usual, name)!r}."
+                f"it is for networks that are run here, and {spell('scorer', 'api')} asks "
+                f"a server; leave it at {getattr(usual, name)!r}.",
+                key=name,
             )
     tokenizer = files.tokenizer_info if files else None
     answers = workdir / ANSWERS if workdir else None
@@ -148,7 +153,7 @@ def _load_weights(files: OpenFiles | None, model: ModelSettings) -> "Checkpoint"
 
     if files is None:
         raise InputError(
-            where="config.model",
+            key="model",
             expected="a checkpoint directory",
             got="nothing",
             remedy="give one",
@@ -166,7 +171,7 @@ SCORERS: MappingProxyType[str, ScorerFacts] = MappingProxyType({
     "dual_encoder": ScorerFacts(
         _load_dual_encoder,
         lambda budget, texts, labels, model: budget.cut_cost([*texts, *labels], model.max_tokens),
-        "asked: what is left of texts longer than config.max_tokens",
+        "asked: what is left of texts longer than max_tokens",
         compares_statements=True,
         reads_images=True,
         why_no_log_probs="these are scaled cosines (dual_encoder)",

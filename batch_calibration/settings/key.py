@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 
 Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...] | tuple[int, ...]
 """What a setting may be."""
@@ -22,7 +22,7 @@ class Key(NamedTuple):
     """One setting, as a program needs it to make a flag and to check what is given.
 
     Attributes:
-        name: as in `Settings.of`, and after `--config.` at the command line.
+        name: as in `Settings.of`, and in a config.
         part: the part of `Settings` that it belongs to; "" for those of the whole.
         kind: its type: plain, a `Literal` of texts, or a tuple.
         default: what it is where nobody says otherwise.
@@ -73,36 +73,36 @@ class Key(NamedTuple):
         Raises:
             InputError: another type, an unknown choice, a number below the least.
         """
-        where = f"config.{self.name}"
         if self.choices:
             if setting not in self.choices:
-                raise InputError.unknown(where, setting, self.choices)
+                kind = spell(self.name).rstrip("=")
+                raise InputError.unknown(kind, setting, self.choices, key=self.name)
             return str(setting)
         if self.is_tuple:
-            return self._check_tuple(setting, where)
+            return self._check_tuple(setting)
         if self.kind is float and type(setting) is int:  # True has another type
             setting = float(setting)
         # Not isinstance: True would pass for the number 1.
         if type(setting) is not self.kind:
-            raise InputError(where=where, expected=TYPE_NAMES[self.kind], got=repr(setting))
+            raise InputError(key=self.name, expected=TYPE_NAMES[self.kind], got=repr(setting))
         # Not `<`: NaN is below no number.
         if self.minimum is not None and not typing.cast(float, setting) >= self.minimum:
             raise InputError(
-                where=where, expected=f"{self.minimum} or more {self.unit}", got=setting
+                key=self.name, expected=f"{self.minimum} or more {self.unit}", got=setting
             )
         return typing.cast(Value, setting)
 
-    def _check_tuple(self, setting: Any, where: str) -> tuple[str | int, ...]:
+    def _check_tuple(self, setting: Any) -> tuple[str | int, ...]:
         member_type = typing.get_args(self.kind)[0]
         # Of a union, each of its types.
         member_types = typing.get_args(member_type) or (member_type,)
         if member_types == (int,):
-            return _read_counts(setting, where)
+            return _read_counts(setting, self.name)
         members = [setting] if isinstance(setting, str) else setting
         is_list = isinstance(members, list | tuple)
         if not is_list or not all(type(member) in member_types for member in members):
             example = f'{self.name}=\'("a","b")\''
-            raise InputError(where=where, expected=f"names such as {example}", got=repr(setting))
+            raise InputError(key=self.name, expected=f"names such as {example}", got=repr(setting))
         names: list[str | int] = []
         for member in members:
             # A task file's path may hold a comma.
@@ -115,7 +115,7 @@ class Key(NamedTuple):
         return tuple(names)
 
 
-def _read_counts(setting: object, where: str) -> tuple[int, ...]:
+def _read_counts(setting: object, key: str) -> tuple[int, ...]:
     """Whole numbers from 1 on; at the command line they may come as a text with commas."""
     members = setting if isinstance(setting, list | tuple) else [setting]
     digits: list[str] = []
@@ -123,7 +123,7 @@ def _read_counts(setting: object, where: str) -> tuple[int, ...]:
         digits += filter(None, str(member).strip("()[]").split(","))
     if not all(number.strip().isdigit() and int(number) > 0 for number in digits):
         expected = "whole numbers from 1 on, such as 2,5,10"
-        raise InputError(where=where, expected=expected, got=repr(setting))
+        raise InputError(key=key, expected=expected, got=repr(setting))
     return tuple(map(int, digits))
 
 

@@ -156,7 +156,7 @@ class ApiSettings:
 
 @dataclass(frozen=True)
 class CalibrationSettings:
-    """What `experiments.calibrate` does with the scores; no model is asked, nothing scored again.
+    """Which methods correct the stored scores, and how; no model is asked, nothing scored again.
 
     Attributes:
         methods: names of methods; none is all.

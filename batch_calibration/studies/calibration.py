@@ -12,7 +12,7 @@ import numpy as np
 from batch_calibration import scores
 from batch_calibration.arrays import check_key
 from batch_calibration.calibration.learned_shift import strength_curve
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.methods import (
     METHODS,
     Corrected,
@@ -229,7 +229,7 @@ def corrected_scores(
         scores.check(table, where)
         if reason := find_skipped(table, [method], {method: options}).get(method):
             raise InputError(
-                f"{where}: {method} cannot correct it: {reason}; name another --method."
+                f"{where}: {method} cannot correct it: {reason}; name another {spell('method')}."
             )
         for name, block in table.blocks.items():
             check_scores(block.log_probs, f"{where}, block {name}")

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring import Scorer
 from batch_calibration.scoring.data import RowReader, load_task
@@ -83,7 +83,7 @@ class ApiCost(NamedTuple):
     interrupted: int = 0
 
     def __str__(self) -> str:
-        price = f", ${self.dollars:,.2f} at config.price" if self.dollars else ""
+        price = f", ${self.dollars:,.2f} at {spell('price')}" if self.dollars else ""
         answered = f"; {self.answered:,} more were answered before" if self.answered else ""
         if self.interrupted:
             answered += f"; {self.interrupted:,} were under way when a run was stopped, and the "

@@ -53,7 +53,7 @@ def merge_workdirs(
     A context has the blocks of all folders. Where two hold one block, their scores must be the
     same but for rounding; the workdir's own are kept, or those of the first source. Merged twice,
     nothing changes. What was run is told of, too; contexts that are not finished stay where they
-    are. Records are derived: `experiments.calibrate` makes those of what was added.
+    are. Records are derived: `calibrate_study` makes those of what was added.
 
     Args:
         sources: workdirs to read.

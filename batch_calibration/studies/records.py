@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, step
 from batch_calibration.files import WrongJson, parse_json, read_as
 from batch_calibration.scores import ScoreTable, digest
 from batch_calibration.studies.accuracies import (
@@ -180,7 +180,7 @@ class Record:
             InputError: no JSON, another version, another checksum than its content's, a field that
                 lacks or is of another type.
         """
-        remedy = "run experiments.calibrate again"
+        remedy = f"{step('calibrate')} again"
         try:
             fields = parse_json(text)
         except ValueError as error:

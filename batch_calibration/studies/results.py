@@ -30,7 +30,7 @@ def load_results(
     """What calibration found in a workdir: a row per context, method and metric.
 
     The columns are those of `Records.rows`. They are read from the records, so they are those of
-    the last `experiments.calibrate`, whatever files of results there are.
+    the last calibration, whatever files of results there are.
 
     Args:
         workdir: the folder of scores and records.

@@ -4,10 +4,9 @@ import dataclasses
 import json
 import platform
 import secrets
-import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -78,10 +77,14 @@ class RunFile:
         write_whole(self._path, json.dumps(fields, indent=1, sort_keys=True).encode())
 
 
-def begin(workdir: Path, config: Mapping[str, object], contexts: int, device: str) -> RunFile:
-    """Keep that a run began, and with what."""
+def begin(
+    workdir: Path, config: Mapping[str, object], contexts: int, device: str, command: str = ""
+) -> RunFile:
+    """Keep that a run began, and with what; of a program without a command its name alone."""
+    # What others pass to their programs may hold keys.
+    command = command or Path(sys.argv[0]).name
     began = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    run = Run(began, command(sys.argv), dict(config), contexts, device, _commit(), _versions())
+    run = Run(began, command, dict(config), contexts, device, _commit(), _versions())
     return RunFile(workdir, run)
 
 
@@ -92,7 +95,7 @@ def read(workdir: Path) -> tuple[list[Run], list[str]]:
         try:
             runs.append(read_as(Run, parse_json(path.read_text(encoding="utf-8")), "run"))
         except (OSError, ValueError) as error:
-            expected = "what experiments.score kept of a run"
+            expected = "the facts of a scoring run"
             sentence = InputError(
                 where=path, expected=expected, got=error, remedy="remove the file"
             )
@@ -107,27 +110,6 @@ def copy_runs(source: Path, workdir: Path) -> None:
         # Of one run the file says more once it has come to its end.
         if not target.exists() or len(target.read_bytes()) < len(run):
             write_whole(target, run)
-
-
-def command(arguments: Sequence[str]) -> str:
-    """A command line as it was typed; of a program that is none of ours its name alone.
-
-    >>> command(["/usr/bin/batch-calibration", "score", "--workdir=my runs"])
-    "batch-calibration score '--workdir=my runs'"
-    >>> command(["/home/me/experiments/score.py", "--workdir=my runs"])
-    "python -m experiments.score '--workdir=my runs'"
-    >>> command(["/usr/bin/batch-calibration", "score", "--workdir=W"])
-    'batch-calibration score --workdir=W'
-    >>> command(["mine.py", "--key=secret"])
-    'mine.py'
-    """
-    program = Path(arguments[0])
-    if program.parent.name == "experiments":
-        return shlex.join(["python", "-m", f"experiments.{program.stem}", *arguments[1:]])
-    if program.name == "batch-calibration" or program.parent.name == "batch_calibration":
-        # The second is `python -m batch_calibration`.
-        return shlex.join(["batch-calibration", *arguments[1:]])
-    return program.name  # what others pass to their programs may hold keys
 
 
 def _versions() -> dict[str, str]:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scores import context_id, digest
 from batch_calibration.scoring import NoAnswer, Scorer
 from batch_calibration.scoring.data import RowReader, image_splits, load_task
@@ -65,6 +65,7 @@ def run_scoring(
     scorer: Scorer | None = None,
     progress: Callable[[ScoringProgress], None] | None = None,
     notify: Callable[[str], None] | None = None,
+    command: str = "",
 ) -> ScoringReport:
     """Ask the model about every context that the store does not hold yet, and keep the scores.
 
@@ -80,6 +81,7 @@ def run_scoring(
         scorer: asks the model; None loads the one that the settings name.
         progress: called with how far the run is.
         notify: called with sentences that a reader of the numbers must know.
+        command: what a user typed, for the workdir's list of runs; "" names the program alone.
 
     Raises:
         InputError: a setting that does not fit its task, rows or model, with what to do.
@@ -108,7 +110,7 @@ def run_scoring(
         sizes = {name: block.size for name, block in context.blocks.items()}
         plan.append(Planned(context_id(description), name_of(context), sizes))
     # After all checks: a run that is refused leaves nothing in the workdir.
-    run = begin_run(settings, store, len(contexts))
+    run = begin_run(settings, store, len(contexts), command)
     total = sum(context.size for context in contexts)
     done = scored = 0
     began = time.monotonic()
@@ -157,18 +159,20 @@ def _describe_failures(failed: Mapping[str, str], contexts: int) -> str:
     return f"{len(failed)} of {contexts} contexts cannot be scored; {hint}{few}"
 
 
-def begin_run(settings: Settings, store: Store, contexts: int) -> runs.RunFile | None:
+def begin_run(
+    settings: Settings, store: Store, contexts: int, command: str = ""
+) -> runs.RunFile | None:
     """Keep in the workdir that a run began; of several processes the first alone does."""
     import jax
 
     defaults = Settings().flat()
     config = {key: chosen for key, chosen in settings.flat().items() if chosen != defaults[key]}
     if SCORERS[settings.model.scorer].asks_server:
-        return runs.begin(store.workdir, config, contexts, f"server {settings.api.server}")
+        return runs.begin(store.workdir, config, contexts, f"server {settings.api.server}", command)
     if jax.process_index():
         return None  # the first of several processes writes for all
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    return runs.begin(store.workdir, config, contexts, device)
+    return runs.begin(store.workdir, config, contexts, device, command)
 
 
 def render_contexts(
@@ -208,8 +212,8 @@ def render_contexts(
         sizes[cell.task] += context.size
     if not contexts:
         raise InputError(
-            "the sweep has no context; give at least one task in config.tasks and config.seeds of "
-            "1 or more."
+            f"the sweep has no context; give at least one task in {spell('tasks')} and "
+            f"{spell('seeds')} of 1 or more."
         )
     for task, size in sizes.items():
         if notify and (dropped[task] or truncated[task]):
@@ -238,8 +242,9 @@ def _render(
     if not facts.reads_images:
         readers = " or ".join(repr(name) for name in SCORERS if SCORERS[name].reads_images)
         raise InputError(
-            f"config.scorer: {task.name} is a task of images, which {model.scorer!r} cannot read; "
-            f"give {readers} and a CLIP checkpoint, as in configs/vision.py."
+            f"{task.name} is a task of images, which {model.scorer!r} cannot read; "
+            f"give {readers} and a CLIP checkpoint, as in configs/vision.py.",
+            key="scorer",
         )
     images = reader.images(task, data.data, data.split, data.limit)
     pool: ImageRows | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration import scores
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, step
 from batch_calibration.files import Json, file_name, remove, remove_unfinished, retry, write_whole
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies.claims import LEASE, Claims, Heartbeat
@@ -52,12 +52,14 @@ class Store:
             except OSError as error:
                 raise InputError(
                     f"workdir {self.workdir}: cannot be written ({error.strerror}); "
-                    "give a folder of yours with --workdir."
+                    "give a folder of yours.",
+                    key="workdir",
                 ) from error
         elif not (self.workdir / "scores").is_dir():
             raise InputError(
-                where=f"workdir {self.workdir}", expected="a folder that experiments.score wrote",
-                got="no scores/ in it", remedy="run experiments.score with this --workdir first",
+                key="workdir", where=f"workdir {self.workdir}",
+                expected="a study's folder, with its score tables in scores/",
+                got="no scores/ in it", remedy=f"{step('score')} first",
             )  # fmt: skip
         # Of writers and workers that were killed.
         remove_unfinished(self.workdir)
@@ -134,10 +136,7 @@ class Store:
         """
         paths = sorted((self.workdir / "records").glob("*.json"))
         if not paths:
-            raise InputError(
-                f"workdir {self.workdir}: no records yet; run experiments.calibrate with this "
-                "--workdir first."
-            )
+            raise InputError(f"workdir {self.workdir}: no records yet; {step('calibrate')} first.")
         return Records([self._read_record(path) for path in paths])
 
     def _table_paths(self) -> list[Path]:
@@ -159,7 +158,7 @@ class Store:
         return table
 
     def _read_record(self, path: Path) -> Record:
-        remedy = "run experiments.calibrate again"
+        remedy = f"{step('calibrate')} again"
         try:
             text = retry(lambda: path.read_text(encoding="utf-8", errors="replace"))
             record = Record.from_json(text, path)
@@ -198,8 +197,8 @@ class Store:
             elif record.scores not in ("", digest):
                 changed.append(_title(record.context.task, record.context.seed))
         unrecorded = [path for path in self._table_paths() if path.stem not in recorded_ids]
-        calibrate = "run experiments.calibrate"
-        rescore = f"run experiments.score, or delete it from {self.workdir / 'records'}"
+        calibrate = step("calibrate")
+        rescore = f"{step('score')} again, or delete it from {self.workdir / 'records'}"
         return [
             *_sentence([_read_title(path) for path in unrecorded], "score table",
                        "without a record, so not shown", calibrate),
@@ -290,7 +289,7 @@ def read_status(store: Store, plan: str | None = None) -> Status:
             where=f"workdir {store.workdir}",
             expected="the list of contexts of a run",
             got=f"none of {('this config' if plan else 'any')}",
-            remedy="run experiments.score with it first",
+            remedy=f"{step('score')} first",
         )
     beats = store.claims.heartbeats()
     status = Status([], [], [], [], store.claims.broken(), None)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, step
 from batch_calibration.methods import METHODS, Options, get_method, read_options
 from batch_calibration.scores import ScoreTable
 from batch_calibration.settings import CalibrationSettings
@@ -15,10 +15,7 @@ from batch_calibration.studies import OverStream, ProbeSizes, Record, Records, S
 from batch_calibration.studies.calibration import check, run_calibration
 
 ByRows = TypeVar("ByRows", ProbeSizes, OverStream)
-CHANGED = (
-    "{} score table{} changed while being calibrated, and no record was kept: run "
-    "experiments.calibrate again"
-)
+CHANGED = "{} score table{} changed while being calibrated, and no record was kept: {} again"
 
 
 class CalibrationReport(NamedTuple):
@@ -76,13 +73,13 @@ def calibrate_store(
     digests = store.digests()
     tables, broken = store.tables()
     if not tables and not broken:
-        raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
+        raise InputError(f"workdir {store.workdir}: no score tables yet; {step('score')} first.")
     tables = [table for table in tables if _is_chosen(table, tasks, shots)]
     if not tables and not broken:
         chosen = [*tasks, *([] if shots is None else [f"{shots} shots"])]
         raise InputError(
-            f"workdir {store.workdir}: no score table is of {', '.join(chosen)}; run "
-            "experiments.score for them, or ask for others."
+            f"workdir {store.workdir}: no score table is of {', '.join(chosen)}; "
+            f"{step('score')} first, or ask for others."
         )
     began = time.monotonic()
     usable = list[ScoreTable]()
@@ -104,7 +101,7 @@ def calibrate_store(
         if store.put_record(record):
             records.append(record)
     changed = len(calibrated) - len(records)
-    notes = [CHANGED.format(changed, "s" * (changed > 1))] if changed else []
+    notes = [CHANGED.format(changed, "s" * (changed > 1), step("calibrate"))] if changed else []
     seconds = time.monotonic() - began
     return CalibrationReport(Records(records), tuple(broken), seconds, (*notes, *_notes(records)))
 

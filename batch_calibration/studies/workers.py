@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, Spelling, current_spelling, doors_spelling, spell
 from batch_calibration.settings import Study
 from batch_calibration.studies import Store
 from batch_calibration.studies.scoring import ScoringReport, render_contexts, run_scoring
@@ -21,10 +21,14 @@ class Work:
     Attributes:
         studies: what is scored.
         workdir: the folder that all workers share.
+        command: what a user typed, as in `run_scoring`.
+        spelling: how sentences spell keys: of the door by which the sweep was started.
     """
 
     studies: tuple[Study, ...]
     workdir: Path
+    command: str = ""
+    spelling: Spelling = field(default_factory=current_spelling)
 
     @property
     def logs(self) -> Path:
@@ -40,7 +44,8 @@ class Work:
         total, errors = ScoringReport((), 0, 0, 0, ()), dict[str, None]()
         for study in self.studies:
             try:
-                report = run_scoring(*study, self.workdir, notify=notify)
+                with doors_spelling(self.spelling):  # a worker's process opened no door
+                    report = run_scoring(*study, self.workdir, notify=notify, command=self.command)
             except InputError as error:
                 # The other studies are scored first; several often fail for one reason.
                 errors[str(error)] = None
@@ -98,6 +103,7 @@ def sweep(
     *,
     launch: Launcher | None = None,
     notify: Callable[[str], None] = print,
+    command: str = "",
 ) -> SweepReport:
     """Score studies with several workers; what a workdir holds already is not scored again.
 
@@ -109,6 +115,7 @@ def sweep(
         workdir: a folder that all workers can write.
         launch: starts the workers; None works in this process alone.
         notify: called with sentences on what the launcher does.
+        command: what a user typed, as in `run_scoring`.
 
     Raises:
         InputError: as in `run_scoring`; no worker could go on to the end.
@@ -118,12 +125,12 @@ def sweep(
         sweep(grid(settings, shots=(1, 2, 4)), "runs/shots")
     """
     Store(workdir, create=True)  # refused here where it cannot be written, not in each worker
-    work = Work(tuple(studies), Path(workdir).absolute())
+    work = Work(tuple(studies), Path(workdir).absolute(), command)
     began = time.monotonic()
     endings = launch(work, notify) if launch else [work(notify)]
     reports = tuple(ending for ending in endings if not isinstance(ending, str))
     lost = tuple(dict.fromkeys(ending for ending in endings if isinstance(ending, str)))
     if not reports:
-        raise InputError(" ".join(lost) or "the sweep has no workers; give --workers=2.")
+        raise InputError(" ".join(lost) or f"the sweep has no workers; give {spell('workers', 2)}.")
     first = reports[0]  # every worker goes through all contexts
     return SweepReport(len(first.ids), first.inputs, time.monotonic() - began, reports, lost)

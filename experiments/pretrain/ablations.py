@@ -64,7 +64,7 @@ def run(config: ConfigDict, workdir: Path) -> str:
     task, measured = get_task(config.task), {}
     if len(task.label_names) != 2:
         raise InputError(
-            where="config.task",
+            key="task",
             expected=f"a task with two labels, {task.name} has {len(task.label_names)}",
             remedy="give one such as sst2",
         )

@@ -209,7 +209,7 @@ def _changed(stage: TextStage, params: Any, before: int) -> Any:
 def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], devices: int) -> None:
     """Refuse stages that cannot be trained, before anything is made of them."""
     if not stages:
-        raise InputError(where="config.stages", expected="one stage at least", got="none")
+        raise InputError(key="stages", expected="one stage at least", got="none")
     positions, layers = raw_config["n_positions"], [raw_config["n_layer"]]
     for number, stage in enumerate(stages, 1):
         if max(stage.length, stage.recipe.reach) > positions:

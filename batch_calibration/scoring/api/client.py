@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json, RepeatedKey, parse_json
 from batch_calibration.responses import value_at
 from batch_calibration.scoring import NoAnswer, Refused
@@ -162,7 +162,7 @@ class Client:
                         where=self.server.address,
                         expected="a server, which cannot be reached "
                         f"({self.server.without_key(str(error))})",
-                        remedy="start it, or correct config.server",
+                        remedy=f"start it, or correct {spell('server')}",
                     ) from error
             else:
                 reason = f"{status_name}: {self._message(content)}"
@@ -184,8 +184,8 @@ class Client:
             where=where,
             expected="an answer",
             got=f"none after attempt {attempt + 1} of {MAX_ATTEMPTS} ({reason})",
-            remedy="lower config.in_flight or set config.per_minute if the server is busy, "
-            "and raise config.timeout if it is slow",
+            remedy=f"lower {spell('in_flight')} or set {spell('per_minute')} if the server is "
+            f"busy, and raise {spell('timeout')} if it is slow",
         )
 
     def _tell_wait(self, reason: str, seconds: float) -> None:
@@ -228,7 +228,7 @@ class Client:
                     where=where,
                     expected="JSON",
                     got=repr(text[:80]),
-                    remedy="correct config.server (it usually ends in /v1)",
+                    remedy=f"correct {spell('server')} (it usually ends in /v1)",
                 ) from error
             raise TornAnswer(f"no JSON: {text[:80]!r}") from error
 
@@ -241,18 +241,18 @@ class Client:
 
     def _refuse_status(self, status: int, got: str, where: str) -> None:
         """Raise the sentence for a final status."""
-        remedy = "correct what it names, or choose another config.api_scores"
+        remedy = f"correct what it names, or choose another {spell('api_scores')}"
         if status in REFUSING_STATUSES:
             raise Refused(where=where, expected="an answer", got=got, remedy=remedy)
         if status in (401, 403):
             variable = self.server.key_variable
             remedy = f"put the server's key into the environment variable {variable}, or name "
-            remedy += "another one with config.key_variable"
+            remedy += f"another one with {spell('key_variable')}"
             if self.server.key:
                 remedy = f"correct the key in the environment variable {variable}"
         elif status in (404, 405, 501):
-            remedy = "correct config.server (it usually ends in /v1) or config.model, or choose "
-            remedy += "another config.api_scores: this server may not have this one"
+            remedy = f"correct {spell('server')} (it usually ends in /v1) or {spell('model')}, or "
+            remedy += f"choose another {spell('api_scores')}: this server may not have this one"
         raise InputError(where=where, expected="an answer", got=got, remedy=remedy)
 
 
@@ -262,8 +262,9 @@ def connect(server: Server, timeout: float) -> AbstractAsyncContextManager["http
         import httpx2
     except ImportError as error:
         raise InputError(
-            "config.scorer: asking a server takes the package httpx2, which is not installed; run "
-            "pip install 'batch-calibration[api]'."
+            "asking a server takes the package httpx2, which is not installed; run "
+            "pip install 'batch-calibration[api]'.",
+            key="scorer",
         ) from error
     authorization = {"Authorization": f"Bearer {server.key}"} if server.key else {}
     return httpx2.AsyncClient(
@@ -350,7 +351,7 @@ async def read_body(response: "httpx2.Response", sent: int) -> bytes:
                 where="the answer",
                 expected=f"at most {most:,} bytes",
                 got="more",
-                remedy="correct config.server, or lower config.top_logprobs",
+                remedy=f"correct {spell('server')}, or lower {spell('top_logprobs')}",
             )
     if inflater and content and not inflater.eof:
         raise TornAnswer(f"its {encoding} ends too early")

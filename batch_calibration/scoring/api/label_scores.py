@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.arrays import Missing, fill_scores, find_missing
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.responses import (
     label_mass,
     note_little_mass,
@@ -53,8 +53,8 @@ def score_first_tokens(
     # The likeliest token of each row, five different ones at most.
     likely = list(dict.fromkeys(max(row, key=row.__getitem__) for row in rows))[:5]
     remedy = (
-        f"the first are {shown(likely)}: raise config.top_logprobs, choose label words that the "
-        "model answers with, or ask for whole labels (config.api_scores=echo)"
+        f"the first are {shown(likely)}: raise {spell('top_logprobs')}, choose label words that "
+        f"the model answers with, or ask for whole labels ({spell('api_scores', 'echo')})"
     )
     never = []
     for name in names:
@@ -162,7 +162,7 @@ class Notes:
             way = ways.get(str(self._missing), f"put at {self._missing} nats")
             sentences.append(
                 f"{self._lacking:,} answers lack a label among their {self._top} likeliest tokens: "
-                f"{way} (config.missing)."
+                f"{way} ({spell('missing')})."
             )
         if self._damaged:
             sentences.append(f"{len(self._damaged):,} kept answers were damaged and asked again.")
@@ -175,7 +175,9 @@ class Notes:
         if not other_models and len(self._models) < 2:
             return []
         counts = ", ".join(f"{count:,} of {name!r}" for name, count in self._models.most_common(3))
-        return [f"config.model is {self._model!r}, and the server says of its answers: {counts}."]
+        return [
+            f"{spell('model')} is {self._model!r}, and the server says of its answers: {counts}."
+        ]
 
     def _note_cut(self) -> list[str]:
         """A sentence if prompts of unlike lengths have one number of tokens, the largest of all."""
@@ -185,6 +187,6 @@ class Notes:
             return []
         return [
             f"The server counts {most:,} tokens in each of {len(sizes)} prompts of {min(sizes):,} "
-            f"to {max(sizes):,} bytes, and in none more: it may have cut them (config.over_long "
-            "with config.tokenizer shortens them here)."
+            f"to {max(sizes):,} bytes, and in none more: it may have cut them "
+            f"({spell('over_long')} with {spell('tokenizer')} shortens them here)."
         ]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.arrays import find_missing
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.responses import (
     RESPONSE_FORMATS,
@@ -159,7 +159,8 @@ def _systemone(question: Question) -> list[Request]:
     options: dict[str, Json] = dict.fromkeys(sorted(map(str.strip, question.forms)))
     if len(options) < len(question.forms):
         raise InputError(
-            where="config.api_scores=systemone", expected="labels of different names",
+            key="api_scores", where=spell("api_scores", "systemone"),
+            expected="labels of different names",
             got=shown(list(question.forms)), remedy="give each label one form of its own",
         )  # fmt: skip
     decision: Json = {"type": "choice", "instructions": DECISION, "criteria": options}
@@ -221,7 +222,7 @@ def _refuse_other_size(answer: Json, size: int) -> None:
             where=WHERE,
             expected=f"the answer to a prompt of {size:,} tokens",
             got=f"one to {counted:,}",
-            remedy="the server cuts or changes prompts: send shorter ones (config.over_long)",
+            remedy=f"the server cuts or changes prompts: send shorter ones ({spell('over_long')})",
         )
 
 
@@ -297,8 +298,8 @@ def label_log_probs(
             where=where,
             expected=f"the prompt that was sent, {len(sent):,} letters, {shown(sent, 60)}",
             got=got,
-            remedy="the server cuts or changes prompts: send shorter ones (config.over_long with "
-            "config.tokenizer), or have it take them as they are",
+            remedy=f"the server cuts or changes prompts: send shorter ones ({spell('over_long')} "
+            f"with {spell('tokenizer')}), or have it take them as they are",
         )
     start = _first_token(texts, form, match.view)
     if start is None:  # a token holds a space of the prompt, or more of it, which is refused
@@ -309,7 +310,7 @@ def label_log_probs(
     if not texts[start] and (not match.is_whole or hides_spaces):
         raise InputError(
             f"{where}: whether a token without a text before the label {shown(form)} belongs to "
-            "the label is not plain; begin it with a space, or try another config.api_scores."
+            f"the label is not plain; begin it with a space, or try another {spell('api_scores')}."
         )
     log_probs = np.array(prompt.log_probs[start:])
     if find_missing(log_probs).any():

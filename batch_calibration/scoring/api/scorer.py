@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from batch_calibration.arrays import BELOW, check_missing
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.responses import value_at
 from batch_calibration.scores import canonical
@@ -90,7 +90,7 @@ class ApiScorer:
     ):
         if not model:
             raise InputError(
-                where="config.model",
+                key="model",
                 expected="what the server calls the model",
                 got="nothing",
                 remedy="give it, as SERVER/models lists it",
@@ -103,8 +103,9 @@ class ApiScorer:
         self._protocol = PROTOCOLS[settings.api_scores]
         if self._protocol.sends_ids and tokenizer is None:
             raise InputError(
-                f"config.tokenizer: config.api_scores={settings.api_scores} sends token ids; give "
-                "the directory of the model's tokenizer.json and config.json."
+                f"{spell('api_scores', settings.api_scores)} sends token ids; give "
+                "the directory of the model's tokenizer.json and config.json.",
+                key="tokenizer",
             )
         self._missing = check_missing(settings.missing)
         self._tokenizer = tokenizer
@@ -162,7 +163,7 @@ class ApiScorer:
                 if value_at(answer, "choices", 0, "finish_reason") == "content_filter":
                     raise Refused(f"{server}: its content filter stops it.") from error
                 raise InputError(
-                    f"{server}, config.api_scores={setting}: {error} If the server cannot answer "
+                    f"{server}, {spell('api_scores', setting)}: {error} If the server cannot "
                     f"so, try {self._protocol.instead}."
                 ) from error
             answers[key.row][key.number] = scores
@@ -286,7 +287,7 @@ class ApiScorer:
 
 def _texts(inputs: Inputs) -> Sequence[str]:
     if isinstance(inputs, ImageInputs):
-        raise InputError("config.scorer: 'api' sends text alone; score images with dual_encoder.")
+        raise InputError("'api' sends text alone; score images with dual_encoder.", key="scorer")
     return inputs
 
 
@@ -327,7 +328,8 @@ def label_ids(
             if len(ids) > 1:
                 raise InputError(
                     f"row {row}: the label {form!r} is {len(ids)} tokens, and this way of asking "
-                    "scores one; choose other label words, or config.api_scores=prompt_logprobs "
+                    f"scores one; choose other label words, or "
+                    f"{spell('api_scores', 'prompt_logprobs')} "
                     "(vLLM) or echo."
                 )
         if len(prompt) < 2:  # SGLang's score takes the last token apart from those before it

@@ -54,14 +54,14 @@ class Server(NamedTuple):
         # Before the other check, whose sentence repeats the address and with it a password.
         if parsed.username is not None or parsed.password is not None or parsed.query:
             raise InputError(
-                where="config.server",
+                key="server",
                 expected="an address without a user, a password or a query",
                 got=f"one for {parsed.hostname}",
                 remedy=f"put a key into the environment variable {key_variable}",
             )
         if not is_address:
             raise InputError(
-                where="config.server",
+                key="server",
                 expected="an address such as http://127.0.0.1:8000/v1",
                 got=repr(address),
             )

@@ -204,7 +204,7 @@ def _check_keys(
     kinds = needed | optional
     for key in table:
         if key not in kinds:
-            raise InputError(f"{path}: {InputError.unknown('key of a task file', key, kinds)}")
+            raise InputError.unknown("key of a task file", key, kinds, where=path)
         if not isinstance(table[key], kinds[key]) or not _holds_texts(table[key], key):
             raise InputError(
                 where=f"{path}, {key}", expected=KINDS[kinds[key]], got=shown(table[key])
@@ -213,7 +213,7 @@ def _check_keys(
     if missing:
         raise InputError(
             f"{path}: a task file needs {', '.join(missing)}; "
-            "`python -m experiments.data --help` shows a whole task file."
+            "docs/your-checkpoint.md shows a whole task file."
         )
 
 

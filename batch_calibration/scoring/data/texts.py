@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, step
 from batch_calibration.scoring.data import files, images, tfds_folder
 from batch_calibration.scoring.data.binding import bind
 from batch_calibration.scoring.embedded import MINI, suite
@@ -102,7 +102,7 @@ def _nothing(task: Task, data: str) -> str:
     looked = [f"{task.name}/<split>.jsonl", *(f"{name}/<version>/" for name in task.tfds)]
     remedy = (
         f"; where TensorFlow and a network are, `tfds build {task.tfds[0]} --data_dir={data}` "
-        f"downloads and prepares it, and experiments.prepare_data makes it from files"
+        f"downloads and prepares it; to make it from files, {step('prepare_data')}"
         if task.tfds
         else ""
     )

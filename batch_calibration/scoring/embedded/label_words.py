@@ -65,7 +65,8 @@ def draw(pool: str, task: Task, seed: int) -> tuple[str, ...]:
     drawn = [word for word in shuffled if word not in own_words]
     if len(drawn) < len(task.label_names):
         raise InputError(
-            f"config.label_words: {task.name} has {len(task.label_names)} labels, and the list "
-            f"{pool!r} has {len(drawn)} words; give 'own', or a list with more."
+            f"{task.name} has {len(task.label_names)} labels, and the list "
+            f"{pool!r} has {len(drawn)} words; give 'own', or a list with more.",
+            key="label_words",
         )
     return tuple(drawn[: len(task.label_names)])

@@ -1,7 +1,7 @@
 """Reads the rows of the suite's language tasks, one file of JSON Lines for each task and split.
 
 A line holds the fields of a row, its `label` as drawn, and `likelier`, the label that the grammar
-gives the higher probability. `python -m experiments.pretrain.write_suite` generates the files.
+gives the higher probability. experiments/pretrain/write_suite.py generates the files.
 """
 
 import gzip

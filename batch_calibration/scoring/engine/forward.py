@@ -15,7 +15,7 @@ from flax import nnx
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.engine import programs, sharding, trie
 from batch_calibration.scoring.engine.batches import group, power
 from batch_calibration.scoring.engine.packing import SHORTEST, Layout, PackedSequence, lay_out, pack
@@ -359,7 +359,8 @@ def halve(positions: int, error: Exception, length: int) -> int:
     if positions < 2 * length:
         raise InputError(
             f"the device's memory does not hold one sequence of {length} tokens beside the "
-            "network; use a larger device, a mesh (config.mesh), or a narrower config.dtype."
+            f"network; use a larger device, a mesh ({spell('mesh')}), or a narrower "
+            f"{spell('dtype')}."
         ) from error
     return positions // 2
 

@@ -30,7 +30,7 @@ def make_mesh(text: str) -> Mesh | None:
         name, _, size = axis_size.partition(":")
         if name.strip() not in AXES or not size.strip().isdecimal() or int(size) < 1:
             raise InputError(
-                where="config.mesh",
+                key="mesh",
                 expected="the form data:4,model:2",
                 got=f"{text!r}",
                 remedy="its axes are data (rows) and model (weights)",
@@ -39,8 +39,9 @@ def make_mesh(text: str) -> Mesh | None:
     device_count = jax.device_count()  # of all processes
     if math.prod(sizes.values()) != device_count:
         raise InputError(
-            f"config.mesh: {text!r} is a mesh of {math.prod(sizes.values())} devices, but there "
-            f"are {device_count}; give sizes whose product is {device_count}."
+            f"{text!r} is a mesh of {math.prod(sizes.values())} devices, but there "
+            f"are {device_count}; give sizes whose product is {device_count}.",
+            key="mesh",
         )
     return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * 2)
 

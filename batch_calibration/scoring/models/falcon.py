@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models import bloom, gated, layers, neox, rotary
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 from batch_calibration.scoring.models.family import (
@@ -157,7 +157,8 @@ def flatten(raw: RawConfig) -> RawConfig:
     if raw.get("alibi") and (new or raw.get("multi_query", True)):
         raise InputError(
             "config.json says alibi = true of heads that share keys, which no Falcon has: the "
-            "penalties for distance differ by head; score it with --config.scorer=transformers."
+            f"penalties for distance differ by head; score it with "
+            f"{spell('scorer', 'transformers')}."
         )
     return rotary.flatten(raw)
 

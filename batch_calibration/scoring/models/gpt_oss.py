@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models import gated, layers, llama, mixture, rotary
 from batch_calibration.scoring.models.attention import AttentionOptions
 from batch_calibration.scoring.models.family import RawConfig, Weight, linear_weights
@@ -97,7 +97,7 @@ def flatten(raw: RawConfig) -> RawConfig:
     if quantization and method != "mxfp4":
         raise InputError(
             f"config.json says quant_method = {method!r:.200}, of which this network reads "
-            "'mxfp4' alone; score it with --config.scorer=transformers."
+            f"'mxfp4' alone; score it with {spell('scorer', 'transformers')}."
         )
     if not raw.get("rope_scaling") and not raw.get("rope_parameters"):
         raw["rope_scaling"] = {

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models import gated, layers, llama
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 
@@ -43,7 +43,7 @@ class Mixture(nnx.Module):
                 where="config.json",
                 expected=f"at most {MOST_EXPERTS} experts, no fewer than num_experts_per_tok",
                 got=f"{experts} experts, {config.num_experts_per_tok} for each token",
-                remedy="config.scorer=transformers may run it",
+                remedy=f"{spell('scorer', 'transformers')} may run it",
             )
         self.chosen, self.normalizes = config.num_experts_per_tok, config.norm_topk_prob
         self.router = layers.linear(width, experts, rngs, bias=False)

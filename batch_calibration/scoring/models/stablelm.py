@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models import gated, layers, neox, rotary
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight, norm_weights
@@ -33,7 +33,7 @@ class HeadNorms(nnx.Module):
         if heads > MOST_HEADS:
             raise InputError(
                 where="config.json", expected=f"at most {MOST_HEADS} heads with qk_layernorm",
-                got=heads, remedy="config.scorer=transformers may run it",
+                got=heads, remedy=f"{spell('scorer', 'transformers')} may run it",
             )  # fmt: skip
         self.eps = eps
         self.scales = nnx.List([nnx.Param(jnp.ones(size)) for _ in range(heads)])

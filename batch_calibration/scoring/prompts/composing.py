@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import NamedTuple, Protocol
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.prompts import template
 from batch_calibration.settings import PromptSettings
 
@@ -47,8 +47,8 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
     """
     if renderer is None:
         raise InputError(
-            where="config.chat", expected="a checkpoint with a chat template (an instruct model)",
-            got="one without", remedy="leave config.chat at off",
+            key="chat", expected="a checkpoint with a chat template (an instruct model)",
+            got="one without", remedy=f"leave {spell('chat')} at off",
         )  # fmt: skip
     before = [{"role": "system", "content": settings.system}] if settings.system else []
     start = settings.answer_start
@@ -56,7 +56,7 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
         day = date.fromisoformat(settings.chat_date)
     except ValueError:
         raise InputError(
-            where="config.chat_date", expected="a day such as 2024-07-26",
+            key="chat_date", expected="a day such as 2024-07-26",
             got=repr(settings.chat_date),
         ) from None  # fmt: skip
 

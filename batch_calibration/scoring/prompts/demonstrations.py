@@ -58,8 +58,9 @@ def explicit(
     """The rows named by id or by number (the first is 0), in the order given."""
     if not names:
         raise InputError(
-            "config.demonstrations: selection 'explicit' shows the training rows named there, and "
-            "none is; give their ids or numbers, such as (0, 17)."
+            "selection 'explicit' shows the training rows named there, and "
+            "none is; give their ids or numbers, such as (0, 17).",
+            key="demonstrations",
         )
     numbers = dict(zip(ids, range(len(ids)), strict=True))
     chosen = []
@@ -68,12 +69,13 @@ def explicit(
         chosen.append(row)
         if not 0 <= row < len(ids):
             raise InputError(
-                f"config.demonstrations: {where} has no row {name!r}; its {len(ids)} rows are "
-                f"{ids[0]!r} to {ids[-1]!r}, or 0 to {len(ids) - 1}."
+                f"{where} has no row {name!r}; its {len(ids)} rows are "
+                f"{ids[0]!r} to {ids[-1]!r}, or 0 to {len(ids) - 1}.",
+                key="demonstrations",
             )
         if labels[row] < 0:
             raise InputError(
-                f"config.demonstrations: row {name!r} of {where} has no label to show; name others."
+                f"row {name!r} of {where} has no label to show; name others.", key="demonstrations"
             )
     return chosen
 
@@ -87,8 +89,9 @@ def reorder(chosen: Sequence[int], index: int) -> list[int]:
     count = factorial(len(chosen))  # orders in all
     if not 0 <= index < count:
         raise InputError(
-            f"config.order: {len(chosen)} demonstrations have orders 0 to {count - 1}, got "
-            f"{index}; give one of these, or -1 for the order in which they were drawn."
+            f"{len(chosen)} demonstrations have orders 0 to {count - 1}, got "
+            f"{index}; give one of these, or -1 for the order in which they were drawn.",
+            key="order",
         )
     remaining, order = list(chosen), []
     # The digits of the index in the factorial number system: which of those that remain comes next.

@@ -5,14 +5,14 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.inputs import LazyTexts
 from batch_calibration.settings import LengthPolicy
 
 UNLIKE_CONTEXTS = (
     "† Long prompts were shortened each by itself, so such a row's context is not that of cc's and "
     "dc's probes, nor of the other rows that bc, pc and bcl learn from: what these methods take "
-    "away need not be its bias. config.over_long=same_context keeps one context for all."
+    "away need not be its bias. over_long=same_context keeps one context for all."
 )
 
 
@@ -126,7 +126,9 @@ def notes(policy: object, shots: int | None, shortened: int) -> tuple[str, ...]:
 def _require(budget: TokenBudget | None, policy: LengthPolicy) -> TokenBudget:
     if budget is None:
         raise InputError(
-            f"config.over_long: {policy!r} counts tokens, which takes a model's tokenizer; give "
-            "config.model (config.tokenizer where a server is asked), or over_long 'error'."
+            f"{policy!r} counts tokens, which takes a model's tokenizer; give "
+            f"{spell('model')} ({spell('tokenizer')} where a server is asked), or over_long "
+            "'error'.",
+            key="over_long",
         )
     return budget

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.scoring.embedded import label_words as drawn_words
 from batch_calibration.scoring.prompts import demonstrations, length_limit, rendered, template
@@ -231,8 +231,9 @@ def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
         return task.words_for(shots, choice)
     if choice:
         raise InputError(
-            f"config.verbalizer: label_words={pool!r} takes drawn words in place of all of the "
-            f"task's, so the verbalizer {choice!r} has no words to give; leave one of both out."
+            f"label_words={pool!r} takes drawn words in place of all of the "
+            f"task's, so the verbalizer {choice!r} has no words to give; leave one of both out.",
+            key="verbalizer",
         )
     return drawn_words.draw(pool, task, cell.seed)
 
@@ -264,8 +265,9 @@ def _prompts(
     for key in ("system", "answer_start"):
         if cell.prompt.chat == "off" and getattr(cell.prompt, key):
             raise InputError(
-                f"config.{key}: it is a part of a chat; give config.chat=turns or one_message, or "
-                "leave it out."
+                f"it is a part of a chat; give {spell('chat', 'turns')} or one_message, or "
+                "leave it out.",
+                key=key,
             )
     return RowFormat(
         task.fields,
@@ -282,13 +284,14 @@ def _prompts(
 def _statements(task: Task, cell: Cell) -> RowFormat:
     """Rows as plain texts, labels as statements: what a dual encoder compares."""
     if cell.prompt.shots:
-        raise InputError("config.shots: a dual encoder reads no demonstrations; give 0.")
+        raise InputError("a dual encoder reads no demonstrations; give 0.", key="shots")
     for key in ("template", "verbalizer", "label_words", "over_long", "chat"):
         setting, default = getattr(cell.prompt, key), getattr(USUAL, key)
         if setting != default:
             raise InputError(
-                f"config.{key}: a dual encoder compares texts, cut at config.max_tokens, with the "
-                f"task's label statements, and knows no {setting!r}; leave it at {default!r}."
+                f"a dual encoder compares texts, cut at {spell('max_tokens')}, with the "
+                f"task's label statements, and knows no {setting!r}; leave it at {default!r}.",
+                key=key,
             )
     statement_of = partial(task.statement.replace, "{label}")
     return RowFormat(

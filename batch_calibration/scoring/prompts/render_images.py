@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.inputs import ImageInputs, ImageRows
 from batch_calibration.scoring.prompts import demonstrations, rendered
 from batch_calibration.scoring.prompts.rendered import (
@@ -93,8 +93,8 @@ def _check_apart(task: Task, test: ImageRows, train: ImageRows) -> None:
     if shared:
         raise InputError(
             f"task {task.name}: splits {train.split!r} and {test.split!r} share {len(shared):,} "
-            "images, so bcl would learn from test labels; give config.labeled_per_class=0 or "
-            "another config.split."
+            f"images, so bcl would learn from test labels; give {spell('labeled_per_class', 0)} or "
+            f"another {spell('split')}."
         )
 
 
@@ -111,22 +111,22 @@ def _classes(task: Task, cell: Cell, test: ImageRows) -> _Classes:
         return _Classes(test.present, absent, (fact + note,))
     note = (
         "they are scored all the same, and bc, which evens out all labels, pays for it; "
-        "--config.classes=present leaves them out"
+        f"{spell('classes', 'present')} leaves them out"
     )
     return _Classes(labels, absent, (fact + note,))
 
 
 def _check(task: Task, cell: Cell) -> None:
     if cell.prompt.shots:
-        raise InputError("config.shots: images are classified without demonstrations; give 0.")
+        raise InputError("images are classified without demonstrations; give 0.", key="shots")
     for key in ("verbalizer", "label_words", "over_long"):
         setting, default = getattr(cell.prompt, key), getattr(USUAL, key)
         if setting != default:
             raise InputError(
-                where=f"config.{key}",
+                key=key,
                 expected=f"{default!r} for the images of {task.name}",
                 got=f"{setting!r}",
-                remedy="their label texts are chosen by config.template",
+                remedy=f"their label texts are chosen by {spell('template')}",
             )
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models.files.config import read_json
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ChatTemplate:
             from jinja2.ext import loopcontrols
         except ImportError as error:
             raise InputError(
-                where="config.chat", expected="jinja2", got="it is not installed",
+                key="chat", expected="jinja2", got="it is not installed",
                 remedy="pip install 'batch-calibration[models]'",
             ) from error  # fmt: skip
         environment = _environment([loopcontrols])
@@ -89,7 +89,7 @@ class ChatTemplate:
             roles = ", ".join(message["role"] for message in messages)
             raise InputError(
                 f"{self._where}: the chat template refuses messages of the roles {roles} "
-                f"({error}); leave config.system out or give config.chat=one_message."
+                f"({error}); leave {spell('system')} out or give {spell('chat', 'one_message')}."
             ) from error
         if not is_started:
             return text
@@ -98,7 +98,7 @@ class ChatTemplate:
         if end < 0:
             raise InputError(
                 f"{self._where}: the chat template leaves out a started answer; leave "
-                "config.answer_start out."
+                f"{spell('answer_start')} out."
             )
         is_trimmed = not text[end:].startswith(CONTINUED)
         return text[:end].rstrip() if is_trimmed else text[:end]

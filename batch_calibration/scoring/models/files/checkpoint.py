@@ -18,7 +18,7 @@ from flax import nnx
 from jax.sharding import Mesh
 from tokenizers import Tokenizer, normalizers
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.attention import BiasedAttend
 from batch_calibration.scoring.models.family import Config, Encoder, Family, Kind, RawConfig
@@ -276,7 +276,7 @@ def _family(directory: Path) -> tuple[str, Family, RawConfig]:
         raise InputError(
             f"{directory}: config.json says model_type = {name!r:.200}, expected one of those that "
             f"have a network here ({', '.join(FAMILIES)}); where transformers has one, "
-            "config.scorer=transformers runs it (pip install 'batch-calibration[torch]')."
+            f"{spell('scorer', 'transformers')} runs it (pip install 'batch-calibration[torch]')."
         )
     return name, FAMILIES[name], raw
 

@@ -8,7 +8,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import parse_json
 from batch_calibration.scoring.models.family import Config, Family, RawConfig, TokenId
 from batch_calibration.scoring.models.rotary import Rope
@@ -157,7 +157,7 @@ def refuse_unknown(family: Family, raw: RawConfig, where: Path, at: str = "") ->
         raise InputError(
             f"{where}: config.json has {at}{quantized[0]}: its weights are quantized, expected "
             "float32, float16 or bfloat16; use the checkpoint that is not quantized, or score this "
-            "one with --config.scorer=transformers."
+            f"one with {spell('scorer', 'transformers')}."
         )
     for key, setting in settings.items():
         part_keys = family.parts.get(at + key)  # None: a setting whose value is an object
@@ -170,7 +170,7 @@ def refuse_unknown(family: Family, raw: RawConfig, where: Path, at: str = "") ->
         raise InputError(
             f"{where}: config.json says {listed}, unknown to this {family.name} network, which may "
             "change scores; use a checkpoint without, or say which of them change none "
-            f"(config.accept_keys={unknown[0]})."
+            f"({spell('accept_keys', unknown[0])})."
         )
 
 

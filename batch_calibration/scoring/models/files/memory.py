@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.typing import DTypeLike
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 
 CGROUP = Path("/sys/fs/cgroup")
 GIGABYTE = 1e9
@@ -88,14 +88,14 @@ def _advice(demand: Demand, size: int, devices: int, free: float, *, meshes: boo
         for doubled in range(first, DOUBLED + 1 if meshes else 1):
             n = devices * 2**doubled
             if (total := demand.total(narrow, n)) <= free:
-                keys = ["--config.dtype=bfloat16"] * (narrow < size)
-                keys += [f"--config.mesh=model:{n} on {n} such devices"] * (n > devices)
+                keys = [spell("dtype", "bfloat16")] * (narrow < size)
+                keys += [f"{spell('mesh', f'model:{n}')} on {n} such devices"] * (n > devices)
                 fits.append(f"{' with '.join(keys)} ({_gigabytes(total)} a device)")
                 break
     if fits:
         return f"what fits is {' or '.join(fits)}"
     lacking = _gigabytes(demand.total(2, devices))
-    narrowly = ", with --config.dtype=bfloat16" if size > 2 else ""
+    narrowly = f", with {spell('dtype', 'bfloat16')}" if size > 2 else ""
     return f"take a device with {lacking} free{narrowly}, or a smaller checkpoint"
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models.files import chat_template
 from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
@@ -74,7 +74,8 @@ class TransformersFiles:
             import transformers
         except ImportError as error:
             raise InputError(
-                where="config.scorer=transformers", expected="torch and transformers",
+                key="scorer", where=spell("scorer", "transformers"),
+                expected="torch and transformers",
                 got=f"{error.name} is not installed",
                 remedy="pip install 'batch-calibration[torch]'",
             ) from error  # fmt: skip
