@@ -31,7 +31,7 @@ LONGEST_NAME = 180
 """Bytes of a file's name, below the 255 that file systems take with endings and `PARTIAL`."""
 SECONDS_OF_A_DAY = 86400
 PASSING_ERRORS = (errno.EIO, errno.ESTALE, errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT)
-"""What a network file system answers while its server is busy, restarts or moves a file."""
+"""Errors of a network file system whose server is busy, restarts or moves a file."""
 PAUSES = (0.05, 0.2, 0.8)
 """Seconds before an operation on a file is tried again; after the last it has failed."""
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def retry(action: Callable[[], T]) -> T:
-    """What `action` gives, called again where a file system fails that may recover in seconds.
+    """The result of `action`, called again where a file system fails that may recover soon.
 
     Raises:
         OSError: it fails for another reason, or every time.
@@ -136,7 +136,7 @@ def remove_unfinished(folder: Path, *, is_ours: bool = True) -> None:
 
 
 def _remove_left(path: Path) -> None:
-    """Remove a file or folder in whose name its process stands, if that has ended."""
+    """Remove a file or folder whose name holds its process, if that has ended."""
     with suppress(OSError):
         # Process and random digits, before the ending.
         if ended(path.stem.rpartition(".")[2]) or is_day_old(path):
@@ -154,7 +154,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def is_day_old(path: Path) -> bool:
-    """Whether a file or folder last changed a day ago, by the clock of its file system."""
+    """True where a file or folder last changed a day ago, by the clock of its file system."""
     with tempfile.TemporaryFile(dir=path.parent) as new:
         return os.fstat(new.fileno()).st_mtime - path.stat().st_mtime > SECONDS_OF_A_DAY  # seconds
 
@@ -184,11 +184,11 @@ def parse_json(text: str, *, unique_keys: bool = False) -> Json:
 
     Args:
         text: JSON.
-        unique_keys: whether a key that stands twice in an object is refused; Python keeps the last
+        unique_keys: whether a repeated key of an object is refused; Python keeps the last
             value and drops the first without a word.
 
     Raises:
-        RepeatedKey: a key that stands twice.
+        RepeatedKey: a key appears twice.
         UnicodeError: half a surrogate pair, which no file or tokenizer can take.
         ValueError: no JSON; nested too deeply; a whole number of thousands of digits.
     """
@@ -202,7 +202,7 @@ def parse_json(text: str, *, unique_keys: bool = False) -> Json:
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    """A JSON object, each key of which stands there once."""
+    """A JSON object with unique keys."""
     members = dict(pairs)
     if len(members) < len(pairs):
         seen = set()
@@ -252,6 +252,8 @@ def read_as(kind: type[T], value: object, where: str) -> T:
         (kind,) = (argument for argument in arguments if argument is not type(None))
         return value if value is None else read_as(kind, value, where)  # type: ignore[return-value]
     if origin is tuple and isinstance(value, list | tuple):
+        if arguments[0] is str and set(map(type, value)) <= {str}:  # ids of many rows, at once
+            return tuple(value)  # type: ignore
         return tuple(read_as(arguments[0], member, where) for member in value)  # type: ignore
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
         kind = arguments[1]
@@ -285,7 +287,7 @@ def process_name() -> str:
 
 
 def ended(name: str) -> bool:
-    """Whether the process of that name, which more may follow after a `-`, is known to have ended.
+    """True where the process of that name (more may follow after a `-`) is known to have ended.
 
     False of processes on other machines, of which nothing is known here.
     """

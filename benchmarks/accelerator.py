@@ -30,11 +30,11 @@ from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.data import read
+from batch_calibration.scoring.data.texts import read
 from batch_calibration.scoring.embedded import CHECKPOINTS, MINI
 from batch_calibration.scoring.engine import programs
-from batch_calibration.scoring.engine.batches import group
-from batch_calibration.scoring.engine.packing import SHORTEST, lay_out, pack
+from batch_calibration.scoring.engine.batches import group_prompts
+from batch_calibration.scoring.engine.packing import SHORTEST, lay_out, pack_prompts
 from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.scoring.engine.trie import build_trie
 from batch_calibration.scoring.models import FAMILIES
@@ -165,9 +165,9 @@ def host(vocabulary: int, rows: int) -> None:
     encoded = encode(tokenizer, texts, LABELS)
     times.append(time.thread_time())
     tries = [build_trie(labels) for labels in encoded.labels]
-    for shared, members in group(encoded.prompts, SHORTEST):
+    for shared, members in group_prompts(encoded.prompts, SHORTEST):
         extra = [len(trie.tokens) for trie in tries]
-        sequences = pack(members, encoded.prompts, shared, extra, 256)
+        sequences = pack_prompts(members, encoded.prompts, shared, extra, 256)
         for start in range(0, len(sequences), 4):
             lay_out(sequences[start : start + 4], 4, shared, encoded.prompts, tries)
     times.append(time.thread_time())

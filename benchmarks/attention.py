@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from tokenizers import ByteLevelBPETokenizer
 
-from batch_calibration.scoring.engine.batches import batches, group
-from batch_calibration.scoring.engine.packing import SHORTEST, branch, pack
+from batch_calibration.scoring.engine.batches import batches, group_prompts
+from batch_calibration.scoring.engine.packing import SHORTEST, branch, pack_prompts
 from batch_calibration.scoring.models.attention import self_attention
 from batch_calibration.scoring.models.prefix_attention import prefix_attention
 from batch_calibration.scoring.tasks import TASKS
@@ -72,7 +72,9 @@ def main() -> None:
         buckets = sum(b.size * b.length for b in batches(rows, lengths, 64, 2048, 32))
         # No two rows share a beginning.
         prompts = [[row] * length for row, length in enumerate(lengths)]
-        packed = sum(sequence.length for sequence in pack(rows, prompts, 0, [0] * len(rows), 256))
+        packed = sum(
+            sequence.length for sequence in pack_prompts(rows, prompts, 0, [0] * len(rows), 256)
+        )
         print(
             f"1,000 rows of {low} to {high} tokens: {total / buckets:.0%} of bucketed slots real, "
             f"{total / packed:.0%} of packed ones"
@@ -94,9 +96,9 @@ def distinct(task: str) -> float:
     distinct_tokens = sum(len(b) - branch(a, b, 0) for a, b in pairwise([[], *sorted(prompts)]))
     none = [0] * len(prompts)
     slots = 0
-    for start, rows in group(prompts, SHORTEST):
+    for start, rows in group_prompts(prompts, SHORTEST):
         slots += start  # the shared beginning is run once
-        slots += sum(packed.length for packed in pack(rows, prompts, start, none, 256))
+        slots += sum(packed.length for packed in pack_prompts(rows, prompts, start, none, 256))
     return distinct_tokens / slots
 
 

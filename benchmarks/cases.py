@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer
 
-from batch_calibration.scoring.data import read
+from batch_calibration.scoring.data.texts import read
 from batch_calibration.scoring.prompts.render import render as render_context
 from batch_calibration.scoring.prompts.template import query
 from batch_calibration.scoring.tasks import TASKS

@@ -17,7 +17,7 @@ import numpy as np
 
 from batch_calibration import calibrate, diagnose, predict
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.data import read
+from batch_calibration.scoring.data.texts import read
 from batch_calibration.scoring.embedded import CHECKPOINTS, MINI
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.prompts.render import render

@@ -1,9 +1,10 @@
-"""What a reader follows: calls of our functions in `calibrate`, and our files that a report runs.
+"""The path of a reader: calls of our functions in `calibrate`, our files that a report runs.
 
 python -m benchmarks.journeys     # --list: and the functions and the files, in order
 
 Counted are Python functions of files below batch_calibration/, not while a module is imported: in
-the second `calibrate(scores)` of a process, and in `batch-calibration report` on a samples log.
+the second `calibrate(scores)` of a process, in `batch-calibration report` on a samples log, and in
+the second `run_scoring` of 40 rows.
 """
 
 import inspect
@@ -18,6 +19,8 @@ import numpy as np
 
 import batch_calibration
 from batch_calibration import calibrate, cli
+from batch_calibration.settings import Settings
+from batch_calibration.studies import run_scoring
 
 PACKAGE = str(Path(batch_calibration.__file__).parent)
 
@@ -69,9 +72,13 @@ def main() -> None:
         log, page = Path(folder, "samples_task.jsonl"), Path(folder, "report.html")
         write_log(log)
         of_report = calls_of(lambda: cli.run(["report", str(log), f"--output={page}"]))
+        settings = Settings.of(model="mini", data="mini", tasks="sst2", limit=40)
+        run_scoring(settings, store=Path(folder, "first"))
+        of_scoring = calls_of(lambda: run_scoring(settings, store=Path(folder, "second")))
     files = list(dict.fromkeys(file for file, _ in of_report))
     print(f"calibrate(scores): {len(functions)} calls of our functions")
     print(f"a samples log becomes a report: functions of {len(files)} of our files")
+    print(f"run_scoring of 40 rows: {len(of_scoring):,} calls of our functions")
     if "--list" in sys.argv:
         print(*[f"{file}: {name}" for file, name in functions], *files, sep="\n")
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import t
 
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.data import read
+from batch_calibration.scoring.data.texts import read
 from batch_calibration.scoring.embedded import CHECKPOINTS, label_words
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.prompts.render import render

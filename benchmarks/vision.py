@@ -24,7 +24,7 @@ from absl import flags
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.data import read_images
+from batch_calibration.scoring.data.images import read_images
 from batch_calibration.scoring.models import clip
 from batch_calibration.scoring.models.files import clip_tokenizer, weights
 from batch_calibration.scoring.models.files.config import read_config

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from batch_calibration.errors import InputError
 from batch_calibration.files import is_day_old, temporary_folder
 from batch_calibration.scoring.data import files, tfds_folder
-from batch_calibration.scoring.data.binding import UNKNOWN, bind, columns
+from batch_calibration.scoring.data.binding import UNKNOWN, bind, schema_of
 from batch_calibration.scoring.tasks import TASKS, Task
 
 RENAMED = (
@@ -146,7 +146,7 @@ def _declared_dataset(task: Task, present: tuple[str, ...]) -> tuple[str, str, A
         # By the name of the type: TFDS is imported in one place only.
         texts = {n for n, f in features.items() if type(f).__name__ == "Text"} - set(ABSENT)
         if texts <= {*present, *_official(task, present, features)}:
-            label = columns(task, tuple(features), name)["label"]
+            label = schema_of(task, tuple(features), name)["label"]
             # Label numbers mean what this order says.
             task.check_label_names(tuple(features[label].names), name)
             return name, version, features
@@ -159,9 +159,9 @@ def _declared_dataset(task: Task, present: tuple[str, ...]) -> tuple[str, str, A
 
 def _official(task: Task, present: tuple[str, ...], features: Mapping[str, Any]) -> dict[str, str]:
     """The feature of each column of the files that TFDS knows under another name."""
-    ours = columns(task, present, task.name)
+    ours = schema_of(task, present, task.name)
     try:
-        theirs = columns(task, tuple(features), task.name)
+        theirs = schema_of(task, tuple(features), task.name)
     except InputError:
         return {}
     # Fields of one schema are not renamed into another's: the texts of the two differ.

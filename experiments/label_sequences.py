@@ -17,7 +17,8 @@ import numpy as np
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, compare, get_method
 from batch_calibration.scores import ScoreTable
-from batch_calibration.scoring.data import RowReader, load_task
+from batch_calibration.scoring.data.task_file import load_task
+from batch_calibration.scoring.data.texts import RowReader
 from batch_calibration.scoring.embedded.label_words import POOLS
 from batch_calibration.scoring.tasks.base import Row, Rows
 from batch_calibration.settings import Cell, Settings

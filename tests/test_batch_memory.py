@@ -8,7 +8,7 @@ from test_engine_families import CASES
 from tiny import write
 
 from batch_calibration.scoring.engine import forward, programs
-from batch_calibration.scoring.engine.packing import pack
+from batch_calibration.scoring.engine.packing import pack_prompts
 from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
@@ -58,6 +58,6 @@ def test_free_memory_decides_within_limits(checkpoint, monkeypatch):
 
 def test_long_rows_lie_alone_in_sequences_of_powers_of_two():
     prompts = [[row] * 300 for row in range(130)]
-    sequences = pack(range(130), prompts, 0, [0] * 130, 256)
+    sequences = pack_prompts(range(130), prompts, 0, [0] * 130, 256)
     assert {packed.length for packed in sequences} == {512}
     assert sorted(row for packed in sequences for row in packed.rows) == list(range(130))

@@ -13,7 +13,7 @@ from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.models.files import chat_template
 from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
-from batch_calibration.scoring.prompts.composing import Shown, chat, plain
+from batch_calibration.scoring.prompts.template import Shown, chat, plain_text
 from batch_calibration.settings import PromptSettings, Settings
 from batch_calibration.studies import run_scoring
 from batch_calibration.studies.scoring import render_contexts
@@ -43,7 +43,7 @@ def template_of(source, tmp_path):
 
 def test_demonstrations_are_turns():
     compose = chat(FORM, settings(system="Be brief.", answer_start="It is"), Listing())
-    assert compose(QUERY, SHOWN) == [
+    assert compose(SHOWN)(QUERY) == [
         ("system", "Be brief."),
         ("user", "Review: a\nSentiment:"), ("assistant", "It is good"),
         ("user", "Review: b\nSentiment:"), ("assistant", "It is bad"),
@@ -53,7 +53,7 @@ def test_demonstrations_are_turns():
 
 def test_one_message_is_what_a_base_model_reads():
     compose = chat(FORM, settings(chat="one_message"), Listing())
-    assert compose(QUERY, SHOWN) == [("user", plain(FORM)(QUERY, SHOWN))]
+    assert compose(SHOWN)(QUERY) == [("user", plain_text(FORM)(SHOWN)(QUERY))]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

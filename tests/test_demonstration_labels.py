@@ -15,7 +15,7 @@ from batch_calibration.reporting import catalogue, controls, words, writing
 from batch_calibration.reporting.figures.marks import Dots
 from batch_calibration.reporting.frame import by_setting
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
-from batch_calibration.scoring.data import load_task
+from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.embedded import CHECKPOINTS, label_words, suite
 from batch_calibration.scoring.embedded.label_words import HELD_OUT, TRAINING
 from batch_calibration.scoring.prompts.demonstrations import flipped_labels, random_labels
@@ -76,7 +76,7 @@ def test_without_demonstrations_their_labels_are_nothing():
 @pytest.mark.parametrize("pool", ["training", "held_out"])
 def test_drawn_words_stand_in_demonstrations_and_are_scored(pool):
     context = made(shots=2, label_words=pool, seed=3)
-    words = label_words.draw(pool, TASKS["sst2"], seed=3)
+    words = label_words.draw_words(pool, TASKS["sst2"], seed=3)
     assert label_texts(context) == [f" {word}" for word in words]
     assert Counter(shown(context)) == dict.fromkeys(words, 2)
     assert set(words) <= set(POOLS[pool]) and len(set(words)) == 2
@@ -84,14 +84,14 @@ def test_drawn_words_stand_in_demonstrations_and_are_scored(pool):
     assert context.blocks["test"].labels == made(shots=2, seed=3).blocks["test"].labels
     # They depend on the seed alone, whatever the task and the shots.
     assert label_texts(made(task="rte", shots=0, label_words=pool, seed=3)) == label_texts(context)
-    assert len({label_words.draw(pool, TASKS["sst2"], seed) for seed in range(20)}) > 15
+    assert len({label_words.draw_words(pool, TASKS["sst2"], seed) for seed in range(20)}) > 15
 
 
 def test_words_of_the_task_are_passed_over():
-    usual = label_words.draw("held_out", TASKS["sst2"], seed=0)
+    usual = label_words.draw_words("held_out", TASKS["sst2"], seed=0)
     names = dict(zip(TASKS["sst2"].label_names, usual, strict=True))
     task = TASKS["sst2"]._replace(zero_shot_verbalizer=names)
-    assert not set(label_words.draw("held_out", task, seed=0)) & set(usual)
+    assert not set(label_words.draw_words("held_out", task, seed=0)) & set(usual)
 
 
 def test_lists_of_words():
@@ -140,7 +140,7 @@ def test_more_labels_than_words_are_refused():
     names = tuple(f"label {i}" for i in range(61))
     task = TASKS["sst2"]._replace(name="many", label_names=names)
     with pytest.raises(InputError, match=r"many has 61 labels, and the list 'held_out' has 60 wo"):
-        label_words.draw("held_out", task, seed=0)
+        label_words.draw_words("held_out", task, seed=0)
 
 
 def test_the_config_makes_each_condition_once():

@@ -13,9 +13,9 @@ from batch_calibration import calibrate
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.engine import forward, programs
-from batch_calibration.scoring.engine.batches import group
+from batch_calibration.scoring.engine.batches import group_prompts
 from batch_calibration.scoring.engine.forward import Forward
-from batch_calibration.scoring.engine.packing import SHORTEST, lay_out, pack
+from batch_calibration.scoring.engine.packing import SHORTEST, lay_out, pack_prompts
 from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.scoring.engine.trie import build_trie
 from batch_calibration.scoring.models.attention import AttentionOptions
@@ -34,13 +34,13 @@ def test_sequences_hold_every_row_once_and_waste_little():
     random = np.random.default_rng(0)
     lengths = random.integers(1, 200, 500).tolist()
     prompts = [[row] * length for row, length in enumerate(lengths)]
-    sequences = pack(range(500), prompts, 0, [0] * 500, 64)
+    sequences = pack_prompts(range(500), prompts, 0, [0] * 500, 64)
     assert sorted(row for packed in sequences for row in packed.rows) == list(range(500))
     for packed in sequences:
         assert sum(lengths[row] for row in packed.rows) <= packed.length
         assert packed.length in (128, 256) and len(packed.rows) <= 64
     assert sum(lengths) > 0.95 * sum(packed.length for packed in sequences)
-    alone = pack(range(500), prompts, 0, [0] * 500, 1)
+    alone = pack_prompts(range(500), prompts, 0, [0] * 500, 1)
     assert all(len(packed.rows) == 1 for packed in alone)
 
 
@@ -55,7 +55,7 @@ def test_rows_of_one_passage_lie_together_where_others_begin_alike():
             ending = [100 + question, *[9] * random.integers(3, 40)]
             prompts.append([passage % 3, *[50 + passage] * length, *ending])
             distinct += len(ending)
-    sequences = pack(range(len(prompts)), prompts, 0, [0] * len(prompts), 64)
+    sequences = pack_prompts(range(len(prompts)), prompts, 0, [0] * len(prompts), 64)
     slots = sum(packed.length for packed in sequences)
     assert sum(map(len, prompts)) > 1.5 * slots and distinct > 0.85 * slots
 
@@ -63,7 +63,7 @@ def test_rows_of_one_passage_lie_together_where_others_begin_alike():
 def test_a_layout_lets_each_slot_see_its_own_tokens():
     trie = build_trie(((5, 6, 7), (5, 8), (9,), (5, 6, 3)))
     prompts = [[1, 2, 3], [1, 4]]
-    (packed,) = pack([0, 1], prompts, 1, [2, 2], 8)
+    (packed,) = pack_prompts([0, 1], prompts, 1, [2, 2], 8)
     layout = lay_out([packed], 1, 1, prompts, [trie, trie])
     slot = np.arange(packed.length)
     sees = (slot <= slot[:, None]) & (slot[:, None] < layout.ends[0])
@@ -101,7 +101,7 @@ def test_each_row_sees_its_prompt_alone_and_reads_after_it(prompts, shared, most
     trie = build_trie(((5, 6), (7, 8), (7, 9, 1)))  # three inner nodes: 5, 7 and 7 9
     extra = [len(trie.tokens)] * len(prompts)
     rows = range(len(prompts))
-    sequences = pack(rows, prompts, shared, extra, most)
+    sequences = pack_prompts(rows, prompts, shared, extra, most)
     assert sorted(row for packed in sequences for row in packed.rows) == list(rows)
     assert all(len(packed.rows) <= most for packed in sequences)
     for packed in sequences:
@@ -126,24 +126,26 @@ def test_rows_that_begin_alike_lie_together():
         for question in random.integers(9, 99, 3)
     ]
     random.shuffle(prompts)
-    sequences = pack(range(120), prompts, 0, [0] * 120, 64)
+    sequences = pack_prompts(range(120), prompts, 0, [0] * 120, 64)
     assert sum(packed.length for packed in sequences) <= 40 * 128
     unlike = random.integers(10, 1000, (120, 84)).tolist()
-    assert sum(rows.length for rows in pack(range(120), unlike, 0, [0] * 120, 64)) > 100 * 84
+    assert (
+        sum(rows.length for rows in pack_prompts(range(120), unlike, 0, [0] * 120, 64)) > 100 * 84
+    )
 
 
 def test_a_short_beginning_of_all_rows_is_run_once_a_sequence():
     random = np.random.default_rng(0)
     prompts = [[1, 2, 3, 4, *random.integers(10, 99, 20).tolist()] for _ in range(102)]
-    (only,) = group(prompts, SHORTEST)
+    (only,) = group_prompts(prompts, SHORTEST)
     assert only.shared == 0
-    sequences = pack(range(102), prompts, 0, [0] * 102, 64)
+    sequences = pack_prompts(range(102), prompts, 0, [0] * 102, 64)
     assert len(sequences) <= 17  # six rows of 20 tokens and the four of all in each
 
 
 def test_branches_do_not_see_each_other():
     trie = build_trie(((5, 6), (7, 8), (7, 9, 1)))
-    (packed,) = pack([0], [[3]], 0, [len(trie.tokens)], 8)
+    (packed,) = pack_prompts([0], [[3]], 0, [len(trie.tokens)], 8)
     layout = lay_out([packed], 1, 0, [[3]], [trie])
     slot = np.arange(packed.length)
     sees = ((slot <= slot[:, None]) & (slot[:, None] < layout.ends[0]))[:4, :4]
@@ -190,7 +192,7 @@ def test_one_call_with_nested_prefixes(checkpoint):
     order = np.random.default_rng(0).permutation(len(texts))
     texts = [texts[i] for i in order]
     prompts, _ = encode(checkpoint.tokenizer, texts, LABELS)
-    shared = sorted(node.shared for node in group(prompts, SHORTEST))
+    shared = sorted(node.shared for node in group_prompts(prompts, SHORTEST))
     assert len(shared) == 3 and shared[0] == 0 and shared[1] > 100
     got = CausalLM(checkpoint).score(texts, LABELS).log_probs
     np.testing.assert_allclose(got, naive(checkpoint, texts, LABELS), atol=1e-4)

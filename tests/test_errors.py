@@ -14,7 +14,7 @@ import numpy as np
 
 import batch_calibration as bc
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.data import load_task
+from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.settings import Settings
 from batch_calibration.studies import Store

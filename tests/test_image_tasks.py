@@ -15,11 +15,11 @@ from rendering import images, label_texts, rendered
 from batch_calibration.errors import InputError
 from batch_calibration.scores import context_id
 from batch_calibration.scoring.data import binding
-from batch_calibration.scoring.data.image_records import ImageRecord
 from batch_calibration.scoring.data.images import EmbeddedImage, ImageFile
 from batch_calibration.scoring.data.images import image_splits as splits
 from batch_calibration.scoring.data.images import read_images as read
 from batch_calibration.scoring.data.task_file import load_task
+from batch_calibration.scoring.data.tfds_folder import ImageRecord
 from batch_calibration.scoring.embedded import clevr
 from batch_calibration.scoring.embedded import images as drawn
 from batch_calibration.scoring.tasks import TASKS
@@ -63,7 +63,9 @@ def test_an_image_task_is_consistent(task):
     bound = binding.labels_by_name(task)
     for label, name in enumerate(task.label_names):
         assert (
-            bound[binding.plain(name)] == bound[binding.plain(task.statement_words[name])] == label
+            bound[binding.plain_name(name)]
+            == bound[binding.plain_name(task.statement_words[name])]
+            == label
         )
 
 
@@ -466,10 +468,10 @@ def test_settings_that_do_not_fit_images(settings, sentence):
 def test_drawn_images_are_the_same_every_time_and_no_two_alike(name):
     seen = set()
     for split in drawn.SIZES:
-        for reference, _ in drawn.rows(name, split, 60):
-            image = drawn.draw(reference)
+        for reference, _ in drawn.image_rows(name, split, 60):
+            image = drawn.draw_image(reference)
             assert image.shape == (48, 48, 3) and image.dtype == np.uint8
-            assert np.array_equal(image, drawn.draw(reference))
+            assert np.array_equal(image, drawn.draw_image(reference))
             seen.add(image.tobytes())
     assert len(seen) == 120
 
@@ -483,7 +485,7 @@ def test_drawn_rows_are_the_real_tasks_rows(name):
     counts = Counter(rows.labels)
     assert set(counts) == set(rows.present) and min(counts.values()) > 0.6 * 1000 / len(counts)
     with Image.open(io.BytesIO(rows.images[0].read())) as image:
-        assert np.array_equal(np.asarray(image), drawn.draw(rows.images[0].name))
+        assert np.array_equal(np.asarray(image), drawn.draw_image(rows.images[0].name))
     k = len(family.classes)
     caption = captions.CAPTIONS[name]
     assert len(caption.frequency) == len(caption.words) == k

@@ -217,7 +217,7 @@ def test_batches_keep_the_order_and_name_what_failed():
     data = {str(i): encoded(noise(seed=i)) for i in range(23)}
     data["4"], data["22"] = b"", b"no image"
     refs = [Stored(str(i), data) for i in range(23)]
-    batches = list(preprocessing.stream(refs, HOW, 5))
+    batches = list(preprocessing.decode_batches(refs, HOW, 5))
     assert [row for batch in batches for row in batch.rows] == [
         i for i in range(23) if i not in (4, 22)
     ]
@@ -239,7 +239,7 @@ def test_no_more_than_two_batches_are_read_ahead():
             return data
 
     taken = 0
-    for batch in preprocessing.stream([Counted(str(i)) for i in range(500)], HOW, 4):
+    for batch in preprocessing.decode_batches([Counted(str(i)) for i in range(500)], HOW, 4):
         taken += len(batch.rows)
         assert len(read) <= taken + 8
     assert taken == 500

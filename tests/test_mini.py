@@ -20,9 +20,8 @@ from batch_calibration.errors import InputError
 from batch_calibration.scoring.embedded import images
 from batch_calibration.scoring.embedded import suite as shipped
 from batch_calibration.scoring.prompts import template as templates
-from batch_calibration.scoring.prompts.composing import Shown, plain
-from batch_calibration.scoring.tasks import TASKS
-from batch_calibration.scoring.tasks.texts import RTE
+from batch_calibration.scoring.prompts.template import Shown, plain_text
+from batch_calibration.scoring.tasks import RTE, TASKS
 from batch_calibration.settings import Settings
 from batch_calibration.studies.loading import load_scorer, load_token_budget
 from experiments.pretrain import captions, documents, prose, vocabulary, write_suite
@@ -219,6 +218,16 @@ def test_the_shipped_rows_are_those_that_the_grammar_generates(tmp_path, monkeyp
     assert names == [*map(str, stale), "2 stale files"]
 
 
+def test_only_the_rows_that_are_used_are_parsed(monkeypatch):
+    parsed = []
+    loads = json.loads
+    monkeypatch.setattr(shipped.json, "loads", lambda line: parsed.append(line) or loads(line))
+    shipped._columns.cache_clear()
+    first = shipped.rows("sst2", "validation", 3)
+    assert len(parsed) == len(first.rows) == 3
+    assert first == shipped.rows("sst2", "validation").first(3)
+
+
 def test_rows_are_the_same_on_every_machine():
     first, second = (suite.examples.__wrapped__("sst2", "validation") for _ in range(2))
     assert first == second != suite.examples("sst2", "validation", seed=1)
@@ -268,10 +277,10 @@ def quarters(image):
 @pytest.mark.parametrize("split", images.SIZES)
 @pytest.mark.parametrize("task", images.TASKS)
 def test_drawn_images_are_those_that_the_docs_were_measured_on(task, split):
-    references, classes = zip(*images.rows(task, split, 20), strict=True)
+    references, classes = zip(*images.image_rows(task, split, 20), strict=True)
     golden = GOLDEN["images"][f"{task}/{split}"]
     assert list(classes) == golden["classes"]
-    means = [quarters(images.draw(reference)) for reference in references]
+    means = [quarters(images.draw_image(reference)) for reference in references]
     np.testing.assert_allclose(means, golden["means"], atol=0.5)
 
 
@@ -412,7 +421,9 @@ def test_four_shots_per_class_fit_the_shipped_model(task):
         ] * 4
         query = partial(templates.query, own.few_shot)
         demonstrations = [Shown(query(row), own.label_words[0]) for row in shown]
-        texts.append(plain(own.few_shot)(query(suite.example(task, rng, True).row), demonstrations))
+        texts.append(
+            plain_text(own.few_shot)(demonstrations)(query(suite.example(task, rng, True).row))
+        )
     assert max(budget.positions_needed(texts, own.label_words)) <= budget.positions
 
 

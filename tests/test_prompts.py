@@ -9,7 +9,7 @@ import pytest
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.inputs import LazyTexts, joined
 from batch_calibration.scoring.prompts import demonstrations, length_limit, render, template
-from batch_calibration.scoring.prompts.composing import Shown, plain
+from batch_calibration.scoring.prompts.template import Shown, plain_text
 from batch_calibration.scoring.tasks import TASKS
 
 NLI = {"premise": "A dog runs.", "hypothesis": "An animal moves."}
@@ -18,7 +18,7 @@ NLI = {"premise": "A dog runs.", "hypothesis": "An animal moves."}
 def test_golden_few_shot_prompt():
     task = TASKS["mnli"]
     query = template.query(task.few_shot, NLI)
-    assert plain(task.few_shot)(query, [Shown(query, "yes")]) == (
+    assert plain_text(task.few_shot)([Shown(query, "yes")])(query) == (
         "Premise: A dog runs.\nHypothesis: An animal moves.\nAnswer: yes\n\n"
         "Premise: A dog runs.\nHypothesis: An animal moves.\nAnswer:"
     )
@@ -26,7 +26,7 @@ def test_golden_few_shot_prompt():
 
 def test_golden_zero_shot_prompt():
     task = TASKS["mnli"]
-    assert plain(task.template(0))(template.query(task.template(0), NLI), []) == (
+    assert plain_text(task.template(0))([])(template.query(task.template(0), NLI)) == (
         "A dog runs.\nQuestion: An animal moves. yes, no, or maybe?\nAnswer:"
     )
 
@@ -37,7 +37,7 @@ def test_golden_zero_shot_prompt():
 def test_no_prompt_ends_in_white_space(task):
     row = dict.fromkeys(task.fields, "")
     for shots in (0, 1):
-        prompt = plain(task.template(shots))(template.query(task.template(shots), row), [])
+        prompt = plain_text(task.template(shots))([])(template.query(task.template(shots), row))
         assert prompt == prompt.rstrip()
         assert template.continuation(task.template(shots), "word") == " word"
 
@@ -64,7 +64,7 @@ def test_braces_in_a_text_are_text():
 )
 def test_bad_templates(form, sentence):
     with pytest.raises(InputError, match=sentence):
-        template.check(form, ("sentence",))
+        template.check_fields(form, ("sentence",))
 
 
 LABELS = [0, 1, 2] * 20 + [-1] * 5
@@ -215,7 +215,7 @@ class Words:
 
 def fit(policy, queries, labels=("yes",), budget=None):
     shown = ["d1 d1", "d2 d2"]
-    fitted = length_limit.fit(
+    fitted = length_limit.fit_prompts(
         policy, budget or Words(), lambda row, skip: " ".join([*shown[skip:], queries[row]]),
         len(queries), len(shown), labels,
     )  # fmt: skip
@@ -276,13 +276,13 @@ def test_one_context_for_all_leaves_out_as_few_as_let_every_prompt_fit(seed):
 
 
 def test_error_renders_what_is_too_long_and_asks_no_budget():
-    fitted = length_limit.fit("error", None, lambda row, _: LONG, 1, 0, ["yes"])
+    fitted = length_limit.fit_prompts("error", None, lambda row, _: LONG, 1, 0, ["yes"])
     assert (list(fitted.texts), *fitted[1:]) == ([LONG], 0, 0)
 
 
 def test_over_long_sentences():
     with pytest.raises(InputError, match="counts tokens, which takes a model's tokenizer"):
-        length_limit.fit("drop_shots", None, lambda row, _: SHORT, 1, 0, ["yes"])
+        length_limit.fit_prompts("drop_shots", None, lambda row, _: SHORT, 1, 0, ["yes"])
     with pytest.raises(InputError, match="'same_context' counts tokens"):
         length_limit.common_skip(None, [], 1, ["yes"])
     with pytest.raises(InputError, match="labels alone need more"):

@@ -10,6 +10,7 @@ from batch_calibration.methods import METHODS
 from batch_calibration.reporting import catalogue
 from batch_calibration.scores import context_id
 from batch_calibration.scoring.engine.token_budget import TokenBudget
+from batch_calibration.scoring.inputs import LazyTexts
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint, load_tokenizer
 from batch_calibration.scoring.prompts.length_limit import UNLIKE_CONTEXTS
 from batch_calibration.scoring.tasks import TASKS
@@ -20,6 +21,7 @@ from batch_calibration.studies import (
     run_calibration,
     run_scoring,
 )
+from batch_calibration.studies import scoring as studies_scoring
 
 PROBES = {name: method.probe for method in METHODS.values() for name in method.probe.blocks
           if name not in ("test", "labeled")}  # fmt: skip
@@ -36,6 +38,18 @@ def test_usual_settings_leave_no_trace_in_the_context():
     }  # fmt: skip
     for block in made(labeled_per_class=128).blocks.values():
         assert set(block.spec) == {"texts"}
+
+
+def test_a_context_of_few_prompts_is_rendered_once(monkeypatch):
+    kept = made()
+    monkeypatch.setattr(studies_scoring, "KEPT_PROMPTS", 0)
+    rendered_again = made()
+    assert kept.context == rendered_again.context
+    for name, block in kept.blocks.items():
+        assert isinstance(block.inputs, list)
+        again = rendered_again.blocks[name]
+        assert isinstance(again.inputs, LazyTexts)  # memory does not grow with its texts
+        assert list(again.inputs) == block.inputs and again.spec == block.spec
 
 
 def test_total_selection_and_its_orders():

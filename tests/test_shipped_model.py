@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from batch_calibration.scoring.data import RowReader, load_task
+from batch_calibration.scoring.data.task_file import load_task
+from batch_calibration.scoring.data.texts import RowReader
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.scoring.prompts.render import render
 from batch_calibration.settings import Settings

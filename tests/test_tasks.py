@@ -31,7 +31,7 @@ def test_a_task_is_consistent(task):
         assert len(set(verbalizer.values())) == len(verbalizer)
     assert len(set(task.words_for(0))) == len(task.label_names)
     for form in (task.few_shot, task.zero_shot, *task.templates.values()):
-        template.check(form, task.fields)
+        template.check_fields(form, task.fields)
         assert set(template.fields_of(form)) == {*task.fields, "label"}
     assert task.statement.count("{label}") == 1
     assert set(task.statement_fields) <= set(task.fields)

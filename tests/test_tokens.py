@@ -9,7 +9,7 @@ from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.engine import trie
-from batch_calibration.scoring.engine.batches import batches, bucket, group
+from batch_calibration.scoring.engine.batches import batches, bucket, group_prompts
 from batch_calibration.scoring.engine.tokens import encode, splits_at_spaces
 
 WORDS = st.text(st.sampled_from(" \n.,'sta1é👍"), max_size=12)
@@ -126,7 +126,7 @@ def test_trie_reads_each_label_along_its_own_path(labels):
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=30), min_size=1, max_size=40))
 def test_groups_share_what_they_say(prompts):
-    groups = group(prompts, 128)
+    groups = group_prompts(prompts, 128)
     assert sorted(row for g in groups for row in g.rows) == list(range(len(prompts)))
     for shared, rows in groups:
         assert len({tuple(prompts[row][:shared]) for row in rows}) == 1
@@ -137,14 +137,17 @@ def test_groups_share_what_they_say(prompts):
 def test_long_prefixes_that_groups_share_are_theirs(choices):
     # 80 tokens for each choice, so that what rows share is worth a run of its own.
     prompts = [[bit for bit in row for _ in range(80)] + [7] for row in choices]
-    for shared, rows in group(prompts, 128):
+    for shared, rows in group_prompts(prompts, 128):
         assert len({tuple(prompts[row][:shared]) for row in rows}) == 1
 
 
 def test_contexts_of_their_own_are_run_once_each():
     long, short = list(range(200)), list(range(50, 150))
     prompts = [(long if row % 3 else short) + [200 + row, 7] for row in range(30)]
-    assert sorted((g.shared, len(g.rows)) for g in group(prompts, 128)) == [(100, 10), (200, 20)]
+    assert sorted((g.shared, len(g.rows)) for g in group_prompts(prompts, 128)) == [
+        (100, 10),
+        (200, 20),
+    ]
 
 
 def test_batches_cover_rows_in_few_shapes():

@@ -138,8 +138,8 @@ def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
         about_task.statement.replace("{label}", about_task.statement_words[name]) for name in names
     ]
     tokens = jnp.asarray([row.ids for row in tokenizer.encode_batch(texts)], jnp.int32)
-    rows = images.rows(task, "test", 1000)
-    pixels = np.stack([images.draw(reference) for reference, _ in rows]) / 255
+    rows = images.image_rows(task, "test", 1000)
+    pixels = np.stack([images.draw_image(reference) for reference, _ in rows]) / 255
     pixels = (pixels - prepared["image_mean"]) / prepared["image_std"]
     seen, spoken = (
         vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)

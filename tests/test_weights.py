@@ -91,7 +91,7 @@ def test_shards(directory):
     for a, b in zip(leaves(before), leaves(after), strict=True):
         np.testing.assert_array_equal(a, b)
     (directory / "two.safetensors").unlink()
-    with pytest.raises(InputError, match=r"the file 'two\.safetensors' beside it"):
+    with pytest.raises(InputError, match=r"the file 'two\.safetensors' in the same"):
         weights.load(directory, gpt2.FAMILY)
 
 

@@ -23,7 +23,7 @@ EXTRAS = {
     "; import batch_calibration.scoring.models.files.chat_template",
     "plots": "import batch_calibration.reporting.figures.render",
     "sklearn": "from batch_calibration.estimator import LabelBiasCorrector",
-    "tables": "import pyarrow, batch_calibration.studies.results",
+    "tables": "import pyarrow, batch_calibration.studies.store",
 }
 """Purpose of each small extra."""
 ABSENT = ("flax", "tensorflow", "matplotlib", "pyarrow", "pandas")

@@ -16,7 +16,6 @@ from batch_calibration.files import write_whole
 from batch_calibration.importers.text_files import json_rows, read_cells
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Settings
-from batch_calibration.studies.loading import ApiCost
 
 PROMPTS = ("prompt", "text", "input", "question")
 """Columns of which the first that a file has holds the prompts."""
@@ -104,9 +103,7 @@ def _score(
     forms = [f" {label}" for label in labels]
     estimate = scorer.estimate(texts, forms)
     dollars = estimate.tokens / 1e6 * scorer.settings.price  # the price is for a million tokens
-    cost = ApiCost(
-        estimate.requests, estimate.tokens, dollars, estimate.answered, scorer.count_interrupted()
-    )
+    cost = estimate._replace(dollars=dollars, interrupted=scorer.count_interrupted())
     per_prompt = scorer.requests_per_row(forms)
     unit = "request" if per_prompt == 1 else "requests"
     print(f"{scorer.settings.server} will be asked {len(texts):,} prompts x {per_prompt} {unit}: "

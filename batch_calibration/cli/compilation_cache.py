@@ -86,7 +86,7 @@ def _own_folder(folder: str = "programs") -> Path:
 
 
 def _share(folder: Path) -> None:
-    """Move a process's new entries to those of all, and remove its folder."""
+    """Move a process's new entries to the common folder, and remove its own."""
     shared = folder.with_name(SHARED)
     # Another process may do the same at once.
     with suppress(OSError):
@@ -142,7 +142,7 @@ def _checksum(entry: Path) -> str:
 
 
 def _decompress() -> Callable[[bytes], bytes]:
-    """What JAX reads its entries with: the first of these that there is."""
+    """The compressor of JAX's entries: the first of these that is installed."""
     for name in ("compression.zstd", "zstandard"):
         with suppress(ImportError):
             decompress: Callable[[bytes], bytes] = importlib.import_module(name).decompress

@@ -1,4 +1,4 @@
-"""What every scorer takes and gives: texts or images and labels in, label scores out."""
+"""The contract of every scorer: texts or images and labels in, label scores out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -21,7 +21,7 @@ Identity = dict[str, str | int | float | bool]
 
 
 LabelTexts = Sequence[str | Sequence[str]]
-"""`k` labels, each one text or several that stand for it together."""
+"""`k` labels, each one text or several surface forms."""
 
 
 class LabelScores(NamedTuple):
@@ -39,7 +39,7 @@ class LabelScores(NamedTuple):
 
 
 class NoAnswer(InputError):
-    """A server did not answer: what ails it is none of the rows' or labels' fault."""
+    """The server failed, for reasons unrelated to the rows or labels."""
 
 
 class Refused(InputError):

@@ -7,7 +7,7 @@ two are merged by their log-sum-exps.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -18,17 +18,10 @@ import numpy as np
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring import (
-    NOTHING_FINISHED,
-    Finished,
-    Identity,
-    ImageInputs,
-    Inputs,
-    LabelScores,
-    LabelTexts,
-)
-from batch_calibration.scoring.engine import label_texts, trie
+from batch_calibration.scoring import NOTHING_FINISHED, Identity, LabelScores
+from batch_calibration.scoring.engine import trie
 from batch_calibration.scoring.engine.forward import Forward, PrefixCache
+from batch_calibration.scoring.engine.label_texts import Asked, LabelScorer, Part, too_long
 from batch_calibration.scoring.engine.tokens import Encoded, encode
 from batch_calibration.scoring.engine.trie import Trie
 from batch_calibration.scoring.models import llama
@@ -40,11 +33,11 @@ TOKENIZED_ROWS = {"cpu": 1024}
 """Rows tokenized at a time, by backend: memory does not grow with the number of rows."""
 
 
-class CausalLM:
+class CausalLM(LabelScorer):
     r"""Log-probability of each label as the continuation of each text.
 
     `log p(label | text)`, summed over the label's tokens, in nats. A label of several texts, its
-    surface forms, has the sum of their probabilities.
+    surface forms, has the sum of their probabilities. Labels begin with their space.
 
     With `logits_only`, labels must be one token each, and scores are their bare logits: they miss
     one constant per row, the log of the softmax's denominator, which no prediction of ICL, CC, DC,
@@ -62,7 +55,9 @@ class CausalLM:
         logits_only: Leave the softmax's denominator out.
 
     Raises:
-        InputError: the checkpoint is not of a causal family.
+        InputError: the checkpoint is not of a causal family. `score` refuses images; prompts that
+            exceed the model's positions with their labels; labels that are empty or equal as
+            tokens, or of several tokens with `logits_only`; a sequence that exceeds the memory.
     """
 
     def __init__(self, checkpoint: Checkpoint, batch_size: int = 256, logits_only: bool = False):
@@ -71,16 +66,14 @@ class CausalLM:
                 f"{checkpoint.directory}: a {checkpoint.model_type} network has no next-token "
                 "head; give a causal language model, or score with DualEncoder."
             )
-        if batch_size < 1:
-            raise InputError(where="batch_size", expected="1 or more rows", got=batch_size)
+        super().__init__(f"{checkpoint.directory}: a {checkpoint.model_type} network", batch_size)
         self.checkpoint = checkpoint
-        self.batch_size = batch_size
         self.logits_only = logits_only
         tokens = checkpoint.tokenizer.get_added_tokens_decoder()
         # Gemma 3 has one, of images.
         self._unembedded = {number for number in tokens if number >= checkpoint.config.vocab_size}
         self._forward = Forward(checkpoint, batch_size, normalized=not logits_only)
-        self.notes: list[str] = self._forward.notes
+        self.notes = self._forward.notes
         self._long: Forward | None = None  # for sequences beyond `_first_length`
         if network := long_network(checkpoint.config, checkpoint.model):
             self._first_length = network.first_length
@@ -99,43 +92,20 @@ class CausalLM:
             **({"logits_only": True} if self.logits_only else {}),
         }
 
-    def score(
-        self,
-        inputs: Inputs,
-        labels: LabelTexts,
-        *,
-        progress: Callable[[int], None] | None = None,
-        finished: Finished = NOTHING_FINISHED,
-    ) -> LabelScores:
-        """Score `labels` (continuations with their leading space) after each text of `inputs`.
-
-        Returns:
-            `log_probs [n k]` in nats and the prompts' token counts `[n]`, rows in the order given.
-
-        Raises:
-            InputError: images; a prompt and its labels exceed the model's positions; labels that
-                are empty or equal as tokens, or of several tokens with `logits_only`; a score that
-                is not a number; a single packed sequence does not fit in the device's memory.
-        """
-        if isinstance(inputs, ImageInputs):
-            raise InputError(
-                f"{self.checkpoint.directory}: a {self.checkpoint.model_type} network reads text "
-                "alone; score images with DualEncoder and a CLIP checkpoint."
-            )
-        if finished is not NOTHING_FINISHED:
+    def _score(self, asked: Asked) -> LabelScores:
+        if asked.finished is not NOTHING_FINISHED:
             # What was scored before must not decide the last bits of what is kept.
             self._forward.prefix = PrefixCache([], ())
             if self._long is not None:
                 self._long.prefix = PrefixCache([], ())
-        parts = self._parts(inputs, label_texts.flatten(labels)[0])
-        return label_texts.score_parts(parts, labels, len(inputs), progress, finished)
+        return super()._score(asked)
 
-    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[label_texts.Part]:
+    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[Part]:
         for start, encoded in self._encode(texts, forms):
             tries = list(map(trie.build_trie, encoded.labels))
             self._check(start, encoded.prompts, tries)
             lengths = list(map(len, encoded.prompts))
-            yield label_texts.Part(start, lengths, partial(self._run, encoded, tries))
+            yield Part(start, lengths, partial(self._run, encoded, tries))
 
     def _run(
         self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]
@@ -180,11 +150,7 @@ class CausalLM:
                 self._refuse_unembedded(start + row, {*prompt, *labels.targets.tolist()})
             need = len(prompt) + labels.paths.shape[1] - 1  # a label's last token is never fed
             if need > most:
-                raise InputError(
-                    f"row {start + row}: a prompt of {len(prompt)} tokens needs {need} positions "
-                    f"with its labels, but the model has {most}; use fewer or shorter "
-                    "demonstrations, or cut the text."
-                )
+                raise too_long(start + row, len(prompt), need, most)
             if self.logits_only and len(labels.tokens):  # an inner node: some label has two tokens
                 raise InputError(
                     f"row {start + row}: with logits_only every label must be one token, but one "

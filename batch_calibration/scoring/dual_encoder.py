@@ -19,17 +19,15 @@ from batch_calibration.scoring import (
     Finished,
     Identity,
     ImageInputs,
-    Inputs,
     LabelScores,
-    LabelTexts,
 )
 from batch_calibration.scoring.engine import label_texts, sharding
 from batch_calibration.scoring.engine.batches import batches
 from batch_calibration.scoring.engine.preprocessing import (
     Preprocessing,
+    decode_batches,
     load_preprocessing,
     normalize,
-    stream,
 )
 from batch_calibration.scoring.engine.programs import State
 from batch_calibration.scoring.engine.tokens import count_cut, refuse_same_tokens, token_ids
@@ -46,7 +44,7 @@ MAX_NAMED = 3
 """Images that cannot be read and are named in the note at the end; all are counted."""
 
 
-class DualEncoder:
+class DualEncoder(label_texts.LabelScorer):
     """Scaled cosine between the embeddings of each text or image and of each label's statement.
 
     `score(x, y) = scale * e(x) . e(y) / (|e(x)| |e(y)|)`: logits, in nats up to a constant per row
@@ -69,8 +67,13 @@ class DualEncoder:
             checkpoint's own limit. Statements must fit.
         batch_size: Most rows in a batch; memory decides for fewer where rows are long.
 
+    `score` cuts texts at `max_tokens` and counts their tokens with the special ones, or the patches
+    of images. Images that cannot be read have rows of NaN and are named in `failed` and `notes`.
+
     Raises:
-        InputError: the checkpoint is not of an encoder family, or a number is out of range.
+        InputError: the checkpoint is not of an encoder family, or a number is out of range. `score`
+            refuses labels that are equal or too long, texts without tokens, images for a sentence
+            encoder, and images of which none can be read.
     """
 
     def __init__(
@@ -82,8 +85,7 @@ class DualEncoder:
                 f"{checkpoint.directory}: a {checkpoint.model_type} network is a language model, "
                 "not a sentence encoder; score with CausalLM, or give an encoder."
             )
-        if batch_size < 1:
-            raise InputError(where="batch_size", expected="1 or more rows", got=batch_size)
+        super().__init__(f"{checkpoint.directory}: a {checkpoint.model_type} network", batch_size)
         if not 0 <= scale < math.inf:
             raise InputError(
                 where="scale", expected="a positive, finite number, or 0 for the checkpoint's own",
@@ -103,8 +105,6 @@ class DualEncoder:
         self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
         limits = (max_tokens, checkpoint.sentence.max_tokens, checkpoint.config.positions)
         self.max_tokens = min(limit for limit in limits if limit)  # tokens, specials included
-        self.batch_size = batch_size
-        self.notes: list[str] = []
         self._budget = BATCH_TOKENS.get(jax.default_backend(), 65536)
         # a copy: statements must not be cut, texts are
         self._tokenizer = Tokenizer.from_str(checkpoint.tokenizer.to_str())
@@ -123,56 +123,27 @@ class DualEncoder:
             "max_tokens": self.max_tokens,
         }
 
-    def score(
-        self,
-        inputs: Inputs,
-        labels: LabelTexts,
-        *,
-        progress: Callable[[int], None] | None = None,
-        finished: Finished = NOTHING_FINISHED,
-    ) -> LabelScores:
-        """Score `labels` (whole statements) for each input; texts are cut at `max_tokens`.
-
-        Args:
-            inputs: Texts, or images for CLIP.
-            labels: A statement for each label, or several.
-            progress: Called with the number of rows done so far.
-            finished: Embeddings of inputs that are there already, and where others are kept.
-
-        Returns:
-            Logits `[n k]` in nats and the token counts `[n]` of the texts as read, specials
-            included, or of the images' patches; rows in the order given. Images that cannot be
-            read have rows of NaN, are named in `failed`, and are spoken of in `notes`.
-
-        Raises:
-            InputError: no labels, equal labels, one that is too long, a text without tokens, a
-                score that is not a number, images for a sentence encoder, or not a single image
-                that can be read.
-        """
-        statements, counts = label_texts.flatten(labels)
-        embeddings, _ = self.embed(self._distinct(statements))
-        directions = label_texts.average_embeddings(embeddings, counts)  # [k, d], of length one
+    def _score(self, asked: label_texts.Asked) -> LabelScores:
+        embeddings, _ = self.embed(self._distinct(asked.forms))
+        directions = label_texts.average_embeddings(embeddings, asked.counts)  # [k, d], unit length
         failed: dict[int, str] = {}
-        if isinstance(inputs, ImageInputs):
-            vectors, tokens, failed = self.embed_images(inputs, progress, finished)
+        if isinstance(asked.inputs, ImageInputs):
+            vectors, tokens, failed = self.embed_images(
+                asked.inputs, asked.progress, asked.finished
+            )
         else:
-            vectors, tokens = self.embed(inputs, progress, finished)
+            vectors, tokens = self.embed(asked.inputs, asked.progress, asked.finished)
         log_probs = np.float32(self.scale) * (vectors @ directions.T)  # [n, k]
-        wrong = ~np.isfinite(log_probs)
-        wrong[list(failed)] = False  # rows of NaN are meant
-        if wrong.any():
-            row, label = np.argwhere(wrong)[0]
-            raise InputError(
-                where=f"row {row}, label {statements[sum(counts[:label])]!r}",
-                expected="a finite score", got=f"{log_probs[row, label]}",
-                remedy="the checkpoint's numbers overflow",
-            )  # fmt: skip
+        # Rows of images that cannot be read are NaN.
+        readable = [row for row in range(len(log_probs)) if row not in failed]
+        first_forms = [asked.forms[sum(asked.counts[:label])] for label in range(len(asked.counts))]
+        label_texts.refuse_infinite(log_probs[readable], readable, first_forms, "score")
         return LabelScores(log_probs, tokens, failed)
 
     def embed(
         self,
         texts: Sequence[str],
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
         finished: Finished = NOTHING_FINISHED,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Embeddings `[n d]` of length one, and the token counts `[n]` of the texts as read."""
@@ -191,8 +162,7 @@ class DualEncoder:
                 vector_of.update(zip(rows, vectors, strict=False))
                 finished.add([start + row for row in rows], vectors[: len(rows)])
                 rows_done += len(rows)
-                if progress:
-                    progress(rows_done)
+                progress(rows_done)
             # In the order of rows, whichever batch they came in.
             blocks.append(np.stack(list(map(vector_of.__getitem__, range(len(ids))))))
         if cut:
@@ -211,7 +181,7 @@ class DualEncoder:
     def embed_images(
         self,
         images: ImageInputs,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
         finished: Finished = NOTHING_FINISHED,
     ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
         """Embeddings `[n d]` of length one, token counts `[n]`, and what could not be read.
@@ -242,8 +212,8 @@ class DualEncoder:
 
         def run() -> Iterator[tuple[tuple[list[int], dict[int, str]], jax.Array]]:
             refs = list(map(images.refs.__getitem__, pending))
-            for rows, pixels, bad in stream(refs, preprocessing, size):
-                (placed,) = sharding.over_rows(self.checkpoint.mesh, (pixels,))
+            for rows, pixels, bad in decode_batches(refs, preprocessing, size):
+                (placed,) = sharding.shard_rows(self.checkpoint.mesh, (pixels,))
                 unreadable = {pending[row]: why for row, why in bad.items()}
                 yield ([pending[row] for row in rows], unreadable), embed(placed)
 
@@ -253,8 +223,7 @@ class DualEncoder:
             vectors.update(zip(rows, embeddings, strict=False))
             failed |= unreadable
             finished.add(rows, embeddings[: len(rows)], unreadable)
-            if progress:
-                progress(len(vectors) + len(failed))
+            progress(len(vectors) + len(failed))
         if failed:
             self._report(failed, len(images))
         if not vectors:
@@ -283,7 +252,7 @@ class DualEncoder:
             for i, row in enumerate(rows):
                 tokens[i, : lengths[row]] = ids[row]
                 counts[i] = lengths[row]
-            placed = sharding.over_rows(self.checkpoint.mesh, (tokens, counts))
+            placed = sharding.shard_rows(self.checkpoint.mesh, (tokens, counts))
             yield rows, self._embed_texts(*placed)
 
     def _padded(self, size: int) -> int:

@@ -1,4 +1,4 @@
-"""What a scorer is asked about: texts that are rendered when they are read, and images."""
+"""Inputs of a scorer: texts that are rendered when they are read, and images."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ class ImageRef(Protocol):
         """The encoded image (JPEG, PNG, ...); `InputError` where it cannot be read."""
 
     def signature(self) -> str:
-        """What tells cheaply that the image was replaced under the same name; "" where nothing."""
+        """A cheap sign of whether the image was replaced under its name; "" where there is none."""
 
 
 class ImageRows(NamedTuple):
@@ -43,7 +43,7 @@ Inputs = Sequence[str] | ImageInputs  # what is scored: `n` texts or `n` images
 
 
 class LazyTexts(Sequence[str]):
-    """Texts that are rendered when they are asked for: a long list takes no more memory than rows.
+    """Texts that are rendered on access: a long list takes no more memory than its rows.
 
     >>> LazyTexts(3, "Review: {}".format)[1:]
     ['Review: 1', 'Review: 2']
@@ -72,6 +72,8 @@ def joined(blocks: Sequence[Inputs]) -> Inputs:
     if images:
         return ImageInputs(list(chain(*images)))
     texts = cast("Sequence[Sequence[str]]", blocks)
+    if all(isinstance(block, list) for block in texts):
+        return list(chain(*texts))
     starts = [0, *accumulate(map(len, texts))]  # first row of each block, and the end
 
     def render(row: int) -> str:

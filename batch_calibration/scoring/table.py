@@ -32,12 +32,12 @@ class OpenFiles(Protocol):
 
     @property
     def tokenizer_info(self) -> "TokenizerInfo":
-        """How the model reads text."""
+        """The way the model reads text."""
         ...
 
     @property
     def chat_template(self) -> "ChatTemplate | None":
-        """How the model reads the messages of a chat; None where no file says."""
+        """The template for the messages of a chat; None where no file has one."""
         ...
 
 
@@ -58,10 +58,10 @@ def _open_transformers(directory: Path, _: ModelSettings) -> "TransformersFiles"
 
 
 class ScorerFacts(NamedTuple):
-    """What is known of a scorer before it is loaded.
+    """Facts of a scorer that are known before it is loaded.
 
     Attributes:
-        load: `(settings, files, workdir)` -> the scorer; `files` are those of the model, or of its
+        load: `(settings, files, workdir)` -> the scorer; `files` are of the model, or of its
             tokenizer alone for a server; None of either where there is none.
         count_tokens: `(budget, texts, labels, settings)` -> what asking about them costs; None
             where a server is asked, which counts requests too.

@@ -5,42 +5,34 @@ beginning that all prompts share is run once. Labels of several tokens go on fro
 row; where the network's cache cannot be copied, a row is run once for each path of its label trie.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring import (
-    NOTHING_FINISHED,
-    Finished,
-    Identity,
-    ImageInputs,
-    Inputs,
-    LabelScores,
-    LabelTexts,
-)
-from batch_calibration.scoring.engine import label_texts
+from batch_calibration.scoring import Identity
 from batch_calibration.scoring.engine.batches import batches
+from batch_calibration.scoring.engine.label_texts import LabelScorer, Part, too_long
 from batch_calibration.scoring.engine.tokens import LabelTokens, encode, token_ids
 from batch_calibration.scoring.engine.torch_network import (
     MOST_LOGITS,
     Path,
     Prefix,
     TorchNetwork,
-    paths,
+    label_paths,
 )
 from batch_calibration.scoring.models.files.transformers_files import TransformersCheckpoint
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096
-"""Rows that are tokenized at a time; those of them that begin alike share that beginning."""
+"""Rows that are tokenized at a time; rows that begin alike share that beginning."""
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
 STEP = 16
 
 
-class TransformersLM:
+class TransformersLM(LabelScorer):
     r"""Log-probabilities of labels under a causal or encoder-decoder model of transformers.
 
     Args:
@@ -53,11 +45,8 @@ class TransformersLM:
     """
 
     def __init__(self, checkpoint: TransformersCheckpoint, batch_size: int = 256):
-        if batch_size < 1:
-            raise InputError(where="batch_size", expected="1 or more rows", got=batch_size)
+        super().__init__(f"{checkpoint.directory}: the network", batch_size)
         self.checkpoint = checkpoint
-        self.batch_size = batch_size
-        self.notes: list[str] = []
         self._network = TorchNetwork(checkpoint.model)
 
     @property
@@ -70,35 +59,13 @@ class TransformersLM:
             "dtype": self.checkpoint.dtype,
         }
 
-    def score(
-        self,
-        inputs: Inputs,
-        labels: LabelTexts,
-        *,
-        progress: Callable[[int], None] | None = None,
-        finished: Finished = NOTHING_FINISHED,
-    ) -> LabelScores:
-        """Score `labels` (continuations with their leading space) after each text of `inputs`.
-
-        Returns:
-            `log_probs [n k]` in nats and the prompts' token counts `[n]`, rows in the order given.
-
-        Raises:
-            InputError: images; a prompt and its labels exceed the model's positions; labels that
-                are empty or equal as tokens; a score that is not a number.
-        """
-        if isinstance(inputs, ImageInputs):
-            raise InputError(f"{self.checkpoint.directory}: it is asked about texts, not images.")
-        parts = self._parts(inputs, label_texts.flatten(labels)[0])
-        return label_texts.score_parts(parts, labels, len(inputs), progress, finished)
-
-    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[label_texts.Part]:
+    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[Part]:
         for start in range(0, len(texts), TOKENIZED_ROWS):
             part = texts[start : start + TOKENIZED_ROWS]
             prompts, label_tokens = self._encode(part, forms, start)
             self._check(start, prompts, label_tokens)
             lengths = list(map(len, prompts))
-            yield label_texts.Part(start, lengths, partial(self._run, prompts, label_tokens))
+            yield Part(start, lengths, partial(self._run, prompts, label_tokens))
 
     def _encode(
         self, texts: Sequence[str], forms: Sequence[str], first: int
@@ -127,11 +94,7 @@ class TransformersLM:
             fed = max(map(len, labels)) - 1  # a label's last token is never fed
             need = len(prompt) + (0 if self.checkpoint.is_encoder_decoder else fed)
             if need > most:
-                raise InputError(
-                    f"row {start + row}: a prompt of {len(prompt)} tokens needs {need} positions "
-                    f"with its labels, but the model has {most}; use fewer or shorter "
-                    "demonstrations, or cut the text."
-                )
+                raise too_long(start + row, len(prompt), need, most)
             if not prompt or not all(labels):
                 raise InputError(
                     where=f"row {start + row}", expected="a prompt and labels of a token or more",
@@ -142,7 +105,7 @@ class TransformersLM:
         self, prompts: list[list[int]], label_tokens: list[LabelTokens], done: set[int]
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Rows and their log-probabilities `[rows, k]`, batch by batch."""
-        paths_of = [paths(row, labels) for row, labels in enumerate(label_tokens)]
+        paths_of = [label_paths(row, labels) for row, labels in enumerate(label_tokens)]
         prefix = Prefix(0, None)
         if not self.checkpoint.is_encoder_decoder:
             prefix = self._network.run_prefix(prompts, STEP)

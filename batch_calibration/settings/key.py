@@ -1,4 +1,4 @@
-"""One setting: its type, default, choices and least number, and the check of what comes for it."""
+"""One setting: its type, default, choices and least number, and the check of its values."""
 
 import inspect
 import re
@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from batch_calibration.errors import InputError, spell
 
 Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...] | tuple[int, ...]
-"""What a setting may be."""
+"""Types of settings."""
 TYPE_NAMES: dict[object, str] = {
     int: "a whole number", float: "a number", bool: "True or False", str: "a text",
 }  # fmt: skip
@@ -23,10 +23,10 @@ class Key(NamedTuple):
 
     Attributes:
         name: as in `Settings.of`, and in a config.
-        part: the part of `Settings` that it belongs to; "" for those of the whole.
+        part: the part of `Settings` that it belongs to; "" for tasks and seeds.
         kind: its type: plain, a `Literal` of texts, or a tuple.
-        default: what it is where nobody says otherwise.
-        help: what the docstring of its part says of it.
+        default: its value where none is given.
+        help: its description in the docstring of its part.
         minimum: the least number that it may be; None where any will do.
         unit: what that number counts.
     """
@@ -46,11 +46,11 @@ class Key(NamedTuple):
 
     @property
     def is_tuple(self) -> bool:
-        """Whether it may have several members, with commas between them at the command line."""
+        """True where it may have several members, with commas between them at the command line."""
         return typing.get_origin(self.kind) is tuple
 
     def parse(self, text: str) -> Value:
-        """What a text at the command line says; errors as in `check`.
+        """The value of a text at the command line; errors as in `check`.
 
         >>> Key("shots", "prompt", int, 1, "").parse("4")
         4
@@ -128,6 +128,6 @@ def _read_counts(setting: object, key: str) -> tuple[int, ...]:
 
 
 def read_help(owner: type) -> dict[str, str]:
-    """What the docstring of a class says of each of its attributes, a line each."""
+    """Attribute -> its description in the docstring of a class, in one line."""
     entries = ATTRIBUTE.findall(inspect.getdoc(owner) or "")
     return {name: " ".join(text.split()) for name, text in entries}

@@ -43,13 +43,13 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class PromptSettings:
-    """How rows become prompts.
+    """The form of prompts.
 
     Attributes:
         shots: demonstrations per class; for `selection` "total" and "explicit", in all.
         selection: "per_class" draws `shots` rows of each class and shuffles them; "round_robin"
-            has the classes in turn; "total" draws `shots` rows whatever their class; "explicit"
-            shows those that `demonstrations` names.
+            has the classes in turn; "total" draws `shots` rows of any class; "explicit" shows
+            the rows that `demonstrations` names.
         demonstrations: ids or numbers of training rows, for `selection` "explicit".
         order: number of a permutation of the demonstrations, from 0; -1 is the drawn order.
         template: "" is the task's own; a number names one of its choices; a text with {field} and
@@ -59,14 +59,14 @@ class PromptSettings:
         label_words: "own" or words that name no label, drawn by the seed from a list: "training",
             from which the embedded model's training drew them, or "held_out" from it.
         over_long: what is done where a prompt is longer than the model's positions: refuse it,
-            leave out its first demonstrations, or those of all prompts of the context, probes too,
-            so that one context holds for all, or cut the text on the left.
+            leave out its first demonstrations, or the first ones of all prompts of the context,
+            probes too, so that one context holds for all, or cut the text on the left.
         chat: "off" is text as a base model reads it; else messages of the checkpoint's chat
             template: demonstrations as "turns", or all in "one_message" of the user.
         system: the system message of a chat; none where it is empty.
         answer_start: how the answer of a chat begins before the label, such as "The answer is".
-        chat_date: what a chat template that writes the date of the day is told.
-        cc_fill: cc's content-free texts stand in every field, or in place of the whole input.
+        chat_date: the day for a chat template that writes the date.
+        cc_fill: cc's content-free texts fill every field, or replace the whole input.
         dc_texts: how many random-word texts dc learns from.
         option_orders: "sample" asks 5 % of the rows in all k cyclic orders of the task's options
             (pride); "two" asks all as they are and reversed, "all" in all k (order_average).
@@ -122,17 +122,17 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class ApiSettings:
-    """How a server is asked, for the scorer "api": docs/asking-an-api.md.
+    """Requests to a server, for the scorer "api": docs/asking-an-api.md.
 
     Attributes:
         server: its address, such as "http://127.0.0.1:8000/v1".
         api_scores: the way of asking. Of whole labels: "echo" (OpenAI-style completions),
             "prompt_logprobs" (vLLM). Of labels of one token: "logprob_token_ids" (vLLM), "score"
-            (SGLang). Of first tokens among the likeliest: "top_k" (completions), "chat". Of the
+            (SGLang). Of the most probable first tokens: "top_k" (completions), "chat". Of the
             options of a decision model: "systemone".
         tokenizer: directory of the model's tokenizer.json and config.json: counts tokens, fits
             prompts, and tells "logprob_token_ids" and "score" the labels' ids.
-        top_logprobs: how many of the likeliest first tokens "top_k" and "chat" ask for.
+        top_logprobs: most probable first tokens that "top_k" and "chat" ask for.
         missing: what is done about labels that are not among them: "least" puts them just below
             the least one, "drop" leaves the row out, a number of nats stands for them.
         in_flight: most requests at a time.
@@ -156,7 +156,7 @@ class ApiSettings:
 
 @dataclass(frozen=True)
 class CalibrationSettings:
-    """Which methods correct the stored scores, and how; no model is asked, nothing scored again.
+    """Calibration of the scores: no model is asked, nothing is scored again.
 
     Attributes:
         methods: names of methods; none is all.

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from batch_calibration.studies.calibration import run_calibration
     from batch_calibration.studies.merging import merge_workdirs
     from batch_calibration.studies.records import VERSION, ContextInfo, Record, ScorerInfo
-    from batch_calibration.studies.results import load_results, write_results
     from batch_calibration.studies.runs import Run
     from batch_calibration.studies.scoring import (
         ScoringProgress,
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
         render_contexts,
         run_scoring,
     )
-    from batch_calibration.studies.store import Store
+    from batch_calibration.studies.store import Store, load_results, write_results
     from batch_calibration.studies.stored import CalibrationReport, calibrate_store, calibrate_study
     from batch_calibration.studies.tidy import KINDS, Number, Records, csv_text
     from batch_calibration.studies.workers import SweepReport, Work, sweep
@@ -26,10 +25,9 @@ _HOMES = {
     "calibration": ("run_calibration",),
     "merging": ("merge_workdirs",),
     "records": ("VERSION", "ContextInfo", "Record", "ScorerInfo"),
-    "results": ("load_results", "write_results"),
     "runs": ("Run",),
     "scoring": ("ScoringProgress", "ScoringReport", "render_contexts", "run_scoring"),
-    "store": ("Store",),
+    "store": ("Store", "load_results", "write_results"),
     "stored": ("CalibrationReport", "calibrate_store", "calibrate_study"),
     "tidy": ("KINDS", "Number", "Records", "csv_text"),
     "workers": ("SweepReport", "Work", "sweep"),

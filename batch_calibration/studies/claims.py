@@ -46,7 +46,7 @@ BEATS = 6
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What a worker says of the context that it scores.
+    """The report of a worker on the context that it scores.
 
     Attributes:
         context: the context in words.
@@ -97,7 +97,7 @@ class Claim:
         self._thread = threading.Thread(target=self._keep_beating, daemon=True)
 
     def check(self) -> None:
-        """Go on where the claim still stands.
+        """Check that the claim is still held.
 
         Raises:
             ClaimLost: another worker took it over.
@@ -180,7 +180,7 @@ class Claims:
     def heartbeats(self) -> dict[str, Heartbeat]:
         """The last heartbeat on each context that is claimed, by the context's id."""
         beats = {}
-        for folder in sorted(self._folder.glob("[!.]*")):  # not those that are being laid
+        for folder in sorted(self._folder.glob("[!.]*")):  # not claims that are being laid
             # A heartbeat may be half written at the moment.
             with suppress(ValueError):
                 if (holder := _read_holder(folder)) and not ended(holder.path.stem):
@@ -199,7 +199,7 @@ class Claims:
         return errors
 
     def remove_ended(self) -> None:
-        """Remove the claims of workers whose process has ended here, on whatever context."""
+        """Remove the claims of workers whose process has ended here, on any context."""
         for folder in self._folder.glob("[!.]*"):
             # Another worker may take it over at the moment: then this does nothing.
             with suppress(InputError, OSError):
@@ -209,7 +209,7 @@ class Claims:
                     folder.rmdir()
 
     def _put(self, folder: Path, name: str) -> bool:
-        """Whether a claim could be laid where there is none, whole or not at all."""
+        """Try to lay a claim, whole or not at all; True where none was there."""
         partial = self._folder / f".{folder.name}.{Path(name).stem}{PARTIAL}"
         retry(lambda: partial.mkdir(parents=True, exist_ok=True))
         try:

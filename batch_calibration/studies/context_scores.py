@@ -18,7 +18,7 @@ from batch_calibration.studies.claims import Claim
 from batch_calibration.studies.journal import BlockPlan, Journal
 
 UNREADABLE = "unreadable"
-"""What a block's spec calls the number of its inputs that have no scores: images that could not be
+"""The key of a block's spec for the number of inputs without scores: images that could not be
 read, answers without a label."""
 
 
@@ -38,11 +38,11 @@ def describe(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, 
 
 
 def model_name(model: str) -> str:
-    """What tables call a model: its name, or the last two parts of its folder."""
+    """The name of a model in tables: its own, or the last two parts of its folder."""
     # Many checkpoints lie in a folder called "model": the folder above tells them apart.
     is_folder = bool(model) and model not in CHECKPOINTS and Path(model).is_dir()
     path = Path(model).resolve() if is_folder else Path(model)
-    # "/" stands first in an absolute path
+    # an absolute path begins with "/"
     return "-".join(name for name in path.parts[-2:] if name != "/")
 
 
@@ -125,7 +125,7 @@ def score_context(
 
 
 class _Followed(NothingFinished):
-    """What the first of several processes finished, in the others."""
+    """Rows that the first of several processes finished, in the others."""
 
     def __init__(self, rows: Mapping[int, np.ndarray]):
         # Rows that failed came as NaN, see `_with_failed`.
@@ -134,14 +134,14 @@ class _Followed(NothingFinished):
 
 
 def _with_failed(journal: Journal) -> dict[int, np.ndarray]:
-    """The finished rows of a journal, those that failed as NaN: arrays alone can be sent."""
+    """The finished rows of a journal, failed ones as NaN: arrays alone can be sent."""
     return dict.fromkeys(journal.failed, np.full(1, np.nan, np.float32)) | journal.rows
 
 
 def _add_blocks(
     context: RenderedContext, names: Sequence[str], answer: LabelScores, stored: ScoreTable | None
 ) -> dict[str, Block]:
-    """The stored blocks and those that an answer about the blocks of these names holds."""
+    """The stored blocks, and the blocks of these names from an answer about them."""
     blocks, start = dict(stored.blocks) if stored else {}, 0
     for name in names:
         block = _block(context.blocks[name], answer, start)

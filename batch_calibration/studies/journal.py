@@ -37,7 +37,7 @@ class BlockPlan:
 
 @dataclass(frozen=True)
 class _Header:
-    """What a record says beside its arrays: of which rows its numbers count, and which failed."""
+    """The header of a record: how many rows its numbers are of, and which rows failed."""
 
     parts: tuple[BlockPlan, ...]
     failed: Mapping[str, str]

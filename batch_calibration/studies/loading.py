@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring import Scorer
-from batch_calibration.scoring.data import RowReader, load_task
+from batch_calibration.scoring.data.task_file import load_task
+from batch_calibration.scoring.data.texts import RowReader
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.scoring.inputs import joined
 from batch_calibration.scoring.prompts.rendered import RenderedContext, text_digest
@@ -18,6 +19,7 @@ from batch_calibration.settings import Settings
 from batch_calibration.studies import ContextInfo, Run
 
 if TYPE_CHECKING:
+    from batch_calibration.scoring.api.client import ApiCost
     from batch_calibration.scoring.api.scorer import ApiScorer
     from batch_calibration.scoring.engine.token_budget import TokenBudget
 
@@ -47,7 +49,7 @@ def load_scorer(
     Args:
         settings: the study's.
         workdir: where answers of a server are kept; None keeps them in memory.
-        files: those of `open_model`, where they are open already.
+        files: the result of `open_model`, where they are open already.
 
     Raises:
         InputError: no model; settings that do not go together; a checkpoint that cannot be read.
@@ -56,7 +58,7 @@ def load_scorer(
 
 
 def load_token_budget(settings: Settings, files: OpenFiles | None = None) -> "TokenBudget | None":
-    """What the model's tokenizer and config alone say of a prompt; None where none is named."""
+    """The tokenizer and positions of the model without its weights; None where none is named."""
     files = files or open_model(settings)
     if files is None:
         return None
@@ -65,41 +67,17 @@ def load_token_budget(settings: Settings, files: OpenFiles | None = None) -> "To
     return TokenBudget(files.tokenizer_info)
 
 
-class ApiCost(NamedTuple):
-    """What asking a server about some contexts will cost.
-
-    Attributes:
-        requests: that have no answer yet.
-        tokens: sent with them.
-        dollars: for these.
-        answered: requests that earlier runs asked.
-        interrupted: requests that a run had under way when it was stopped.
-    """
-
-    requests: int
-    tokens: int
-    dollars: float
-    answered: int
-    interrupted: int = 0
-
-    def __str__(self) -> str:
-        price = f", ${self.dollars:,.2f} at {spell('price')}" if self.dollars else ""
-        answered = f"; {self.answered:,} more were answered before" if self.answered else ""
-        if self.interrupted:
-            answered += f"; {self.interrupted:,} were under way when a run was stopped, and the "
-            answered += "server may have charged them"
-        return f"{self.requests:,} requests, about {self.tokens:,} tokens{price}{answered}"
-
-
 def api_cost(
     lacking: Iterable[tuple[RenderedContext, Iterable[str]]], scorer: "ApiScorer"
-) -> ApiCost:
-    """What asking about these blocks of these contexts will cost.
+) -> "ApiCost":
+    """The cost of asking about these blocks of these contexts.
 
     Args:
         lacking: contexts and the names of their blocks that are to be scored.
         scorer: asks the server.
     """
+    from batch_calibration.scoring.api.client import ApiCost
+
     requests = tokens = answered = 0
     for context, names in lacking:
         inputs = [context.blocks[name].inputs for name in names]
@@ -109,7 +87,7 @@ def api_cost(
             answered += estimate.answered
     # The price is for a million tokens.
     dollars = tokens / 1e6 * scorer.settings.price
-    return ApiCost(requests, tokens, dollars, answered, scorer.count_interrupted())
+    return ApiCost(requests, tokens, answered, dollars, scorer.count_interrupted())
 
 
 def row_texts(runs: Sequence[Run]) -> Callable[[ScoreTable], Mapping[str, str]]:

@@ -92,7 +92,9 @@ def make_record(
         bias={name: _floats(measured.bias[name][i]) for name in methods if name in measured.bias},
         floor=floor,
         notes=(
-            *length_limit.notes(context.options.get("over_long"), context.shots, shortened),
+            *length_limit.shortening_notes(
+                context.options.get("over_long"), context.shots, shortened
+            ),
             *notes,
         ),
         strength=strength,

@@ -16,7 +16,7 @@ TOLERANCE = 1e-3
 
 
 class MergeReport(NamedTuple):
-    """What a merge did.
+    """The outcome of a merge.
 
     Attributes:
         added: contexts that the workdir lacked.
@@ -39,7 +39,7 @@ class _Merged(NamedTuple):
     origins: dict[str, Path]
 
     def add(self, table: ScoreTable, folder: Path) -> "_Merged":
-        """The same with the blocks that another table of the context has beside."""
+        """The same with the further blocks of another table of the context."""
         blocks = {**table.blocks, **self.table.blocks}  # own ones win
         origins = dict.fromkeys(blocks, folder) | self.origins
         return _Merged(self.table._replace(blocks=blocks), origins)
@@ -52,8 +52,8 @@ def merge_workdirs(
 
     A context has the blocks of all folders. Where two hold one block, their scores must be the
     same but for rounding; the workdir's own are kept, or those of the first source. Merged twice,
-    nothing changes. What was run is told of, too; contexts that are not finished stay where they
-    are. Records are derived: `calibrate_study` makes those of what was added.
+    nothing changes. Their runs are listed, too; unfinished contexts stay where they
+    are. Records are derived: `calibrate_study` makes the records of what was added.
 
     Args:
         sources: workdirs to read.
@@ -91,8 +91,8 @@ def merge_workdirs(
     if contradictions:
         more = f" (and {len(contradictions) - 3} more)" if len(contradictions) > 3 else ""
         raise InputError(
-            f"{'; '.join(contradictions[:3])}{more}. Nothing was merged: keep such workdirs apart, "
-            "or delete those score tables that are out of date."
+            f"{'; '.join(contradictions[:3])}{more}. Nothing was merged: keep these workdirs "
+            "apart, or delete the score tables that are out of date."
         )
     changed = {name for name in seen if set(merged[name].origins) != before.get(name)}
     for store in stores:
@@ -134,7 +134,7 @@ def _contradictions(own: _Merged, table: ScoreTable, folder: Path, tolerance: fl
 
 
 def _difference(own: Block, block: Block, tolerance: float) -> str:
-    """What differs between two blocks of one name, empty where it is nothing but rounding."""
+    """The difference of two blocks of one name, empty where it is nothing but rounding."""
     if own.spec != block.spec:
         return "other inputs or settings"
     for field in ("row_ids", "labels", "tokens"):

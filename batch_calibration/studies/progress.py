@@ -1,4 +1,4 @@
-"""What runs on a workdir plan, what failed of it, and how fast it goes."""
+"""Plans of the runs on a workdir, contexts that failed, and the speed of scoring."""
 
 import json
 import secrets
@@ -39,7 +39,7 @@ class Planned:
 
     @property
     def rows(self) -> int:
-        """How many rows all blocks have."""
+        """The number of rows of all blocks."""
         return sum(self.blocks.values())
 
 
@@ -61,13 +61,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Throughput:
-    """How many rows a process has scored, in how many seconds."""
+    """Rows that a process has scored, and the seconds they took."""
 
     rows: int = 0
     seconds: float = 0.0
 
 
-class Progress:
+class WorkFiles:
     """The plans of a workdir, its failures, and the rows scored: small files below one folder."""
 
     def __init__(self, folder: Path):
@@ -91,7 +91,7 @@ class Progress:
         self._write("failed", context_id, asdict(Failure(sentence)))
 
     def read_failure(self, context_id: str) -> Failure | None:
-        """Why a context cannot be scored; None where nothing is known against it."""
+        """The recorded failure of a context, or None."""
         return self._read(Failure, "failed", context_id)
 
     def clear_failure(self, context_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What was run in a workdir: of each scoring run its command, config, versions, device and date."""
+"""The scoring runs of a workdir: the command, config, versions, device and date of each."""
 
 import dataclasses
 import json

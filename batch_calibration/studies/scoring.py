@@ -1,4 +1,7 @@
-"""Scores the contexts of a study with a model: settings in, stored score tables out."""
+"""Scores the contexts of a study with a model: settings in, stored score tables out.
+
+Runs on one workdir share the contexts: each claims a context before it scores it.
+"""
 
 import time
 from collections import Counter
@@ -11,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scores import context_id, digest
 from batch_calibration.scoring import NoAnswer, Scorer
-from batch_calibration.scoring.data import RowReader, image_splits, load_task
+from batch_calibration.scoring.data.images import image_splits
+from batch_calibration.scoring.data.task_file import load_task
+from batch_calibration.scoring.data.texts import RowReader
 from batch_calibration.scoring.inputs import ImageRows
 from batch_calibration.scoring.prompts.render import render
-from batch_calibration.scoring.prompts.render_images import POOL, render_images
-from batch_calibration.scoring.prompts.rendered import RenderedContext
+from batch_calibration.scoring.prompts.rendered import POOL, RenderedContext, render_images
 from batch_calibration.scoring.table import SCORERS, OpenFiles
 from batch_calibration.scoring.tasks import Task
 from batch_calibration.settings import Cell, ModelSettings, Settings
@@ -30,9 +34,12 @@ if TYPE_CHECKING:
     from batch_calibration.scoring.engine.token_budget import TokenBudget
     from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 
+KEPT_PROMPTS = 10_000
+"""Prompts of a run whose texts are held from their first rendering until they are scored."""
+
 
 class ScoringProgress(NamedTuple):
-    """How far a run is: inputs done of all, those that were stored before among them."""
+    """Progress of a run: inputs done, with the ones stored before, of all."""
 
     context: str
     done: int
@@ -40,7 +47,7 @@ class ScoringProgress(NamedTuple):
 
 
 class ScoringReport(NamedTuple):
-    """What a run did.
+    """The outcome of a run.
 
     Attributes:
         ids: of the score tables of this run's contexts, in the order of its cells.
@@ -150,7 +157,7 @@ def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
 
 
 def _describe_failures(failed: Mapping[str, str], contexts: int) -> str:
-    """What to say of contexts that cannot be scored; several often fail for one reason."""
+    """The sentence on contexts that cannot be scored; several often fail for one reason."""
     reasons = list(dict.fromkeys(failed.values()))
     few = " ".join(reasons[:3]) + (" ..." if len(reasons) > 3 else "")
     if contexts == 1:
@@ -200,8 +207,10 @@ def render_contexts(
     renderer = files.chat_template if files else None
     reader, contexts, notified = RowReader(), [], set[str]()
     dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()
+    keep = KEPT_PROMPTS
     for cell in settings.grid() if cells is None else cells:
-        context = _render(task_of(cell.task), cell, settings.model, reader, budget, renderer)
+        context = _render(task_of(cell.task), cell, settings.model, reader, budget, renderer, keep)
+        keep = max(0, keep - context.size)
         contexts.append(context)
         for note in (*(budget.notes if budget else ()), *context.notes):
             if notify and note not in notified:
@@ -231,6 +240,7 @@ def _render(
     reader: RowReader,
     budget: "TokenBudget | None",
     renderer: "ChatTemplate | None",
+    keep: int,
 ) -> RenderedContext:
     data, facts = cell.data, SCORERS[model.scorer]
     if not task.is_image:
@@ -238,7 +248,7 @@ def _render(
         train = reader.texts(task, data.data, data.train_split)
         log_probs = not model.logits_only
         compares = facts.compares_statements
-        return render(task, cell, test, train, compares, budget, log_probs, renderer)
+        return render(task, cell, test, train, compares, budget, log_probs, renderer, keep)
     if not facts.reads_images:
         readers = " or ".join(repr(name) for name in SCORERS if SCORERS[name].reads_images)
         raise InputError(
@@ -274,7 +284,7 @@ def share(
         notify: called with what is waited for.
 
     Returns:
-        A sentence on each context that this run or another found to be such that it cannot be
+        A sentence on each context that this run or another found unable to be
         scored, by its id. What an earlier run could not score is tried again.
 
     Raises:

@@ -1,4 +1,6 @@
-"""The workdir: score tables by the id of their context, records by the same id."""
+"""The workdir: score tables and records by the id of their context, its results and its status."""
+
+from __future__ import annotations
 
 import hashlib
 import tempfile
@@ -6,17 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from batch_calibration import scores
 from batch_calibration.errors import InputError, step
 from batch_calibration.files import Json, file_name, remove, remove_unfinished, retry, write_whole
 from batch_calibration.scores import ScoreTable
+from batch_calibration.studies import tidy
 from batch_calibration.studies.claims import LEASE, Claims, Heartbeat
 from batch_calibration.studies.journal import BlockPlan, Journal, remove_stored
-from batch_calibration.studies.progress import Failure, Planned, Progress
+from batch_calibration.studies.progress import Failure, Planned, WorkFiles
 from batch_calibration.studies.records import Record
 from batch_calibration.studies.tidy import Records
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 
 class Store:
@@ -41,7 +48,7 @@ class Store:
         """
         self.workdir = Path(workdir)
         self.claims = Claims(self.workdir / "work" / "claims", lease)
-        self.progress = Progress(self.workdir / "work")
+        self.progress = WorkFiles(self.workdir / "work")
         if create:
             try:
                 folder = self.workdir / "scores"
@@ -97,7 +104,7 @@ class Store:
         return set()
 
     def journal(self, context_id: str, blocks: Sequence[BlockPlan]) -> Journal:
-        """What is finished of some blocks of a table that is not written yet."""
+        """The finished rows of some blocks of a table that is not written yet."""
         return Journal(self._journal_folder(context_id), blocks)
 
     def remove_journal(self, context_id: str, stored: Sequence[BlockPlan]) -> None:
@@ -221,7 +228,7 @@ def _title(task: Json, seed: Json) -> str:
 
 
 def _read_title(path: Path) -> str:
-    """What a file of scores holds, in a few words."""
+    """The content of a file of scores, in a few words."""
     try:
         context = scores.load(path).context
     except InputError:
@@ -237,11 +244,11 @@ def _sentence(titles: list[str], kind: str, state: str, remedy: str) -> list[str
 
 
 class Status(NamedTuple):
-    """How far runs are.
+    """Progress of the runs on a workdir.
 
     Attributes:
         done: contexts whose tables hold all that is planned.
-        running: the last heartbeats on those that are being scored.
+        running: the last heartbeats on contexts that are being scored.
         failed: contexts that cannot be scored, and why.
         left: the others.
         broken: why claims cannot be read, which keep every worker from their contexts.
@@ -278,10 +285,10 @@ class Status(NamedTuple):
 
 
 def read_status(store: Store, plan: str | None = None) -> Status:
-    """How far runs on a workdir are.
+    """The status of the runs on a workdir.
 
     Raises:
-        InputError: no such run has begun.
+        InputError: no run of that plan has begun.
     """
     contexts = store.progress.read_plan(plan)
     if not contexts:
@@ -293,7 +300,7 @@ def read_status(store: Store, plan: str | None = None) -> Status:
         )
     beats = store.claims.heartbeats()
     status = Status([], [], [], [], store.claims.broken(), None)
-    rows_left = 0  # of contexts that wait and of those that are being scored
+    rows_left = 0  # of contexts that wait or are being scored
     for context in contexts:
         # First: a context that is being scored may have failed before, or have some blocks.
         if beat := beats.get(context.id):
@@ -309,3 +316,57 @@ def read_status(store: Store, plan: str | None = None) -> Status:
     rate = store.progress.rate()
     seconds = rows_left / rate / max(1, len(status.running)) if rate else None
     return status._replace(seconds_left=seconds)
+
+
+FORMS = ("pandas", "arrow")
+
+
+@overload
+def load_results(
+    workdir: str | Path | Store, form: Literal["pandas"] = "pandas"
+) -> pandas.DataFrame: ...
+@overload
+def load_results(workdir: str | Path | Store, form: Literal["arrow"]) -> pyarrow.Table: ...
+def load_results(
+    workdir: str | Path | Store, form: str = "pandas"
+) -> pandas.DataFrame | pyarrow.Table:
+    """Results of calibration in a workdir: a row per context, method and metric.
+
+    The columns are those of `Records.rows`. They are read from the records, so they are from
+    the last calibration, not from files of results.
+
+    Args:
+        workdir: the folder of scores and records.
+        form: "pandas" for a DataFrame, "arrow" for a pyarrow Table.
+
+    Raises:
+        InputError: no records in the folder; another form; its library is not installed.
+
+    Example:
+        results = load_results("runs/mini")
+        accuracy = results[results.metric == "accuracy"]
+        accuracy.pivot_table("value", "task", "method")
+    """
+    if form not in FORMS:
+        raise InputError.unknown("form", form, FORMS)
+    records = (workdir if isinstance(workdir, Store) else Store(workdir)).records()  # reads files
+    return records.to_pandas() if form == "pandas" else records.to_arrow()
+
+
+def write_results(records: Records, folder: str | Path) -> tuple[list[Path], str]:
+    """Write `results.csv` and, where pyarrow is installed, `results.parquet`.
+
+    Returns:
+        The files, and a sentence on the one that is not written, empty where both are.
+    """
+    columns = tidy.columns(records.rows())
+    csv_path, parquet_path = Path(folder) / "results.csv", Path(folder) / "results.parquet"
+    write_whole(csv_path, tidy.to_csv(columns).encode())
+    try:
+        parquet = tidy.to_parquet(columns)
+    except InputError:
+        # One from before would hold other results than the file beside it.
+        parquet_path.unlink(missing_ok=True)
+        return [csv_path], f"{parquet_path} is not written: it needs pyarrow; pip install pyarrow."
+    write_whole(parquet_path, parquet)
+    return [csv_path, parquet_path], ""

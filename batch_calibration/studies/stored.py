@@ -1,4 +1,4 @@
-"""Calibrates the score tables of a workdir and keeps the records beside them."""
+"""Calibrates the score tables of a workdir and keeps their records there."""
 
 import json
 import time
@@ -19,7 +19,7 @@ CHANGED = "{} score table{} changed while being calibrated, and no record was ke
 
 
 class CalibrationReport(NamedTuple):
-    """What a run did.
+    """The outcome of a run.
 
     Attributes:
         records: one per score table that could be read and is still there, unchanged.
@@ -46,7 +46,7 @@ def calibrate_store(
     tasks: Sequence[str] = (),
     shots: int | None = None,
 ) -> CalibrationReport:
-    """Calibrate the score tables of a workdir, and keep the records beside them.
+    """Calibrate the score tables of a workdir, and keep the records there.
 
     What an earlier run found of other methods and probe sizes, from the same scores with the same
     floor, is kept.
@@ -129,7 +129,7 @@ def calibrate_study(
 
 
 def _is_chosen(table: ScoreTable, tasks: Sequence[str], shots: int | None) -> bool:
-    """Whether a table is of these tasks and so many shots, where such are named."""
+    """True of a table of these tasks and so many shots; an empty choice takes all."""
     context = table.context
     return (not tasks or context.get("task") in tasks) and shots in (None, context.get("shots"))
 

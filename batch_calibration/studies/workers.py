@@ -14,7 +14,7 @@ from batch_calibration.studies.scoring import ScoringReport, render_contexts, ru
 
 @dataclass(frozen=True)
 class Work:
-    """What each worker of a sweep does: score the contexts that no other worker has.
+    """The work of each worker of a sweep: score the contexts that no other worker has.
 
     It holds plain values alone, so that it can be sent to another process or machine.
 
@@ -75,12 +75,12 @@ class Launcher(Protocol):
     """Starts workers and waits for them, in processes or on a cluster."""
 
     def __call__(self, work: Work, notify: Callable[[str], None], /) -> list[ScoringReport | str]:
-        """What each worker reports, or a sentence on how it ended instead."""
+        """The report of each worker, or a sentence on its end."""
         ...
 
 
 class SweepReport(NamedTuple):
-    """What a sweep did.
+    """The outcome of a sweep.
 
     Attributes:
         contexts: how many it has.

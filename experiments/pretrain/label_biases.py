@@ -12,7 +12,7 @@ import numpy as np
 
 from batch_calibration.scoring.embedded import suite
 from batch_calibration.scoring.prompts import template as templates
-from batch_calibration.scoring.prompts.composing import Shown, plain
+from batch_calibration.scoring.prompts.template import Shown, plain_text
 from batch_calibration.scoring.tasks.base import Row, Task
 from experiments.label_sequences import SEQUENCES, fit
 from experiments.pretrain import documents
@@ -98,6 +98,6 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
 
 
 def _texts(template: str, shown: Sequence[tuple[Row, str]], rows: Sequence[Row]) -> list[str]:
-    compose = plain(template)
     demonstrations = [Shown(templates.query(template, row), word) for row, word in shown]
-    return [compose(templates.query(template, row), demonstrations) for row in rows]
+    ask = plain_text(template)(demonstrations)
+    return [ask(templates.query(template, row)) for row in rows]

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.scoring.models.files.checkpoint import ModelFiles
 from batch_calibration.scoring.prompts import template as templates
-from batch_calibration.scoring.prompts.composing import Shown, chat, label_text
+from batch_calibration.scoring.prompts.template import Shown, chat, label_text
 from batch_calibration.settings import PromptSettings
 
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<start_of_turn>", "<end_of_turn>"]
@@ -106,7 +106,7 @@ def test_ids_are_the_harness_s(directory, is_turns, start, tmp_path):
     shown = [
         Shown(templates.query(FORM, {"text": text}), WORDS[label]) for text, label in TRAIN[:2]
     ]
-    prompts = [compose(templates.query(FORM, {"text": text}), shown) for text in TEST]
+    prompts = [compose(shown)(templates.query(FORM, {"text": text})) for text in TEST]
     labels = [label_text(FORM, settings, label) for label in WORDS]
     info = checkpoint.tokenizer_info
     ours = encode(info.tokenizer, prompts, labels, info.bos, prefix=info.prefix)

@@ -1,4 +1,4 @@
-"""What starts the workers of a sweep: processes of this machine, Slurm, or a Ray cluster."""
+"""Launchers of a sweep's workers: processes of this machine, Slurm, or a Ray cluster."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class Flag(NamedTuple):
 
     @property
     def text_kind(self) -> type:
-        """What a text at the command line is read as: a number, or left as it is."""
+        """A text of the command line as a number, or as it is."""
         return int if self.kind is int else str
 
 
@@ -50,7 +50,7 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
     Args:
         name: one of `NAMES`.
         workers: how many it starts.
-        flags: those of `FLAGS`, lists as texts with commas; None where the default holds.
+        flags: some of `FLAGS`, lists as texts with commas; None where the default holds.
 
     Raises:
         InputError: a flag that this launcher does not have, or whose value cannot be.

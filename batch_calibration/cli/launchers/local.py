@@ -44,7 +44,7 @@ class Local:
     grace: float = 60.0
 
     def __call__(self, work: Work, notify: Callable[[str], None]) -> list[ScoringReport | str]:
-        """What each worker reports, or how it ended."""
+        """The report of each worker, or a sentence on its end."""
         work.logs.mkdir(parents=True, exist_ok=True)
         started = list[Worker]()
         try:
@@ -84,7 +84,7 @@ class Local:
         return sorted(os.sched_getaffinity(0))[number :: self.workers * self.processes]
 
     def _gpus(self, number: int) -> list[str]:
-        """The GPUs of a process, of those that this one sees."""
+        """The GPUs of a process, from the GPUs that this one sees."""
         needed = self.gpus * self.workers * self.processes
         numbers = ",".join(map(str, range(needed)))
         devices = os.environ.get("CUDA_VISIBLE_DEVICES", numbers).split(",")
@@ -97,7 +97,7 @@ class Local:
 
 
 class Seat(NamedTuple):
-    """Where a process works: its log, cores and GPUs, and its number among those of its worker."""
+    """Where a process works: its log, cores and GPUs, and its number within its worker."""
 
     log: Path
     cores: list[int]

@@ -41,7 +41,7 @@ class Ray:
     grace: float = 60.0
 
     def __call__(self, work: Work, notify: Callable[[str], None]) -> list[ScoringReport | str]:
-        """What each worker reports, or how it ended."""
+        """The report of each worker, or a sentence on its end."""
         import ray
 
         work.check()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import submitit
 
 MAX_RESTARTS = 100
-"""How often a job that is out of time is started again."""
+"""Times that a job that ran out of time is started again."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Slurm:
         hosts: nodes of each worker, joined by `jax.distributed`; more than 1 need `config.mesh`.
         at_once: most jobs that run at a time.
         options: others of sbatch, by name, such as account.
-        grace: seconds before the end of its time at which a job is told to stop.
+        grace: seconds before the end of its time at which a job is asked to stop.
         cluster: "slurm"; "local" runs the jobs here, for a try.
         poll: seconds between looks at the jobs.
     """
@@ -54,7 +54,7 @@ class Slurm:
     poll: float = 10.0
 
     def __call__(self, work: Work, notify: Callable[[str], None]) -> list[ScoringReport | str]:
-        """What each worker reports, or how it ended."""
+        """The report of each worker, or a sentence on its end."""
         import submitit
 
         work.check()
@@ -116,7 +116,7 @@ class Job:
             return str(error)
 
     def checkpoint(self) -> "submitit.helpers.DelayedSubmission":
-        """What submitit starts again: this very job, for the store holds what it finished."""
+        """The job that submitit starts again: this one, as the store holds what it finished."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(self)

@@ -13,7 +13,7 @@ from batch_calibration.files import Json, ended, parse_json, process_name
 from batch_calibration.scores import canonical
 
 CHECKED = b"\1"
-"""How an answer begins that has its checksum before it; those of older versions have none."""
+"""The first byte of an answer with a checksum before it; older versions wrote none."""
 STOPPED = ""  # what stands for the process of a request that no process has under way any more
 CHECKSUM_BYTES = 16  # bytes of a checksum, the first of SHA-256's
 

@@ -1,4 +1,8 @@
-"""Sends requests to a server, again where that may help, and says in a sentence why it did not."""
+"""Sends requests to a server, many at a time, and again where that may help.
+
+Answers are kept at once; a sentence at the end says why others failed. Bodies are read up to a
+limit, compressed or not.
+"""
 
 import asyncio
 import json
@@ -31,16 +35,16 @@ PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 
 """Statuses that another attempt may mend; all others are final."""
 REFUSING_STATUSES = {400, 413, 422}
 """Final statuses by which a server may refuse one prompt: content filters, prompts too long."""
-TOLD_WAIT = 5.0  # seconds of a wait from which it is told, with its reason
+MIN_REPORTED_WAIT = 5.0  # seconds; longer waits are reported with their reason
 LONGEST_MESSAGE = 200  # letters of a server's message that a sentence repeats
-USUAL_ANSWER = 4 << 20  # bytes that every answer may have: the likeliest 20,000 tokens of one place
+USUAL_ANSWER = 4 << 20  # bytes that every answer may have: 20,000 tokens of one place
 ANSWER_PER_BYTE = 256
 """Bytes that an answer may have for each byte sent: a server scores every token of a prompt."""
 ENCODINGS = "gzip"
-"""What servers may compress answers with: zlib inflates it piece by piece, so that a small answer
+"""Compression that servers may use: zlib inflates it piece by piece, so that a small answer
 that would fill the memory is seen in time."""
 MAX_FAILURES_IN_A_ROW = 8
-"""Requests that fail for good one after the other, before no more are sent."""
+"""Consecutive requests that fail for good, before no more are sent."""
 T = TypeVar("T")
 
 
@@ -49,11 +53,29 @@ class TornAnswer(ValueError):
 
 
 class ApiCost(NamedTuple):
-    """What a run will ask."""
+    """The cost of asking a server.
 
-    requests: int  # that have no answer yet
-    tokens: int  # sent with them
-    answered: int  # requests that earlier runs asked
+    Attributes:
+        requests: without an answer yet.
+        tokens: sent with them.
+        answered: requests that earlier runs asked.
+        dollars: for the tokens.
+        interrupted: requests that a run had under way when it was stopped.
+    """
+
+    requests: int
+    tokens: int
+    answered: int
+    dollars: float = 0.0
+    interrupted: int = 0
+
+    def __str__(self) -> str:
+        price = f", ${self.dollars:,.2f} at {spell('price')}" if self.dollars else ""
+        answered = f"; {self.answered:,} more were answered before" if self.answered else ""
+        if self.interrupted:
+            answered += f"; {self.interrupted:,} were under way when a run was stopped, and the "
+            answered += "server may have charged them"
+        return f"{self.requests:,} requests, about {self.tokens:,} tokens{price}{answered}"
 
 
 class Failures(NamedTuple, Generic[T]):
@@ -191,7 +213,7 @@ class Client:
     def _tell_wait(self, reason: str, seconds: float) -> None:
         """Say that a request waits and why, unless another wait that was told goes on."""
         time = self._pace.clock()
-        if self._notify and seconds >= TOLD_WAIT and time >= self._told_until:
+        if self._notify and seconds >= MIN_REPORTED_WAIT and time >= self._told_until:
             self._told_until = time + seconds
             self._notify(f"{self.server.address}: {reason}; waiting {seconds:.0f} seconds")
 
@@ -233,7 +255,7 @@ class Client:
             raise TornAnswer(f"no JSON: {text[:80]!r}") from error
 
     def _message(self, content: bytes) -> str:
-        """What an error answer says, without the key."""
+        """The message of an error answer, without the key."""
         try:
             return error_message(self.server.hide_key(_parse(content)))
         except (ValueError, RecursionError):
@@ -306,7 +328,7 @@ def error_status(answer: Json) -> int:
 
 
 def error_message(message: Json) -> str:
-    """What an error answer says, in short: its message, or else its beginning.
+    """The message of an error answer in short, or else its beginning.
 
     >>> error_message({"error": {"message": "no such model"}})
     "'no such model'"
@@ -334,7 +356,7 @@ async def read_body(response: "httpx2.Response", sent: int) -> bytes:
             where="the answer",
             expected=f"one that is not compressed, or with {ENCODINGS}",
             got="another content-encoding",
-            remedy="set the server, or what stands before it, to leave answers as they are",
+            remedy="set the server, or the proxy before it, to leave answers as they are",
         )
     # 32 more than the largest window: gzip or zlib, whichever the header says.
     inflater = None if encoding in ("", "identity") else zlib.decompressobj(32 + zlib.MAX_WBITS)
@@ -439,7 +461,7 @@ def refuse_unanswered(sentences: Sequence[str], stopped: bool, requests: int) ->
 
 
 def run_coroutine(work: Coroutine[None, None, T]) -> T:
-    """What a coroutine gives, in a notebook too, whose thread has a loop of its own."""
+    """The result of a coroutine, in a notebook too, whose thread already runs a loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:  # no loop runs in this thread

@@ -25,7 +25,7 @@ SEVERAL, UNLIKE = 3, 1.2
 
 
 class FirstTokenScores(NamedTuple):
-    """What lists of first tokens say of labels."""
+    """Label scores from lists of first tokens."""
 
     scores: np.ndarray  # float32 [n, k], nats; NaN in rows that are not kept
     is_kept: np.ndarray  # [n], which rows have a score for every label
@@ -59,7 +59,9 @@ def score_first_tokens(
     never = []
     for name in names:
         if not top.tokens[name]:
-            sentence = f"No answer has a token of the label {name!r} among its likeliest; {remedy}."
+            sentence = (
+                f"No answer has a token of the label {name!r} among its most probable; {remedy}."
+            )
             never.append(sentence)
     filled, is_kept = fill_scores(top.log_probs, missing, top.bound)
     scores = np.full(top.log_probs.shape, np.nan, np.float32)
@@ -76,7 +78,7 @@ def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: P
             where=where,
             expected="an answer to each prompt",
             got=f"the same one to {count:,}",
-            remedy="the server, or what stands before it, gives answers to other prompts: mend it"
+            remedy="the server, or the proxy before it, gives answers to other prompts: mend it"
             + (f", move {path} away and ask again" if path else ""),
         )
 
@@ -91,7 +93,7 @@ def refuse_equal(scores: np.ndarray, where: str, path: Path | None, instead: str
 
 
 def add_refused(answered: LabelScores, refused: Mapping[int, str]) -> LabelScores:
-    """The scores of all rows: those that were answered, and NaN of those that were refused.
+    """The scores of all rows: of answered ones, and NaN for refused ones.
 
     >>> rows = LabelScores(np.zeros((1, 2), np.float32), np.ones(1, np.int32))
     >>> add_refused(rows, {0: "no"}).log_probs.tolist()
@@ -161,8 +163,8 @@ class Notes:
             ways = {"least": "put just below the least of them", "drop": "left out"}
             way = ways.get(str(self._missing), f"put at {self._missing} nats")
             sentences.append(
-                f"{self._lacking:,} answers lack a label among their {self._top} likeliest tokens: "
-                f"{way} ({spell('missing')})."
+                f"{self._lacking:,} answers lack a label among their {self._top} most probable "
+                f"tokens: {way} ({spell('missing')})."
             )
         if self._damaged:
             sentences.append(f"{len(self._damaged):,} kept answers were damaged and asked again.")

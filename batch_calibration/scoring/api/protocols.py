@@ -1,4 +1,8 @@
-"""The ways of asking a server for label scores: what is sent, and what is read from the answer."""
+"""The ways of asking a server for label scores: what is sent, and what is read from the answer.
+
+A server that scores the prompt itself returns its tokens: these are compared with the text that was
+sent, in every form in which tokenizers write it, and the tokens of the label are found.
+"""
 
 import codecs
 import re
@@ -25,13 +29,12 @@ from batch_calibration.settings import ApiScores
 
 ROUNDING = 1e-3  # nats that a log-probability may lie above 0 by rounding
 SUM_ROUNDING = 0.02
-"""What the sum of a decision's probabilities may differ from 1 by: servers round to few digits."""
+"""Allowed difference of a decision's probabilities from a sum of 1: servers round them."""
 DECISION_NAME, DECISION = "label", "Which option goes on after the text?"
-"""How the one question of a decision is called, and what it asks: the state is the whole prompt."""
+"""Name and text of a decision's one question; its state is the whole prompt."""
 WHERE = "the answer"  # what sentences call it
 GAP, LOST = "\N{REPLACEMENT CHARACTER}", "\0"
-"""What stands for part of a letter of several bytes: as servers write it, and where they leave it
-out."""
+"""Placeholders of a part of a letter of several bytes: as servers write it, or leave it out."""
 MOST_PARTS = 4  # tokens that such a letter may have: its bytes
 MOST_BEGINNINGS = 2  # tokens that a model may put before each text
 
@@ -42,13 +45,13 @@ class Question(NamedTuple):
     model: str  # what the server calls the model
     text: str  # the prompt
     forms: tuple[str, ...]  # the texts of all labels
-    top: int  # how many of the likeliest first tokens are asked for
+    top: int  # how many of the most probable first tokens are asked for
     ids: tuple[int, ...] = ()  # the prompt's token ids, for protocols that send ids
     label_ids: tuple[int, ...] = ()  # the token id of each form, for such protocols
 
 
 FormScores = list[float] | Mapping[str, float]
-"""What one answer says: scores of some forms in their order, or first tokens and their scores."""
+"""The content of an answer: scores of some forms in order, or first tokens with their scores."""
 
 
 class ApiProtocol(NamedTuple):
@@ -65,7 +68,7 @@ class ApiProtocol(NamedTuple):
 
     @property
     def asks_once(self) -> bool:
-        """Whether one request is about all labels of a prompt."""
+        """True where one request covers all labels of a prompt."""
         return self.first_tokens or self.sends_ids or self.asks_all
 
 
@@ -289,7 +292,7 @@ def label_log_probs(
     decoded = PromptTokens(tuple(texts), prompt.log_probs)
     match = _match(texts, hides_first, sent)
     if match is None:
-        end_log_prob(decoded, form, where)  # says so if another label or none stands at the end
+        end_log_prob(decoded, form, where)  # says so if another label or none is at the end
         joined = "".join(texts)
         got = f"{len(joined):,} letters, {shown(joined, 60)}"
         if sent.endswith(joined):
@@ -330,14 +333,14 @@ class _View(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """How tokens match what was sent: in which view, and whether with all letters."""
+    """The match of tokens with the text sent: in which view, and whether with all letters."""
 
     view: _View
     is_whole: bool
 
 
 def _lacks(pattern: str) -> Callable[[Sequence[str]], bool]:
-    """Whether no token has a pattern."""
+    """A predicate: no token has the pattern."""
     return lambda texts: not any(re.search(pattern, text) for text in texts)
 
 
@@ -359,7 +362,7 @@ _VIEWS = (
 
 
 def _match(texts: Sequence[str], hides_first: bool, sent: str) -> _Match | None:
-    """How the texts of tokens match what was sent; None if they do not."""
+    """The match of the texts of tokens with the text sent; None if there is none."""
     first = int(hides_first)
     for begin in range(first, min(first + MOST_BEGINNINGS, len(texts)) + 1):
         if begin > first and texts[begin - 1] and not _BEGINNING.fullmatch(texts[begin - 1]):
@@ -380,7 +383,7 @@ def _match(texts: Sequence[str], hides_first: bool, sent: str) -> _Match | None:
 
 
 def _is_one_token(beginning: str, view: _View, sent: str) -> bool:
-    """Whether the beginning of what was sent, which reads so in a view, is surely one token."""
+    """True if this beginning of the text sent, as a view shows it, is surely one token."""
     for end in range(len(sent)):
         if view.write(sent[:end]) == beginning:
             return _ONE_TOKEN.fullmatch(sent[:end]) is not None
@@ -390,7 +393,7 @@ def _is_one_token(beginning: str, view: _View, sent: str) -> bool:
 
 
 def _text_before(pattern: str, sent: str) -> str | None:
-    """What stands in `sent` before the pattern, with which it ends; None if it does not.
+    """The text of `sent` before a pattern that it ends with; None if it does not.
 
     A run of gaps stands for one letter of several bytes at least and as many as they are at most,
     and for none that a pattern begins with: there a server may have cut. Two are one letter.
@@ -417,7 +420,7 @@ def _text_before(pattern: str, sent: str) -> str | None:
 
 
 def _decode(tokens: Sequence[str], sent: str) -> list[str]:
-    """The text of each token; of a letter of several bytes, it stands where the last byte does."""
+    """The text of each token; of a letter of several bytes, it is at the last byte."""
     joined = "".join(tokens)
     # Texts as a byte-level vocabulary holds them, a space as "Ġ".
     is_byte_level = re.search("[ĠĊ]", joined) and not re.search("[ĠĊ]", sent)

@@ -13,17 +13,7 @@ from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.responses import value_at
 from batch_calibration.scores import canonical
-from batch_calibration.scoring import (
-    NOTHING_FINISHED,
-    Finished,
-    Identity,
-    ImageInputs,
-    Inputs,
-    LabelScores,
-    LabelTexts,
-    Refused,
-)
-from batch_calibration.scoring.api import label_scores
+from batch_calibration.scoring import Identity, Inputs, LabelScores, LabelTexts, Refused
 from batch_calibration.scoring.api.answers import Answers, Request
 from batch_calibration.scoring.api.client import (
     ApiCost,
@@ -34,6 +24,14 @@ from batch_calibration.scoring.api.client import (
     connect,
     refuse_unanswered,
     run_coroutine,
+)
+from batch_calibration.scoring.api.label_scores import (
+    Notes,
+    add_refused,
+    note_refused,
+    refuse_equal,
+    refuse_same,
+    score_first_tokens,
 )
 from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
 from batch_calibration.scoring.api.server import Server
@@ -63,11 +61,12 @@ class RequestKey(NamedTuple):
     question: Question
 
 
-class ApiScorer:
+class ApiScorer(label_texts.LabelScorer):
     """Log-probability of each label after each text, as a server says.
 
     Answers are kept as they come: a run that was stopped goes on, and changing how missing labels
-    are treated asks nothing again.
+    are treated asks nothing again. Token counts are 0 without a tokenizer. With first tokens, rows
+    without a label's token that `missing` drops are `failed`; so are prompts that are refused.
 
     Args:
         settings: which server is asked, and how.
@@ -77,7 +76,8 @@ class ApiScorer:
         pace: when requests may be sent; None is as `settings` say.
 
     Raises:
-        InputError: a setting that the way of asking does not go with.
+        InputError: a setting that the way of asking does not go with. `score` refuses images,
+            requests without an answer, and answers without log-probabilities.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class ApiScorer:
                 got="nothing",
                 remedy="give it, as SERVER/models lists it",
             )
+        super().__init__("scorer 'api'")
         self.settings = settings
         self.model = model
-        self.notes: list[str] = []
         self.notify: Callable[[str], None] | None = None  # told of waits while they last
         self._server = Server.from_environment(settings.server, settings.key_variable)
         self._protocol = PROTOCOLS[settings.api_scores]
@@ -111,7 +111,7 @@ class ApiScorer:
         self._tokenizer = tokenizer
         self._answers = Answers(answers)
         self._pace = pace or Pace(settings.per_minute)
-        self._notes = label_scores.Notes(settings.top_logprobs, self._missing, model)
+        self._notes = Notes(settings.top_logprobs, self._missing, model)
 
     @property
     def identity(self) -> Identity:
@@ -129,27 +129,9 @@ class ApiScorer:
             identity["tokenizer"] = tokenizer_digest(self._tokenizer)
         return identity
 
-    def score(
-        self,
-        inputs: Inputs,
-        labels: LabelTexts,
-        *,
-        progress: Callable[[int], None] | None = None,
-        finished: Finished = NOTHING_FINISHED,
-    ) -> LabelScores:
-        """Ask for `labels` (continuations with their leading space) after each text of `inputs`.
-
-        Every single answer is kept, so that `finished` batches are not needed.
-
-        Returns:
-            `log_probs [n k]` in nats; token counts `[n]`, 0 without a tokenizer. Of first tokens,
-            rows without a label's token that `missing` drops are `failed`, and refused prompts.
-
-        Raises:
-            InputError: images; requests without an answer; answers without log-probabilities.
-        """
-        texts = _texts(inputs)
-        forms, _ = label_texts.flatten(labels)
+    def _score(self, asked: label_texts.Asked) -> LabelScores:
+        # Every single answer is kept, so that `finished` batches are not needed.
+        texts, forms = self._texts(asked.inputs), asked.forms
         answers: list[dict[int, FormScores]] = [{} for _ in texts]
         per_row = self.requests_per_row(forms)
         rows_done = 0
@@ -169,8 +151,7 @@ class ApiScorer:
             answers[key.row][key.number] = scores
             self._notes.add_answer(key.question.text, answer)
             rows_done += len(answers[key.row]) == per_row  # a row is done with its last request
-            if progress:
-                progress(rows_done)
+            asked.progress(rows_done)
 
         with self._answers.opened():
             failures = run_coroutine(self._ask(self._requests(texts, forms), receive))
@@ -180,12 +161,12 @@ class ApiScorer:
         refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
         self._notes.add_damaged(self._answers.damaged)
         if refused:
-            self._notes.add(np.empty((0, 0)), sentences=[label_scores.note_refused(refused, texts)])
+            self._notes.add(np.empty((0, 0)), sentences=[note_refused(refused, texts)])
         # Answers come in any order: those of a row are put in the order of its requests.
         rows = [list(dict(sorted(answers[row].items())).values()) for row in rows_left]
-        answered = self._score_rows([texts[row] for row in rows_left], rows, labels)
+        answered = self._score_rows([texts[row] for row in rows_left], rows, asked.labels)
         self.notes = self._notes.sentences()
-        return label_scores.add_refused(answered, refused) if refused else answered
+        return add_refused(answered, refused) if refused else answered
 
     def _score_rows(
         self, texts: Sequence[str], rows: list[list[FormScores]], labels: LabelTexts
@@ -197,11 +178,11 @@ class ApiScorer:
             lists = [row[0] for row in rows]  # one request a row
             top = self._score_lists(lists, labels, tokens)
             if len(top.failed) < len(lists):  # lists without a label give no number
-                label_scores.refuse_same(texts, lists, where, path)
+                refuse_same(texts, lists, where, path)
             return top
         scores = np.array([list(chain(*row)) for row in rows], np.float32)  # [n, forms]
-        label_scores.refuse_equal(scores, where, path, self._protocol.instead)
-        label_scores.refuse_same(texts, scores.tolist(), where, path)
+        refuse_equal(scores, where, path, self._protocol.instead)
+        refuse_same(texts, scores.tolist(), where, path)
         scores = label_texts.sum_probabilities(scores, label_texts.flatten(labels)[1])  # [n, k]
         # Whole labels of several tokens have little mass in any case.
         if self._protocol.sends_ids:
@@ -213,24 +194,22 @@ class ApiScorer:
     ) -> LabelScores:
         """Scores from lists of first tokens; rows without a score of every label have failed."""
         tokens_of_rows = [row for row in lists if isinstance(row, Mapping)]
-        top = label_scores.score_first_tokens(
-            tokens_of_rows, labels, self._missing, self._server.address
-        )
+        top = score_first_tokens(tokens_of_rows, labels, self._missing, self._server.address)
         self._notes.add(top.scores[top.is_kept], top.lacking, top.never)
-        why = " ".join(top.never) or "A label is not among its likeliest tokens."
+        why = " ".join(top.never) or "A label is not among its most probable tokens."
         failed = dict.fromkeys(np.flatnonzero(~top.is_kept).tolist(), why)
         return LabelScores(top.scores, tokens, failed)
 
     def estimate(self, inputs: Inputs, labels: LabelTexts) -> ApiCost:
-        """What `score` would ask: requests without an answer yet, and the tokens in them.
+        """The requests that `score` would send: without an answer, and their tokens.
 
         What is asked twice, as by blocks that have a prompt in common, is one request.
         """
-        texts, (forms, _) = _texts(inputs), label_texts.flatten(labels)
+        texts, (forms, _) = self._texts(inputs), label_texts.flatten(labels)
         unanswered = answered = tokens = 0
         seen: set[int] = set()
         with self._answers.opened():
-            # What stands behind each prompt: a label where each has a request of its own.
+            # Tokens after each prompt: of its label, where each label has its own request.
             label_tokens = [0]
             if self.requests_per_row(forms) > 1:
                 label_tokens = count_tokens(forms, self._tokenizer)
@@ -255,7 +234,7 @@ class ApiScorer:
             return answers.count_interrupted()
 
     def requests_per_row(self, forms: Sequence[str]) -> int:
-        """How many requests one text takes: ways that end it with a label take one for each."""
+        """Requests for one text: one for each label where the prompt ends with the label."""
         return 1 if self._protocol.asks_once else len(forms)
 
     def _requests(
@@ -283,12 +262,6 @@ class ApiScorer:
             async with connect(self._server, timeout) as connection:
                 client = Client(self._server, connection, self._pace, timeout, self.notify)
                 return await ask_all(requests, client, self._answers, receive, in_flight)
-
-
-def _texts(inputs: Inputs) -> Sequence[str]:
-    if isinstance(inputs, ImageInputs):
-        raise InputError("'api' sends text alone; score images with dual_encoder.", key="scorer")
-    return inputs
 
 
 def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> list[int]:

@@ -1,4 +1,4 @@
-"""The server that is asked, and its key, which is taken out of whatever the server says."""
+"""The server that is asked, and its key, which is removed from all that the server says."""
 
 import base64
 import html
@@ -23,7 +23,7 @@ SHORTEST_SECRET = 16
 """Letters and digits from which a key is searched for across signs and texts too; a shorter one,
 such as not-needed, may be words of an answer."""
 DECODINGS = 3  # how often escapes are undone, one inside another
-HIDDEN = "..."  # what stands where the key stood
+HIDDEN = "..."  # replaces the key
 
 # Of JSON, Python and C: \u0073, \u{73}, \x73, \163, \/
 _ESCAPE = re.compile(r"\\(?:u\{?([0-9a-fA-F]{1,6})\}?|x([0-9a-fA-F]{2})|([0-7]{3})|(.))", re.DOTALL)
@@ -103,12 +103,13 @@ class Server(NamedTuple):
                 logger.removeFilter(hide)
 
 
-class Key:
+class SecretKey:
     r"""A key, and all writings of it that a text is searched for; a short one for nothing.
 
-    >>> Key("sk-0123456789").hide("no quota for sk-0123456789"), Key("EMPTY").hide("EMPTY list")
+    >>> key = SecretKey("sk-0123456789")
+    >>> key.hide("no quota for sk-0123456789"), SecretKey("EMPTY").hide("EMPTY list")
     ('no quota for ...', 'EMPTY list')
-    >>> Key("sk-0123456789").hide(r"no quota for sk\u002d0123456789")
+    >>> key.hide(r"no quota for sk\u002d0123456789")
     '...'
     """
 
@@ -156,7 +157,7 @@ class Key:
         )
 
     def _joined(self, document: Json) -> str:
-        """All texts of a JSON value in their order; those of a short key stay apart."""
+        """All texts of a JSON value in order; with a short key they stay apart."""
         return ("" if self._letters else "\n").join(_texts(document))
 
     def _hide_in_each(self, document: Json) -> Json:
@@ -175,7 +176,7 @@ class Key:
         return document
 
 
-_key_of = lru_cache(Key)  # made once
+_key_of = lru_cache(SecretKey)  # made once
 
 
 def _decodings(text: str) -> Iterator[str]:
@@ -221,7 +222,7 @@ def _text_of_codes(numbers: list[Json]) -> str:
 
 
 def _base64_middle(content: bytes, offset: int) -> str:
-    """The letters of base64 that some bytes decide alone, which stand behind `offset` others."""
+    """The letters of base64 that some bytes alone decide, after `offset` other bytes."""
     letters = base64.b64encode(bytes(offset) + content).decode()
     # Six bits each: a letter at either end may hold bits of a neighbor.
     return letters[-(-8 * offset // 6) : 8 * (offset + len(content)) // 6]

@@ -9,11 +9,11 @@ from batch_calibration.scoring.tasks.base import NAMES, Row, Task
 UNKNOWN = -1  # the label of a row whose label is hidden
 
 
-def columns(task: Task, present: tuple[str, ...], where: str) -> dict[str, str]:
+def schema_of(task: Task, present: tuple[str, ...], where: str) -> dict[str, str]:
     """The column of each field and of `label`: the task's first schema that the data have.
 
     >>> from batch_calibration.scoring.tasks import TASKS
-    >>> columns(TASKS["rte"], ("premise", "hypothesis", "label"), "here")
+    >>> schema_of(TASKS["rte"], ("premise", "hypothesis", "label"), "here")
     {'sentence1': 'premise', 'sentence2': 'hypothesis', 'label': 'label'}
     """
     # What each schema lacks, for the sentence.
@@ -32,7 +32,7 @@ def columns(task: Task, present: tuple[str, ...], where: str) -> dict[str, str]:
 
 def bind(task: Task, record: Mapping[str, object], where: str) -> tuple[Row, int]:
     """The task's fields and the label of one record; `where` names file and row in errors."""
-    schema = columns(task, tuple(record), where)
+    schema = schema_of(task, tuple(record), where)
     row = {}
     for field in task.fields:
         text = record[schema[field]]
@@ -71,11 +71,13 @@ def _bind_label(task: Task, label: object, where: str) -> int:
     return label
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A class name without case, spaces and signs, so that its spellings are the same.
 
-    >>> plain("Apply_Eye_Makeup") == plain("ApplyEyeMakeup"), plain("polka-dotted")
-    (True, 'polkadotted')
+    >>> plain_name("Apply_Eye_Makeup") == plain_name("ApplyEyeMakeup")
+    True
+    >>> plain_name("polka-dotted")
+    'polkadotted'
     """
     return "".join(filter(str.isalnum, name.casefold()))
 
@@ -84,7 +86,7 @@ def labels_by_name(task: Task) -> dict[str, int]:
     """Plain spelling -> label: of each label's name, and of its words in statements."""
     labels: dict[str, int] = {}
     for label, name in enumerate(task.label_names):
-        for spelling in {plain(name), plain(task.statement_words[name])}:
+        for spelling in {plain_name(name), plain_name(task.statement_words[name])}:
             if labels.setdefault(spelling, label) != label:
                 raise InputError(
                     f"task {task.name}: {task.label_names[labels[spelling]]!r} and {name!r} are "
@@ -96,11 +98,11 @@ def labels_by_name(task: Task) -> dict[str, int]:
 def label_of(task: Task, name: str, where: str) -> int:
     """The label that a class name means."""
     labels = labels_by_name(task)
-    if plain(name) in labels:
-        return labels[plain(name)]
-    names = {plain(label_name): label_name for label_name in task.label_names}
+    if plain_name(name) in labels:
+        return labels[plain_name(name)]
+    names = {plain_name(label_name): label_name for label_name in task.label_names}
     # Spellings are compared plainly: case and signs are no difference.
-    near = difflib.get_close_matches(plain(name), names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(plain_name(name), names, n=1, cutoff=0.6)
     hint = f"; did you mean {names[near[0]]!r}?" if near else ";"
     listed = ", ".join(task.label_names[:8]) + (", ..." if len(task.label_names) > 8 else "")
     raise InputError(

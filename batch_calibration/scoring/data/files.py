@@ -1,4 +1,4 @@
-"""Reads JSON Lines, CSV and Parquet files as records, and says where each of them stands."""
+"""Reads JSON Lines, CSV and Parquet files as records, and says the line of each."""
 
 import csv
 import gzip
@@ -38,7 +38,7 @@ def in_folders(*folders: Path) -> dict[str, Path]:
 
 
 def records(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
-    """Each record of a file, and where it stands in words."""
+    """Each record of a file, and its place in words."""
     is_empty = True
     try:
         if not path.is_file():

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.data import files, image_records, tfds_folder
-from batch_calibration.scoring.data.binding import bind, label_of, labels_by_name, plain
-from batch_calibration.scoring.data.image_records import ImageRecord
+from batch_calibration.scoring.data import files, tfds_folder
+from batch_calibration.scoring.data.binding import bind, label_of, labels_by_name, plain_name
+from batch_calibration.scoring.data.tfds_folder import ImageRecord
 from batch_calibration.scoring.embedded import MINI
 from batch_calibration.scoring.embedded import images as embedded_images
 from batch_calibration.scoring.inputs import ImageRef, ImageRows
@@ -28,7 +28,7 @@ SPLITS = {
     "train": "train", "training": "train", "test": "test", "testing": "test",
     "val": "validation", "valid": "validation", "validation": "validation",
 }  # fmt: skip
-"""What a folder or table of one split may be called."""
+"""Names that a folder or table of one split may have."""
 MAX_BYTES = 2**28  # 256 MiB, of one image
 WHOLE, TRAIN_ONE_IN = "all", 5
 """Images in no splits are `all`; of each class one in so many is `train`, and the rest `test`."""
@@ -109,15 +109,15 @@ class EmbeddedImage(NamedTuple):
 
 
 def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
-    """The rows of an image task's split; those of folders and tables in an order by hash.
+    """The rows of an image task's split; from folders and tables in an order by hash.
 
     The order has nothing to do with classes, so the first rows are a sample of all. `data` is
     `"mini"` or a folder; what is looked for there is in docs/your-checkpoint.md.
 
     Raises:
-      InputError: no such images or split, a class that is none of the task's, one class alone.
+      InputError: no images or no split of that name, a class that the task lacks, one class alone.
     """
-    source = find(task, data)
+    source = find_images(task, data)
     if source is None:
         raise InputError(_nothing(task, data))
     served = files.served_split(task, split, source.splits, source.where)
@@ -140,11 +140,11 @@ def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
 
 def image_splits(task: Task, data: str) -> tuple[str, ...]:
     """Names of the splits that `data` has of an image task; none where it has no images."""
-    source = find(task, data)
+    source = find_images(task, data)
     return tuple(source.splits) if source else ()
 
 
-def find(task: Task, data: str) -> ImageSource | None:
+def find_images(task: Task, data: str) -> ImageSource | None:
     """The images of a task, None where there are none."""
     if data == MINI and not task.folder and not task.files:
         return _embedded(task)
@@ -174,7 +174,7 @@ def find(task: Task, data: str) -> ImageSource | None:
         # One table of any name is the whole of the data, without splits.
         if len(paths) == 1:
             return image_tables(task, {WHOLE: next(iter(paths.values()))}, str(folder))
-    prepared = tfds_folder.find(task, Path(data)) if data else None
+    prepared = tfds_folder.find_prepared(task, Path(data)) if data else None
     return _records(task, prepared) if prepared else None
 
 
@@ -197,10 +197,10 @@ def _nothing(task: Task, data: str) -> str:
 
 
 def _records(task: Task, folder: Path) -> ImageSource:
-    names = image_records.splits(task, folder)
+    names = tfds_folder.record_splits(task, folder)
 
     def read(split: str, numbers: slice, limit: int) -> Sequence[Image]:
-        labels = image_records.labels(task, folder, split, numbers, limit)
+        labels = tfds_folder.labels(task, folder, split, numbers, limit)
         return [Image(ImageRecord(folder, split, i), str(i), label) for i, label in labels]
 
     # Records are read when a split is, not here.
@@ -208,7 +208,7 @@ def _records(task: Task, folder: Path) -> ImageSource:
     notes: tuple[str, ...] = ()
     # As for folders without splits; TFDS has shuffled, so a part is a sample.
     if names == ("train",):
-        size = image_records.size(folder, "train")
+        size = tfds_folder.size(folder, "train")
         cut = size // TRAIN_ONE_IN
         readers = {
             WHOLE: readers["train"],
@@ -228,7 +228,7 @@ def _embedded(task: Task) -> ImageSource | None:
 
     def read(split: str, limit: int) -> Sequence[Image]:
         images = []
-        for reference, name in embedded_images.rows(task.name, split, limit):
+        for reference, name in embedded_images.image_rows(task.name, split, limit):
             number = reference.rpartition("/")[2]
             images.append(Image(EmbeddedImage(reference), number, label_of(task, name, reference)))
         return images
@@ -268,7 +268,7 @@ def _subfolders(root: Path) -> list[Path]:
 
 def _has_classes(task: Task, root: Path) -> bool:
     labels = labels_by_name(task)
-    return any(plain(folder.name) in labels for folder in _subfolders(root))
+    return any(plain_name(folder.name) in labels for folder in _subfolders(root))
 
 
 def _images(task: Task, root: Path, notes: list[str]) -> list[Image]:
@@ -317,7 +317,7 @@ def _listed_images(task: Task, table: Path) -> list[Image]:
 
 
 def _hash(image: Image) -> tuple[int, str]:
-    """What images are sorted by, so that the first of them are of all classes."""
+    """The sort key of images, by which the first ones are of all classes."""
     return zlib.crc32(image.name.encode()), image.name
 
 

@@ -1,4 +1,4 @@
-r"""Reads task files: a user's own task as a TOML file, with its rows beside it; no code runs.
+r"""Reads task files: a user's own task as a TOML file, its rows in the same folder; no code runs.
 
     name = "tickets"
     fields = ["subject", "body"]                  # columns of the files
@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from batch_calibration.errors import InputError, shown
-from batch_calibration.scoring.prompts.template import check
+from batch_calibration.scoring.prompts.template import check_fields
 from batch_calibration.scoring.tasks import TASKS, get_task
 from batch_calibration.scoring.tasks.base import (
     COLUMNS,
@@ -93,7 +93,7 @@ def load_task(name: str) -> Task:
 
 
 def read_task_file(path: str) -> Task:
-    """The task that a file describes; its rows are looked for beside it.
+    """The task that a file describes; its rows are in the same folder.
 
     Raises:
       InputError: the file is no TOML, lacks a key or has an unknown one, or does not fit together.
@@ -118,7 +118,7 @@ def read_task_file(path: str) -> Task:
     fields = tuple(table["fields"])
     for key in ("template", "zero_shot"):
         try:
-            check(table.get(key, table["template"]), fields)
+            check_fields(table.get(key, table["template"]), fields)
         except InputError as error:
             raise InputError(f"{path}, key {key}: {error}") from error
     # What is not given keeps the default that `text_task` has for it.
@@ -218,7 +218,7 @@ def _check_keys(
 
 
 def _holds_texts(content: Any, key: str) -> bool:
-    """Whether a text, list or table holds nothing but texts; of verbalizers, also lists of them."""
+    """True of a text, list or table of texts alone; in verbalizers, also of lists of texts."""
     if isinstance(content, str):
         return True
     for member in content.values() if isinstance(content, dict) else content:

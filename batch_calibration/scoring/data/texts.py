@@ -13,7 +13,7 @@ from batch_calibration.scoring.inputs import ImageRows
 from batch_calibration.scoring.tasks.base import Rows, Task
 
 ReadRecords = Callable[[], Iterator[tuple[str, Mapping[str, object]]]]
-"""Gives each record of a split, and where it stands in words."""
+"""Gives each record of a split, and its place in words."""
 
 
 class TextSource(NamedTuple):
@@ -30,18 +30,18 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
     `extra_<task>/`; `.jsonl.gz`, `.csv`, `.parquet`) holds the task's fields and a `label` in the
     order of `task.label_names`, -1 where it is unknown; or `<TFDS name>/<version>/` is a folder
     that TensorFlow Datasets has prepared, as in `super_glue/cb/1.0.2/`. Where both are there, the
-    files are read. A task that came from a task file brings its own files, and `data` is not used.
+    files are read. A task from a task file brings its own files, and `data` is not used.
 
     A split that is not there is replaced by the task's stand-in for it, and `Rows.split` says so.
 
     Raises:
-      InputError: there are no such rows, or one of them is wrong; with file and row.
+      InputError: there are no rows, or one of them is wrong; with file and row.
     """
     # A negative limit would count from the end.
     if limit < 0:
         raise InputError(where="limit", expected="0 (all rows) or a positive number", got=limit)
     if data == MINI and not task.files:
-        return suite.rows(task.name, split)._replace(split=split).first(limit)
+        return suite.rows(task.name, split, limit)._replace(split=split)
     source = _find(task, data)
     if source is None:
         raise InputError(_nothing(task, data))
@@ -79,15 +79,15 @@ def _find(task: Task, data: str) -> TextSource | None:
     paths = files.by_split(task, Path(data))
     if paths:
         return _files(task, f"files in {next(iter(paths.values())).parent}", paths)
-    prepared = tfds_folder.find(task, Path(data))
+    prepared = tfds_folder.find_prepared(task, Path(data))
     if prepared is None:
         return None
     # Only here, as it imports TensorFlow Datasets.
     builder = tfds_folder.open_folder(prepared)
-    names = tfds_folder.splits(builder, prepared)
+    names = tfds_folder.prepared_splits(builder, prepared)
     readers: dict[str, ReadRecords] = {}
     for split in names:
-        readers[split] = partial(tfds_folder.records, task, builder, prepared, split)
+        readers[split] = partial(tfds_folder.prepared_records, task, builder, prepared, split)
     return TextSource(f"TFDS folder {prepared}", readers)
 
 
@@ -120,6 +120,8 @@ class RowReader:
 
     def texts(self, task: Task, data: str, split: str, limit: int = 0) -> Rows:
         """The rows of a task of texts, the first `limit` where it is not 0: `read`."""
+        if data == MINI and not task.files:  # the suite keeps what was read
+            return read(task, data, split, limit)
         # `source` tells task files of one name apart.
         key = task.name, task.source, data, split
         if limit < 0 or key not in self._texts:

@@ -62,7 +62,7 @@ def chequered(n: int, random: Generator) -> np.ndarray:
     return soft_threshold(np.sin(along) * np.sin(across) * 2)
 
 
-def grid(n: int, random: Generator) -> np.ndarray:
+def grid_texture(n: int, random: Generator) -> np.ndarray:
     """Lines along and across."""
     along, across = stripe_angles(n, random, 7, 13)
     return soft_threshold(np.maximum(np.sin(along), np.sin(across)), 0.8)
@@ -113,7 +113,7 @@ def spiralled(n: int, random: Generator) -> np.ndarray:
 
 TEXTURES: dict[str, DrawClass] = {
     "banded": banded, "blotchy": blotchy, "chequered": chequered, "crosshatched": crosshatched,
-    "dotted": dotted, "grid": grid, "lined": lined, "marbled": marbled,
+    "dotted": dotted, "grid": grid_texture, "lined": lined, "marbled": marbled,
     "polka-dotted": polka_dotted, "spiralled": spiralled, "striped": striped,
     "zigzagged": zigzagged,
 }  # fmt: skip

@@ -35,10 +35,10 @@ TASKS = {
 """The image tasks of the mini suite; of DTD's 47 classes twelve are drawn."""
 
 
-def rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
+def image_rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
     """References of a split's images and the names of their classes.
 
-    >>> rows("svhn", "test")[0][0]
+    >>> image_rows("svhn", "test")[0][0]
     'mini:svhn/test/0'
     """
     if split not in SIZES:
@@ -48,10 +48,10 @@ def rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
     return [(reference, TASKS[task].classes[_class(reference)[1]]) for reference in references]
 
 
-def draw(reference: str) -> np.ndarray:
+def draw_image(reference: str) -> np.ndarray:
     """The image of a reference, `uint8 [48 48 3]`.
 
-    >>> draw("mini:clevr/train/17").shape
+    >>> draw_image("mini:clevr/train/17").shape
     (48, 48, 3)
     """
     image_task, label, random = _class(reference)
@@ -67,7 +67,7 @@ def png(reference: str) -> bytes:
     from PIL import Image
 
     file = io.BytesIO()
-    Image.fromarray(draw(reference)).save(file, "PNG", compress_level=1)
+    Image.fromarray(draw_image(reference)).save(file, "PNG", compress_level=1)
     return file.getvalue()
 
 

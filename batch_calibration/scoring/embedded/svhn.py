@@ -93,6 +93,6 @@ def digits(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarr
     ground = PALETTE[color] * np.where(light, 0.45, 0.8)[:, None].astype(np.float32)
     bright, dark = uniform(random, 0.75, 1, n, 3), uniform(random, 0, 0.15, n, 3)
     ink_color = np.where(light[:, None], bright, dark)
-    faint = uniform(random, 0.35, 1, n)[:, None, None]  # some digits hardly stand out
+    faint = uniform(random, 0.35, 1, n)[:, None, None]  # some digits are hardly visible
     image = blend(amount * faint, ground, ink_color.astype(np.float32))
     return image + 0.08 * smooth_noise(random, n, 4)[..., None], np.stack([color, color], 1)

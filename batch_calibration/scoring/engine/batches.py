@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 RUN_COST = 256
-"""What a run of its own costs beside its tokens, in tokens: padding, a batch not full."""
+"""The overhead of a run of its own, in tokens: padding, a batch that is not full."""
 
 
-class Group(NamedTuple):
+class PrefixGroup(NamedTuple):
     """Rows that begin with the same `shared` token ids."""
 
     shared: int
@@ -44,11 +45,11 @@ def bucket(length: int, step: int) -> int:
     return most * 3 // 4 if length <= most * 3 // 4 else most
 
 
-def group(prompts: Sequence[list[int]], slots: int) -> list[Group]:
+def group_prompts(prompts: Sequence[list[int]], slots: int) -> list[PrefixGroup]:
     """Rows by the beginning they share, so that each unique token is run once.
 
-    All rows make one group, with their longest common prefix, unless some of them go on alike for
-    so long that running the longer prefix of their own costs less than running it in every row.
+    All rows make one group, with their longest common prefix, unless some of them share a longer
+    one, so long that running it costs less than running its tokens in every row.
     At least one token of each row stays out of the prefix, and a prefix that saves too little to
     be run apart is none: a short one is run once in each packed sequence of `slots` slots.
     """
@@ -58,15 +59,16 @@ def group(prompts: Sequence[list[int]], slots: int) -> list[Group]:
         times = len(rows) - 1  # that its tokens are not run again
         if shared < slots // 2:
             # Within a sequence rows share a short one anyway: it is run once in each sequence.
-            times = min(times, sum(len(prompts[row]) - shared for row in rows) // slots)
+            own_tokens = sum(_lengths(prompts, rows)) - shared * len(rows)
+            times = min(times, own_tokens // slots)
         return shared if times * shared > RUN_COST else 0
 
-    # In lexicographic order, alike ones together.
+    # In lexicographic order, rows with a common prefix are neighbours.
     order = sorted(range(len(prompts)), key=prompts.__getitem__)
-    return [Group(apart(*subgroup), subgroup.rows) for subgroup in _group(prompts, order)]
+    return [PrefixGroup(apart(*subgroup), subgroup.rows) for subgroup in _group(prompts, order)]
 
 
-def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> list[Group]:
+def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> list[PrefixGroup]:
     """Split rows in lexicographic order: a prefix common to a run is common to its two ends."""
     common = _shared(prompts, order)
 
@@ -75,10 +77,11 @@ def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> l
         return len(rows) * (shared - common) > 2 * (shared + RUN_COST)
 
     ungrouped: list[int] = []
-    groups: list[Group] = []
-    for _, run in groupby(order, key=lambda row: prompts[row][common]):
-        rows = list(run)
-        longest = max(len(prompts[row]) for row in rows)
+    groups: list[PrefixGroup] = []
+    next_tokens = [prompts[row][common] for row in order]
+    for _, run in groupby(zip(next_tokens, order, strict=True), key=itemgetter(0)):
+        rows = [row for _, row in run]
+        longest = max(_lengths(prompts, rows))
         # Rows cannot share more than the longest has: most runs are dismissed here, undivided.
         if not depth or not pays(rows, longest - 1):
             ungrouped += rows
@@ -88,14 +91,18 @@ def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> l
                 groups.append(subgroup)
             else:
                 ungrouped += subgroup.rows
-    return [*groups, Group(_shared(prompts, ungrouped), ungrouped)] if ungrouped else groups
+    return [*groups, PrefixGroup(_shared(prompts, ungrouped), ungrouped)] if ungrouped else groups
 
 
 def _shared(prompts: Sequence[list[int]], rows: Sequence[int]) -> int:
-    """Tokens that rows in lexicographic order begin with alike: those of the first and the last."""
+    """Length of the common prefix of rows in lexicographic order: of the first and the last."""
     first, last = prompts[rows[0]], prompts[rows[-1]]
-    most = min(len(prompts[row]) for row in rows) - 1
+    most = min(_lengths(prompts, rows)) - 1
     return next((i for i in range(most) if first[i] != last[i]), most)
+
+
+def _lengths(prompts: Sequence[list[int]], rows: Sequence[int]) -> Iterator[int]:
+    return map(len, map(prompts.__getitem__, rows))
 
 
 def batches(

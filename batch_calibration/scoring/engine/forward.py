@@ -1,4 +1,8 @@
-"""Runs prompts and their label tries through a causal network, batch by batch."""
+"""Runs prompts and their label tries through a causal network, batch by batch.
+
+The memory of the device decides how many token positions a batch has; label scores are read off the
+hidden states of packed sequences.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +21,14 @@ from jax.sharding import NamedSharding
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.engine import programs, sharding, trie
-from batch_calibration.scoring.engine.batches import group, power
-from batch_calibration.scoring.engine.packing import SHORTEST, Layout, PackedSequence, lay_out, pack
+from batch_calibration.scoring.engine.batches import group_prompts, power
+from batch_calibration.scoring.engine.packing import (
+    SHORTEST,
+    Layout,
+    PackedSequence,
+    lay_out,
+    pack_prompts,
+)
 from batch_calibration.scoring.models.family import CausalNetwork
 from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
@@ -59,7 +69,7 @@ class PrefixCache(NamedTuple):
     cache: programs.Cache
 
 
-class Batch(NamedTuple):
+class SequenceBatch(NamedTuple):
     """Sequences of one length, and how many the program takes."""
 
     sequences: list[PackedSequence]
@@ -69,7 +79,7 @@ class Batch(NamedTuple):
 class _Sent(NamedTuple):
     """Batches on their way, and what waits for the log-probabilities that they are read for."""
 
-    batches: list[Batch]
+    batches: list[SequenceBatch]
     values: Callable[[], np.ndarray]
 
     @property
@@ -124,9 +134,9 @@ class Forward:
         threads = ThreadPoolExecutor(THREADS) if self._on_threads else None
         try:
             extra = [len(trie_of_row.tokens) for trie_of_row in tries]
-            for shared, members in group(prompts, SHORTEST):
+            for shared, members in group_prompts(prompts, SHORTEST):
                 self._run_prefix(prompts[members[0]][:shared])
-                waiting = pack(members, prompts, shared, extra, self._batch_size)
+                waiting = pack_prompts(members, prompts, shared, extra, self._batch_size)
                 yield from self._batches(waiting, shared, prompts, tries, done, threads)
         finally:
             if threads:
@@ -148,7 +158,7 @@ class Forward:
         running: deque[_Sent] = deque()
         while waiting or running:
             try:
-                # Some are computed while the next are laid out, and no more wait in memory.
+                # One batch runs while the next is laid out; no more of them wait in memory.
                 if waiting and len(running) < 2:  # one runs, one waits
                     batches = self._next(waiting)
                     count = sum(len(batch.sequences) for batch in batches)
@@ -167,9 +177,9 @@ class Forward:
             rows = list(chain.from_iterable(packed.rows for packed in running.popleft().sequences))
             yield rows, trie.sums(values, [tries[row] for row in rows])
 
-    def _next(self, waiting: list[PackedSequence]) -> list[Batch]:
+    def _next(self, waiting: list[PackedSequence]) -> list[SequenceBatch]:
         """The batches that are read together: one, but more on a CPU."""
-        batches: list[Batch] = []
+        batches: list[SequenceBatch] = []
         positions, count = 0, 0
         while waiting[count:] and (not batches or (self._on_threads and positions < READ_AFTER)):
             batches.append(self._batch(waiting[count:]))
@@ -177,7 +187,7 @@ class Forward:
             count += len(batches[-1].sequences)
         return batches
 
-    def _batch(self, sequences: list[PackedSequence]) -> Batch:
+    def _batch(self, sequences: list[PackedSequence]) -> SequenceBatch:
         """The first sequences, of one length and as many as fit.
 
         Batches of one length are alike in size, which leaves little of the last one empty.
@@ -196,7 +206,7 @@ class Forward:
                 break
             count += 1
         step = sharding.row_multiple(self._mesh)
-        return Batch(sequences[:count], -(-size // step) * step)
+        return SequenceBatch(sequences[:count], -(-size // step) * step)
 
     def _halve(self, error: Exception, length: int) -> None:
         """Smaller batches from now on if the device is out of memory; other errors go on."""
@@ -219,7 +229,7 @@ class Forward:
                 chunk.log_probs.copy_to_host_async()  # while the next batch runs
             return partial(wait, scores)
         futures = [threads.submit(self._states_read, cache, layout) for layout in layouts]
-        # The states that are read stand one batch after the other.
+        # The states that are read are concatenated batch by batch.
         before = accumulate((len(layout.slots) for layout in layouts), initial=0)
         reads = [n + layout.reads for n, layout in zip(before, layouts, strict=False)]
         targets = np.concatenate([layout.targets for layout in layouts])
@@ -250,7 +260,7 @@ class Forward:
         arrays = (layout.tokens, layout.positions, layout.ends)
         h: jax.Array = programs.forward_packed(
             self._graph, self._attention, self._state, cache,
-            *sharding.over_rows(self._mesh, arrays),
+            *sharding.shard_rows(self._mesh, arrays),
         )  # fmt: skip
         return h
 
@@ -268,7 +278,7 @@ class Forward:
         )  # fmt: skip
 
     def _run_prefix(self, tokens: list[int]) -> None:
-        """The shared tokens, run from where they leave those that were run last."""
+        """Run the shared tokens from where they differ from the prefix that was run last."""
         before, cache = self.prefix
         if tokens == before:  # run already
             return
@@ -358,7 +368,7 @@ def halve(positions: int, error: Exception, length: int) -> int:
         raise error
     if positions < 2 * length:
         raise InputError(
-            f"the device's memory does not hold one sequence of {length} tokens beside the "
+            f"the device's memory does not hold one sequence of {length} tokens in addition to the "
             f"network; use a larger device, a mesh ({spell('mesh')}), or a narrower "
             f"{spell('dtype')}."
         ) from error

@@ -1,13 +1,41 @@
-"""Labels of several texts: their texts in one list, and scores or embeddings brought together."""
+"""The skeleton of every scorer, and labels of several texts, whose scores are summed."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring import Finished, LabelScores, LabelTexts, LogProbs
+from batch_calibration.scoring import (
+    NOTHING_FINISHED,
+    Finished,
+    ImageInputs,
+    Inputs,
+    LabelScores,
+    LabelTexts,
+    LogProbs,
+)
+
+
+class Asked(NamedTuple):
+    """One call of `score`.
+
+    Attributes:
+        inputs: what is scored.
+        labels: as the caller gave them.
+        forms: the texts of all labels in one list.
+        counts: how many of them each label has.
+        progress: called with the number of rows done so far.
+        finished: rows that are scored already, and where batches are kept.
+    """
+
+    inputs: Inputs
+    labels: LabelTexts
+    forms: list[str]
+    counts: list[int]
+    progress: Callable[[int], None]
+    finished: Finished
 
 
 class Part(NamedTuple):
@@ -39,7 +67,7 @@ def flatten(labels: LabelTexts) -> tuple[list[str], list[int]]:
 
 
 def sum_probabilities(log_probs: LogProbs, counts: Sequence[int]) -> LogProbs:
-    """Scores `[n, sum(counts)]` of texts as those of labels `[n, k]`: log sum_f p(f), in nats.
+    """Scores `[n, sum(counts)]` of texts, summed to labels `[n, k]`: log sum_f p(f), in nats.
 
     >>> sum_probabilities(np.log(np.float32([[0.1, 0.2, 0.4]])), [2, 1]).round(3).tolist()
     [[-1.2039999961853027, -0.9160000085830688]]
@@ -50,49 +78,103 @@ def sum_probabilities(log_probs: LogProbs, counts: Sequence[int]) -> LogProbs:
     return np.stack([np.logaddexp.reduce(forms, axis=1) for forms in forms_of_labels], axis=1)
 
 
-def score_parts(
-    parts: Iterable[Part],
-    labels: LabelTexts,
-    rows: int,
-    progress: Callable[[int], None] | None,
-    finished: Finished,
-) -> LabelScores:
-    """The scores of all parts, `rows` together; progress and finished rows as a scorer has them.
-
-    Raises:
-        InputError: a score that is not a number.
-    """
-    forms, counts = flatten(labels)
-    log_probs = np.zeros((rows, len(forms)), np.float32)
-    tokens = np.zeros(rows, np.int32)
-    finished_rows = finished.rows
-    for row, row_scores in finished_rows.items():
-        log_probs[row] = row_scores
-    rows_done = len(finished_rows)
-    for start, lengths, run in parts:
-        tokens[start : start + len(lengths)] = lengths
-        for batch, scores in run({row - start for row in finished_rows}):
-            numbers = [start + row for row in batch]
-            if not np.isfinite(scores).all():
-                row, form = np.argwhere(~np.isfinite(scores))[0]
-                raise InputError(
-                    where=f"row {numbers[row]}, label {forms[form]!r}",
-                    expected="a finite log-probability", got=f"{scores[row, form]}",
-                    remedy="the checkpoint's numbers overflow",
-                )  # fmt: skip
-            log_probs[numbers] = scores
-            finished.add(numbers, scores)
-            rows_done += len(batch)
-            if progress:
-                progress(rows_done)
-    return LabelScores(sum_probabilities(log_probs, counts), tokens)
-
-
 def average_embeddings(embeddings: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-    """Unit vectors `[sum(counts), d]` of texts as those of labels `[k, d]`: means of length one."""
+    """Unit vectors `[sum(counts), d]` of texts, averaged to labels `[k, d]`: unit means."""
     if len(counts) == len(embeddings):
         return embeddings
     forms_of_labels = np.split(embeddings, np.cumsum(counts)[:-1])
     means = np.stack([forms.mean(axis=0) for forms in forms_of_labels])
     unit: np.ndarray = means / np.linalg.norm(means, axis=1, keepdims=True)  # [k, d]
     return unit
+
+
+class LabelScorer:
+    """A scorer whose `score` is here: it takes the labels apart, and sums the texts of each label.
+
+    A language model gives `_parts`, the rows part by part; another scorer its own `_score`.
+
+    Attributes:
+        notes: sentences to print once the run is over.
+
+    Args:
+        reader: the network or server, as sentences begin with it.
+        batch_size: most rows in a batch.
+    """
+
+    def __init__(self, reader: str, batch_size: int = 1):
+        if batch_size < 1:
+            raise InputError(where="batch_size", expected="1 or more rows", got=batch_size)
+        self.batch_size = batch_size
+        self.notes: list[str] = []
+        self._reader = reader
+
+    def score(
+        self,
+        inputs: Inputs,
+        labels: LabelTexts,
+        *,
+        progress: Callable[[int], None] | None = None,
+        finished: Finished = NOTHING_FINISHED,
+    ) -> LabelScores:
+        """Score each label for each input, as `Scorer.score` says; the class says what is refused.
+
+        Returns:
+            `log_probs [n k]` in nats and the inputs' token counts `[n]`, rows in the order given.
+
+        Raises:
+            InputError: inputs or labels that the model cannot score; a score that is not a number.
+        """
+        forms, counts = flatten(labels)
+        notify = progress or (lambda _: None)
+        return self._score(Asked(inputs, labels, forms, counts, notify, finished))
+
+    def _texts(self, inputs: Inputs) -> Sequence[str]:
+        if isinstance(inputs, ImageInputs):
+            raise InputError(
+                f"{self._reader} reads text alone; score images with DualEncoder and a CLIP "
+                "checkpoint."
+            )
+        return inputs
+
+    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[Part]:
+        raise NotImplementedError
+
+    def _score(self, asked: Asked) -> LabelScores:
+        texts, finished = self._texts(asked.inputs), asked.finished
+        log_probs = np.zeros((len(texts), len(asked.forms)), np.float32)
+        tokens = np.zeros(len(texts), np.int32)
+        finished_rows = finished.rows
+        for row, row_scores in finished_rows.items():
+            log_probs[row] = row_scores
+        rows_done = len(finished_rows)
+        for start, lengths, run in self._parts(texts, asked.forms):
+            tokens[start : start + len(lengths)] = lengths
+            for batch, scores in run({row - start for row in finished_rows}):
+                numbers = [start + row for row in batch]
+                refuse_infinite(scores, numbers, asked.forms, "log-probability")
+                log_probs[numbers] = scores
+                finished.add(numbers, scores)
+                rows_done += len(batch)
+                asked.progress(rows_done)
+        return LabelScores(sum_probabilities(log_probs, asked.counts), tokens)
+
+
+def refuse_infinite(
+    scores: np.ndarray, rows: Sequence[int], labels: Sequence[str], kind: str
+) -> None:
+    """Refuse scores `[rows, labels]` that are not finite numbers, and name the first of them."""
+    wrong = np.argwhere(~np.isfinite(scores))
+    if len(wrong):
+        row, label = wrong[0]
+        raise InputError(
+            where=f"row {rows[row]}, label {labels[label]!r}", expected=f"a finite {kind}",
+            got=f"{scores[row, label]}", remedy="the checkpoint's numbers overflow",
+        )  # fmt: skip
+
+
+def too_long(row: int, tokens: int, needed: int, positions: int) -> InputError:
+    """The error of a prompt of so many tokens that needs more positions than the model has."""
+    return InputError(
+        f"row {row}: a prompt of {tokens} tokens needs {needed} positions with its labels, but "
+        f"the model has {positions}; use fewer or shorter demonstrations, or cut the text."
+    )

@@ -3,6 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -13,15 +14,15 @@ from batch_calibration.scoring.engine.trie import Trie
 SHORTEST = 128
 """The shortest sequence: attention costs its square, but rows pack worse in a short one."""
 SHARED_FRACTIONS = (2.0, 0.2, 0.0)
-"""Rows lie together that have this share of their tokens in common with the row before: none do,
-those of one premise or passage, and all that begin with one word. What packs best is taken."""
+"""Rows lie together that share this part of their tokens with the row before: none do, rows of one
+premise or passage, and all that begin with one word. The best packing is taken."""
 QUADRATIC_SLOTS = 1500
 """Slots of a sequence in which attention costs as much as all else: about the median of the six
 networks of `python -m benchmarks.parts`, where it takes 3 to 12 % at 128 slots."""
 
 
 class PackedSequence(NamedTuple):
-    """Rows one after the other in `length` slots."""
+    """Consecutive rows in `length` slots."""
 
     length: int  # slots
     rows: list[int]
@@ -58,7 +59,7 @@ class _Item(NamedTuple):
     rows: list[int]
 
 
-def pack(
+def pack_prompts(
     rows: Sequence[int],
     prompts: Sequence[list[int]],
     shared: int,
@@ -67,7 +68,7 @@ def pack(
 ) -> list[PackedSequence]:
     """Rows into sequences by best fit, from long to short, up to `most` in one; long ones first.
 
-    Of several ways to lay rows together that begin alike, in sequences of two lengths, the one
+    Of several ways to lay rows with common prefixes together, in sequences of two lengths, the one
     that costs the least.
 
     Args:
@@ -78,39 +79,44 @@ def pack(
         most: rows in a sequence.
 
     >>> prompts = [[1] * 40, [2] * 100, [3] * 200, [4] * 30]
-    >>> [tuple(packed) for packed in pack([0, 1, 2, 3], prompts, 0, [0] * 4, 64)]
+    >>> [tuple(packed) for packed in pack_prompts([0, 1, 2, 3], prompts, 0, [0] * 4, 64)]
     [(256, [2, 0]), (128, [1]), (128, [3])]
     """
     # In lexicographic order each row shares the most with its neighbours.
-    order = sorted(rows, key=lambda row: prompts[row][shared:])
-    branches = [0, *(branch(prompts[a], prompts[b], shared) for a, b in pairwise(order))]
-    shortest_row = min(len(prompts[row]) for row in rows) - shared
+    order = sorted(rows, key=prompts.__getitem__)
+    branches = [0, *[branch(prompts[a], prompts[b], shared) for a, b in pairwise(order)]]
+    shortest_row = min(map(len, map(prompts.__getitem__, rows))) - shared
     head = min([*branches[1:], shortest_row - 1]) if len(order) > 1 else 0
     need = {row: len(prompts[row]) - shared - head + extra[row] for row in rows}  # slots
+    alone = {row: power(head + slots) for row, slots in need.items()}  # a sequence of its own
     own = (np.array(branches) - head).tolist()
     # Where a sequence takes one row, none lie together.
     fractions = SHARED_FRACTIONS[:1] if most == 1 else SHARED_FRACTIONS
     plans = []
     for fraction, length in product(fractions, (SHORTEST, 2 * SHORTEST)):
-        items = _lay_together(order, own, need, head, fraction, length, most)
+        items = _lay_together(order, own, need, alone, head, fraction, length, most)
         plans.append(_fit(items, head, length, most))
 
     def cost(plan: Iterable[PackedSequence]) -> float:
         return sum(packed.length * (1 + packed.length / QUADRATIC_SLOTS) for packed in plan)
 
-    return sorted(min(plans, key=cost), key=lambda packed: -packed.length)
+    return sorted(min(plans, key=cost), key=attrgetter("length"), reverse=True)
 
 
 def branch(before: list[int], prompt: list[int], shared: int) -> int:
     """Tokens after `shared` that a prompt has in common with the one before; its last never."""
     most = min(len(before), len(prompt) - 1)
-    return next((i for i in range(shared, most) if before[i] != prompt[i]), most) - shared
+    for i in range(shared, most):
+        if before[i] != prompt[i]:
+            return i - shared
+    return most - shared
 
 
 def _lay_together(
     order: list[int],
     own: list[int],
     need: dict[int, int],
+    alone: dict[int, int],
     head: int,
     fraction: float,
     length: int,
@@ -122,7 +128,7 @@ def _lay_together(
         slots = need[row] - common
         if units and common and common >= fraction * need[row] and len(units[-1].rows) < most:
             # Small items fit best where little is won by large ones.
-            room = (max(length, power(head + need[row])) - head) // (1 if fraction else 2)
+            room = (max(length, alone[row]) - head) // (1 if fraction else 2)
             if units[-1].slots + slots <= room:
                 units[-1] = _Item(units[-1].slots + slots, [*units[-1].rows, row])
                 continue
@@ -135,9 +141,9 @@ def _fit(units: list[_Item], head: int, shortest: int, most: int) -> list[Packed
     sequences: list[PackedSequence] = []
     # Of sequences with room: free slots, the latest change first, which sequence; kept in order.
     spare: list[tuple[int, int, int]] = []
-    for change, (slots, rows) in enumerate(
-        sorted(units, key=lambda unit: (-unit.slots, unit.rows))
-    ):
+    longest_first = sorted([(-unit.slots, unit.rows) for unit in units])
+    for change, (negative_slots, rows) in enumerate(longest_first):
+        slots = -negative_slots
         index = bisect_left(spare, (slots,))
         if index < len(spare) and len(sequences[spare[index][2]].rows) + len(rows) <= most:
             space, _, number = spare.pop(index)
@@ -182,7 +188,7 @@ def lay_out(
             positions[number, middle:end] = len(prompt) + trie.depths
             chain = np.concatenate([chain[:branched], np.arange(start, middle, dtype=np.int32)])
             ends[number, chain] = end  # a prompt's tokens are seen by all that follows in its row
-            ends[number, middle:end] = middle + trie.ends  # a label's by those that begin with it
+            ends[number, middle:end] = middle + trie.ends  # a label's by labels that it begins
             # the prompt's last token, then the nodes
             read = np.append(chain[-1:], np.arange(middle, end, dtype=np.int32))
             slots.append(number * length + read)

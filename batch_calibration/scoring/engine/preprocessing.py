@@ -35,7 +35,7 @@ REQUIRED_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
 
 
 class Preprocessing(NamedTuple):
-    """What a checkpoint does to an image, in the order of its numbers.
+    """The steps by which a checkpoint prepares an image, in order.
 
     Attributes:
         edge: Length of the shorter side after resizing, aspect kept; or height and width.
@@ -53,7 +53,7 @@ class Preprocessing(NamedTuple):
 
 
 class DecodedImages(NamedTuple):
-    """Images that were read, in the order given, and sentences on those that cannot be."""
+    """Images that were read, in the order given, and a sentence on each that cannot be."""
 
     rows: list[int]
     pixels: np.ndarray
@@ -64,7 +64,7 @@ def load_preprocessing(directory: Path) -> Preprocessing:
     """Read `preprocessor_config.json`, or the part of `processor_config.json` that says the same.
 
     Raises:
-        InputError: no such file, or one that asks for what is not done here.
+        InputError: no file, or one that asks for steps that are not done here.
     """
     path = directory / "preprocessor_config.json"
     if not path.is_file() and (directory / "processor_config.json").is_file():
@@ -181,7 +181,7 @@ def _cropped(pixels: np.ndarray, crop: tuple[int, int]) -> np.ndarray:
     return pixels
 
 
-def stream(
+def decode_batches(
     refs: Sequence[ImageRef],
     how: Preprocessing,
     size: int,

@@ -32,7 +32,7 @@ Graph = nnx.GraphDef[CausalNetwork]
 Cache = tuple[tuple[jax.Array, jax.Array], ...]
 """Each layer's keys and values of a prefix, as `append_cache` lays them."""
 Kind = Literal["in turn", "at once", "joint"]
-"""How attention runs: groups of heads in turn or at once, or in JAX's kernel (decision 20)."""
+"""The kind of attention: groups of heads in turn or at once, or in JAX's kernel (decision 20)."""
 
 
 def attention_kind(backend: str, dtype: str, split: bool) -> Kind:

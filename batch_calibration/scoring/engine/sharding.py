@@ -59,7 +59,7 @@ def replicate(array: jax.Array, home: NamedSharding | None) -> jax.Array:
     return replicated_array
 
 
-def over_rows(mesh: Mesh | None, arrays: Sequence[np.ndarray]) -> Sequence[jax.Array | np.ndarray]:
+def shard_rows(mesh: Mesh | None, arrays: Sequence[np.ndarray]) -> Sequence[jax.Array | np.ndarray]:
     """Arrays whose first axis the devices along `data` share, every process giving its own part."""
     if mesh is None:
         return arrays
@@ -72,12 +72,12 @@ def _sharding(mesh: Mesh, *axes: str) -> NamedSharding:
 
 
 def row_multiple(mesh: Mesh | None) -> int:
-    """What the number of a batch's rows must be a multiple of."""
+    """The number that a batch's rows must be a multiple of."""
     return 1 if mesh is None else mesh.shape["data"]
 
 
 def agree(names: Sequence[T], chosen: Collection[T]) -> list[T]:
-    """What the first process chose among `names`, in every process."""
+    """The choice of the first process among `names`, in every process."""
     if jax.process_count() == 1:
         return list(chosen)
     agreed = multihost_utils.broadcast_one_to_all(np.array([name in chosen for name in names]))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.scoring.engine import trie
-from batch_calibration.scoring.engine.batches import group
+from batch_calibration.scoring.engine.batches import group_prompts
 from batch_calibration.scoring.engine.packing import SHORTEST
 from batch_calibration.scoring.engine.tokens import Encoded, encode, token_ids
 from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
@@ -16,7 +16,7 @@ TOKENIZED_ROWS = 4096
 
 
 class Cost(NamedTuple):
-    """Tokens of some rows: as they stand in the texts, and as the scorer runs them."""
+    """Tokens of some rows: in their texts, and as the scorer runs them."""
 
     prompts: int
     computed: int
@@ -40,7 +40,7 @@ class TokenBudget:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the scores must know of how the model reads texts, in sentences."""
+        """Sentences on how the model reads texts, which readers of the scores must know."""
         return self.tokenizer_info.notes
 
     def positions_needed(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
@@ -55,7 +55,7 @@ class TokenBudget:
         return needed
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, the prompt and those that the tokenizer puts around it included."""
+        """Tokens of each text, with its prompt and the special tokens around it."""
         prompted = list(map(self.tokenizer_info.prompt.__add__, texts))
         return list(map(len, token_ids(self.tokenizer_info.tokenizer, prompted, special=True)))
 
@@ -84,12 +84,12 @@ class TokenBudget:
         for prompts, ids in self._encode(texts, labels):
             read += sum(map(len, prompts))
             computed += sum(len(trie.build_trie(row).tokens) for row in ids)
-            for shared, rows in group(prompts, SHORTEST):
+            for shared, rows in group_prompts(prompts, SHORTEST):
                 computed += shared + sum(len(prompts[row]) - shared for row in rows)
         return Cost(read, computed)
 
     def cut_cost(self, texts: Sequence[str], max_tokens: int) -> Cost:
-        """Tokens of the texts, and those that an encoder runs, which cuts texts at `max_tokens`."""
+        """Tokens of the texts, and tokens that an encoder runs, which cuts at `max_tokens`."""
         counts = self.token_counts(texts)
         longest = min(max_tokens or self.positions, self.positions)
         return Cost(sum(counts), int(np.minimum(counts, longest).sum()))

@@ -19,7 +19,7 @@ LabelTokens = tuple[tuple[int, ...], ...]
 
 
 class Encoded(NamedTuple):
-    """Token ids of `n` prompts, and for each of them those of the `k` labels that follow it."""
+    """Token ids of `n` prompts, and for each prompt the ids of the `k` labels that follow it."""
 
     prompts: list[list[int]]
     labels: list[LabelTokens]
@@ -48,26 +48,33 @@ def encode(
         raise InputError(where="labels", expected="one or more continuations", got="none")
     bare = list(map(str.rstrip, texts))
     local = splits_at_spaces(tokenizer)
-    pairs = []  # of each text and each label: the text's end, and the same with the label
+    pairs = []  # of each text and each label: the end of the text, and that end with the label
     for text, stem in zip(texts, bare, strict=True):
         space = text[len(stem) :]
-        pairs.append([_joint(stem, space + label, local) for label in labels])
-    # Each distinct piece is tokenized once, in the order in which they come.
+        cut_at: dict[str, int] = {}  # first character of the label -> where the text is cut
+        row_pairs = []
+        for label in labels:
+            first_character = (space + label)[:1]
+            if local and first_character not in cut_at:
+                cut_at[first_character] = _cut(stem + first_character)
+            end = stem[cut_at.get(first_character, 0) :]  # its last word is tokenized again
+            row_pairs.append((end, end + space + label))
+        pairs.append(row_pairs)
+    # Each distinct piece is tokenized once, in order of appearance.
     pieces = list(dict.fromkeys(chain.from_iterable(chain.from_iterable(pairs))))
     ids = dict(zip(pieces, token_ids(tokenizer, pieces), strict=True))
-
-    def label_tokens(row: list[tuple[str, str]]) -> LabelTokens:
-        # A label's tokens are those past the count of what stands before it.
-        return tuple(tuple(ids[joined][len(ids[stem]) :]) for stem, joined in row)
-
-    rows = list(map(label_tokens, pairs))
+    rows: list[LabelTokens] = []
+    for row_pairs in pairs:
+        # A label's tokens are those past the count of the text before it.
+        label_tokens = [tuple(ids[joined][len(ids[end]) :]) for end, joined in row_pairs]
+        rows.append(tuple(label_tokens))
     for split in set(rows):
         _check(split, labels, texts[rows.index(split)])
     return Encoded(_prompts(tokenizer, bare, bos, local, first, prefix), rows)
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether a text may be cut before a space that follows a visible ASCII character.
+    """True where a text may be cut before a space that follows a visible ASCII character.
 
     True of GPT-2's byte-level splitting, none of whose words reaches from a visible character over
     a space: the pieces then encode exactly as the whole does, and shared text is encoded once.
@@ -91,12 +98,6 @@ def _cut(text: str) -> int:
         if text[i] in " \n" and "!" <= text[i - 1] <= "~":
             return i
     return 0
-
-
-def _joint(stem: str, continuation: str, local: bool) -> tuple[str, str]:
-    """The two strings whose encodings tell a label's tokens: without it, and with it."""
-    start = _cut(stem + continuation[:1]) if local else 0  # the last word alone is tokenized again
-    return stem[start:], stem[start:] + continuation
 
 
 def _prompts(
@@ -149,14 +150,14 @@ def token_ids(tokenizer: Tokenizer, texts: list[str], *, special: bool = False) 
 
 
 def count_cut(tokenizer: Tokenizer, texts: list[str], ids: list[list[int]], longest: int) -> int:
-    """How many texts, whose `ids` were cut at `longest` tokens, have more of them."""
+    """The number of texts with more tokens than `longest`, where their `ids` were cut."""
     # Of texts as long as the limit, some just fit.
     full = [text for text, row in zip(texts, ids, strict=True) if len(row) == longest]
     return sum(len(row) > longest for row in token_ids(tokenizer, full, special=True))
 
 
 def _is_text(text: object) -> bool:
-    """Whether UTF-8 can hold a value."""
+    """True of a value that UTF-8 can hold."""
     return isinstance(text, str) and text.encode(errors="ignore").decode() == text
 
 

@@ -1,4 +1,4 @@
-"""A network of transformers, run on sequences of label tokens that begin alike."""
+"""A network of transformers, run on sequences of label tokens with a common prefix."""
 
 import copy
 import inspect
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_LOGITS = 1 << 27
 """Numbers of logits that a batch may hold: half a gigabyte in float32."""
 CACHED_TOKENS = 1 << 15
-"""Tokens that the caches of label paths may hold at a time, those of their rows included."""
+"""Tokens that the caches of label paths may hold at a time, with the tokens of their rows."""
 
 
 class Path(NamedTuple):
@@ -61,7 +61,7 @@ class TorchNetwork:
         self.vocabulary = int(model.config.get_text_config().vocab_size)
 
     def run_prefix(self, prompts: list[list[int]], least: int) -> Prefix:
-        """The tokens that all prompts begin with alike, if they are so many, and their cache."""
+        """The common prefix of all prompts, if it is long enough, and its cache."""
         import torch
 
         first, last = min(prompts), max(prompts)
@@ -86,7 +86,7 @@ class TorchNetwork:
 
     @cached_property
     def has_branching_cache(self) -> bool:
-        """Whether the network keeps keys and values alone, so that a row's cache can be copied.
+        """True where the network keeps keys and values alone, so that a row's cache can be copied.
 
         States of recurrent and convolutional layers are kept in other ways.
         """
@@ -99,9 +99,9 @@ class TorchNetwork:
 
     @cached_property
     def _has_plain_head(self) -> bool:
-        """Whether logits are the unembedding of the base model's hidden states, to the last bit.
+        """True where logits are the unembedding of the base model's hidden states, to the last bit.
 
-        Then those that are read are unembedded and no others, which costs more than a layer each.
+        Then only states that are read are unembedded: each costs more than a layer.
         """
         import torch
 
@@ -260,15 +260,15 @@ def _indices(reads: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
     return rows, columns
 
 
-def paths(row: int, labels: LabelTokens) -> list[Path]:
+def label_paths(row: int, labels: LabelTokens) -> list[Path]:
     """The sequences that a row is run with: the longest beginnings of its labels.
 
-    >>> paths(0, ((7, 8), (7, 9), (5,)))
+    >>> label_paths(0, ((7, 8), (7, 9), (5,)))
     [Path(row=0, tokens=(7,), labels=(0, 1, 2))]
     """
     inner = sorted({label[:-1] for label in labels})
     longest = []
-    # In sorted order a beginning stands right before what it begins; the last begins nothing.
+    # Sorted, a prefix comes right before what it begins; the last one begins nothing.
     for tokens, after in pairwise(inner):
         if after[: len(tokens)] != tokens:
             longest.append(tokens)

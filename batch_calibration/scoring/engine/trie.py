@@ -41,7 +41,7 @@ def build_trie(labels: LabelTokens) -> Trie:
     >>> trie.tokens.tolist(), trie.slots.tolist(), trie.targets.tolist(), trie.paths.tolist()
     ([7], [0, 0, 1, 1], [5, 7, 8, 9], [[1, 2], [1, 3], [0, -1]])
     """
-    # In sorted order a beginning stands right before all that it begins.
+    # Sorted, a prefix comes right before all that it begins.
     beginnings = set[tuple[int, ...]]()
     for label in labels:
         beginnings.update(label[:end] for end in range(len(label)))
@@ -73,7 +73,7 @@ def build_trie(labels: LabelTokens) -> Trie:
 
 
 def sums(read_scores: np.ndarray, tries: Sequence[Trie]) -> np.ndarray:
-    """Log-probabilities `[rows, k]` from those of each read, row after row."""
+    """Log-probabilities `[rows, k]` of labels, summed over the reads of each row."""
     label_scores = np.zeros((len(tries), len(tries[0].paths)), np.float32)
     start = 0
     for row, row_trie in enumerate(tries):

@@ -10,7 +10,7 @@ SMALLEST = float(jnp.finfo(jnp.float32).min)  # type: ignore[no-untyped-call]  #
 
 
 class AttentionOptions(NamedTuple):
-    """How a family's attention differs from the plain one.
+    """The differences of a family's attention from the plain one.
 
     Attributes:
         scale: What `q k` is multiplied by; 1 / sqrt(d) where it is None.
@@ -121,7 +121,7 @@ def masked(mask: jax.Array) -> BiasedAttend:
 
 
 def in_window(queries: jax.Array, keys: jax.Array, window: int | None) -> jax.Array:
-    """Whether keys at positions `[..., s]` lie in the window of queries at `[..., t]`."""
+    """True where keys at positions `[..., s]` lie in the window of queries at `[..., t]`."""
     distance = queries[..., :, None] - keys[..., None, :]  # [..., t, s]
     return distance < (window or 1 << 30)  # longer than any sequence
 

@@ -54,7 +54,7 @@ class Config:
 
 
 def slopes(heads: int) -> tuple[float, ...]:
-    """What each head's logits lose per token of distance (Press et al. 2022, section 3)."""
+    """The loss of each head's logits per token of distance (Press et al. 2022, section 3)."""
     power = 1 << (heads.bit_length() - 1)  # the largest power of two among the heads
     first = [2 ** (-8 * (i + 1) / power) for i in range(power)]  # 2^(-8/power), its square, ...
     return (*first, *(2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)))

@@ -133,7 +133,7 @@ class Vision(nnx.Module):
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """Embeddings `[b, p]` of `pixels [b, h, w, 3]`."""
         h = embed_patches(pixels, self.patch[...])  # [b, patches, d]
-        # The class token stands before the patches of each image.
+        # The class token comes before the patches of each image.
         start = jnp.broadcast_to(self.start[...], (len(h), 1, h.shape[-1]))
         h = self.ln_1(jnp.concatenate([start, h], axis=1) + self.position_embedding[...])
         for layer, block in enumerate(self.blocks[:-1]):
@@ -153,7 +153,7 @@ class Model(nnx.Module):
 
     @property
     def scale(self) -> jax.Array:
-        """What cosines are multiplied by to be logits: one over the learned temperature."""
+        """The factor from cosines to logits: one over the learned temperature."""
         return jnp.exp(self.log_scale[...])
 
     def embed_text(self, tokens: jax.Array, lengths: jax.Array | None = None) -> jax.Array:

@@ -1,4 +1,4 @@
-"""The Falcon family: queries that share keys and values, attention beside the MLP."""
+"""The Falcon family: queries that share keys and values, attention parallel to the MLP."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -49,12 +49,12 @@ class Config(gated.RotaryConfig):
 
     @property
     def two_norms(self) -> bool:
-        """Whether attention and MLP have a norm each, side by side."""
+        """True where attention and MLP, in parallel, have a norm each."""
         return self.new_decoder_architecture and self.num_ln_in_parallel_attn != 1
 
 
 class Block(nnx.Module):
-    """Attention and a two-layer MLP, in parallel or one after the other."""
+    """Attention and a two-layer MLP, in parallel or in sequence."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner = config.hidden_size, config.ffn_hidden_size or 4 * config.hidden_size
@@ -101,10 +101,10 @@ class Block(nnx.Module):
 
 
 def penalties(positions: jax.Array, heads: int) -> jax.Array:
-    """What each head adds to the product with a key at `positions [b, t]`: `[b, t, heads]`.
+    """The addition of each head to the product with a key at `positions [b, t]`: `[b, t, heads]`.
 
     ALiBi's slope times the position, as in BLOOM; but Falcon rounds slopes and penalties to
-    bfloat16 whatever it computes in, and adds them before the product is scaled.
+    bfloat16 for any dtype, and adds them before the product is scaled.
     """
     slopes = jnp.array(bloom.slopes(heads), jnp.bfloat16).astype(jnp.float32)
     return (slopes * positions[..., None].astype(jnp.float32)).astype(jnp.bfloat16)
@@ -133,7 +133,7 @@ class Model(neox.Model):
     block = Block
 
     def position_terms(self, positions: jax.Array, dtype: jnp.dtype) -> rotary.Angle | jax.Array:
-        """What blocks are told of `positions [b, t]`."""
+        """The information on `positions [b, t]` that blocks take."""
         block = self.blocks[0]
         if isinstance(block, Block) and block.alibi:
             return penalties(positions, block.heads)

@@ -1,4 +1,4 @@
-"""What a model family is: a value that says how its checkpoints become a network."""
+"""A model family: a value that says how its checkpoints become a network."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass
@@ -19,9 +19,9 @@ class TokenId(int):
 
 
 RawConfig = dict[str, object]
-"""What a `config.json` says."""
+"""The content of a `config.json`."""
 Kind = Literal["causal_lm", "sentence_encoder", "clip"]
-"""What a network offers: `CausalNetwork`, `SentenceEncoder` or `ClipNetwork`."""
+"""The interface of a network: `CausalNetwork`, `SentenceEncoder` or `ClipNetwork`."""
 
 
 class CausalNetwork(Protocol):
@@ -63,7 +63,7 @@ class ClipNetwork(Protocol):
 
     @property
     def scale(self) -> jax.Array:
-        """What cosines are multiplied by to be logits."""
+        """The factor from cosines to logits."""
         ...
 
     def embed_text(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
@@ -76,7 +76,7 @@ class ClipNetwork(Protocol):
 
 
 class Config(Protocol):
-    """What every family's config, a frozen dataclass, can tell."""
+    """The fields that every family's config, a frozen dataclass, has."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 

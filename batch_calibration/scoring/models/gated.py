@@ -44,7 +44,7 @@ class RotaryConfig(TransformerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Config(RotaryConfig):
-    """What configs of networks with gated MLPs share.
+    """The fields that configs of networks with gated MLPs share.
 
     `fused` (Phi-3: one matrix for queries, keys and values, and one for gate and up) follows from
     the family.
@@ -68,7 +68,7 @@ class Config(RotaryConfig):
 
 
 def windows(config: Config) -> list[int | None]:
-    """How many last positions each layer sees (None: all), by the config's `layer_types`."""
+    """Last positions that each layer sees (None: all), by the config's `layer_types`."""
     layer_types = config.layer_types
     if len(layer_types) != config.num_hidden_layers or not {*layer_types} <= {SLIDING, FULL}:
         raise InputError(

@@ -141,7 +141,7 @@ FAMILY = Family(
     weights=WEIGHTS,
     prefixes=("transformer.",),
     keys=("num_layers", "num_heads", "attention_types"),
-    # The kinds of layers are those of attention_types, whatever attention_layers lists.
+    # attention_types gives the kinds of layers; attention_layers is ignored.
     inert=("attention_layers", "summary_*", "gradient_checkpointing"),
     tied={"lm_head.weight": "wte.embedding"},
     ignored=("h.{i}.attn.attention.bias", "h.{i}.attn.attention.masked_bias"),

@@ -23,7 +23,7 @@ class Config(llama.Config):
 
 
 class Experts(nnx.Module):
-    """The sum of the likeliest experts' outputs for each token, by the router's probabilities.
+    """The sum of the most probable experts' outputs for each token, by the router's probabilities.
 
     As in `mixture.Mixture` all experts run on all tokens: 8 times the products that are needed for
     gpt-oss-20b, 32 times for 120b.

@@ -1,4 +1,4 @@
-"""The GPT-J family: interleaved rotary positions, attention beside the MLP, a biased head."""
+"""The GPT-J family: interleaved rotary positions, attention parallel to the MLP, a biased head."""
 
 from dataclasses import dataclass
 

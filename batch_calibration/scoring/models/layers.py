@@ -1,4 +1,4 @@
-"""What networks are built of: activations, norms, heads of attention, the output layer."""
+"""The parts of networks: activations, norms, heads of attention, the output layer."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -88,14 +88,14 @@ def select_rows(table: jax.Array, token_set: TokenSet) -> jax.Array:
 def logits(h: jax.Array, embeddings: jax.Array, token_set: TokenSet = None) -> jax.Array:
     """Logits `[..., v]` of `h [..., d]` and the tokens' rows among `embeddings [vocabulary, d]`.
 
-    In float32, whatever the network computes in: scores are differences of large logits.
+    In float32 for any dtype of the network: scores are differences of large logits.
     """
     rows = select_rows(embeddings, token_set)
     return jnp.einsum("...d,vd->...v", h, rows, preferred_element_type=jnp.float32)
 
 
 def output_table(is_tied: bool, vocabulary: int, width: int, rngs: nnx.Rngs) -> nnx.Embed | None:
-    """The embeddings that logits are computed with, None where they are those of the input."""
+    """The embeddings that logits are computed with, None where the input has them."""
     return None if is_tied else embedding(vocabulary, width, rngs)
 
 

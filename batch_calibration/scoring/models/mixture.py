@@ -29,9 +29,9 @@ class Config(llama.Config):
 
 
 class Mixture(nnx.Module):
-    """The sum of the likeliest experts' outputs for each token, by the router's probabilities.
+    """The sum of the most probable experts' outputs for each token, by the router's probabilities.
 
-    All experts run on all tokens, and those that the router did not choose have weight 0: shapes
+    All experts run on all tokens, and experts that the router did not choose have weight 0: shapes
     do not depend on tokens. That is `num_experts / num_experts_per_tok` times the products needed:
     4 times for Mixtral, 16 for Qwen3-30B-A3B.
     """
@@ -54,14 +54,14 @@ class Mixture(nnx.Module):
         """The chosen experts' outputs for `h [b, t, d]`, summed by their weights."""
         weights = expert_weights(self.router(h), self.chosen, self.normalizes)
         mixed = jnp.zeros_like(h)
-        # Every expert reads every token; those that are not chosen weigh 0.
+        # Every expert reads every token; the weight of unchosen ones is 0.
         for number, expert in enumerate(self.experts):
             mixed = mixed + expert(h) * weights[..., number, None]
         return mixed
 
 
 def expert_weights(logits: jax.Array, count: int, normalizes: bool) -> jax.Array:
-    """Weights `[b, t, experts]` of the `count` likeliest experts by a router's logits, else 0."""
+    """Weights `[b, t, experts]` of the `count` experts with the highest logits, else 0."""
     probs = jax.nn.softmax(logits.astype(jnp.float32))  # as in transformers
     values, chosen = jax.lax.top_k(probs, count)  # [b, t, chosen]
     if normalizes:
@@ -106,7 +106,7 @@ def flatten_qwen3(raw: RawConfig) -> RawConfig:
     raw = implied | raw
     raw["num_experts"] = raw.get("num_local_experts") or raw["num_experts"]
     raw["mlp_only_layers"] = raw.get("mlp_only_layers") or []
-    # transformers gives all layers the window, whatever these say.
+    # transformers gives all layers the window and ignores these.
     raw |= {"layer_types": None, "max_window_layers": 0}
     return llama.flatten(raw)
 
@@ -114,7 +114,7 @@ def flatten_qwen3(raw: RawConfig) -> RawConfig:
 def _weights(router: str, expert: str, names: tuple[str, str, str]) -> dict[str, Weight]:
     """The table with the tensors of experts, whose gate, up and down are `names`."""
     table = gated.weights_without(".mlp.")
-    # A name for each expert that a network may have; those that it lacks are not asked for.
+    # A name for each expert that a network may have; names that it lacks are not asked for.
     table[f"model.layers.{{i}}.{router}.weight"] = Weight("blocks.{i}.mlp.router.kernel", True, 1)
     for number in range(MOST_EXPERTS):
         for theirs, ours, split in zip(names, ("gate", "up", "down"), (1, 1, 0), strict=True):
@@ -127,7 +127,7 @@ def _weights(router: str, expert: str, names: tuple[str, str, str]) -> dict[str,
 INERT = (
     "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "max_window_layers",
 )  # fmt: skip
-"""What trains a router, and what transformers does not read of these types."""
+"""Keys that train a router, and keys of these types that transformers does not read."""
 FAMILIES: dict[str, Family] = {
     "mixtral": llama.FAMILIES["mistral"]._replace(
         name="mixtral",

@@ -15,7 +15,7 @@ from batch_calibration.scoring.models.family import Family, Weight, linear_weigh
 from batch_calibration.scoring.models.roberta import count_positions
 
 PADDING = 1
-"""The padding token's id, behind which positions are counted whatever the config says."""
+"""The padding token's id, after which positions are counted in every config."""
 BUCKETS, FARTHEST = 32, 128
 """Buckets of distances, half of them ahead, and the distance from which on all are in the last."""
 

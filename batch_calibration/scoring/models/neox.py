@@ -33,7 +33,7 @@ class Config(gated.RotaryConfig):
 
 
 class Block(nnx.Module):
-    """Attention and a two-layer MLP, in parallel or one after the other."""
+    """Attention and a two-layer MLP, in parallel or in sequence."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner, bias = config.hidden_size, config.intermediate_size, config.attention_bias
@@ -83,7 +83,7 @@ class Model(nnx.Module):
         return h
 
     def position_terms(self, positions: jax.Array, dtype: jnp.dtype) -> rotary.Angle | jax.Array:
-        """What blocks are told of `positions [b, t]`: the angles by which heads are rotated."""
+        """The angles by which blocks rotate heads at `positions [b, t]`."""
         return rotary.angles(positions, self.frequencies, dtype)
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:

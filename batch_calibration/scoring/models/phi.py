@@ -1,4 +1,4 @@
-"""The first Phi family, Phi-2 among it: partial rotary positions, attention beside the MLP."""
+"""The first Phi family, Phi-2 among it: partial rotary positions, attention parallel to the MLP."""
 
 from dataclasses import dataclass
 
@@ -62,7 +62,7 @@ class Model(neox.Model):
     block = Block
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        # What is read of GPT-NeoX's config stands in this one, too.
+        # This config has all that is read of GPT-NeoX's.
         super().__init__(config, rngs=rngs)  # type: ignore[arg-type]
         self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (config.vocab_size,)))
 

@@ -29,7 +29,7 @@ def prefix_attention(
 
 
 def fits_joint_attention(head_size: int, options: AttentionOptions) -> bool:
-    """Whether `joint_attention` takes a layer: cuDNN knows no soft cap and no wider heads."""
+    """True where `joint_attention` takes a layer: cuDNN knows no soft cap and no wider heads."""
     # Hopper takes heads of up to 256, GPUs before it of up to 128.
     return options.cap is None and head_size % 8 == 0 and head_size <= 128
 

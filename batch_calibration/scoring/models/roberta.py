@@ -26,12 +26,12 @@ class Config(bert.Config):
 
 
 def count_positions(tokens: jax.Array, padding: int, last: int) -> jax.Array:
-    """Where each of `tokens [b, t]` stands, counted from behind the `padding` token's id.
+    """The position of each of `tokens [b, t]`, counted from behind the `padding` token's id.
 
     Padding tokens in a text have no position of their own. What lies beyond a text's length is
     masked by the attention, and may have any position up to the `last`.
     """
-    # 0 at padding, so that the sum stands still there.
+    # 0 at padding, so that the sum does not grow there.
     is_token = (tokens != padding).astype(jnp.int32)
     return jnp.minimum(jnp.cumsum(is_token, axis=1) * is_token + padding, last)
 

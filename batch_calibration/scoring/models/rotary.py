@@ -83,7 +83,7 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
     """A raw config with `rope` (a `Rope`) and `partial_rotary_factor`.
 
     Files nest the parameters in `rope_scaling` (older) or `rope_parameters` (transformers 5).
-    What stands in the nested object goes before the config's own keys, except for
+    The nested object goes before the config's own keys, except for
     `original_max_position_embeddings`, as in transformers.
 
     Args:
@@ -126,7 +126,7 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
 
 
 def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
-    """A raw config with `rope` and `local_rope`, those of layers that see all and of the others.
+    """A raw config with `rope` and `local_rope`, for layers that see all and for the others.
 
     Transformers 5 nests the parameters of each in `rope_parameters`; `rope_scaling` (older) is of
     the layers that see all.
@@ -208,7 +208,7 @@ def _positive(number: object) -> bool:
 def frequencies(size: int, rope: Rope, is_long: bool = False) -> Frequencies:
     """Radians per position, `theta^(-2i / r)`, of the `r` numbers that are rotated of `size`.
 
-    `linear` divides them all by a factor; `llama3` only those that turn fewer than
+    `linear` divides them all by a factor; `llama3` only pairs that turn fewer than
     `low_freq_factor` times in the length the network was first trained for, those above
     `high_freq_factor` not at all, and blends between. `yarn` (Peng et al. 2023) blends over pairs
     between `beta_fast` and `beta_slow` turns, and scales. `longrope` (Ding et al. 2024) divides
@@ -247,7 +247,7 @@ def frequencies(size: int, rope: Rope, is_long: bool = False) -> Frequencies:
 
 
 def _yarn_ramp(size: int, rope: Rope) -> np.ndarray:
-    """From 0 for pairs that turn fast to 1 for those that turn slowly."""
+    """From 0 for pairs that turn fast to 1 for slow ones."""
 
     def pair(turns: float) -> float:
         """The pair, not a whole number, that makes so many turns in the original length."""

@@ -132,7 +132,7 @@ class Model(nnx.Module):
 
     @property
     def scale(self) -> jax.Array:
-        """What cosines are multiplied by."""
+        """The factor from cosines to logits."""
         return jnp.exp(self.log_scale[0])
 
     def embed_text(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:

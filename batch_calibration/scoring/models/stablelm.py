@@ -49,7 +49,7 @@ class HeadNorms(nnx.Module):
 
 
 class Block(nnx.Module):
-    """Attention and a gated MLP, in parallel or one after the other."""
+    """Attention and a gated MLP, in parallel or in sequence."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, eps = config.hidden_size, config.layer_norm_eps

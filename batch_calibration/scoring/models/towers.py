@@ -1,4 +1,4 @@
-"""What CLIP's and SigLIP's towers are built of, and what their checkpoints call it."""
+"""The parts of CLIP's and SigLIP's towers, and their names in checkpoints."""
 
 from dataclasses import asdict
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ from batch_calibration.scoring.models.family import Config, Weight, linear_weigh
 
 
 class Shape(NamedTuple):
-    """What a tower's blocks are made by."""
+    """The sizes of a tower's blocks."""
 
     width: int
     inner: int
@@ -104,7 +104,7 @@ def tower_weights(name: str, ours: str) -> dict[str, Weight]:
 
 
 def tower_keys(config: type[Config], tower: str) -> tuple[str, ...]:
-    """The keys of a tower's part of the file that the fields of `config` stand for."""
+    """The keys of a tower's part of the file for the fields of `config`."""
     names = [*config.__dataclass_fields__, "vision_num_channels"]
     return tuple(n.removeprefix(f"{tower}_") for n in names if n.startswith(f"{tower}_"))
 

@@ -1,4 +1,4 @@
-"""Selects the training rows that stand in the context, orders them, and may label them anew."""
+"""Selects the training rows of the context, orders them, and may label them anew."""
 
 from collections.abc import Sequence
 from math import factorial
@@ -11,7 +11,7 @@ from batch_calibration.errors import InputError
 def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int) -> list[int]:
     """`shots` random rows of every class, then one seeded shuffle of all of them.
 
-    Row numbers in the order in which they stand in the prompt; `labels` are -1 where unknown.
+    Row numbers in the order of the prompt; `labels` are -1 where unknown.
 
     Source: Zhou et al. 2024, app. D (k random training rows per class).
 
@@ -40,7 +40,7 @@ def round_robin(labels: Sequence[int], names: Sequence[str], shots: int, seed: i
 
 
 def total(labels: Sequence[int], shots: int, seed: int) -> list[int]:
-    """`shots` random rows in all, whatever their classes, in random order."""
+    """`shots` random rows in all, of any class, in random order."""
     pool = np.flatnonzero(np.asarray(labels) >= 0)  # rows whose label is known
     # Checked here: numpy's own error names no remedy.
     if len(pool) < shots:
@@ -94,7 +94,7 @@ def reorder(chosen: Sequence[int], index: int) -> list[int]:
             key="order",
         )
     remaining, order = list(chosen), []
-    # The digits of the index in the factorial number system: which of those that remain comes next.
+    # The digits of the index in the factorial number system: which remaining row comes next.
     while remaining:
         digit, index = divmod(index, factorial(len(remaining) - 1))
         order.append(remaining.pop(digit))

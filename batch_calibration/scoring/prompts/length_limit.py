@@ -10,14 +10,14 @@ from batch_calibration.scoring.inputs import LazyTexts
 from batch_calibration.settings import LengthPolicy
 
 UNLIKE_CONTEXTS = (
-    "† Long prompts were shortened each by itself, so such a row's context is not that of cc's and "
-    "dc's probes, nor of the other rows that bc, pc and bcl learn from: what these methods take "
-    "away need not be its bias. over_long=same_context keeps one context for all."
+    "† Long prompts were shortened each by itself, so the context of a shortened row is not that "
+    "of cc's and dc's probes, nor of the other rows that bc, pc and bcl learn from: what these "
+    "methods take away need not be its bias. over_long=same_context keeps one context for all."
 )
 
 
-class TokenBudget(Protocol):
-    """How many positions a model has, and how many a prompt and its labels need."""
+class TokenCounter(Protocol):
+    """The positions of a model, and the positions that a prompt and its labels need."""
 
     @property
     def positions(self) -> int:
@@ -38,9 +38,9 @@ class Fitted(NamedTuple):
     truncated: int  # Rows whose text was cut on the left
 
 
-def fit(
+def fit_prompts(
     policy: LengthPolicy,
-    budget: TokenBudget | None,
+    budget: TokenCounter | None,
     render: Callable[[int, int], str],
     rows: int,
     shots: int,
@@ -95,12 +95,12 @@ def fit(
 
 
 def common_skip(
-    budget: TokenBudget | None,
+    budget: TokenCounter | None,
     blocks: Sequence[tuple[Callable[[int, int], str], int]],
     shots: int,
     labels: Sequence[str],
 ) -> int:
-    """How many demonstrations all prompts of a context leave out so that each of them fits.
+    """The number of demonstrations that all prompts of a context leave out so that each fits.
 
     All of them where a prompt is too long even without any. `blocks` are of each block
     `(row, skip)` -> a row's prompt, and its number of rows.
@@ -118,12 +118,12 @@ def common_skip(
     return shots
 
 
-def notes(policy: object, shots: int | None, shortened: int) -> tuple[str, ...]:
-    """What a reader of the numbers must know where so many prompts were shortened."""
+def shortening_notes(policy: object, shots: int | None, shortened: int) -> tuple[str, ...]:
+    """Sentences for readers of the numbers, where so many prompts were shortened."""
     return (UNLIKE_CONTEXTS,) if shots and shortened and policy != "same_context" else ()
 
 
-def _require(budget: TokenBudget | None, policy: LengthPolicy) -> TokenBudget:
+def _require(budget: TokenCounter | None, policy: LengthPolicy) -> TokenCounter:
     if budget is None:
         raise InputError(
             f"{policy!r} counts tokens, which takes a model's tokenizer; give "

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -12,20 +12,20 @@ from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.scoring.embedded import label_words as drawn_words
 from batch_calibration.scoring.prompts import demonstrations, length_limit, rendered, template
-from batch_calibration.scoring.prompts.composing import (
-    ChatRenderer,
-    Compose,
-    Shown,
-    chat,
-    label_text,
-    plain,
-)
-from batch_calibration.scoring.prompts.length_limit import TokenBudget
+from batch_calibration.scoring.prompts.length_limit import TokenCounter
 from batch_calibration.scoring.prompts.rendered import (
     USUAL,
     RenderedBlock,
     RenderedContext,
     text_digest,
+)
+from batch_calibration.scoring.prompts.template import (
+    ChatRenderer,
+    Compose,
+    Shown,
+    chat,
+    label_text,
+    plain_text,
 )
 from batch_calibration.scoring.tasks import Row, Rows, Task
 from batch_calibration.scoring.tasks.base import LabelWords, first_form
@@ -40,7 +40,7 @@ Render = Callable[[Row, int], str]
 
 
 class RowFormat(NamedTuple):
-    """How rows become texts: `fill` renders a row of one field, `input`, the whole input part.
+    """The way rows become texts: `fill` renders a row of one field, `input`, the whole input part.
 
     `template`, `shown`, the demonstrations, and `compose`, which puts them and a query together,
     are of prompts; a dual encoder has none of them.
@@ -68,7 +68,7 @@ class BlockRows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.ids)
 
 
@@ -78,9 +78,10 @@ def render(
     test: Rows,
     train: Rows,
     compares_statements: bool = False,
-    budget: TokenBudget | None = None,
+    budget: TokenCounter | None = None,
     log_probs: bool = True,
     renderer: ChatRenderer | None = None,
+    keep: int = 0,
 ) -> RenderedContext:
     """Render a context of texts: test rows, probe inputs, the labeled set.
 
@@ -94,6 +95,8 @@ def render(
         log_probs: whether scores will be log-probabilities over the whole vocabulary, which the
             published presets need.
         renderer: the model's chat template; only a `chat` other than `off` asks it.
+        keep: blocks of up to so many prompts hold their texts; others render them again when they
+            are scored, so that memory does not grow with them.
 
     Raises:
         InputError: a choice that the task does not have, too few rows, prompts that do not fit.
@@ -125,10 +128,10 @@ def render(
         left_out = length_limit.common_skip(budget, prompts, shots, label_texts)
     blocks = {}
     for name, rows in rows_of.items():
-        blocks[name] = _fit_block(cell, name, rows, budget, label_texts, left_out)
+        blocks[name] = _fit_block(cell, name, rows, budget, label_texts, left_out, keep)
 
     choices = rendered.CHOICES + (rendered.OF_DEMONSTRATIONS if chosen else ())
-    description = rendered.describe(
+    description = rendered.describe_context(
         task,
         cell,
         rows=text_digest(map(str, test.rows)),
@@ -141,7 +144,7 @@ def render(
     )
     context = RenderedContext(description, task.label_names, row_format.labels, blocks)
     shortened = context.count("dropped") + context.count("truncated")
-    notes = length_limit.notes(cell.prompt.over_long, shots, shortened)
+    notes = length_limit.shortening_notes(cell.prompt.over_long, shots, shortened)
     if left_out:
         notes += (
             f"{task.name}, seed {cell.seed}: {left_out} of {shots} demonstrations are left "
@@ -155,11 +158,11 @@ def _probe_rows(
     log_probs: bool,
 ) -> dict[str, BlockRows]:  # fmt: skip
     """The blocks of probe inputs that can be used."""
-    rows_of = probes(cell, row_format, test.rows)
+    rows_of = paper_probes(cell, row_format, test.rows)
     # A dual encoder has no template to make further probes of.
     if not row_format.template:
         return rows_of
-    rows_of["pmi"] = domain_premise(row_format)
+    rows_of["pmi"] = premise_row(row_format)
     # With one demonstration nothing is left to show before it.
     if len(chosen) > 1:
         rows_of["looc"] = left_out(row_format, train, chosen)
@@ -173,26 +176,26 @@ def _probe_rows(
 
 
 def _fit_block(
-    cell: Cell, name: str, rows: BlockRows, budget: TokenBudget | None,
-    label_texts: Sequence[str], left_out: int,
+    cell: Cell, name: str, rows: BlockRows, budget: TokenCounter | None,
+    label_texts: Sequence[str], left_out: int, keep: int,
 ) -> RenderedBlock:  # fmt: skip
     """A block whose prompts fit; all of them leave out the first `left_out` demonstrations."""
-
-    def prompt(row: int, skip: int) -> str:
-        return rows.prompt(row, left_out + skip)
-
+    prompt = rows.prompt
+    if left_out:
+        prompt = lambda row, skip: rows.prompt(row, left_out + skip)  # noqa: E731
     policy = cell.prompt.over_long
-    fitted = length_limit.fit(policy, budget, prompt, rows.size, rows.shots, label_texts)
+    fitted = length_limit.fit_prompts(policy, budget, prompt, rows.size, rows.shots, label_texts)
+    texts = list(fitted.texts) if rows.size <= keep else fitted.texts
     # Any change in what is asked makes the block stale.
-    spec = {"texts": text_digest(fitted.texts), **rendered.block_options(cell, name)}
+    spec = {"texts": text_digest(texts), **rendered.block_options(cell, name)}
     if policy != USUAL.over_long:
         dropped = rows.size if left_out and rows.shots else fitted.dropped
         spec |= {"dropped": dropped, "truncated": fitted.truncated}
-    return RenderedBlock(fitted.texts, list(rows.labels), list(rows.ids), spec, rows.together)
+    return RenderedBlock(texts, list(rows.labels), list(rows.ids), spec, rows.together)
 
 
 def _choose(task: Task, cell: Cell, train: Rows) -> list[int]:
-    """Row numbers of the demonstrations, in the order in which they stand in the context."""
+    """Row numbers of the demonstrations, in the order of the context."""
     shots, order = cell.prompt.shots, cell.prompt.order
     match cell.prompt.selection:
         case "per_class":
@@ -235,7 +238,7 @@ def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
             f"task's, so the verbalizer {choice!r} has no words to give; leave one of both out.",
             key="verbalizer",
         )
-    return drawn_words.draw(pool, task, cell.seed)
+    return drawn_words.draw_words(pool, task, cell.seed)
 
 
 def _prompts(
@@ -245,7 +248,7 @@ def _prompts(
     choice = cell.prompt.template
     # A text with braces is a template of its own; else it is the number of one of the task's.
     form = choice if "{" in choice else task.template(len(chosen), choice)
-    template.check(form, task.fields)
+    template.check_fields(form, task.fields)
     label_words = _label_words(task, cell, len(chosen))
     shown = []
     for i in chosen:
@@ -257,9 +260,9 @@ def _prompts(
         surface_forms = (forms,) if isinstance(forms, str) else forms
         labels.append(tuple(label_text(form, cell.prompt, text) for text in surface_forms))
     form_of_input = template.whole_input(form)
-    compose = plain(form)
-    # All demonstrations as text, whatever becomes of them in a chat: contexts are found by it.
-    shown_text = compose("", shown).removesuffix("\n\n")
+    compose = plain_text(form)
+    # All demonstrations as text, in chats too: contexts are found by it.
+    shown_text = compose(shown)("").removesuffix("\n\n")
     if cell.prompt.chat != "off":
         compose = chat(form, cell.prompt, renderer)
     for key in ("system", "answer_start"):
@@ -269,11 +272,12 @@ def _prompts(
                 "leave it out.",
                 key=key,
             )
+    ask_without = cache(lambda skip: compose(shown[skip:]))
     return RowFormat(
         task.fields,
         {"template": form, "shown": hashlib.sha256(shown_text.encode()).hexdigest()},
-        lambda row, skip: compose(template.query(form, row), shown[skip:]),
-        lambda row, skip: compose(template.query(form_of_input, row), shown[skip:]),
+        lambda row, skip: ask_without(skip)(template.query(form, row)),
+        lambda row, skip: ask_without(skip)(template.query(form_of_input, row)),
         tuple(labels),
         form,
         shown,
@@ -354,7 +358,7 @@ def original_random_words(inputs: Sequence[str], seed: int = 0) -> list[str]:
 
 
 def _join_words(bag: Sequence[str], draw: np.ndarray) -> str:
-    return " ".join(bag[i] for i in draw)
+    return " ".join(map(bag.__getitem__, draw))
 
 
 def permuted_rows(rows: int, seed: int = 0) -> list[int]:
@@ -405,7 +409,7 @@ def rendered_rows(
     return BlockRows(lambda row, skip: render(rows[row], skip), labels, ids, shots, together)
 
 
-def probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> dict[str, BlockRows]:
+def paper_probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> dict[str, BlockRows]:
     """CC's and DC's rows, as the paper describes them."""
     prompt, shots = cell.prompt, len(row_format.shown)
     fills_whole_input = prompt.cc_fill == "whole_input"
@@ -425,7 +429,7 @@ def original_probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> d
 
     In the tasks of two texts that Zhao et al. 2021 (tonyzhaozh/few-shot-learning) and Fei et al.
     2023 (fywalter/label-bias) share with the paper, the two and the words between them are one
-    input: "N/A" stands once, and random words are drawn from all of it. Fei et al. have one task,
+    input: "N/A" appears once, and random words are drawn from all of it. Fei et al. have one task,
     of medical questions, whose texts are filled one by one.
     """
     shots, inputs = len(row_format.shown), template.input_part(row_format.template)
@@ -441,11 +445,11 @@ def original_probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> d
     }
 
 
-def domain_premise(row_format: RowFormat) -> BlockRows:
+def premise_row(row_format: RowFormat) -> BlockRows:
     """DC-PMI's one prompt, the template after its input, without demonstrations."""
     premise = template.domain_premise(row_format.template)
     if row_format.compose is not None:
-        premise = row_format.compose(premise, ())
+        premise = row_format.compose(())(premise)
     return BlockRows(lambda row, skip: premise, [-1], ["pmi"], 0)
 
 
@@ -460,15 +464,15 @@ def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> Block
         # Its own demonstration is left out by place: another may have the same text.
         shown = [text for i, text in enumerate(row_format.shown) if i >= skip and i != row]
         assert row_format.compose is not None
-        return row_format.compose(template.query(row_format.template, queries.rows[row]), shown)
+        return row_format.compose(shown)(template.query(row_format.template, queries.rows[row]))
 
     return BlockRows(prompt, queries.labels, queries.ids, len(chosen) - 1)
 
 
 def permuted(task: Task, cell: Cell, row_format: RowFormat, test: Rows) -> BlockRows:
-    """Test rows with their options in several orders, those of one row after each other.
+    """Test rows with their options in several orders, all orders of a row together.
 
-    The rows and the orders are those that the setting `option_orders` names.
+    The setting `option_orders` names the rows and the orders.
     """
     choice = cell.prompt.option_orders
     drawn: Sequence[int] = range(len(test.rows))

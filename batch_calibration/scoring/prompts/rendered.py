@@ -1,4 +1,7 @@
-"""What a rendered context is: everything that a model will be asked about in one context."""
+"""A rendered context: everything that a model will be asked about in one context.
+
+Contexts of texts are rendered in `render.py`, contexts of images here.
+"""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -6,8 +9,10 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
-from batch_calibration.scoring.inputs import Inputs
+from batch_calibration.scoring.inputs import ImageInputs, ImageRows, Inputs
+from batch_calibration.scoring.prompts import demonstrations
 from batch_calibration.scoring.tasks.base import Task
 from batch_calibration.settings import Cell, PromptSettings
 
@@ -42,7 +47,7 @@ class RenderedBlock(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many inputs there are."""
+        """The number of inputs."""
         return len(self.labels)
 
 
@@ -58,11 +63,11 @@ class RenderedContext(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many inputs all blocks have."""
+        """The number of inputs of all blocks."""
         return sum(block.size for block in self.blocks.values())
 
     def count(self, change: str) -> int:
-        """How many prompts of all blocks were shortened; `change` is "dropped" or "truncated"."""
+        """The number of shortened prompts of all blocks; `change` is "dropped" or "truncated"."""
         counts = (block.spec.get(change) for block in self.blocks.values())
         return sum(count for count in counts if isinstance(count, int))
 
@@ -77,7 +82,7 @@ def text_digest(texts: Iterable[str]) -> str:
 
 
 def unusual(cell: Cell, names: Iterable[str]) -> dict[str, Json]:
-    """Those of the settings that are not the default."""
+    """The settings that differ from their default."""
     # A default is left out, so that a new setting keeps the ids of stored contexts.
     default = Cell(cell.task)
     settings = vars(cell.data) | vars(cell.prompt)
@@ -91,7 +96,7 @@ def block_options(cell: Cell, block: str) -> dict[str, Json]:
     return {"options": options} if options else {}
 
 
-def describe(
+def describe_context(
     task: Task,
     cell: Cell,
     *,
@@ -129,3 +134,133 @@ def describe(
     if max(form_counts) > 1:
         context["forms"] = list(form_counts)
     return context | {key: optional[key] for key in optional if optional[key]}
+
+
+ENSEMBLE = "ensemble"  # the template of an image task that stands for all its statements
+POOL = 10_000  # images of the train split that the labeled set is drawn from, at most
+
+
+class _Classes(NamedTuple):
+    """Labels that are scored, names of those without images, and what a reader must know of it."""
+
+    scored: Sequence[int]
+    absent: list[str]
+    notes: tuple[str, ...]
+
+
+def render_images(
+    task: Task, cell: Cell, test: ImageRows, train: ImageRows | None
+) -> RenderedContext:
+    """Render blocks `test` and `labeled`, for no image is free of content.
+
+    Args:
+        task: an image task.
+        cell: what is asked for.
+        test: the rows that are tested.
+        train: where the labeled set is drawn from; None where none is wanted or there is none.
+    """
+    _check(task, cell)
+    notes = tuple(test.notes)
+    if train is not None:
+        _check_apart(task, test, train)
+    elif cell.data.labeled_per_class:
+        split = cell.data.train_split
+        notes += (f"{task.name}: {test.where} has no {split!r} split, so there is no bcl",)
+    classes = _classes(task, cell, test)
+    statements = _statements(task, cell.prompt.template)
+    names = tuple(task.label_names[label] for label in classes.scored)
+    label_texts = []
+    for name in names:
+        noun = task.statement_words[name]
+        label_texts.append(tuple(statement.replace("{label}", noun) for statement in statements))
+    blocks = {"test": _block(test, range(len(test.images)), classes.scored)}
+    if train is not None:
+        # No image is shown in a prompt, so none is excluded.
+        chosen = demonstrations.labeled_set(
+            train.labels, len(classes.scored), cell.data.labeled_per_class, (), cell.seed
+        )
+        labeled = _block(train, chosen, classes.scored)
+        labeled.spec.update(block_options(cell, "labeled"))
+        blocks["labeled"] = labeled
+    context = describe_context(
+        task,
+        cell,
+        rows=text_digest(test.ids),
+        served=test.split,
+        shots=0,
+        demonstrations=(),
+        label_texts=label_texts,
+        form={"template": " | ".join(statements), "shown": ""},  # one text for all statements
+        absent=list(classes.absent),
+        options=unusual(cell, ("template", "classes")),
+    )
+    return RenderedContext(context, names, tuple(label_texts), blocks, (*notes, *classes.notes))
+
+
+def _block(rows: ImageRows, chosen: Sequence[int], scored: Sequence[int]) -> RenderedBlock:
+    """A block of the chosen rows, labels renumbered to their places in `scored`."""
+    images = [rows.images[i] for i in chosen]
+    ids = [rows.ids[i] for i in chosen]
+    # Not the references: they say where the data lie on this machine.
+    signatures = (f"{i} {image.signature()}" for i, image in zip(ids, images, strict=True))
+    number_of = dict(zip(scored, range(len(scored)), strict=True)) | {-1: -1}
+    labels = [number_of[rows.labels[i]] for i in chosen]
+    return RenderedBlock(ImageInputs(images), labels, ids, {"texts": text_digest(signatures)})
+
+
+def _check_apart(task: Task, test: ImageRows, train: ImageRows) -> None:
+    # By reference: the same file may be listed in two splits.
+    shared = set(map(str, train.images)) & set(map(str, test.images))
+    if shared:
+        raise InputError(
+            f"task {task.name}: splits {train.split!r} and {test.split!r} share {len(shared):,} "
+            f"images, so bcl would learn from test labels; give {spell('labeled_per_class', 0)} or "
+            f"another {spell('split')}."
+        )
+
+
+def _classes(task: Task, cell: Cell, test: ImageRows) -> _Classes:
+    """All classes, or only classes with images where `classes` is "present"."""
+    labels = range(len(task.label_names))
+    absent = [task.label_names[i] for i in labels if test.present and i not in test.present]
+    if not absent:
+        return _Classes(labels, [], ())
+    listed = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
+    fact = f"{task.name}: {len(absent)} of {len(labels)} classes have no image ({listed}); "
+    if cell.data.classes == "present":
+        note = f"only the other {len(test.present)} are scored: an easier task than the whole one"
+        return _Classes(test.present, absent, (fact + note,))
+    note = (
+        "they are scored all the same, and bc, which evens out all labels, pays for it; "
+        f"{spell('classes', 'present')} leaves them out"
+    )
+    return _Classes(labels, absent, (fact + note,))
+
+
+def _check(task: Task, cell: Cell) -> None:
+    if cell.prompt.shots:
+        raise InputError("images are classified without demonstrations; give 0.", key="shots")
+    for key in ("verbalizer", "label_words", "over_long"):
+        setting, default = getattr(cell.prompt, key), getattr(USUAL, key)
+        if setting != default:
+            raise InputError(
+                key=key,
+                expected=f"{default!r} for the images of {task.name}",
+                got=f"{setting!r}",
+                remedy=f"their label texts are chosen by {spell('template')}",
+            )
+
+
+def _statements(task: Task, choice: str) -> tuple[str, ...]:
+    """The statement that `choice` numbers or is, the usual one, or all."""
+    # Numbers begin with 1, as in the docs' tables of statements.
+    numbered = {str(i): form for i, form in enumerate(task.statements, 1)}
+    if choice == ENSEMBLE:
+        return task.statements
+    if choice.count("{label}") == 1:
+        return (choice,)
+    if choice and choice not in numbered:
+        raise InputError.unknown(
+            f"statement of {task.name}", choice, [*numbered, ENSEMBLE, "a text with {label}"]
+        )
+    return (numbered[choice],) if choice else (task.statement,)

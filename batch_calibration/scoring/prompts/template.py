@@ -1,9 +1,16 @@
-"""A template and a row make a prompt; the label's white space belongs to the label."""
+"""A template, a row and demonstrations make a prompt: plain text, or the messages of a chat.
+
+The label's white space belongs to the label.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from typing import NamedTuple, Protocol
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
+from batch_calibration.scoring.prompts import template
+from batch_calibration.settings import PromptSettings
 
 FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")  # a name in braces
 
@@ -13,7 +20,7 @@ def fields_of(template: str) -> tuple[str, ...]:
     return tuple(FIELD.findall(template))
 
 
-def check(template: str, fields: tuple[str, ...]) -> None:
+def check_fields(template: str, fields: tuple[str, ...]) -> None:
     """Refuse a template that does not end in `{label}` or names a field that rows lack."""
     # What follows the label would be lost: the model is asked up to it.
     if not template.endswith("{label}") or fields_of(template).count("label") != 1:
@@ -31,7 +38,7 @@ def check(template: str, fields: tuple[str, ...]) -> None:
 def whole_input(template: str) -> str:
     r"""The template with its whole input part, first field to the end of the last one's line, one.
 
-    What stands before the first field and the label's line stay; the one field left is `{input}`.
+    The text before the first field and the label's line stay; the one field left is `{input}`.
 
     >>> whole_input("Premise: {premise}\nQuestion: {hypothesis} yes or no?\nAnswer: {label}")
     'Premise: {input}\nAnswer: {label}'
@@ -40,7 +47,7 @@ def whole_input(template: str) -> str:
 
 
 def input_part(template: str) -> str:
-    r"""What `whole_input` leaves out: the first field to the end of the last one's line.
+    r"""The part that `whole_input` leaves out: the first field to the end of the last one's line.
 
     >>> input_part("Premise: {premise}\nQuestion: {hypothesis} yes or no?\nAnswer: {label}")
     '{premise}\nQuestion: {hypothesis} yes or no?'
@@ -54,8 +61,8 @@ def input_part(template: str) -> str:
 def domain_premise(template: str) -> str:
     r"""The template's text after its last field, up to the label: DC-PMI's domain premise.
 
-    Holtzman et al. 2021 write one by hand for each task; most of theirs are this text, such as
-    "true or false? answer:" of RTE. Where nothing stands there it is ":", which their code takes
+    Holtzman et al. 2021 write one by hand for each task; most of them are this text, such as
+    "true or false? answer:" of RTE. Where it is empty, it is ":", which their code takes
     where there is no domain.
 
     >>> domain_premise("Review: {sentence}\nSentiment: {label}"), domain_premise("{text} {label}")
@@ -66,19 +73,22 @@ def domain_premise(template: str) -> str:
 
 
 def _fields(template: str) -> list[re.Match[str]]:
-    """Where the fields of the input stand."""
+    """Matches of the input's fields."""
     fields = [match for match in FIELD.finditer(template) if match.group(1) != "label"]
     if not fields:
         raise InputError(
-            where=f"template {template!r}", expected="a field in braces beside {label}"
+            where=f"template {template!r}", expected="a field in braces before {label}"
         )
     return fields
 
 
 def fill(template: str, row: Mapping[str, str]) -> str:
     """The template with each field of the row in its place."""
-    # Fields at once, in one pass: a field's text may hold braces of its own, which stay.
-    return FIELD.sub(lambda match: row.get(match.group(1), match.group(0)), template)
+    # A text before each field, and its name. A row's text may hold braces of its own, which stay.
+    parts = FIELD.split(template)
+    for i in range(1, len(parts), 2):
+        parts[i] = row.get(parts[i], f"{{{parts[i]}}}")
+    return "".join(parts)
 
 
 def query(template: str, row: Mapping[str, str]) -> str:
@@ -98,3 +108,91 @@ def continuation(template: str, label_words: str) -> str:
     ' positive'
     """
     return ("\n" if template.endswith("\n{label}") else " ") + label_words
+
+
+class Shown(NamedTuple):
+    """A demonstration: the text of its row, and the words of its label."""
+
+    query: str
+    label_words: str
+
+
+Compose = Callable[[Sequence[Shown]], Callable[[str], str]]
+"""Demonstrations -> (a row's query -> the prompt up to the label)."""
+
+
+class ChatRenderer(Protocol):
+    """A checkpoint's chat template (`models.chat_template.ChatTemplate`)."""
+
+    def render(self, messages: Sequence[dict[str, str]], day: date) -> str:
+        """The text of a chat, up to where the answer begins or goes on."""
+        ...
+
+
+def plain_text(form: str) -> Compose:
+    """Demonstrations as text, an empty line after each, then the query."""
+
+    def compose(shown: Sequence[Shown]) -> Callable[[str], str]:
+        return "".join(map("{}\n\n".format, _answered(form, shown))).__add__
+
+    return compose
+
+
+def _answered(form: str, shown: Sequence[Shown], start: str = "") -> list[str]:
+    """Each demonstration with its label words, `start` before them."""
+    return [row.query + template.continuation(form, start + row.label_words) for row in shown]
+
+
+def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> Compose:
+    """Demonstrations and the query as messages, as lm-evaluation-harness makes them.
+
+    With `chat=turns` each demonstration is a user's message and the assistant's answer; with
+    `one_message` all are one user's message, the text that a base model would read. The answer may
+    be started ("The answer is"), with demonstrations' answers too.
+    """
+    if renderer is None:
+        raise InputError(
+            key="chat", expected="a checkpoint with a chat template (an instruct model)",
+            got="one without", remedy=f"leave {spell('chat')} at off",
+        )  # fmt: skip
+    before = [{"role": "system", "content": settings.system}] if settings.system else []
+    start = settings.answer_start
+    try:
+        day = date.fromisoformat(settings.chat_date)
+    except ValueError:
+        raise InputError(
+            key="chat_date", expected="a day such as 2024-07-26",
+            got=repr(settings.chat_date),
+        ) from None  # fmt: skip
+
+    begin = start + " " if start and not start[-1].isspace() else start  # of an answer
+    ending = [{"role": "assistant", "content": start}] if start else []
+
+    def compose(shown: Sequence[Shown]) -> Callable[[str], str]:
+        turns, asked = list(before), ""
+        if settings.chat == "turns":
+            for row in shown:
+                turns.append({"role": "user", "content": row.query})
+                turns.append({"role": "assistant", "content": begin + row.label_words})
+        else:
+            asked = "".join(map("{}\n\n".format, _answered(form, shown, begin)))
+
+        def ask(query: str) -> str:
+            return renderer.render(
+                [*turns, {"role": "user", "content": asked + query}, *ending], day
+            )
+
+        return ask
+
+    return compose
+
+
+def label_text(form: str, settings: PromptSettings, label_words: str) -> str:
+    r"""A label's words as they follow the prompt: right at the beginning of an assistant's answer.
+
+    >>> label_text("{text}\\nLabel: {label}", PromptSettings(chat="turns"), "good")
+    'good'
+    """
+    start = settings.answer_start
+    is_first = settings.chat != "off" and (not start or start != start.rstrip())
+    return label_words if is_first else template.continuation(form, label_words)

@@ -1,14 +1,386 @@
-"""The tasks, in the order of the paper's tables: of language, three more, of images."""
+"""The tasks, in the order of the paper's tables: of language, three more, of images.
+
+Templates and label words of the tasks of language are from Tables 8 and 11 of Zhou et al. 2024, or
+as the task says.
+"""
+
+import re
+from itertools import product
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.tasks import images, texts
-from batch_calibration.scoring.tasks.base import Row, Rows, Task
+from batch_calibration.scoring.tasks.base import Row, Rows, Task, image_task, text_task
+
+PAPER = "Zhou et al. 2024, app. F, Tables 8 and 11 (templates)"
+"""Where the templates and words of most language tasks are printed."""
+
+# Is a movie review's sentence negative or positive?
+SST2 = text_task(
+    "sst2",
+    "SST-2",
+    objective="sentence classification",
+    fields=("sentence",),
+    verbalizer={"negative": "negative", "positive": "positive"},
+    few_shot="Review: {sentence}\nSentiment: {label}",
+    statement="A {label} movie review.",
+    tfds=("glue/sst2",),
+    test_rows=872,
+    source=PAPER,
+)
+# The same of Pang and Lee 2005.
+MR = text_task(
+    "mr",
+    "MR",
+    fields=("text",),
+    verbalizer={"negative": "negative", "positive": "positive"},
+    few_shot="Review: {text}\nSentiment: {label}",
+    statement="A {label} movie review.",
+    source="template of SST-2, whose sentences come from the same reviews",
+)
+# Which of four sections does a news item belong to?
+AGNEWS = text_task(
+    "agnews",
+    "AG News",
+    fields=("title", "description"),
+    verbalizer={"World": "World", "Sports": "Sports", "Business": "Business",
+                "Sci/Tech": "Technology"},
+    few_shot="Article: {title} {description}\nAnswer: {label}",
+    statement="This is news about {label}.",
+    statement_words={"World": "World", "Sports": "Sports", "Business": "Business",
+                     "Sci/Tech": "Science and technology"},
+    statement_fields=("title",),
+    tfds=("ag_news_subset",),
+    stand_ins={"validation": "test"},
+    source="template style of Zhao et al. 2021 (contextual calibration), appendix",
+)  # fmt: skip
+# What kind of answer does a question ask for? Six coarse kinds.
+TREC = text_task(
+    "trec",
+    "TREC",
+    fields=("text",),
+    verbalizer={"DESC": "Description", "ENTY": "Entity", "ABBR": "Abbreviation",
+                "HUM": "Person", "NUM": "Number", "LOC": "Location"},
+    few_shot="Question: {text}\nAnswer Type: {label}",
+    statement="This question asks about {label}.",
+    statement_words={"DESC": "a description", "ENTY": "an entity", "ABBR": "an abbreviation",
+                     "HUM": "a person", "NUM": "a number", "LOC": "a location"},
+    tfds=("trec",),
+    columns=({}, {"label": "label-coarse"}),
+    stand_ins={"validation": "test"},
+    source="label words and template style of Zhao et al. 2021, appendix",
+)  # fmt: skip
+# Does a sentence hold the answer to a question?
+QNLI = text_task(
+    "qnli",
+    "QNLI",
+    objective="question-answering NLI",
+    fields=("question", "sentence"),
+    verbalizer={"entailment": "yes", "not_entailment": "no"},
+    few_shot="Question: {question}\nSentence: {sentence}\nLabel: {label}",
+    zero_shot="{question}\nQuestion: {sentence} yes or no?\nAnswer: {label}",
+    statement="The sentence {label} the question.",
+    statement_words={"entailment": "answers", "not_entailment": "does not answer"},
+    tfds=("glue/qnli",),
+    test_rows=5463,
+    source=PAPER,
+)
+# Is the answer to a question about a passage yes?
+BOOLQ = text_task(
+    "boolq",
+    "BoolQ",
+    objective="commonsense reasoning",
+    fields=("passage", "question"),
+    verbalizer={"False": "no", "True": "yes"},
+    few_shot="{passage}\nQuestion: {question}\nAnswer: {label}",
+    statement="The answer to the question is {label}.",
+    tfds=("super_glue/boolq",),
+    test_rows=3270,
+    source=PAPER,
+)
+# Which of two choices is the likelier cause or effect of a premise? The paper's template leaves out
+# which of the two is asked for.
+COPA = text_task(
+    "copa",
+    "COPA",
+    objective="commonsense reasoning",
+    fields=("premise", "choice1", "choice2"),
+    verbalizer={"choice1": "1", "choice2": "2"},
+    few_shot="Premise: {premise}\nChoice1: {choice1}\nChoice2: {choice2}\nAnswer: {label}",
+    statement="The {label} sentence fits the premise.",
+    statement_words={"choice1": "first", "choice2": "second"},
+    tfds=("super_glue/copa",),
+    test_rows=100,
+    source=PAPER,
+    options=("choice1", "choice2"),
+)
+# Does a premise entail a hypothesis, contradict it, or neither? The matched half of the data. The
+# paper prints one row of templates and words for MNLI, CB and ANLI.
+MNLI = text_task(
+    "mnli",
+    "MNLI",
+    objective="NLI",
+    fields=("premise", "hypothesis"),
+    verbalizer={"entailment": "yes", "neutral": "maybe", "contradiction": "no"},
+    few_shot="Premise: {premise}\nHypothesis: {hypothesis}\nAnswer: {label}",
+    zero_shot="{premise}\nQuestion: {hypothesis} yes, no, or maybe?\nAnswer: {label}",
+    statement="The second sentence is {label} of the first.",
+    statement_words={"entailment": "a consequence", "neutral": "independent",
+                     "contradiction": "a contradiction"},
+    tfds=("glue/mnli",),
+    test_rows=9815,
+    stand_ins={"validation": "validation_matched"},
+    source=PAPER,
+)  # fmt: skip
+# Does a text commit its author to a clause inside it? CB has its own order of the labels.
+CB = MNLI._replace(
+    name="cb",
+    title="CB",
+    label_names=("entailment", "contradiction", "neutral"),
+    tfds=("super_glue/cb",),
+    test_rows=56,
+    stand_ins={},
+)
+# Texts chosen to deceive models, in three rounds of growing difficulty.
+ANLI_R1 = MNLI._replace(
+    name="anli_r1",
+    title="ANLI-R1",
+    label_names=("e", "n", "c"),
+    verbalizer={"e": "yes", "n": "maybe", "c": "no"},
+    statement_words={"e": "a consequence", "n": "independent", "c": "a contradiction"},
+    tfds=("anli/r1",),
+    test_rows=1000,
+    columns=({"premise": "context"},),
+    stand_ins={},
+)
+# Where a round's training rows cannot be had, its test rows are the pool of demonstrations.
+ANLI_R2 = ANLI_R1._replace(
+    name="anli_r2", title="ANLI-R2", tfds=("anli/r2",), stand_ins={"train": "test"}
+)
+ANLI_R3 = ANLI_R2._replace(name="anli_r3", title="ANLI-R3", tfds=("anli/r3",), test_rows=1200)
+# Does a text entail a sentence? With the ten templates and verbalizers of the paper.
+TEMPLATES = {
+    "1": "Premise: {sentence1}\nHypothesis: {sentence2}\nAnswer: {label}",
+    "2": "{sentence1}\nHypothesis: {sentence2}\nAnswer: {label}",
+    "3": "{sentence1}\nQuestion: {sentence2}\nAnswer: {label}",
+    "4": "{sentence1}\nQuestion: {sentence2}\n{label}",
+    "5": "{sentence1}\nQuestion: {sentence2}\nyes or no? Answer: {label}",
+    "6": "Sentence 1: {sentence1}\nSentence 2: {sentence2}\nAnswer: {label}",
+    "7": "Premise: {sentence1}\nHypothesis: {sentence2}\nLabel: {label}",
+    "8": "Sentence 1: {sentence1}\nSentence 2: {sentence2}\nLabel: {label}",
+    "9": "Determine if the sentence 2 is true based on the Sentence 1 below\n"
+    "Sentence 1: {sentence1}\nSentence 2: {sentence2}\nAnswer: {label}",
+    "10": "Determine if the sentence 2 is true or false based on the Sentence 1 below\n"
+    "Sentence 1: {sentence1}\nSentence 2: {sentence2}\nAnswer: {label}",
+}
+# Emoji as code points: a face that looks the same can be another sequence.
+RTE_WORDS = (
+    ("yes", "no"), ("true", "false"), ("correct", "incorrect"), ("positive", "negative"),
+    ("good", "bad"), ("great", "terrible"), ("it was true", "it was false"),
+    ("\U0001f44d", "\U0001f44e"),
+    ("\U0001f646\u200d\u2642\ufe0f", "\U0001f645\u200d\u2642\ufe0f"),
+    ("\u2714\ufe0f", "\u274c"),
+)  # fmt: skip
+VERBALIZERS = {}
+for number, (follows, does_not) in enumerate(RTE_WORDS, 1):
+    VERBALIZERS[str(number)] = {"entailment": follows, "not_entailment": does_not}
+RTE = text_task(
+    "rte",
+    "RTE",
+    objective="NLI",
+    fields=("sentence1", "sentence2"),
+    verbalizer=VERBALIZERS["1"],
+    few_shot=TEMPLATES["1"],
+    zero_shot="{sentence1}\nQuestion: {sentence2} yes or no?\nAnswer: {label}",
+    statement="The second sentence {label} the first.",
+    statement_words={"entailment": "follows from", "not_entailment": "does not follow from"},
+    tfds=("super_glue/rte", "glue/rte"),
+    test_rows=277,
+    templates=TEMPLATES,
+    verbalizers=VERBALIZERS,
+    # SuperGLUE's schema and GLUE's.
+    columns=({"sentence1": "premise", "sentence2": "hypothesis"}, {}),
+    source="Zhou et al. 2024, app. F, Tables 8 to 11 (templates, verbalizers)",
+)
+# Do two sentences from the news mean the same?
+MRPC = text_task(
+    "mrpc",
+    "MRPC",
+    objective="paraphrasing",
+    fields=("sentence1", "sentence2"),
+    verbalizer={"not_equivalent": "no", "equivalent": "yes"},
+    few_shot="Sentence 1: {sentence1}\nSentence 2: {sentence2}\nEquivalence: {label}",
+    statement="The two sentences {label}.",
+    statement_words={"not_equivalent": "say different things", "equivalent": "say the same thing"},
+    tfds=("glue/mrpc",),
+    test_rows=408,
+    source=PAPER,
+)
+# Do two questions, asked on a public site, ask for the same?
+QQP = text_task(
+    "qqp",
+    "QQP",
+    objective="paraphrasing",
+    fields=("question1", "question2"),
+    verbalizer={"not_duplicate": "no", "duplicate": "yes"},
+    few_shot="Question 1: {question1}\nQuestion 2: {question2}\nDuplicate: {label}",
+    statement="The two questions {label}.",
+    statement_words={"not_duplicate": "ask different things", "duplicate": "ask the same thing"},
+    tfds=("glue/qqp",),
+    test_rows=40430,
+    stand_ins={"validation": "validation_proxy"},
+    source=PAPER,
+)
+# Is a word used in the same sense in two sentences? Its label words depend on the shots.
+WIC = text_task(
+    "wic",
+    "WiC",
+    objective="context comprehension",
+    fields=("sentence1", "sentence2", "word"),
+    verbalizer={"False": "false", "True": "true"},
+    zero_shot_verbalizer={"False": "no", "True": "yes"},
+    few_shot="Sentence1: {sentence1}\nSentence2: {sentence2}\nWord: {word}\nAnswer: {label}",
+    zero_shot="{sentence1}\n{sentence2}\nQuestion: Is the word '{word}' used in the same way in "
+    "the two sentences above?\nAnswer: {label}",
+    statement="The word has {label} in the two sentences.",
+    statement_words={"False": "different meanings", "True": "the same meaning"},
+    tfds=("super_glue/wic",),
+    test_rows=638,
+    source=PAPER,
+)
+
+# Which digit stands in the middle of a cropped photo of a house number?
+
+SVHN = image_task(
+    "svhn",
+    "SVHN",
+    {digit: digit for digit in "0123456789"},
+    (
+        "This is a photo of a {label}",
+        'a photo of the number: "{label}".',
+        "a photo of the digit {label}.",
+    ),
+    tfds=("svhn_cropped",),
+    source="statement 1: BlackVIP (Oh et al. 2023); 2: CLIP's for MNIST (Radford et al. 2021); "
+    "3: ours",
+)
+# What kind of land does a satellite photo show?
+EUROSAT = image_task(
+    "eurosat",
+    "EuroSAT",
+    {"AnnualCrop": "Annual Crop Land", "Forest": "Forest",
+     "HerbaceousVegetation": "Herbaceous Vegetation Land", "Highway": "Highway or Road",
+     "Industrial": "Industrial Buildings", "Pasture": "Pasture Land",
+     "PermanentCrop": "Permanent Crop Land", "Residential": "Residential Buildings",
+     "River": "River", "SeaLake": "Sea or Lake"},
+    (
+        "a centered satellite photo of {label}.",
+        "a centered satellite photo of a {label}.",
+        "a centered satellite photo of the {label}.",
+    ),
+    tfds=("eurosat/rgb",),
+    source="label words and statement 1: CoOp (Zhou et al. 2022), which BlackVIP keeps; all "
+    "statements: CLIP (Radford et al. 2021), prompts.md",
+)  # fmt: skip
+# Which of 101 actions does the middle frame of a video show? TFDS has the videos, and its
+# video feature cannot be read without TensorFlow: give middle frames.
+LISTED_ACTIONS = (
+    "ApplyEyeMakeup ApplyLipstick Archery BabyCrawling BalanceBeam BandMarching BaseballPitch "
+    "Basketball BasketballDunk BenchPress Biking Billiards BlowDryHair BlowingCandles "
+    "BodyWeightSquats Bowling BoxingPunchingBag BoxingSpeedBag BreastStroke BrushingTeeth "
+    "CleanAndJerk CliffDiving CricketBowling CricketShot CuttingInKitchen Diving Drumming Fencing "
+    "FieldHockeyPenalty FloorGymnastics FrisbeeCatch FrontCrawl GolfSwing Haircut Hammering "
+    "HammerThrow HandstandPushups HandstandWalking HeadMassage HighJump HorseRace HorseRiding "
+    "HulaHoop IceDancing JavelinThrow JugglingBalls JumpingJack JumpRope Kayaking Knitting "
+    "LongJump Lunges MilitaryParade Mixing MoppingFloor Nunchucks ParallelBars PizzaTossing "
+    "PlayingCello PlayingDaf PlayingDhol PlayingFlute PlayingGuitar PlayingPiano PlayingSitar "
+    "PlayingTabla PlayingViolin PoleVault PommelHorse PullUps Punch PushUps Rafting "
+    "RockClimbingIndoor RopeClimbing Rowing SalsaSpin ShavingBeard Shotput SkateBoarding Skiing "
+    "Skijet SkyDiving SoccerJuggling SoccerPenalty StillRings SumoWrestling Surfing Swing "
+    "TableTennisShot TaiChi TennisSwing ThrowDiscus TrampolineJumping Typing UnevenBars "
+    "VolleyballSpiking WalkingWithDog WallPushups WritingOnBoard YoYo"
+)
+ACTIONS = LISTED_ACTIONS.split()
+VERBS = ("", "using ", "doing ", "during ", "performing ", "practicing ")
+PICTURES = ("photo", "video", "example", "demonstration")
+USUAL_ACTION = "a photo of a person doing {label}."
+ACTION_STATEMENTS = []
+for verb, article, picture in product(VERBS, ("a", "the"), PICTURES):
+    ACTION_STATEMENTS.append(f"a {picture} of {article} person {verb}{{label}}.")
+UCF101 = image_task(
+    "ucf101",
+    "UCF101",
+    # "WalkingWithDog" is "Walking With Dog" to CLIP.
+    {name: re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name) for name in ACTIONS},
+    # The usual one first, then the others in their order.
+    tuple(sorted(ACTION_STATEMENTS, key=lambda statement: statement != USUAL_ACTION)),
+    source="names: the data set's classInd.txt (Soomro et al. 2012); statement 1: CoOp (Zhou et "
+    "al. 2022), which BlackVIP keeps; all 48: CLIP (Radford et al. 2021), prompts.md",
+)
+# How many objects, 3 to 10, stand in the scene?
+CLEVR = image_task(
+    "clevr",
+    "CLEVR",
+    {str(count): str(count) for count in range(3, 11)},
+    (
+        "This is a photo of {label} objects",
+        "a photo of {label} objects.",
+        "there are {label} objects in the picture.",
+    ),
+    tfds=("clevr",),
+    source="statement 1: BlackVIP (Oh et al. 2023); 2: CLIP's CLEVRCounts (Radford et al. 2021); "
+    "3: ours",
+)
+# Which of 100 aircraft variants does a photo show (FGVC-Aircraft)?
+LISTED_VARIANTS = (
+    "707-320, 727-200, 737-200, 737-300, 737-400, 737-500, 737-600, 737-700, 737-800, 737-900, "
+    "747-100, 747-200, 747-300, 747-400, 757-200, 757-300, 767-200, 767-300, 767-400, 777-200, "
+    "777-300, A300B4, A310, A318, A319, A320, A321, A330-200, A330-300, A340-200, A340-300, "
+    "A340-500, A340-600, A380, ATR-42, ATR-72, An-12, BAE 146-200, BAE 146-300, BAE-125, "
+    "Beechcraft 1900, Boeing 717, C-130, C-47, CRJ-200, CRJ-700, CRJ-900, Cessna 172, Cessna 208, "
+    "Cessna 525, Cessna 560, Challenger 600, DC-10, DC-3, DC-6, DC-8, DC-9-30, DH-82, DHC-1, "
+    "DHC-6, DHC-8-100, DHC-8-300, DR-400, Dornier 328, E-170, E-190, E-195, EMB-120, ERJ 135, "
+    "ERJ 145, Embraer Legacy 600, Eurofighter Typhoon, F-16A/B, F/A-18, Falcon 2000, Falcon 900, "
+    "Fokker 100, Fokker 50, Fokker 70, Global Express, Gulfstream IV, Gulfstream V, Hawk T1, "
+    "Il-76, L-1011, MD-11, MD-80, MD-87, MD-90, Metroliner, Model B200, PA-28, SR-20, Saab 2000, "
+    "Saab 340, Spitfire, Tornado, Tu-134, Tu-154, Yak-42"
+)
+VARIANTS = LISTED_VARIANTS.split(", ")
+AIRCRAFT = image_task(
+    "aircraft",
+    "Aircraft",
+    dict(zip(VARIANTS, VARIANTS, strict=True)),
+    ("a photo of a {label}, a type of aircraft.", "a photo of the {label}, a type of aircraft."),
+    source="names: the data set's variants.txt (Maji et al. 2013); statement 1: CoOp (Zhou et al. "
+    "2022), which BlackVIP keeps; both: CLIP (Radford et al. 2021), prompts.md",
+)
+# Which of 47 words that people use for a texture describes the image best?
+LISTED_TEXTURES = (
+    "banded blotchy braided bubbly bumpy chequered cobwebbed cracked crosshatched crystalline "
+    "dotted fibrous flecked freckled frilly gauzy grid grooved honeycombed interlaced knitted "
+    "lacelike lined marbled matted meshed paisley perforated pitted pleated polka-dotted porous "
+    "potholed scaly smeared spiralled sprinkled stained stratified striped studded swirly veined "
+    "waffled woven wrinkled zigzagged"
+)
+TEXTURES = LISTED_TEXTURES.split()
+OF_TEXTURES = "texture", "pattern", "thing", "object"
+DTD = image_task(
+    "dtd",
+    "DTD",
+    dict(zip(TEXTURES, TEXTURES, strict=True)),
+    (
+        "{label} texture.",
+        *(f"a photo of a {{label}} {noun}." for noun in OF_TEXTURES),
+        *(f"a photo of the {{label}} {noun}." for noun in OF_TEXTURES),
+    ),
+    tfds=("dtd",),
+    source="statement 1: CoOp (Zhou et al. 2022), which BlackVIP keeps; the others: CLIP (Radford "
+    "et al. 2021), prompts.md",
+)
 
 IN_ORDER = (
-    texts.SST2, texts.MNLI, texts.QNLI, texts.MRPC, texts.QQP, texts.BOOLQ,
-    texts.CB, texts.COPA, texts.RTE, texts.WIC, texts.ANLI_R1,
-    texts.ANLI_R2, texts.ANLI_R3, texts.MR, texts.AGNEWS, texts.TREC, images.SVHN,
-    images.EUROSAT, images.UCF101, images.CLEVR, images.AIRCRAFT, images.DTD,
+    SST2, MNLI, QNLI, MRPC, QQP, BOOLQ,
+    CB, COPA, RTE, WIC, ANLI_R1,
+    ANLI_R2, ANLI_R3, MR, AGNEWS, TREC, SVHN,
+    EUROSAT, UCF101, CLEVR, AIRCRAFT, DTD,
 )  # fmt: skip
 TASKS = {task.name: task for task in IN_ORDER}
 PAPER_LANGUAGE = tuple(name for name, task in TASKS.items() if task.objective)

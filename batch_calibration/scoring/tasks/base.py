@@ -1,4 +1,4 @@
-"""What a task is: a value that names its fields, labels, templates and words."""
+"""A task: a value that names its fields, labels, templates and words."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -7,9 +7,9 @@ from batch_calibration.errors import InputError
 
 Row = dict[str, str]
 LabelWords = str | tuple[str, ...]
-"""How a label is written: one surface form, or several of which the first is shown."""
+"""The writing of a label: one surface form, or several of which the first is shown."""
 NUMBERS, NAMES = "numbers", "names"
-"""How rows give a label: its place in `label_names`, or its name."""
+"""The form of a label in rows: its place in `label_names`, or its name."""
 IMAGE = "image"  # the one field of an image task: a reference to an image, never its pixels
 
 
@@ -21,7 +21,7 @@ def first_form(words: LabelWords) -> str:
 class Task(NamedTuple):
     """A classification task as the paper states it; words are bound to label *names*.
 
-    `label_names` stand in the order of the data's integer labels; `verbalizer` maps each name to
+    `label_names` have the order of the data's integer labels; `verbalizer` maps each name to
     its label words, so that a data set with another order cannot be scored wrongly in silence.
     `few_shot` and `zero_shot` hold `{field}` for each field and end in `{label}`;
     `zero_shot_verbalizer` has the words of the zero-shot prompt where they differ. `templates` and
@@ -71,7 +71,7 @@ class Task(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """Whether its rows are images."""
+        """True where its rows are images."""
         return self.fields == (IMAGE,)
 
     @property
@@ -90,7 +90,7 @@ class Task(NamedTuple):
         return set(" ".join(texts).lower().split())
 
     def words_for(self, shots: int, choice: str = "") -> tuple[LabelWords, ...]:
-        """Label words with that many demonstrations, or those of the verbalizer `choice`.
+        """Label words with that many demonstrations, or the words of the verbalizer `choice`.
 
         >>> from batch_calibration.scoring.tasks import TASKS
         >>> TASKS["wic"].words_for(shots=1), TASKS["wic"].words_for(shots=0)
@@ -151,7 +151,7 @@ class Rows(NamedTuple):
 COLUMNS: tuple[Mapping[str, str], ...] = (
     {}, {IMAGE: "path"}, {IMAGE: "file"}, {IMAGE: "file_name"}, {IMAGE: "filename"},
 )  # fmt: skip
-"""What a table of images may call the column of their paths."""
+"""Names that a table of images may have for the column of their paths."""
 
 
 def text_task(

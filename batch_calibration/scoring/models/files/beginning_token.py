@@ -27,7 +27,7 @@ class BeginningToken(NamedTuple):
     """The token that begins each sequence.
 
     Attributes:
-        id: Its id, or None where there is no such token.
+        id: Its id, or None where there is none.
         note: A sentence that says which file decided, and which other file says otherwise.
         disputed: Whether another file says otherwise.
         prefix: Id of the token that stands for an empty text (bos_token, or eos_token where there
@@ -43,7 +43,7 @@ class BeginningToken(NamedTuple):
 def read(
     path: Path, tokenizer_config: RawConfig, class_name: str, tokenizer: Tokenizer
 ) -> BeginningToken:
-    """What transformers 5 puts before a text: decision 11 has the rule, tests/reference the proof.
+    """The tokens that transformers 5 puts before a text (decision 11; proof in tests/reference).
 
     Args:
         path: of `tokenizer_config.json`.
@@ -93,7 +93,7 @@ def special_token(name: str, tokenizer_config: RawConfig, class_name: str) -> st
 
 
 def _template_token(directory: Path, tokenizer: Tokenizer) -> int | None:
-    """What the tokenizer's post-processor puts before a text; what it puts behind is left out."""
+    """The tokens that the post-processor puts before a text; tokens behind it are left out."""
     encoding = tokenizer.encode("a")
     mask = encoding.special_tokens_mask  # 1 where the post-processor put a token, 0 of the text
     # no token of the text: all is unknown

@@ -29,7 +29,7 @@ class ChatTemplate:
     """A checkpoint's chat template.
 
     The text begins as the template has it, mostly with the beginning token, which the scorer then
-    does not add again. A model that would think first is told not to, where its template can.
+    does not add again. Thinking is switched off where the template can.
 
     Args:
         source: the template in jinja2's language.
@@ -67,7 +67,7 @@ class ChatTemplate:
         Args:
             messages: the last is the user's, and the assistant's header is written after it, or
                 the assistant's own, a started answer that the label goes on with.
-            day: what a template that writes today's date (Llama 3) is told.
+            day: the date for a template that writes today's (Llama 3).
 
         Raises:
             InputError: a template that refuses these messages, such as a system message.

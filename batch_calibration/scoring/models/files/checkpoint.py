@@ -1,4 +1,7 @@
-"""Reads a checkpoint directory: network, tokenizer, and a digest of what decides its scores."""
+"""Reads a checkpoint directory: network, tokenizer, and a digest of what decides its scores.
+
+A sentence encoder also gets the pooling of its hidden states and the layers that follow.
+"""
 
 import hashlib
 import json
@@ -37,10 +40,10 @@ from batch_calibration.scoring.models.layers import activation
 
 HUB_NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@([\w./-]+))?")
 FILES = ("*.json", "*.txt", "*.jinja", "*.safetensors")
-"""What is downloaded of a checkpoint: no second copy of the weights under another name."""
+"""The files of a checkpoint that are downloaded: no second copy of the weights."""
 NO_FILES = ("consolidated*", "onnx/*", "openvino/*", "original/*")
 BESIDE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
-"""Files that decide scores beside the config and the weights, where they exist."""
+"""Files, where they exist, that decide scores in addition to the config and the weights."""
 HASHED = 2
 """Files whose sha256 is computed at once."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -59,10 +62,10 @@ class Checkpoint:
         dtype: What it computes in: `"float32"`, `"bfloat16"` or `"float16"`.
         mesh: The devices that share it, or None for one device.
         tokenizer: The tokenizer, with the padding and truncation of its file switched off.
-        bos: Id of the token that begins each sequence, or None where there is no such token.
+        bos: Id of the token that begins each sequence, or None where there is none.
         digest: sha256 (64 hex digits) of the files' contents: config, weights and tokenizer.
         sentence: What a sentence encoder does to texts and hidden states; inert in other kinds.
-        prefix: Id of the token that labels follow where a prompt is empty, or None for no such.
+        prefix: Id of the token that labels follow where a prompt is empty, or None.
     """
 
     directory: Path
@@ -80,16 +83,16 @@ class Checkpoint:
 
 
 class TokenizerInfo(NamedTuple):
-    """How a checkpoint reads text, known without its weights.
+    """The way a checkpoint reads text, known without its weights.
 
     Attributes:
         tokenizer: The tokenizer, with the padding and truncation of its file switched off.
-        bos: Id of the token that begins each sequence, or None where there is no such token.
+        bos: Id of the token that begins each sequence, or None where there is none.
         positions: The most tokens that the network takes.
         prompt: What a sentence encoder puts before each text.
         notes: What a reader of the scores must know, in sentences: the beginning token or the
             pooling, and which file says so.
-        prefix: Id of the token that labels follow where a prompt is empty, or None for no such.
+        prefix: Id of the token that labels follow where a prompt is empty, or None.
     """
 
     tokenizer: Tokenizer
@@ -142,7 +145,7 @@ class ModelFiles:
         accept_keys: Keys of `config.json` that are unknown here and are taken to change no score.
 
     Raises:
-        InputError: no such directory, a config that is missing or broken, or no family has that
+        InputError: no directory, a config that is missing or broken, or no family has that
             architecture.
     """
 
@@ -156,7 +159,7 @@ class ModelFiles:
 
     @cached_property
     def _texts(self) -> tuple[Tokenizer, BeginningToken, SentenceConfig]:
-        """How texts are read: the tokenizer, what begins each sequence, what an encoder does."""
+        """The reading of texts: the tokenizer, what begins each sequence, what an encoder does."""
         start, sentence = BeginningToken(None, "", disputed=False), SentenceConfig()
         if self._family.kind == "causal_lm":
             tokenizer, start, self._splits_as = tokenizer_files.read_causal(
@@ -175,7 +178,7 @@ class ModelFiles:
 
     @property
     def tokenizer_info(self) -> TokenizerInfo:
-        """How the model reads text; `InputError` where a file of it is missing or broken."""
+        """The way the model reads text; `InputError` where a file of it is missing or broken."""
         tokenizer, start, sentence = self._texts
         positions = self._config.positions
         notes = {"causal_lm": (start.note,), "sentence_encoder": (sentence.note,), "clip": ()}
@@ -186,7 +189,7 @@ class ModelFiles:
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
-        """How the model reads the messages of a chat; None where no file says."""
+        """The template for the messages of a chat; None where no file has one."""
         return chat_template.read(self.directory)
 
     def load(self, dtype: str = "auto", mesh: Mesh | None = None) -> Checkpoint:
@@ -244,7 +247,7 @@ def load_checkpoint(
 
     Args:
         directory: Where they lie.
-        dtype: What the network computes in, whatever the file holds; `auto` is float32 on CPUs and
+        dtype: Type of the network's numbers; `auto` is float32 on CPUs and
             bfloat16 on accelerators.
         mesh: The devices that share the network, with axes `data` and `model`.
 
@@ -388,7 +391,7 @@ def _pooled(directory: Path, encoder: Encoder, config: SentenceConfig, width: in
     """The encoder of that width with what follows it, weights included.
 
     Raises:
-        InputError: a layer's files are missing or broken, or do not fit what stands before.
+        InputError: a layer's files are missing or broken, or do not fit the layer before.
     """
     layers: list[Dense | Normalize] = []
     for kind, folder in config.modules[2:]:

@@ -12,7 +12,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from batch_calibration.errors import InputError
 
 FILES = ("merges.txt", "bpe_simple_vocab_16e6.txt.gz")
-"""What the list is called, in Hugging Face directories and in CLIP's own repository."""
+"""Names of the list, in Hugging Face directories and in CLIP's own repository."""
 MERGES = 49_152 - 256 - 2
 START, END, WORD = "<|startoftext|>", "<|endoftext|>", "</w>"
 PARTS = (
@@ -24,7 +24,7 @@ def load(path: Path) -> Tokenizer:
     """Read a list of merges, a pair a line after the line of its version, plain or gzipped.
 
     Raises:
-        InputError: a file that is no such list.
+        InputError: a file that is no list of merges.
     """
     try:
         content = path.read_bytes()

@@ -25,7 +25,7 @@ EXPECTED: dict[object, str] = {
     tuple[float, ...]: "a list of positive numbers",
     tuple[str, ...]: "a list of names",
 }
-"""What a config's field may be, in words, by its type."""
+"""Types of a config's fields, in words."""
 BOOKKEEPING = (
     "architectures", "auto_map", "model_type", "name_or_path", "_name_or_path", "_commit_hash",
     "transformers_version", "_*_version", "tokenizer_class", "dtype", "torch_dtype",
@@ -135,7 +135,7 @@ def read_config(
 
 
 def is_known(family: Family, key: str) -> bool:
-    """Whether the family honors a key of `config.json`, refuses its other values, or may skip it.
+    """True where the family honors a key of `config.json`, refuses other values, or may skip it.
 
     In nested parts, the key of a part such as `text_config` is known like one of the top.
     """
@@ -175,7 +175,7 @@ def refuse_unknown(family: Family, raw: RawConfig, where: Path, at: str = "") ->
 
 
 def _is(expected: object, setting: object) -> bool:
-    """Whether a value from JSON is of a field's type; every number is positive."""
+    """True where a value from JSON is of a field's type; every number is positive."""
     if isinstance(setting, Rope):
         return expected in (Rope, Rope | None)
     # True and False are integers to Python, and numbers to no config.

@@ -14,13 +14,13 @@ from batch_calibration.errors import InputError, spell
 CGROUP = Path("/sys/fs/cgroup")
 GIGABYTE = 1e9
 TOKENS = 2048
-"""Token positions of a batch, and of a prefix, that find room beside the weights."""
+"""Token positions of a batch, and of a prefix, that fit in memory with the weights."""
 DOUBLED = 6
-"""How many times the number of devices is doubled in the search for what fits."""
+"""Times that the number of devices is doubled in the search for a fit."""
 
 
 class Demand(NamedTuple):
-    """What a network asks of the memory.
+    """The memory that a network needs.
 
     Attributes:
         parameters: How many numbers it has.
@@ -39,7 +39,7 @@ class Demand(NamedTuple):
         return self.parameters * size / devices
 
     def work(self, size: int, devices: int) -> float:
-        """Bytes a device beside the weights, for a batch and a prefix of `TOKENS` tokens each.
+        """Bytes a device, weights apart, for a batch and a prefix of `TOKENS` tokens each.
 
         Hidden states and what a block makes of them are some ten float32 arrays of the width;
         keys and values are at most two of the width in each layer.
@@ -80,7 +80,7 @@ def require(directory: Path, demand: Demand, dtype: DTypeLike, mesh: Mesh | None
 
 
 def _advice(demand: Demand, size: int, devices: int, free: float, *, meshes: bool) -> str:
-    """What would fit: half the width of numbers, more devices, both; or what is lacking."""
+    """A remedy that fits: half the width of numbers, more devices, both; or what is lacking."""
     fits = []
     # First at this width, then in numbers of two bytes; of each the fewest devices.
     for narrow in (size, 2)[: 2 if size > 2 else 1]:
@@ -89,7 +89,7 @@ def _advice(demand: Demand, size: int, devices: int, free: float, *, meshes: boo
             n = devices * 2**doubled
             if (total := demand.total(narrow, n)) <= free:
                 keys = [spell("dtype", "bfloat16")] * (narrow < size)
-                keys += [f"{spell('mesh', f'model:{n}')} on {n} such devices"] * (n > devices)
+                keys += [f"{spell('mesh', f'model:{n}')} on {n} of these devices"] * (n > devices)
                 fits.append(f"{' with '.join(keys)} ({_gigabytes(total)} a device)")
                 break
     if fits:
@@ -125,7 +125,7 @@ def _system() -> float:
 
 
 def _control_group() -> float:
-    """What the container's limit leaves, the page cache not counted as used."""
+    """The bytes that the container's limit leaves, the page cache not counted as used."""
     try:
         limit = float((CGROUP / "memory.max").read_text())
         used = float((CGROUP / "memory.current").read_text())
@@ -136,7 +136,7 @@ def _control_group() -> float:
 
 
 def _process() -> float:
-    """What `ulimit -v` leaves of the address space."""
+    """The bytes that `ulimit -v` leaves of the address space."""
     try:
         import resource
 

@@ -1,4 +1,4 @@
-"""What a sentence-transformers directory says of an encoder: texts, pooling, what follows."""
+"""The settings of a sentence-transformers directory: texts, pooling, layers after it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,12 +52,12 @@ class Module(NamedTuple):
 
 @dataclass(frozen=True)
 class SentenceConfig:
-    """What is done to a text and to its hidden states.
+    """The steps from a text to its embedding.
 
     Attributes:
         pooling: One of the values of `FLAGS`.
-        modules: The lines of `modules.json`; none where there is no such file.
-        prompt: What stands before each text and each statement: the default prompt, which
+        modules: The lines of `modules.json`; none where there is no file.
+        prompt: The text before each text and each statement: the default prompt, which
             sentence-transformers puts before all that it encodes.
         max_tokens: Where texts are cut, or None for the network's positions.
         lower_case: Whether texts are lowered before they are tokenized.
@@ -71,7 +71,7 @@ class SentenceConfig:
 
     @property
     def note(self) -> str:
-        """What is done, in a sentence."""
+        """The steps, in a sentence."""
         if not self.modules:
             return f"pooling: {self.pooling}, as sentence-transformers does without {MODULES}"
         following = "".join(f", then {module.folder}" for module in self.modules[2:])

@@ -23,7 +23,7 @@ PLAIN: dict[str, np.dtype] = {
     "F16": np.dtype(np.float16),
     "BF16": np.dtype(jnp.bfloat16),
 }
-"""What the files call the numbers that can be read as they are."""
+"""Names of the types of numbers that can be read as they are."""
 
 
 class Tensor(NamedTuple):
@@ -127,7 +127,7 @@ def _check_shard(index: Path, name: str) -> None:
     if not is_file:
         raise InputError(
             where=index,
-            expected=f"the file {shown(name)} beside it",
+            expected=f"the file {shown(name)} in the same folder",
             got="none",
             remedy="fetch the checkpoint again",
         )

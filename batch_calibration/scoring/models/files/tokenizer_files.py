@@ -18,12 +18,12 @@ from batch_calibration.scoring.models.files.config import read_json
 
 FILE = "tokenizer.json"
 PAIR = ("vocab.json", "merges.txt")
-"""What older checkpoints have in place of tokenizer.json."""
+"""The files of older checkpoints in place of tokenizer.json."""
 OF_PAIRS = ("GPT2Tokenizer", "Qwen2Tokenizer")
 """Classes whose checkpoints have these two files."""
 SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 BACKEND = "TokenizersBackend"
-"""The class that takes tokenizer.json as it stands."""
+"""The class that takes tokenizer.json as it is."""
 REGISTERED = {
     "gpt2": "GPT2Tokenizer", "gptj": "GPT2Tokenizer", "opt": "GPT2Tokenizer",
     "gpt_neo": "GPT2Tokenizer", "phi": "GPT2Tokenizer", "stablelm": BACKEND,
@@ -35,7 +35,7 @@ REGISTERED = {
 }  # fmt: skip
 """Model type -> the class that transformers 5 has for it; absent: the one that the files name."""
 NOT_BY_THE_FILES = ("qwen2", "phi3")
-"""Model types whose registered class is taken, whatever the files name."""
+"""Model types whose registered class is taken, whichever the files name."""
 UNSUPPORTED = (
     "AlbertTokenizer", "BarthezTokenizer", "BertTokenizer", "BigBirdTokenizer",
     "BlenderbotTokenizer", "CamembertTokenizer", "DebertaTokenizer", "DebertaV2Tokenizer",
@@ -53,7 +53,7 @@ QWEN_WORDS = (
 
 
 class CausalTokenizer(NamedTuple):
-    """How transformers reads the text of a causal language model.
+    """The tokenizer that transformers reads a causal language model's text with.
 
     Attributes:
         tokenizer: with the padding and truncation of its file switched off.
@@ -106,7 +106,7 @@ def read(directory: Path, kind: Kind) -> Tokenizer:
 
 
 def files(directory: Path) -> tuple[str, ...]:
-    """Names of the files that decide token ids beside `tokenizer_config.json`, if they exist."""
+    """Names of the files that, with `tokenizer_config.json`, decide token ids, if they exist."""
     return (FILE,) if (directory / FILE).is_file() else (*PAIR, *clip_tokenizer.FILES)
 
 
@@ -140,7 +140,7 @@ def _of_pair(directory: Path, options: RawConfig, config: RawConfig) -> Tokenize
 
 
 class Splitting(NamedTuple):
-    """How a class splits text.
+    """The way a class splits text.
 
     Attributes:
         normalizer: what it does to the characters, or None for nothing.
@@ -283,6 +283,6 @@ def _state(tokenizer: Tokenizer) -> tuple[object, ...]:
 
 
 def _is_byte_level(tokenizer: Tokenizer) -> bool:
-    """Whether a part of tokenizer.json is of bytes, which is how transformers decides."""
+    """True where a part of tokenizer.json is of bytes, as transformers decides it."""
     parts = [tokenizer.pre_tokenizer, tokenizer.decoder, tokenizer.post_processor]
     return any(b'"ByteLevel"' in part.__getstate__() for part in parts if part is not None)

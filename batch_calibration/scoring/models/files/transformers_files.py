@@ -33,7 +33,7 @@ DECIDING = (
     "config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model",
     "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json",
 )  # fmt: skip
-"""Files that decide scores beside the weights, where they exist."""
+"""Files, where they exist, that decide scores in addition to the weights."""
 DTYPES = {"float32", "bfloat16", "float16"}
 
 
@@ -84,7 +84,7 @@ class TransformersFiles:
         self._config = self._read(transformers.AutoConfig)
 
     def _read(self, reader: Any, **options: Any) -> Any:
-        """What a class of transformers makes of the directory; its errors as a sentence."""
+        """The object that a class of transformers makes of the directory; errors as a sentence."""
         try:
             return reader.from_pretrained(
                 self.directory, trust_remote_code=False, local_files_only=True, **options
@@ -98,7 +98,7 @@ class TransformersFiles:
 
     @cached_property
     def tokenizer_info(self) -> TokenizerInfo:
-        """How the model reads text: as `AutoTokenizer` does."""
+        """The way the model reads text: as `AutoTokenizer` does."""
         theirs = self._read(self._transformers.AutoTokenizer)
         tokenizer: Tokenizer | None = getattr(theirs, "backend_tokenizer", None)
         if tokenizer is None:
@@ -127,7 +127,7 @@ class TransformersFiles:
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
-        """How the model reads the messages of a chat; None where no file says."""
+        """The template for the messages of a chat; None where no file has one."""
         return chat_template.read(self.directory)
 
     def load(self, dtype: str = "auto") -> TransformersCheckpoint:

@@ -1,4 +1,7 @@
-"""Reads the weights of a Hugging Face directory into a Flax network, and writes them."""
+"""Reads the weights of a Hugging Face directory into a Flax network, and writes them.
+
+Weights in MXFP4 have 4 bits a number and a power of two for each 32 of them.
+"""
 
 import json
 import re
@@ -32,9 +35,9 @@ LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 BLOCKS, SCALES = "_blocks", "_scales"
 POSITIVE = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 BIAS = 127
-"""What a block's exponent is stored with."""
+"""The offset of a stored exponent."""
 NUMBERS = np.array([*POSITIVE, *(-number for number in POSITIVE)], np.float32)
-"""What the 16 patterns of 4 bits stand for."""
+"""The numbers of the 16 patterns of 4 bits."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,12 @@ class PackedTensor:
 
     @property
     def name(self) -> str:
-        """What the tensor is called where it is not packed."""
+        """The name of the tensor where it is not packed."""
         return self.blocks.name.removesuffix(BLOCKS)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many numbers it has along each axis."""
+        """The size of each axis."""
         experts, outputs, groups, size = self.blocks.shape
         return experts, groups * size * 2, outputs
 
@@ -97,7 +100,7 @@ def load(
     Args:
         directory: A Hugging Face directory: `config.json` and `*.safetensors`.
         family: What reads its config, builds its network and names its weights.
-        dtype: What the network computes in, whatever the file holds.
+        dtype: Type of the network's numbers, for any type in the file.
         mesh: Devices with an axis `model`; None for the default device.
         config: What `config.json` says, where it was read already.
 
@@ -186,13 +189,13 @@ def _check_depth(directory: Path, config: Config, names: list[str]) -> None:
     numbers = [int(number.group()) for name in names if (number := LAYER.search(name))]
     if config.layers > (deepest := max(numbers, default=-1) + 1):
         raise InputError(
-            f"{directory}: config.json says {config.layers:,} layers, the weights are those of "
+            f"{directory}: config.json says {config.layers:,} layers, the weights are of "
             f"{deepest:,}; the two files belong to different checkpoints."
         )
 
 
 def _equal(used: AnyTensor, tensor: AnyTensor, dtype: DTypeLike) -> bool:
-    """Whether a tensor that our network has no place for is the one used in its place."""
+    """True where a tensor without a place in our network equals the one used instead."""
     if not {used.kind, tensor.kind} <= {*PLAIN} or used.shape != tensor.shape:
         return False
     chunks = zip(used.parts(dtype), tensor.parts(dtype), strict=True)
@@ -230,7 +233,7 @@ def _place(
 
 
 def _finite(array: np.ndarray) -> bool:
-    """Whether all numbers are finite, by their bits: numpy compares half precision one by one."""
+    """True where all numbers are finite, by their bits: numpy is slow with half precision."""
     infinite = np.array(np.inf, array.dtype)
     # As integers, all above infinity are NaN: signed the positive ones, unsigned the others.
     unsigned, signed = (array.view(f"{kind}{array.itemsize}") for kind in "ui")
@@ -281,7 +284,7 @@ def _dotted(path: tuple[object, ...]) -> str:
 
 
 def join(tensors: Iterable[Tensor]) -> list[Tensor | PackedTensor]:
-    """The tensors of a checkpoint, each pair of blocks and scales as the one they stand for."""
+    """The tensors of a checkpoint, each pair of blocks and scales as the one that it encodes."""
     by_name = {tensor.name: tensor for tensor in tensors}
     joined: dict[str, Tensor | PackedTensor] = dict(by_name)
     for name, blocks in by_name.items():
