@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int, Int32, Shaped
 
 AnyArray = jax.Array | np.ndarray
-"""What a calibrator accepts; what it returns is always a `jax.Array`."""
+"""Arrays that a calibrator accepts; it always returns a `jax.Array`."""
 
 Rows = Float[AnyArray, "n k"]
 Scores = Float[jax.Array, "n k"]
@@ -27,10 +27,10 @@ Scalar = Float[jax.Array, ""]
 Count = Int32[jax.Array, ""]
 Predictions = Int32[jax.Array, "..."]
 State = Any
-"""What a method's `fit` learns: a NamedTuple of arrays that only its own `apply` reads."""
+"""State of a method's `fit`: a NamedTuple of arrays that only its own `apply` reads."""
 
 Container = Any
-"""What users hand over and get back: an array, a tensor, a list, a series, a frame."""
+"""Arrays that users give and get back: an array, a tensor, a list, a series, a frame."""
 
 Prior = Sequence[float] | Float[AnyArray, "k"]
 """The share of each label that one expects; an array may be traced."""

@@ -1,4 +1,4 @@
-"""The score tables that the options name: files, folders, globs, the input; probes beside them."""
+"""The score tables that the options name: files, folders, globs, the input; probes too."""
 
 import glob
 import re
@@ -21,9 +21,9 @@ from batch_calibration.methods import METHODS
 from batch_calibration.scores import ScoreTable
 
 INPUT = "the input"
-"""What sentences call standard input."""
+"""Name of standard input in sentences."""
 SHARD = re.compile(r"-\d{3,}-of-\d{3,}|^part-\d{4,}")
-"""How Hugging Face's and Spark's writers name the parts of one data set."""
+"""Names that Hugging Face's and Spark's writers give the parts of one data set."""
 BESIDE_PARQUET = ("_SUCCESS", "_metadata", "_common_metadata")
 RANGES = ("calibrate", "diagnose")
 """Commands that tell the range of predictions that missing labels allow."""
@@ -32,11 +32,11 @@ READ_BLOCKS = dict.fromkeys(chain(*(probe.blocks for probe in ALL_PROBES)))  # i
 PROBES = tuple(name for name in READ_BLOCKS if name not in ("test", "labeled"))
 """Blocks that --probe may name."""
 LABELED = set(chain(*(probe.labeled for probe in ALL_PROBES)))
-"""Those of them whose right labels are read."""
+"""Block names whose right labels are read."""
 
 
 def reading_of(args: Namespace) -> Reading:
-    """What the options say of the files."""
+    """The reading that the options describe."""
     missing = args.missing
     # The range is over several readings; the first takes the nearest place, just below.
     if missing == "bound":
@@ -95,7 +95,7 @@ def paths(args: Namespace) -> list[Path]:
     """The files that hold the scores.
 
     Raises:
-        InputError: no such files; shards by their names, of which nobody said what they are.
+        InputError: missing files; shards by their names, of which nobody said what they are.
     """
     files = list(chain.from_iterable(map(expand, args.files)))
     named_as_shards = [path for path in files if SHARD.search(path.name)]
@@ -110,7 +110,7 @@ def paths(args: Namespace) -> list[Path]:
 
 
 def note_of_files(args: Namespace, files: Sequence[Path]) -> list[str]:
-    """What a context is, where there are several files."""
+    """Note on contexts where there are several files."""
     # Score tables are contexts, and nobody takes them for anything else.
     is_plain = args.shards is None and all(path.suffix == ".safetensors" for path in files)
     if len(files) < 2 or args.shards is False or is_plain:
@@ -194,12 +194,12 @@ def _expand_remote(name: str) -> list[Path]:
 
 
 def _is_log(path: Path) -> bool:
-    """Whether a file is called as the harness calls logs of samples, which may be compressed."""
+    """True if a file is called as the harness calls logs of samples, which may be compressed."""
     return re.fullmatch(r"samples_.*\.jsonl(\.gz|\.zst)?", path.name) is not None
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether a file of a folder is no hidden one, and none that writers of Parquet put beside."""
+    """True if a file of a folder is not hidden, and no marker of writers of Parquet."""
     return not path.name.startswith(".") and path.name not in BESIDE_PARQUET
 
 

@@ -75,7 +75,7 @@ def _show_block(name: str, block: RenderedBlock, label_names: Sequence[str], row
 
 
 def _show_boundary(context: RenderedContext, budget: TokenBudget) -> None:
-    """Print the last tokens of the first test row and those of each label."""
+    """Print the last tokens of the first test row and the tokens of each label."""
     inputs, labels = context.blocks["test"].inputs, _labels(context)
     if isinstance(inputs, ImageInputs):
         return

@@ -1,4 +1,4 @@
-"""The shares of the labels that --prior names: numbers, a file, or those of labeled rows."""
+"""The shares of the labels that --prior names: numbers, a file, or shares of labeled rows."""
 
 import csv
 import io

@@ -15,14 +15,14 @@ from batch_calibration.reporting import terminal
 from batch_calibration.reporting.cells import Cells
 
 METHODS = ("bc", "cc")
-"""What needs no more than a mean of rows."""
+"""Methods that need no more than a mean of rows."""
 ENDING = ".parquet"
 MAX_ROWS_IN_MEMORY = 20_000_000
 """Rows that a table in memory may have; of more Parquet must be written."""
 
 
 def takes(args: Namespace, files: Sequence[Path]) -> bool:
-    """Whether the options ask for Parquet out of Parquet, by a method that needs one mean.
+    """True if the options ask for Parquet out of Parquet, by a method that needs one mean.
 
     Raises:
         InputError: files too large for a table in memory, and another output or method.

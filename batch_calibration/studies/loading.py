@@ -28,7 +28,7 @@ def open_model(settings: Settings) -> OpenFiles | None:
     """The files of the model, or of its tokenizer alone where a server is asked; None: not named.
 
     Raises:
-        InputError: no such directory, or no family has that architecture.
+        InputError: the directory is missing, or no family has that architecture.
     """
     asks_server = SCORERS[settings.model.scorer].asks_server
     name = settings.api.tokenizer if asks_server else settings.model.model

@@ -51,7 +51,7 @@ def merge_workdirs(
     """Copy the score tables of some workdirs into another; the sources stay as they are.
 
     A context has the blocks of all folders. Where two hold one block, their scores must be the
-    same but for rounding; the workdir's own are kept, or those of the first source. Merged twice,
+    same but for rounding; the workdir's own are kept, or the first source's. Merged twice,
     nothing changes. Their runs are listed, too; unfinished contexts stay where they
     are. Records are derived: `calibrate_study` makes the records of what was added.
 

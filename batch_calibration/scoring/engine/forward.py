@@ -357,7 +357,7 @@ def halve(positions: int, error: Exception, length: int) -> int:
     """Half the positions if a batch was out of memory; other errors go on.
 
     Args:
-        positions: Those of the batch that failed.
+        positions: Positions of the batch that failed.
         error: What was raised.
         length: Positions of one sequence of the batch.
 

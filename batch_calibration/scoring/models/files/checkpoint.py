@@ -257,8 +257,8 @@ def load_checkpoint(
 
     Raises:
         InputError: a file is missing or broken, no family has that architecture, the weights do
-            not fit the config, the tokenizer knows more tokens than the network, or there is no
-            such dtype.
+            not fit the config, the tokenizer knows more tokens than the network, or the
+            dtype is unknown.
     """
     return ModelFiles(directory).load(dtype, mesh)
 
