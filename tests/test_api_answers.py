@@ -28,21 +28,21 @@ def test_one_request_that_fails_for_good_loses_no_other(tmp_path):
         return Reply("too long", 400) if body["prompt"].startswith(TEXTS[3]) else None
 
     with running(fault) as server:
-        asked = scorer(server.address, answers=path)
-        partial = asked.score(TEXTS, LABELS)
+        first_scorer = scorer(server.address, answers=path)
+        partial = first_scorer.score(TEXTS, LABELS)
         assert len(server.asked) == 24 and list(partial.failed) == [3]
         assert "status 400: 'too long'" in partial.failed[3]
         assert np.isnan(partial.log_probs[3]).all()
-        others = np.arange(len(TEXTS)) != 3
-        np.testing.assert_allclose(partial.log_probs[others], want()[others], rtol=1e-6)
-        told = "1 of 12 prompts are refused by the server and left out, those that end in "
-        assert any(note.startswith(f"{told}{TEXTS[3]!r}") for note in asked.notes)
+        answered = np.arange(len(TEXTS)) != 3
+        np.testing.assert_allclose(partial.log_probs[answered], want()[answered], rtol=1e-6)
+        refusal = "1 of 12 prompts are refused by the server and left out, those that end in "
+        assert any(note.startswith(f"{refusal}{TEXTS[3]!r}") for note in first_scorer.notes)
         server.fault = lambda *_: None
-        again = scorer(server.address, answers=path)
-        assert again.estimate(TEXTS, LABELS)[::2] == (2, 22)
-        np.testing.assert_allclose(again.score(TEXTS, LABELS).log_probs, want(), rtol=1e-6)
+        restarted = scorer(server.address, answers=path)
+        assert restarted.estimate(TEXTS, LABELS)[::2] == (2, 22)
+        np.testing.assert_allclose(restarted.score(TEXTS, LABELS).log_probs, want(), rtol=1e-6)
         assert len(server.asked) == 26
-        again.score(TEXTS, LABELS)
+        restarted.score(TEXTS, LABELS)
         assert len(server.asked) == 26
 
 
@@ -68,13 +68,13 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, answered):
 
 def test_another_model_server_or_way_has_answers_of_its_own(tmp_path):
     path = tmp_path / "answers"
-    with running() as one, running() as two:
-        scorer(one.address, "top_k", answers=path).score(TEXTS, LABELS)
+    with running() as first, running() as two:
+        scorer(first.address, "top_k", answers=path).score(TEXTS, LABELS)
         scorer(two.address, "top_k", answers=path).score(TEXTS, LABELS)
-        scorer(one.address, "chat", answers=path).score(TEXTS, LABELS)
-        settings = ApiSettings(server=one.address, api_scores="top_k")
+        scorer(first.address, "chat", answers=path).score(TEXTS, LABELS)
+        settings = ApiSettings(server=first.address, api_scores="top_k")
         ApiScorer(settings, "other", None, path, Time().pace()).score(TEXTS, LABELS)
-        assert (len(one.asked), len(two.asked)) == (36, 12)
+        assert (len(first.asked), len(two.asked)) == (36, 12)
 
 
 def test_a_damaged_file_of_answers_is_a_sentence(tmp_path):
@@ -86,16 +86,16 @@ def test_a_damaged_file_of_answers_is_a_sentence(tmp_path):
 
 def test_a_transaction_that_was_cut_short_loses_the_last_answer_alone(tmp_path):
     path, server = tmp_path / "answers", "http://127.0.0.1/v1"
-    asked = [Request("completions", {"prompt": str(i)}) for i in range(3)]
+    requests = [Request("completions", {"prompt": str(i)}) for i in range(3)]
     with Answers(path).opened() as answers:
-        for one in asked:
-            answers.keep(server, one, '{"a": 1}')
+        for request in requests:
+            answers.keep(server, request, '{"a": 1}')
     with Answers(path).opened() as answers:
         answers._rows.execute("BEGIN")
         answers._rows.execute("DELETE FROM answers")
         # Closed without a commit, as when the process is killed.
     with Answers(path).opened() as answers:
-        assert [answers.get(server, one) for one in asked] == [{"a": 1}] * 3
+        assert [answers.get(server, request) for request in requests] == [{"a": 1}] * 3
 
 
 # The key
@@ -109,8 +109,8 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capf
     def repeat(number, where, body):
         if number % 5 == 0:
             return Reply(f"no quota for {KEY}", 503)
-        said = answer(where, body)
-        return Reply({**said, "debug": f"Bearer {KEY}"})
+        reply = answer(where, body)
+        return Reply({**reply, "debug": f"Bearer {KEY}"})
 
     with running(repeat) as server:
         asks = scorer(server.address, answers=path, key_variable="MY_KEY")
@@ -126,11 +126,11 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capf
         assert "wrong key ..." in str(refused.value)
     with Answers(path).opened() as answers:
         rows = answers._rows.execute("SELECT answer FROM answers")
-        kept = [zlib.decompress(row[0][1 + CHECKSUM_BYTES :]) for row in rows]
-    assert len(kept) == 24 and b"Bearer ..." in kept[0]
-    told = [str(refused.value), repr(asks._server), str(asks.identity), caplog.text, *asks.notes]
-    files = [one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()]
-    for text in (*told, *capfd.readouterr(), *kept, *files):
+        answer_texts = [zlib.decompress(row[0][1 + CHECKSUM_BYTES :]) for row in rows]
+    assert len(answer_texts) == 24 and b"Bearer ..." in answer_texts[0]
+    texts = [str(refused.value), repr(asks._server), str(asks.identity), caplog.text, *asks.notes]
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    for text in (*texts, *capfd.readouterr(), *answer_texts, *files):
         assert KEY not in (text if isinstance(text, str) else text.decode(errors="replace"))
 
 
@@ -174,9 +174,9 @@ def test_a_key_that_no_header_can_hold_is_refused_without_it(monkeypatch, key):
 
 def kept_rows(path):
     with sqlite3.connect(path) as rows:
-        kept = rows.execute("SELECT asked, answer FROM answers").fetchall()
+        stored = rows.execute("SELECT asked, answer FROM answers").fetchall()
     rows.close()
-    return kept
+    return stored
 
 
 def change(path, *statement):
@@ -206,10 +206,10 @@ def test_a_damaged_answer_is_asked_again_with_a_note(tmp_path):
     with running() as server:
         scorer(server.address, answers=path).score(TEXTS[:2], LABELS)
         rows = kept_rows(path)
-        asked, blob = rows[0]
-        others = [other for key, other in rows if key != asked]
-        for damaged in (*damages(blob), others[0]):  # the last is another request's
-            change(path, "UPDATE answers SET answer = ? WHERE asked = ?", (damaged, asked))
+        request_key, blob = rows[0]
+        other_blobs = [blob_of_another for key, blob_of_another in rows if key != request_key]
+        for damaged in (*damages(blob), other_blobs[0]):  # the last is another request's
+            change(path, "UPDATE answers SET answer = ? WHERE asked = ?", (damaged, request_key))
             before = len(server.asked)
             asks = scorer(server.address, answers=path)
             got = asks.score(TEXTS[:2], LABELS).log_probs
@@ -223,18 +223,18 @@ def test_answers_of_the_version_before_are_read_and_hold_no_key_after(tmp_path, 
     with running() as server:
         scorer(server.address, answers=path).score(TEXTS, LABELS)
         change(path, "DROP TABLE started")
-        for asked, blob in kept_rows(path):
+        for request_key, blob in kept_rows(path):
             text = zlib.decompress(blob[1 + CHECKSUM_BYTES :]).decode()
             text = text.replace('"choices"', '"debug": "sk\\u002dplanted-0123456789", "choices"', 1)
             old = zlib.compress(text.encode())
-            change(path, "UPDATE answers SET answer = ? WHERE asked = ?", (old, asked))
+            change(path, "UPDATE answers SET answer = ? WHERE asked = ?", (old, request_key))
         before = len(server.asked)
         monkeypatch.setenv("API_KEY", KEY)
         got = scorer(server.address, answers=path).score(TEXTS, LABELS).log_probs
         assert len(server.asked) == before
     np.testing.assert_allclose(got, want(), rtol=1e-6)
-    kept = [zlib.decompress(blob[1 + CHECKSUM_BYTES :]) for _, blob in kept_rows(path)]
-    assert kept and not any(b"planted" in text for text in kept)
+    answer_texts = [zlib.decompress(blob[1 + CHECKSUM_BYTES :]) for _, blob in kept_rows(path)]
+    assert answer_texts and not any(b"planted" in text for text in answer_texts)
 
 
 def test_requests_that_a_stopped_run_had_under_way_are_counted(tmp_path):
@@ -249,17 +249,17 @@ def test_requests_that_a_stopped_run_had_under_way_are_counted(tmp_path):
     with running() as server:
         with pytest.raises(RuntimeError):
             scorer(server.address, answers=path, in_flight=3).score(TEXTS, LABELS, progress=stop)
-        again = scorer(server.address, answers=path, in_flight=3)
-        assert 1 <= again.count_interrupted() <= 3
-        again.score(TEXTS, LABELS)
-        assert again.count_interrupted() == 0
+        restarted = scorer(server.address, answers=path, in_flight=3)
+        assert 1 <= restarted.count_interrupted() <= 3
+        restarted.score(TEXTS, LABELS)
+        assert restarted.count_interrupted() == 0
         # At most what was in flight is asked twice.
         assert len(server.asked) <= 24 + 3
         # One that fails for good is not under way.
         server.fault = lambda *_: Reply("no", 400)
         with pytest.raises(InputError):
             scorer(server.address, "top_k", answers=path).score(TEXTS, LABELS)
-        assert again.count_interrupted() == 0
+        assert restarted.count_interrupted() == 0
 
 
 def test_requests_of_another_run_that_still_goes_on_are_not_counted(tmp_path):

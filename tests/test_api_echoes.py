@@ -56,10 +56,10 @@ def in_turn(tokenizer, ids):
     """As streaming servers: a letter comes with its last byte."""
     texts, before = [], ""
     for end in range(1, len(ids) + 1):
-        now = tokenizer.decode(ids[:end], skip_special_tokens=False)
-        now = before if now.endswith("\ufffd") else now
-        texts.append(now[len(before) :])
-        before = now
+        text = tokenizer.decode(ids[:end], skip_special_tokens=False)
+        text = before if text.endswith("\ufffd") else text
+        texts.append(text[len(before) :])
+        before = text
     return texts
 
 
@@ -123,10 +123,10 @@ def test_the_prompt_that_was_sent_is_known_in_every_writing_and_others_are_not(n
         is_plain = text[0].isascii()
         for form in FORMS:
             prompt = tokenizer.encode(text, add_special_tokens=False).ids
-            whole = tokenizer.encode(text + form, add_special_tokens=False).ids
-            if whole[: len(prompt)] != prompt or "<unk>" in as_vocabulary(tokenizer, whole):
+            ids = tokenizer.encode(text + form, add_special_tokens=False).ids
+            if ids[: len(prompt)] != prompt or "<unk>" in as_vocabulary(tokenizer, ids):
                 continue
-            tokens, size = write(tokenizer, whole), len(whole) - len(prompt)
+            tokens, size = write(tokenizer, ids), len(ids) - len(prompt)
             for beginning in ([], ["<s>"], ["<|begin_of_text|>"], ["[gMASK]", "<sop>"], [""]):
                 echoed = score([*beginning, *tokens], text, form)
                 assert echoed == size or (echoed is None and not is_plain)
@@ -138,9 +138,9 @@ def test_the_prompt_that_was_sent_is_known_in_every_writing_and_others_are_not(n
             # Cut, changed, or another prompt: never a number.
             middle = draws.randrange(1, len(prompt) - 1)
             changed = [*tokens[:middle], " changed", *tokens[middle + 1 :]]
-            other = write(tokenizer, tokenizer.encode(draws.choice(texts) + form).ids)
+            other_ids = write(tokenizer, tokenizer.encode(draws.choice(texts) + form).ids)
             for wrong in (tokens[2:], tokens[middle:], tokens[:-1], tokens[:1] + tokens[middle:],
-                          changed, other, ["<|user|>", *tokens], ["A", *tokens]):  # fmt: skip
+                          changed, other_ids, ["<|user|>", *tokens], ["A", *tokens]):  # fmt: skip
                 if "".join(wrong).split() != "".join(tokens).split():
                     assert score(wrong, text, form) is None, (wrong, text, form)
                     refused += 1

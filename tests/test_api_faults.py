@@ -118,17 +118,17 @@ def test_the_server_says_when_to_come_again(headers, seconds, status):
 
 
 def test_long_waits_are_told_once_with_their_reason():
-    told, time = [], Time()
+    notes, time = [], Time()
     busy = Reply('{"error": {"message": "rate limit of sk-planted-0123456789"}}', 429,
                  {"retry-after": "30"})  # fmt: skip
     with running(lambda number, *_: busy if number < 3 else None) as server:
         asks = scorer(server.address, time=time)
         asks._server = Server(server.address, "API_KEY", "sk-planted-0123456789")
-        asks.notify = told.append
+        asks.notify = notes.append
         asks.score(TEXTS, LABELS)
-    assert told[0] == (
+    assert notes[0] == (
         f"{server.address}: status 429: 'rate limit of ...'; waiting 30 seconds"
-    ) and len(told) <= 3  # fmt: skip
+    ) and len(notes) <= 3  # fmt: skip
     assert time.now >= 30
 
 

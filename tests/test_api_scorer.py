@@ -36,8 +36,8 @@ def test_whole_labels_of_any_number_of_tokens_are_summed(way):
         np.testing.assert_allclose(got.log_probs, want(labels=labels), rtol=1e-6)
         assert len(server.asked) == 36 and not got.failed and not got.tokens.any()
         several = asks.score(TEXTS, [labels[:1], labels[1:]]).log_probs
-    both = np.logaddexp(*want(labels=labels)[:, 1:].T)
-    np.testing.assert_allclose(several[:, 1], both, rtol=1e-6)
+    sum_of_both = np.logaddexp(*want(labels=labels)[:, 1:].T)
+    np.testing.assert_allclose(several[:, 1], sum_of_both, rtol=1e-6)
 
 
 @pytest.mark.parametrize("way", ["top_k", "chat"])
@@ -57,8 +57,8 @@ def test_token_ids_are_those_that_our_own_scorer_reads(way, tokenizer):
         got = scorer(server.address, way, tokenizer=tokenizer).score(TEXTS, LABELS)
     prompts, labels = encode(tokenizer.tokenizer, TEXTS, LABELS, tokenizer.bos)
     expected = [
-        [nats(str(prompt), token_of(ids[0])) - 1 for ids in of]
-        for prompt, of in zip(prompts, labels, strict=True)
+        [nats(str(prompt), token_of(ids[0])) - 1 for ids in label_ids]
+        for prompt, label_ids in zip(prompts, labels, strict=True)
     ]
     np.testing.assert_allclose(got.log_probs, expected, rtol=1e-5)
     assert got.tokens.tolist() == [len(prompt) for prompt in prompts]
@@ -86,10 +86,10 @@ def without(label, rows):
     """A server whose lists lack a label in some rows."""
 
     def fault(_, path, body):
-        said = answer(path, body)
+        reply = answer(path, body)
         if body["prompt"] in [TEXTS[row] for row in rows]:
-            del said["choices"][0]["logprobs"]["top_logprobs"][0][label]
-        return Reply(said)
+            del reply["choices"][0]["logprobs"]["top_logprobs"][0][label]
+        return Reply(reply)
 
     return fault
 
@@ -97,31 +97,31 @@ def without(label, rows):
 def test_a_missing_label_is_censored_and_another_rule_asks_nothing_again(tmp_path):
     path = tmp_path / "answers"
     with running(without(" positive", [1, 4])) as server:
-        least = scorer(server.address, "top_k", answers=path)
-        got = least.score(TEXTS, LABELS).log_probs
+        filling = scorer(server.address, "top_k", answers=path)
+        got = filling.score(TEXTS, LABELS).log_probs
         rows = [min(v for t, v in first_tokens(TEXTS[i]).items() if t != " positive")
                 for i in (1, 4)]  # fmt: skip
         np.testing.assert_allclose(got[[1, 4], 1], np.array(rows) - BELOW, rtol=1e-6)
-        assert least.notes[-1].startswith("2 answers lack a label among their 20 most probable")
+        assert filling.notes[-1].startswith("2 answers lack a label among their 20 most probable")
         drop = scorer(server.address, "top_k", answers=path, missing="drop")
         dropped = drop.score(TEXTS, LABELS)
         assert sorted(dropped.failed) == [1, 4] and np.isnan(dropped.log_probs[1]).all()
         fixed = scorer(server.address, "top_k", answers=path, missing="-30")
         assert fixed.score(TEXTS, LABELS).log_probs[4, 1] == -30
         assert len(server.asked) == 12
-    assert len({str(one.identity) for one in (least, drop, fixed)}) == 3
+    assert len({str(asker.identity) for asker in (filling, drop, fixed)}) == 3
 
 
 def test_a_label_that_no_answer_has_is_told():
     with running(without(" positive", range(12))) as server:
-        least = scorer(server.address, "top_k")
-        got = least.score(TEXTS, LABELS).log_probs
+        scorer_of_least = scorer(server.address, "top_k")
+        got = scorer_of_least.score(TEXTS, LABELS).log_probs
         rows = [min(v for t, v in first_tokens(text).items() if t != " positive") for text in TEXTS]
         np.testing.assert_allclose(got[:, 1], np.array(rows) - BELOW, rtol=1e-6)
         drop = scorer(server.address, "top_k", missing="drop")
         failed = drop.score(TEXTS, LABELS).failed
     assert len(failed) == 12 and failed[3].startswith("No answer has a token of the label 'positiv")
-    for asks in (least, drop):
+    for asks in (scorer_of_least, drop):
         assert asks.notes[-1] == failed[0]
 
 
@@ -173,9 +173,9 @@ def test_the_identity_names_what_decides_the_numbers_alone(tokenizer):
     usual = scorer(address).identity
     assert usual == {"kind": "api", "version": "1", "server": address, "model": "m",
                      "api_scores": "echo"}  # fmt: skip
-    same = {"in_flight": 2, "per_minute": 9, "timeout": 5.0, "price": 3.0, "key_variable": "K",
+    ignored = {"in_flight": 2, "per_minute": 9, "timeout": 5.0, "price": 3.0, "key_variable": "K",
             "missing": "drop", "top_logprobs": 3}  # fmt: skip
-    assert scorer(address, tokenizer=tokenizer, **same).identity == usual
+    assert scorer(address, tokenizer=tokenizer, **ignored).identity == usual
     top = scorer(address, "top_k")
     assert top.identity | {"top_logprobs": 3} == scorer(address, "top_k", top_logprobs=3).identity
     assert "tokenizer" in scorer(address, "score", tokenizer=tokenizer).identity

@@ -85,23 +85,23 @@ VENUE = re.compile(
 
 def cited(text):
     """Kind and number of each thing of the paper that a text cites; of other works nothing."""
-    for found in CITED.finditer(text):
-        kind, numbers = found[1].lower(), found[2]
-        works = WORK.findall(re.split(r"(?<!al)\. (?=[A-Z])|\n\n", text[: found.start()])[-1])
-        author, _, other = works[-1] if works else ("", "", "")
-        if author not in ("", "Zhou") or other:
+    for match in CITED.finditer(text):
+        kind, numbers = match[1].lower(), match[2]
+        works = WORK.findall(re.split(r"(?<!al)\. (?=[A-Z])|\n\n", text[: match.start()])[-1])
+        author, _, author_2 = works[-1] if works else ("", "", "")
+        if author not in ("", "Zhou") or author_2:
             continue
         ends = re.fullmatch(r"(\d+) to (\d+)", numbers)
         span = range(int(ends[1]), int(ends[2]) + 1) if ends else re.findall(NUMBER, numbers)
         yield from ((kind, str(number)) for number in span)
 
 
-def wrong(text, about=""):
+def wrong(text, context=""):
     """What a text cites that is not there, or is about something else."""
     for kind, number in cited(text):
-        _, words = CONTENTS[kind].get(number, ("", "nothing of that number"))
-        if not re.search(words, f"{about} {text}", re.I):
-            yield f"{kind} {number}: expected {words} in {text!r}"
+        _, pattern = CONTENTS[kind].get(number, ("", "nothing of that number"))
+        if not re.search(pattern, f"{context} {text}", re.I):
+            yield f"{kind} {number}: expected {pattern} in {text!r}"
 
 
 def texts(path):
@@ -110,16 +110,16 @@ def texts(path):
     So is a number alone, which names a table or figure of results.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    parts = {
-        id(part)
+    inner_strings = {
+        id(child)
         for node in ast.walk(tree)
         if isinstance(node, ast.JoinedStr)
-        for part in node.values
+        for child in node.values
     }
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) else None
         alone = isinstance(text, str) and re.fullmatch(r"(Table|Figure) \d+", text)
-        if isinstance(text, str) and id(node) not in parts and not alone:
+        if isinstance(text, str) and id(node) not in inner_strings and not alone:
             yield text
 
 
@@ -128,9 +128,9 @@ FILES = [p for folder in ("batch_calibration", "configs", "experiments")
 
 
 def test_numbers_in_docstrings_are_the_paper_s():
-    assert not [one for path in FILES for text in texts(path) for one in wrong(text)]
-    found = {one for path in FILES for text in texts(path) for one in cited(text)}
-    assert {("fig", "5"), ("fig", "6"), ("app", "D"), ("eq", "3"), ("table", "11")} <= found
+    assert not [citation for path in FILES for text in texts(path) for citation in wrong(text)]
+    citations = {citation for path in FILES for text in texts(path) for citation in cited(text)}
+    assert {("fig", "5"), ("fig", "6"), ("app", "D"), ("eq", "3"), ("table", "11")} <= citations
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.number)
@@ -142,23 +142,23 @@ def test_results_stand_under_the_paper_s_numbers(item):
 def test_numbers_in_the_docs_are_the_paper_s():
     pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md")]
     lines = [line for page in pages for line in page.splitlines() if "paper" in line]
-    assert not [one for line in lines for one in wrong(line)]
-    assert [one for line in lines for one in cited(line)]
+    assert not [citation for line in lines for citation in wrong(line)]
+    assert [citation for line in lines for citation in cited(line)]
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_each_method_names_its_source(name):
     row = METHODS[name]
     function = row.factory.func if isinstance(row.factory, partial) else row.factory
-    about = f"{name} {row.probe.description} {inspect.getdoc(function)}"
-    assert not list(wrong(row.source, about))
+    description = f"{name} {row.probe.description} {inspect.getdoc(function)}"
+    assert not list(wrong(row.source, description))
     # Made of another of the table, or published: authors, year, and where.
     ours = re.match(rf"({'|'.join([*METHODS, *map(str.upper, METHODS)])})\b", row.source)
     assert ours or (WORK.search(row.source) and VENUE.search(row.source)), row.source
 
 
 @pytest.mark.parametrize(
-    ("text", "known"),
+    ("text", "is_known"),
     [
         ("the strength (Fig. 4)", False),
         ("the strength (Fig. 5)", True),
@@ -172,8 +172,8 @@ def test_each_method_names_its_source(name):
         ("Zhao et al. 2021, as in Zhou et al. 2024, app. G", False),
     ],
 )
-def test_a_wrong_number_is_found(text, known):
-    assert (not list(wrong(text))) == known
+def test_a_wrong_number_is_found(text, is_known):
+    assert (not list(wrong(text))) == is_known
 
 
 def test_the_table_above_is_the_paper_s(shared):
@@ -182,21 +182,21 @@ def test_the_table_above_is_the_paper_s(shared):
     captions = {"figure": [], "table": []}
     # A figure beside text (wrapfigure) counts where it stands; each \caption has its number.
     inside = re.compile(r"\\begin\{(?:wrap)?(figure|table)\*?\}.*?\\end\{(?:wrap)?\1\*?\}", re.S)
-    for one in inside.finditer(paper):
-        captions[one[1]] += re.findall(r"\\caption\{(.*)", one[0])
-    found = {
+    for match in inside.finditer(paper):
+        captions[match[1]] += re.findall(r"\\caption\{(.*)", match[0])
+    contents = {
         "eq": re.findall(r"\\begin\{align\}(.*?)\\end\{align\}", paper, re.S),
         "fig": captions["figure"],
         "table": captions["table"],
         "app": re.findall(r"\\section\{(.*?)\}", appendix),
     }
-    for kind, items in found.items():
+    for kind, items in contents.items():
         assert len(items) == len(CONTENTS[kind]), kind
-        for (number, (words, _)), item in zip(CONTENTS[kind].items(), items, strict=True):
-            assert words in item, (kind, number)
+        for (number, (title, _)), item in zip(CONTENTS[kind].items(), items, strict=True):
+            assert title in item, (kind, number)
     sections, count = [], [0, 0]
     for level, name in re.findall(r"\\(sub)?section\{(.*?)\}", body):
         count = [count[0], count[1] + 1] if level else [count[0] + 1, 0]
         sections.append((f"{count[0]}.{count[1]}" if level else f"{count[0]}", name))
-    for (number, name), (ours, (words, _)) in zip(sections, CONTENTS["sec"].items(), strict=True):
-        assert number == ours and words in name
+    for (number, name), (ours, (title, _)) in zip(sections, CONTENTS["sec"].items(), strict=True):
+        assert number == ours and title in name

@@ -62,15 +62,15 @@ def named_as_columns(tmp_path):
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "npz"])
 def test_labels_named_as_columns_keep_their_scores(named_as_columns, tmp_path, ending, capsys):
     path, scores = named_as_columns
-    words = ["--labels=gold,row,prediction", "--gold=medal", "--strength=0"]
+    flags = ["--labels=gold,row,prediction", "--gold=medal", "--strength=0"]
     output = tmp_path / f"o.{ending}"
-    cli.run(["calibrate", path, *words, f"--output={output}"])
+    cli.run(["calibrate", path, *flags, f"--output={output}"])
     gold = "gold" if ending == "npz" else "gold_"
     labels = () if ending == "npz" else ("gold", "row", "prediction")
-    (again,) = read(output, Reading(gold=gold, labels=labels))
-    np.testing.assert_allclose(again.blocks["test"].log_probs, scores, atol=1e-6)
-    assert again.label_names == ("gold", "row", "prediction")
-    assert again.blocks["test"].labels.tolist() == [i % 3 for i in range(20)]
+    (reread,) = read(output, Reading(gold=gold, labels=labels))
+    np.testing.assert_allclose(reread.blocks["test"].log_probs, scores, atol=1e-6)
+    assert reread.label_names == ("gold", "row", "prediction")
+    assert reread.blocks["test"].labels.tolist() == [i % 3 for i in range(20)]
     notes = " ".join(capsys.readouterr().err.split())
     assert ("what the column holds in 'gold_'" in notes) == (ending != "npz")
 
@@ -78,10 +78,10 @@ def test_labels_named_as_columns_keep_their_scores(named_as_columns, tmp_path, e
 def test_labels_named_as_columns_are_compared_and_reported(named_as_columns, tmp_path, capsys):
     path, scores = named_as_columns
     right = 100 * (scores.argmax(1) == np.arange(20) % 3).mean()
-    words = ["--labels=gold,row,prediction", "--gold=medal"]
-    cli.run(["compare", path, *words, "--methods=icl"])
+    flags = ["--labels=gold,row,prediction", "--gold=medal"]
+    cli.run(["compare", path, *flags, "--methods=icl"])
     assert f"{right:.1f} [" in capsys.readouterr().out
-    cli.run(["report", path, *words, "--methods=icl,bc", f"--output={tmp_path / 'r.html'}"])
+    cli.run(["report", path, *flags, "--methods=icl,bc", f"--output={tmp_path / 'r.html'}"])
     page = (tmp_path / "r.html").read_text()
     assert all(f">{name}</th>" in page for name in HEAD.split(",")[:3])
 
@@ -130,8 +130,8 @@ def test_a_prior_by_place_needs_one_order(two_orders, tmp_path, capsys):
     for text in ("0.9,0.1", tmp_path / "shares.txt"):
         with pytest.raises(SystemExit):
             cli.run(["calibrate", *two_orders, f"--prior={text}", f"--output={tmp_path / 'o.csv'}"])
-        assert "the labels no, yes and the labels yes, no" in (said := capsys.readouterr().err)
-        assert "write them as no=0.5,yes=0.5" in said and not (tmp_path / "o.csv").exists()
+        assert "the labels no, yes and the labels yes, no" in (stderr := capsys.readouterr().err)
+        assert "write them as no=0.5,yes=0.5" in stderr and not (tmp_path / "o.csv").exists()
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_ids_and_labels_are_no_formulas_of_a_spreadsheet(tmp_path, ending, delim
     path = tmp_path / "s.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     output = tmp_path / f"o.{ending}"
-    words = ["--ids=id", "--gold=gold", "--strength=0", "--labels==A(),yes"]
-    cli.run(["calibrate", str(path), *words, f"--output={output}"])
+    flags = ["--ids=id", "--gold=gold", "--strength=0", "--labels==A(),yes"]
+    cli.run(["calibrate", str(path), *flags, f"--output={output}"])
     with output.open(newline="") as file:
         head, *lines = csv.reader(file, delimiter=delimiter)
     assert head == ["row", "'=A()", "yes", "prediction", "gold"]
@@ -194,15 +194,15 @@ def test_signs_that_steer_a_terminal_are_escaped(tmp_path, capsys):
         cli.run(["calibrate", f"{tmp_path}/{ESC}.csv"])
     with pytest.raises(SystemExit):
         cli.run(["calibrate", "x.csv", f"--{ESC}"])
-    said = capsys.readouterr().err
-    assert said.count(r"\x1b[31mred\x9b2J") == 2 and said.count("\n") == 2
+    stderr = capsys.readouterr().err
+    assert stderr.count(r"\x1b[31mred\x9b2J") == 2 and stderr.count("\n") == 2
     rows = [f"{-1 - i % 5 / 10},{-1.2 - i % 7 / 10}" for i in range(30)]
     path = write_rows(tmp_path / f"{ESC}.csv", f"a,{ESC}", rows)
     cli.run(["diagnose", path])
     cli.run(["recommend", path])
     cli.run(["calibrate", path, f"--output={tmp_path / 'o.npz'}"])
-    said = "".join(capsys.readouterr())
-    assert not set(said) & {"\x1b", "\x9b"} and "red" in said
+    stderr = "".join(capsys.readouterr())
+    assert not set(stderr) & {"\x1b", "\x9b"} and "red" in stderr
 
 
 def test_an_error_of_the_disk_is_escaped_too(capsys):
@@ -222,14 +222,14 @@ def test_what_killed_runs_began_beside_the_output_is_removed(tmp_path):
         capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
     litter = [f".o.csv.{ended}-0123abcd.partial", f".other.npz.{ended}-0123abcd.partial"]
-    kept = [f".o.csv.{process_name()}-0123abcd.partial", ".mine.partial", "sub/.x.partial"]
+    foreign = [f".o.csv.{process_name()}-0123abcd.partial", ".mine.partial", "sub/.x.partial"]
     (tmp_path / "sub").mkdir()
-    for name in (*litter, *kept, f"sub/{litter[0]}"):
+    for name in (*litter, *foreign, f"sub/{litter[0]}"):
         (tmp_path / name).write_text("")
     path = write_rows(tmp_path / "s.csv", "no,yes", [f"-0.{i + 1},-1.5" for i in range(9)])
     cli.run(["calibrate", path, f"--output={tmp_path / 'o.csv'}"])
     assert not [name for name in litter if (tmp_path / name).exists()]
-    assert all((tmp_path / name).exists() for name in (*kept, f"sub/{litter[0]}"))
+    assert all((tmp_path / name).exists() for name in (*foreign, f"sub/{litter[0]}"))
 
 
 def test_each_file_of_probes_is_read_once(tmp_path, monkeypatch):

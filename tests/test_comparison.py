@@ -60,7 +60,7 @@ def test_several_contexts_are_weighted_by_their_labeled_rows():
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("options", "sentence"),
     [
         ({"gold": -np.ones(200, int)}, "at least one known label"),
         ({"methods": ["cc"]}, "no block 'cc'"),
@@ -69,6 +69,6 @@ def test_several_contexts_are_weighted_by_their_labeled_rows():
         ({"gold": GOLD[:3]}, "200"),
     ],
 )
-def test_what_cannot_be_compared_is_a_sentence(words, sentence):
+def test_what_cannot_be_compared_is_a_sentence(options, sentence):
     with pytest.raises(InputError, match=sentence):
-        compare(SCORES, **{"gold": GOLD, "from_probs": False, **words})
+        compare(SCORES, **{"gold": GOLD, "from_probs": False, **options})

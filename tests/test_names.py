@@ -20,33 +20,33 @@ def results(tmp_path_factory):
     """A workdir four folders deep whose every name is `NAME`, and its results."""
     workdir = tmp_path_factory.mktemp("top") / "a/b/c/w"
     store = Store(workdir, create=True)
-    about = dict.fromkeys(("model", "data", "split", "served"), NAME)
-    found = {"icl": 0.5, "bc": 0.6, "cc": 0.5, "dc": 0.4, "bc_mean_prob": 0.4}
+    details = dict.fromkeys(("model", "data", "split", "served"), NAME)
+    accuracies = {"icl": 0.5, "bc": 0.6, "cc": 0.5, "dc": 0.4, "bc_mean_prob": 0.4}
     varied = [{}, {"template": NAME}]
     for number, (task, options, shots) in enumerate(
         [(task, options, shots) for task in ("rte", NAME) for options in varied for shots in (0, 1)]
     ):
-        one = make_record(
-            task, found, labels=(NAME, "_"), bias={"bc": (0.1, -2.0)}, strength=0.5,
+        record = make_record(
+            task, accuracies, labels=(NAME, "_"), bias={"bc": (0.1, -2.0)}, strength=0.5,
             probe_size=make_sizes([2], bc=[[0.4, 0.5]]), curve=make_curve([0.5] * 101),
-            context={**about, "options": {"over_long": NAME, **options}, "shots": shots},
+            context={**details, "options": {"over_long": NAME, **options}, "shots": shots},
         )  # fmt: skip
-        store.put_record(replace(one, id=f"{number:016x}"))
+        store.put_record(replace(record, id=f"{number:016x}"))
     return store, catalogue.gather(store.records())
 
 
 def test_nothing_is_written_beside_the_workdir(results):
-    store, found = results
-    for table in writing.write_tables(found, store.workdir / "tables"):
+    store, records = results
+    for table in writing.write_tables(records, store.workdir / "tables"):
         terminal.show(table)
-    writing.write_figures(found, store.workdir / "figures")
-    writing.write_report(found, store.workdir / "report.html")
+    writing.write_figures(records, store.workdir / "figures")
+    writing.write_report(records, store.workdir / "report.html")
     top = store.workdir.parents[3]
     files = [path.relative_to(top) for path in top.rglob("*") if path.is_file()]
     folders = {path.parent.name for path in files}
     assert folders == {"records", "tables", "figures", "w"}
     assert {path.parts[:4] for path in files} == {("a", "b", "c", "w")}
-    assert len(list((store.workdir / "figures").glob("*.png"))) == len(catalogue.figures(found))
+    assert len(list((store.workdir / "figures").glob("*.png"))) == len(catalogue.figures(records))
 
 
 class Tags(HTMLParser):
@@ -75,18 +75,18 @@ def test_a_name_is_no_formula_in_csv(results, tmp_path):
             cells = [cell for row in csv.reader(file) for cell in row]
         assert any(NAME in cell for cell in cells) or path.stem == "paper-methods"
         assert not [cell for cell in cells if re.match(r"[=@]|\+(?!\d)", cell)]
-    kept = ["-1.5", "+2", "1 ± 2", Cell("-0.5 ± 0.1"), "-", "-3e-05", "a=b"]
+    plain_cells = ["-1.5", "+2", "1 ± 2", Cell("-0.5 ± 0.1"), "-", "-3e-05", "a=b"]
     quoted = ["=1", "+a", "-a", "@x", "\tx", "-1+cmd|x"]
-    (row,) = csv.reader([csv_text([[*kept, *quoted]])])
-    assert row == [*kept, *(f"'{cell}" for cell in quoted)]
+    (row,) = csv.reader([csv_text([[*plain_cells, *quoted]])])
+    assert row == [*plain_cells, *(f"'{cell}" for cell in quoted)]
 
 
 def test_a_name_is_text_in_latex():
     (row,) = [line for line in latex([["a"], [NAME], ["b"]]).splitlines() if "frac" in line]
     plain = row.removesuffix(r" \\")
     assert not re.search(r"(?<!\\)[&%$#_~^]", plain)
-    words = re.findall(r"\\([A-Za-z]+|.)", plain)
-    assert set(words) == {*"&%$#_{}", "textasciitilde", "textasciicircum", "textbackslash"}
+    commands = re.findall(r"\\([A-Za-z]+|.)", plain)
+    assert set(commands) == {*"&%$#_{}", "textasciitilde", "textasciicircum", "textbackslash"}
 
 
 def test_a_name_is_one_cell_in_markdown():

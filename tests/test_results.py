@@ -16,18 +16,18 @@ from batch_calibration.errors import InputError
 from batch_calibration.studies import Store, write_results
 
 RECORDS = [
-    make_record(task, {"icl": 0.5, "bc": 0.6 + seed / 10}, context={"seed": seed, **about})
-    for task, about in (("rte", {"shots": 1, "demonstrations": ("a", 'b"')}), ("cb", {}))
+    make_record(task, {"icl": 0.5, "bc": 0.6 + seed / 10}, context={"seed": seed, **details})
+    for task, details in (("rte", {"shots": 1, "demonstrations": ("a", 'b"')}), ("cb", {}))
     for seed in (0, 1)
 ]
 
 
 @pytest.fixture
 def store(tmp_path):
-    made = Store(tmp_path / "w", create=True)
+    results_store = Store(tmp_path / "w", create=True)
     for record in RECORDS:
-        made.put_record(record)
-    return made
+        results_store.put_record(record)
+    return results_store
 
 
 def test_results_are_the_records_of_the_workdir(store):
@@ -46,20 +46,20 @@ def test_files_hold_what_load_results_gives(store):
     table = load_results(store, "arrow")
     assert parquet.read_table(files[1]).equals(table)
     rows = list(csv.DictReader(io.StringIO(files[0].read_text())))
-    for row, other in zip(rows, table.to_pylist(), strict=True):
-        for name, value in other.items():
-            said = row[name]
+    for row, expected in zip(rows, table.to_pylist(), strict=True):
+        for name, value in expected.items():
+            cell = row[name]
             read = {float: float, list: json.loads, int: int}.get(type(value), str)
-            assert said == "" if value is None else read(said) == value
+            assert cell == "" if value is None else read(cell) == value
 
 
 def test_files_made_again_are_the_same(store):
     def made():
         files, _ = write_results(store.records(), store.workdir)
-        whole = [path.read_bytes() for path in files]
+        contents = [path.read_bytes() for path in files]
         for path in files:
             path.unlink()
-        return whole
+        return contents
 
     assert made() == made()
 
@@ -69,26 +69,26 @@ def test_duckdb_reads_both_files_and_the_table_in_memory(store):
     results = load_results(store, "arrow")
     assert results.num_rows
     for source in (*(f"'{path}'" for path in files), "results"):
-        found = duckdb.sql(
+        rows_read = duckdb.sql(
             f"SELECT task, avg(value), min(low), count(seed) FROM {source} "
             "WHERE metric = 'gain' AND shots = 1 GROUP BY task"
         ).fetchall()
         low = min(r.methods["bc"]["gain_low"] for r in RECORDS if r.context.task == "rte")
-        assert found == [("rte", pytest.approx(0.15, abs=2e-3), low, 2)]
+        assert rows_read == [("rte", pytest.approx(0.15, abs=2e-3), low, 2)]
 
 
 def test_duckdb_reads_many_workdirs_at_once(store, tmp_path):
     """The query of the page, where only some have options of methods."""
     write_results(store.records(), store.workdir)
-    other = Store(tmp_path / "v", create=True)
-    other.put_record(make_record("sst2", {"icl": 0.5}, options={"icl": {"floor": -5.0}}))
-    write_results(other.records(), other.workdir)
-    found = duckdb.sql(
+    second_store = Store(tmp_path / "v", create=True)
+    second_store.put_record(make_record("sst2", {"icl": 0.5}, options={"icl": {"floor": -5.0}}))
+    write_results(second_store.records(), second_store.workdir)
+    rows_read = duckdb.sql(
         "SELECT task, count(*), max(method_floor) FROM read_parquet("
         f"'{tmp_path}/*/results.parquet', union_by_name = true, filename = true) "
         "WHERE metric = 'accuracy' GROUP BY ALL ORDER BY task"
     ).fetchall()
-    assert found == [("cb", 4, None), ("rte", 4, None), ("sst2", 1, -5.0)]
+    assert rows_read == [("cb", 4, None), ("rte", 4, None), ("sst2", 1, -5.0)]
 
 
 def test_pandas_reads_the_csv(store):

@@ -93,15 +93,15 @@ def tables(task, settings):
         name: make_block([[-1.0] * len(context.label_names)] * block.size, spec=block.spec)
         for name, block in context.blocks.items()
     }
-    about = describe(context, load_scorer(settings), settings.model.model)
-    return ScoreTable(about, context.label_names, blocks)
+    details = describe(context, load_scorer(settings), settings.model.model)
+    return ScoreTable(details, context.label_names, blocks)
 
 
-def record(table, **others):
+def record(table, **fields):
     methods = {name: {"accuracy": 0.5} for name in ("icl", "bc")}
     rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
     context = ContextInfo.from_table(table)
-    return Record(table.id, context, table.label_names, rows, methods, **others)
+    return Record(table.id, context, table.label_names, rows, methods, **fields)
 
 
 def places(records):
@@ -138,13 +138,13 @@ def chat_model(tmp_path_factory):
 
 @pytest.mark.parametrize("key", DECIDE)
 def test_a_key_that_decides_a_number_parts_tables_and_averages(key, folder, chat_model):
-    task, usual, other = DECIDE[key]
+    task, usual, changed = DECIDE[key]
     usual = usual | ({"model": str(chat_model)} if usual["model"] == "CHAT" else {})
-    other = other | ({"data": str(folder)} if key == "data" else {})
-    one, two = (tables(task, Settings.of(**values)) for values in (usual, usual | other))
-    specs = [{name: block.spec for name, block in t.blocks.items()} for t in (one, two)]
-    assert one.id != two.id or specs[0] != specs[1]
-    first, second = places([record(one), record(two)])
+    changed = changed | ({"data": str(folder)} if key == "data" else {})
+    first_tables, two = (tables(task, Settings.of(**values)) for values in (usual, usual | changed))
+    specs = [{name: block.spec for name, block in t.blocks.items()} for t in (first_tables, two)]
+    assert first_tables.id != two.id or specs[0] != specs[1]
+    first, second = places([record(first_tables), record(two)])
     assert first != second
     assert {str(s) for s, *_ in (first, second)} == {str(first[0]), str(second[0])}
 
@@ -165,15 +165,15 @@ def test_a_models_name_does_not_depend_on_how_its_path_is_spelt(tmp_path, monkey
     ]  # fmt: skip
 
 
-def blocks(**made):
+def blocks(**options_of):
     """A record of one task whose blocks were made so; a block that is None is not there."""
 
     def one(task, **context):
         rows = make_block([[-1.0, -2.0]] * 2, [0, 1])
-        specs = {k: {"options": v} if v else {} for k, v in made.items() if v is not None}
-        about = {"task": task, "model": "m", "shots": 1, **context}
-        other = {name: make_block([[-1.0, -2.0]], spec=spec) for name, spec in specs.items()}
-        return record(ScoreTable(about, ("a", "b"), {"test": rows} | other))
+        specs = {k: {"options": v} if v else {} for k, v in options_of.items() if v is not None}
+        details = {"task": task, "model": "m", "shots": 1, **context}
+        extra = {name: make_block([[-1.0, -2.0]], spec=spec) for name, spec in specs.items()}
+        return record(ScoreTable(details, ("a", "b"), {"test": rows} | extra))
 
     return one
 
@@ -192,22 +192,22 @@ def groups(*records):
     ],
 )
 def test_blocks_made_in_another_way_have_a_table_of_their_own(block, option):
-    usual, other = blocks(**{block: {}}), blocks(**{block: option})
-    ((name, given),) = option.items()
-    assert groups(usual("rte"), usual("cb"), other("wic")) == {
+    usual, changed = blocks(**{block: {}}), blocks(**{block: option})
+    ((name, number),) = option.items()
+    assert groups(usual("rte"), usual("cb"), changed("wic")) == {
         "m, 1-shot": ["cb", "rte"],
-        f"m, 1-shot, {name} {given}": ["wic"],
+        f"m, 1-shot, {name} {number}": ["wic"],
     }
-    assert sorted(g.setting.slug for g in by_setting([usual("rte"), other("wic")]))[1].endswith(
-        f"-{name}-{given}"
+    assert sorted(g.setting.slug for g in by_setting([usual("rte"), changed("wic")]))[1].endswith(
+        f"-{name}-{number}"
     )
 
 
 def test_a_record_without_a_block_stands_beside_those_that_made_it_in_one_way():
     few, usual, none = (blocks(labeled=o) for o in ({"labeled_per_class": 16}, {}, None))
-    told = "m, 1-shot, labeled_per_class 16"
-    assert groups(few("rte"), none("wic")) == {told: ["rte", "wic"]}
-    assert groups(few("rte"), usual("cb"), none("wic"))[told] == ["rte"]
+    heading = "m, 1-shot, labeled_per_class 16"
+    assert groups(few("rte"), none("wic")) == {heading: ["rte", "wic"]}
+    assert groups(few("rte"), usual("cb"), none("wic"))[heading] == ["rte"]
 
 
 def test_another_floor_is_another_setting():
@@ -218,16 +218,16 @@ def test_another_floor_is_another_setting():
 def test_other_options_of_a_method_are_another_setting():
     table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]], [0])})
     several = [{}, {"batch_size": 8}, {"batch_size": 9}, {"target_prior": (0.8, 0.2)}]
-    settings = [places([record(table, options={"bc_running": one})])[0][0] for one in several]
+    settings = [places([record(table, options={"bc_running": option})])[0][0] for option in several]
     assert len(set(settings)) == len(set(map(str, settings))) == 4
     assert len({setting.slug for setting in settings}) == 4
     assert str(settings[1]).endswith("bc_running batch_size 8")
 
 
 def test_draws_of_two_selections_are_no_one_study():
-    total, other = (
+    total, round_robin = (
         record(ScoreTable({"task": "rte", "options": {"selection": how}}, ("a", "b"),
                           {"test": make_block([[-1.0, -2.0]], [0])}))
         for how in ("total", "round_robin")
     )  # fmt: skip
-    assert (axis_name(total), axis_name(other)) == ("choices", "choices-round_robin")
+    assert (axis_name(total), axis_name(round_robin)) == ("choices", "choices-round_robin")
