@@ -58,7 +58,7 @@ GOALS = {0: 1500, SHARED: 6000}
 
 
 class Size(NamedTuple):
-    """How much a run does.
+    """Sizes of a run.
 
     Attributes:
         shape: The network's config.

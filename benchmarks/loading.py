@@ -86,7 +86,7 @@ def timed(heading: str, size: int, call: Callable[[], T]) -> T:
 
 
 def held() -> str:
-    """What this process holds in memory now, and has held at most."""
+    """Memory of this process now, and at most."""
     lines = Path("/proc/self/status").read_text().splitlines()
     memory = dict(line.split(":", 1) for line in lines)
     # /proc gives KiB
@@ -111,7 +111,7 @@ def touch(path: Path) -> None:
 
 
 def digest(path: Path) -> None:
-    """What a checkpoint's digest asks of a file."""
+    """The part of a checkpoint's digest for one file."""
     with path.open("rb") as file:
         hashlib.file_digest(file, "sha256")
 

@@ -1,4 +1,4 @@
-"""How fast a log of lm-evaluation-harness is read, and with how much memory.
+"""Speed and memory of reading a log of lm-evaluation-harness.
 
 python -m benchmarks.logs
 

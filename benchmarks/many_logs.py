@@ -1,4 +1,4 @@
-"""What commands take on 50 logs of the harness, whole processes without compiled programs kept.
+"""Times of commands on 50 logs of the harness, whole processes without compiled programs kept.
 
 python -m benchmarks.many_logs [--rounds=2]
 
@@ -21,7 +21,7 @@ COMMANDS = ("diagnose", "recommend", "compare", "calibrate", "report")
 
 
 def seconds(folder: Path, command: str) -> float:
-    """How long the command takes on all logs of the folder."""
+    """Seconds of the command on all logs of the folder."""
     output = {"calibrate": "corrected.csv", "report": "page.html"}.get(command)
     flags = [f"--output={folder / output}"] if output else []
     # Empty: no compiled program is kept.

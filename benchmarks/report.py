@@ -97,7 +97,7 @@ def table(rows: list[list[str]]) -> str:
 
 
 def section(what: str, *parts: str, device: dict[str, Any], threads: int, minutes: float) -> str:
-    """What is printed and recorded: device, date, versions, the table and how to read it."""
+    """The printed and recorded report: device, date, versions, the table and how to read it."""
     # To jax every processor is "cpu".
     where = processor() if device["backend"] == "cpu" else device["device"]
     first, *paragraphs = parts

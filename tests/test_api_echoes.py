@@ -92,7 +92,7 @@ def real_texts(shared, size):
 
 
 def score(tokens, text, form, hides_first=False):
-    """How many tokens are the label's; None where the answer is refused."""
+    """Number of the label's tokens; None where the answer is refused."""
     prompt = PromptTokens(tuple(tokens), (math.nan, *map(float, range(-len(tokens) + 1, 0))))
     try:
         return len(label_log_probs(prompt, text, form, "the answer", hides_first))

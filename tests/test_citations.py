@@ -1,4 +1,4 @@
-"""What the package cites of the paper is there, and of that number; each method names its source.
+"""Citations of the paper exist under their numbers; each method names its source.
 
 The paper's contents stand here as a table: number -> words of the paper's caption, equation or
 heading, and words of which one stands where it is cited.
@@ -97,7 +97,7 @@ def cited(text):
 
 
 def wrong(text, context=""):
-    """What a text cites that is not there, or is about something else."""
+    """A text's citations that do not exist, or are about something else."""
     for kind, number in cited(text):
         _, pattern = CONTENTS[kind].get(number, ("", "nothing of that number"))
         if not re.search(pattern, f"{context} {text}", re.I):

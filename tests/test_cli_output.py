@@ -1,4 +1,4 @@
-"""What the console program writes and prints of other people's names, shares and row counts."""
+"""Output of the console program: other people's names, shares and row counts."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What diagnose says, against plain numpy and a bootstrap that draws rows."""
+"""Diagnoses against plain numpy and a bootstrap that draws rows."""
 
 import numpy as np
 import pytest
