@@ -119,7 +119,7 @@ def test_choices_that_are_not_the_likeliest_are_noted(lines, tmp_path):
     differing = sum(max(x["probabilities"], key=x["probabilities"].get) != "trade" for x in topics)
     (table,) = read(write(tmp_path / "a.jsonl", changed))
     (note,) = table.blocks["test"].spec["notes"]
-    assert note.startswith(f"In {differing} of 12 decisions the choice is not the likeliest")
+    assert note.startswith(f"In {differing} of 12 decisions the choice is not the most probable")
     half = [line | {"question": f"q{i % 2}"} for i, line in enumerate(topics)]
     (table,) = read(write(tmp_path / "b.jsonl", half))
     assert "2 questions share their options" in table.blocks["test"].spec["notes"][0]

@@ -428,7 +428,7 @@ def test_helm_s_runs_that_hold_no_scores(helm, tmp_path):
     assert "'generation', which scores no choices" in refused(helm(separate(), "generation"))
     stats = tmp_path / "per_instance_stats.json"
     stats.write_text(json.dumps([{"instance_id": "id0", "train_trial_index": 0, "stats": []}]))
-    assert "name scenario_state.json beside it" in refused(stats)
+    assert "name scenario_state.json in the same folder" in refused(stats)
     assert "expected requests with results; got none" in refused(helm([]))
     assert "lacks the score of a choice" in refused(helm(separate()[:-1]))
     assert "stands there twice" in refused(helm(separate() * 2))

@@ -197,11 +197,11 @@ def test_an_index_counts_in_the_rows_own_list_of_choices(tmp_path):
     # Ranked lists are the model's, and an index of the right label is not of these.
     ranked = [{**row, "gold": i % 2} for i, row in enumerate(pipeline())]
     error = refused(write(tmp_path, lines(ranked), "t.jsonl"), PROBS)
-    assert "likeliest first" in error.got and "write the label's name" in error.remedy
+    assert "most probable first" in error.got and "write the label's name" in error.remedy
     # Also where the model likes one label best in all rows.
     error = refused(write(tmp_path, lines([{**row, "gold": i % 2} for i, row in enumerate(
         pipeline()[1::2])]), "t.jsonl"), PROBS)  # fmt: skip
-    assert "likeliest first" in error.got
+    assert "most probable first" in error.got
 
 
 def test_an_index_is_that_of_a_numbered_label(tmp_path):
@@ -263,7 +263,7 @@ def test_lists_without_names_beside_them_are_by_place(tmp_path):
 def test_ranked_columns_beside_columns_of_labels_are_refused(tmp_path):
     text = "label_1,score_1,label_2,score_2\nyes,-0.5,no,-1.5\nno,-0.25,yes,-2.5\n"
     error = refused(write(tmp_path, text))
-    assert error.got.startswith("'score_1', 'score_2' beside 'label_1', 'label_2', which name")
+    assert error.got.startswith("'score_1', 'score_2' next to 'label_1', 'label_2', which name")
     (table,) = read(tmp_path / "t.csv", Reading(labels=("score_1", "score_2")))
     assert table.label_names == ("score_1", "score_2")
     fixed = text.replace("no,-0.25,yes", "yes,-0.25,no")

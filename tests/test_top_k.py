@@ -123,7 +123,7 @@ def test_a_label_that_is_a_token_leaves_its_longer_rival_missing():
     ("rows", "labels", "named_tokens", "sentence"),
     [
         ([], ("a", "b"), None, "top-k: expected at least one row of tokens; got none"),
-        ([{}], ("a", "b"), None, "row 0: expected the likeliest tokens with their log-prob"),
+        ([{}], ("a", "b"), None, "row 0: expected the most probable tokens with their log-prob"),
         ([{"a": -9999.0, "b": math.nan}], ("a", "b"), None, r"got none: ask for top log-prob"),
         ([{"a": 0.0, "b": 0.0}], ("a", "b"), None, "sum to the probability 2, above 1"),
         ([{"ne": -1.0}], ("negative", "neutral"), None, "'negative' and 'neutral' both begin"),

@@ -1,16 +1,13 @@
 """npz, npy and safetensors files: named arrays, of which one or several hold scores."""
 
-import struct
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from batch_calibration.arrays import GOLD, read_numbers
 from batch_calibration.errors import InputError, shown, spell
@@ -22,27 +19,21 @@ from batch_calibration.importers.local_copies import check_archive
 from batch_calibration.importers.vectors import Vectors, read_vectors
 
 Arrays = dict[str, np.ndarray]
-DAMAGED = (
-    ValueError, TypeError, KeyError, OSError, EOFError, MemoryError, OverflowError, SyntaxError,
-    NotImplementedError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error,
-    SafetensorError, tokenize.TokenError,
-)  # fmt: skip
-"""What numpy and safetensors raise where a file is not whole."""
 
 
 def is_npz(path: Path, start: bytes) -> bool:
-    """Whether a file is a zip whose first file is an array."""
+    """True for a zip whose first file is an array."""
     name = start[30 : 30 + int.from_bytes(start[26:28], "little")]  # after a zip's fixed header
     return start[:4] == b"PK\3\4" and (name.endswith(b".npy") or path.suffix == ".npz")
 
 
 def is_npy(path: Path, start: bytes) -> bool:
-    """Whether a file is one array of numpy."""
+    """True for a file of one numpy array."""
     return path.suffix == ".npy" or start.startswith(b"\x93NUMPY")
 
 
 def is_safetensors(path: Path, start: bytes) -> bool:
-    """Whether a file begins with a header of safetensors."""
+    """True for a file that begins with a safetensors header."""
     return path.suffix == ".safetensors" or start[5:9] == b"\0\0\0{"  # its length, then JSON
 
 
@@ -82,7 +73,7 @@ def read(load: Callable[[Path], Arrays], path: Path, reading: Reading) -> list[I
         arrays = load(path)
     except InputError:
         raise
-    except DAMAGED as error:
+    except Exception as error:  # numpy, zipfile and safetensors have many, for damaged files
         # A zip's error repeats its headers, of any length.
         reason = shown(str(error).partition("\n")[0]) if str(error) else type(error).__name__
         raise InputError(
@@ -98,14 +89,14 @@ def from_arrays(
 
     - Scores are the array named `scores`, `log_probs`, `logits`, `probs` ..., or the only array of
       real numbers with two axes [n, k] or three [contexts, n, k]. Several named `X_scores` are
-      contexts named X, and what is named `X_...` beside one is of it alone.
+      contexts named X, and arrays named `X_...` belong to that context alone.
     - An array of k texts named `labels`, `label_names` ... names the labels.
     - An array of texts as long as the leading axis, such as `models`, names its contexts.
     - Arrays of n values are columns, for `reading.gold`, `reading.ids` and `reading.by`; one named
-      `gold`, `labels`, `answers` ... holds the right labels. Whole numbers in `subject` beside
-      texts in `subjects` stand for these.
+      `gold`, `labels`, `answers` ... holds the right labels. Whole numbers in `subject` are
+      indices into texts in `subjects`.
 
-    `task` is what to call the task where `reading` does not.
+    `task` is the task's name, unless `reading` names it.
     """
     contexts = []
     for prefix, name in _score_arrays(where, arrays, reading):
@@ -114,19 +105,19 @@ def from_arrays(
         at = f"{where}, {name}" if prefix else where
         task_name = f"{reading.task or task} {prefix.rstrip('_')}".strip()
         scores = np.asarray(read_numbers(arrays[name], at))
-        arrays_beside = _arrays_beside(arrays, name, prefix)
+        other_arrays = _other_arrays(arrays, name, prefix)
         context: dict[str, Json] = {"task": task_name}
         if scores.ndim == 2:
-            contexts.append(_context(at, scores, arrays_beside, reading, context, None, name))
+            contexts.append(_context(at, scores, other_arrays, reading, context, None, name))
         elif scores.ndim == 3:  # [contexts, n, k]
-            kind, context_names = _context_names(arrays_beside, len(scores))
+            kind, context_names = _context_names(other_arrays, len(scores))
             for i, context_name in enumerate(context_names):
                 context = {"task": f"{task_name} {context_name}"}
                 if kind == "model":
                     context = {"task": task_name, "model": context_name}
                 where_context = f"{at}, {context_name}"
                 contexts.append(
-                    _context(where_context, scores[i], arrays_beside, reading, context, i, name)
+                    _context(where_context, scores[i], other_arrays, reading, context, i, name)
                 )
         else:
             raise InputError(
@@ -135,8 +126,8 @@ def from_arrays(
     return contexts
 
 
-def _arrays_beside(arrays: Mapping[str, np.ndarray], name: str, prefix: str) -> Arrays:
-    """The other arrays, those of this prefix by their names without it too, which win."""
+def _other_arrays(arrays: Mapping[str, np.ndarray], name: str, prefix: str) -> Arrays:
+    """The arrays but one; arrays with the prefix also under their names without it, which win."""
     other_arrays = dict(arrays)
     del other_arrays[name]
     for key, array in list(other_arrays.items()):
@@ -148,7 +139,7 @@ def _arrays_beside(arrays: Mapping[str, np.ndarray], name: str, prefix: str) -> 
 def _score_arrays(
     where: str, arrays: Mapping[str, np.ndarray], reading: Reading
 ) -> list[tuple[str, str]]:
-    """What the names of arrays of scores begin with, "" for all, and their names."""
+    """The prefix of each array of scores, "" if there is none, and the array's name."""
     if len(reading.labels) == 1 and reading.labels[0] in arrays:
         return [("", reading.labels[0])]
     for name in SCORE_NAMES:
@@ -178,7 +169,7 @@ def _context(
     where: str, scores: np.ndarray, arrays: Arrays, reading: Reading,
     context: Mapping[str, Json], index: int | None, score_name: str,
 ) -> Imported:  # fmt: skip
-    """One context's scores [n, k] with the arrays beside them; `index` is its leading index."""
+    """One context's scores [n, k] with the other arrays; `index` is its leading index."""
     n, k = scores.shape
     names, names_in_file = tuple(map("label {}".format, range(k))), None
     for key in reversed(LABEL_NAMES):  # the first such name wins
@@ -210,7 +201,7 @@ def _context(
 
 
 def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, list[str]]:
-    """What the leading axis counts, such as "model", and the name of each of its contexts."""
+    """The name of the leading axis, for example "model", and the name of each context in it."""
     for key, array in arrays.items():
         if key not in LABEL_NAMES and _are_texts(array, count):
             return key.removesuffix("s"), list(map(str, array))  # models -> model
@@ -218,7 +209,7 @@ def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, l
 
 
 def _decode(key: str, column: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """A column; indices into the texts of another array, as `subject` into `subjects`, as these."""
+    """A column; if it indexes texts of another array, as `subject` does `subjects`, the texts."""
     texts = next((arrays[name] for name in (f"{key}s", f"{key}_names") if name in arrays), None)
     if texts is None or not _are_texts(texts, len(texts)) or column.dtype.kind not in "iu":
         return column
@@ -232,7 +223,7 @@ def _are_texts(array: np.ndarray | None, count: int) -> bool:
 
 
 def _may_be_gold(column: np.ndarray | None, names: tuple[str, ...]) -> bool:
-    """Whether a column of such a name holds right labels: indices, or names of labels."""
+    """True if a column may hold right labels: indices, or names of labels."""
     if column is None:
         return False
     return column.dtype.kind in "iu" or set(map(text_of, column)) <= {*names, "", "-1"}

@@ -1,4 +1,4 @@
-"""What a person says of a file of scores, and what every importer gives of it."""
+"""The input and the output of every importer: a `Reading` of a file, and the scores `Imported`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,14 +9,14 @@ from batch_calibration.arrays import BELOW, Missing
 from batch_calibration.files import Json
 
 ALIGNED = ("pmi",)
-"""Blocks that may have a row for each row of scores, where the choices differ from row to row."""
+"""Blocks that may have a row for each row of scores, if the choices differ from row to row."""
 CONTEXT_NAMES = ("model", "model_name", "task", "task_name")
-"""Names of columns that tell whose scores a row has, or of which task."""
+"""Names of columns that say which model or task a row is of."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a person says of a file of scores beyond what it says itself.
+    """The user's description of a file of scores.
 
     Attributes:
         format: an importer's name, "" to find it out.

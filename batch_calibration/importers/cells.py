@@ -1,4 +1,4 @@
-"""Cells of a table: what is a number, what a cell says as text, which label it names."""
+"""Cells of a table: read as numbers, as texts, and as names of labels."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -12,10 +12,10 @@ from batch_calibration.errors import InputError, shown, spell
 Column = Sequence[object] | np.ndarray
 """One value a row: a number, a text, None; or a list or dict of the scores of a row."""
 EMPTY = ("", "na", "n/a", "nan", "null", "none", "<na>", "#n/a")
-"""How files of text write that there is no value; the last as spreadsheets do."""
-DASHES = ("-", "--")  # what says so beside numbers, and may be a word of its own elsewhere
+"""Texts for an empty cell; the last one is written by spreadsheets."""
+DASHES = ("-", "--")  # empty cells in columns of numbers, perhaps words in others
 MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
-"""Other letters that are written as a minus: the mathematical sign, a dash of word processors."""
+"""Other letters for a minus: the mathematical sign, the dash of word processors."""
 NUMBER_WITH_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.IGNORECASE)
 MAYBE_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 """A number with one comma, which may be of thousands: 1,234."""
@@ -34,7 +34,7 @@ class Texts(tuple[str, ...]):
 
     @cached_property
     def numbers(self) -> tuple[np.ndarray, list[int]]:
-        """What `numbers_of` says of them, which is asked several times."""
+        """The result of `numbers_of`, which is called several times."""
         return _read_cells(self)
 
 
@@ -74,9 +74,9 @@ def _read_cells(column: Column) -> tuple[np.ndarray, list[int]]:
 
 
 def _have_decimal_commas(column: Column) -> bool:
-    """Whether commas in a column's numbers are plainly decimal ones: in all of them alike.
+    """True if the commas in a column's numbers are decimal commas, in all of them.
 
-    Such cells stood in quotes, or in a file of another delimiter; 1,234 alone may be of thousands.
+    These cells were in quotes, or in a file of another delimiter; 1,234 alone may be thousands.
 
     >>> _have_decimal_commas(["-0,35", "-12,5", "-3", ""]), _have_decimal_commas(["1,234", "2,5.1"])
     (True, False)
@@ -92,7 +92,7 @@ def _have_decimal_commas(column: Column) -> bool:
 
 
 def share_decimal_commas(columns: Iterable[Texts]) -> None:
-    """Where one column's commas are plainly decimal, those of all columns of a file are."""
+    """Read all columns of a file with decimal commas if one column clearly has them."""
     texts = list(columns)
     if any(map(_have_decimal_commas, texts)):
         for column in texts:
@@ -133,7 +133,7 @@ def number_of(cell: object) -> float | None:
 
 
 def are_whole(numbers: np.ndarray) -> bool:
-    """Whether numbers look like codes or counts: whole, and -1 the least.
+    """True if numbers look like codes or counts: whole, and at least -1.
 
     Scores may be whole by chance, but log-probabilities lie below.
     """
@@ -158,10 +158,10 @@ def refuse_repeated_columns(where: object, names: Sequence[str]) -> None:
 def choose_labels(
     where: str, names: Sequence[str], chosen: Sequence[str], *, are_named: bool
 ) -> tuple[tuple[str, ...], list[int]]:
-    """The labels' names, and which columns of the scores they stand for.
+    """The labels' names, and the columns of their scores.
 
-    `chosen` are the names a person gave: some of `names`, those of the columns, in another order;
-    new ones for all columns where the file itself names none (`are_named`).
+    `chosen` are the user's names: some of `names`, the columns' own, in any order; or new ones for
+    all columns, if the file does not name them (`are_named`).
 
     >>> choose_labels("f", ("A", "B", "C"), ("C", "A"), are_named=True)
     (('C', 'A'), [2, 0])
@@ -200,7 +200,7 @@ def note_places(first_name: str) -> str:
     return (
         f"The choices are other texts in each row: {first_name} is the first of them, whatever "
         "it says, and a bias is for a place. Where the prompt does not list the choices, a "
-        "place means nothing, and there is no such bias to remove."
+        "place means nothing, and has no bias to remove."
     )
 
 
@@ -244,7 +244,7 @@ def look_up_gold(
 
 
 def refuse_counted_from_one(where: str, cells: Set[str], k: int) -> None:
-    """Refuse indices of right labels from 1 to k: all others would be those of the next label."""
+    """Refuse indices of right labels from 1 to k: each would be read as the next label."""
     if str(k) in cells and cells <= {"", "-1", *map(str, range(1, k + 1))}:
         raise InputError(
             where=where,
@@ -257,7 +257,7 @@ def refuse_counted_from_one(where: str, cells: Set[str], k: int) -> None:
 def renumber_labels(
     where: str, gold: np.ndarray, names: Sequence[str], chosen: Sequence[int]
 ) -> np.ndarray:
-    """Indices among all labels as indices among those that were chosen."""
+    """Indices among all labels as indices among the chosen labels."""
     lost = np.flatnonzero(~np.isin(gold, [-1, *chosen]))
     if len(lost):
         row, label = lost[0], names[gold[lost[0]]]

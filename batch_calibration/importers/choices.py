@@ -1,4 +1,7 @@
-"""Questions with choices as columns of scores that mean one thing each, and which one is right."""
+"""Questions with choices, as logs hold them: rows become columns of scores with one meaning each.
+
+A log's importer makes a `Row` of each question; `import_rows` makes scores of the rows.
+"""
 
 import re
 from collections import Counter
@@ -18,31 +21,40 @@ from batch_calibration.importers.cells import (
     refuse_counted_from_one,
     renumber_labels,
 )
-from batch_calibration.responses import scores_of_top_k
+from batch_calibration.responses import refuse_absent_labels, scores_of_top_k
 
 CHOICES = "choices"  # the column of `Reading.by` that is a row's number of choices
 FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
-"""How files say whether an answer is right."""
+"""Spellings of whether an answer is right."""
+MAX_PROMPTS = 1000  # prompts of a log that are compared
+MIN_ROWS_TO_WARN = 10  # rows below which a right choice that is always the same one may be chance
+
 T = TypeVar("T")
-MAX_PROMPTS = 1000  # prompts of a log that are looked at
 
 
 @dataclass(frozen=True)
 class Row:
-    """One question."""
+    """A question.
 
-    id: str  # the row's name
-    scores: tuple[float, ...]  # log-probability of each choice, nats
-    choices: tuple[str, ...] = ()  # their texts; () where the choices stand in the prompt
-    # The right choice as the log has it: index, text, or a list of such; None if unknown.
+    Attributes:
+        id: the row's name.
+        scores: log-probability of each choice, in nats.
+        choices: their texts; () if the prompt lists the choices.
+        target: the right choice as the log has it: index, text, or a list of these; None if
+            unknown.
+        right: whether the log counts the highest score as right; None if it does not say.
+        alone: log-probability of each choice without the question; () if it was not asked.
+        columns: values of the columns that `Reading.by` names.
+        bound: least log-probability that was returned; None if all choices were scored.
+    """
+
+    id: str
+    scores: tuple[float, ...]
+    choices: tuple[str, ...] = ()
     target: Json = None
-    # Whether the log counts the highest score as right; None where it does not say.
     right: bool | None = None
-    # Log-probability of each choice without the question; () where it was not asked.
     alone: tuple[float, ...] = ()
-    # Values of the columns that `Reading.by` names.
     columns: Mapping[str, str] = field(default_factory=dict)
-    # Least log-probability that was returned; None where all were asked for.
     bound: float | None = None
 
     @property
@@ -54,10 +66,10 @@ class Row:
 def score_by_first_tokens(
     rows: Sequence[Row], lists: Sequence[Mapping[str, float]], where: str, reading: Reading
 ) -> list[Row]:
-    """Rows whose choices are answers of one token, with the scores of these.
+    """Rows with the scores of their choices, where a choice is an answer of one token.
 
-    `lists` are of each row token -> log-probability where the model answered, in nats;
-    `reading.tokens` say which tokens mean a choice.
+    `lists` are, for each row, token -> log-probability at the answer, in nats; `reading.tokens` say
+    which tokens mean a choice.
     """
     scored = list(rows)
     by_choices: dict[tuple[str, ...], list[int]] = {}  # choices -> indices of rows
@@ -65,29 +77,26 @@ def score_by_first_tokens(
         by_choices.setdefault(row.choices, []).append(i)
     for choices, indices in by_choices.items():
         tokens = {name: texts for name, texts in reading.tokens.items() if name in choices}
-        top = scores_of_top_k([lists[i] for i in indices], choices, tokens, where)
-        for name, taken in top.tokens.items():
-            if not taken:
-                likely = [max(lists[i], key=lists[i].__getitem__) for i in indices[:5]]
-                raise InputError(
-                    f"{where}: no row's list has a token of the answer {shown(name)}; the "
-                    f"likeliest are {shown(likely)}: ask for more tokens (top_logprobs=20), or "
-                    "name those that mean it (tokens)."
-                )
+        lists_of_choices = [lists[i] for i in indices]
+        top = scores_of_top_k(lists_of_choices, choices, tokens, where)
+        refuse_absent_labels(top, lists_of_choices, where)
         for i, scores, bound in zip(indices, top.log_probs, top.bound, strict=True):
             scored[i] = replace(scored[i], scores=tuple(map(float, scores)), bound=float(bound))
     return scored
 
 
+# Fields of a row
+
+
 def read_flag(cell: object) -> bool | None:
-    """Whether a cell says that an answer is right; None where it does not say."""
+    """True or False as a cell says of an answer; None if it says neither."""
     return FLAGS.get(str(cell).strip().lower())
 
 
 def by_columns(
     fields: Mapping[str, object], where: str, reading: Reading, *, kind: str = "document"
 ) -> dict[str, str]:
-    """The values of the columns of `reading.by` among a row's fields; `kind` is what has them."""
+    """The columns of `reading.by` among a row's fields; `kind` says in sentences what has them."""
     names = [name for name in reading.by if name != CHOICES]
     return {name: str(_field(fields, name, where, kind)) for name in names}
 
@@ -100,7 +109,7 @@ def target_of(
 
 
 def _field(fields: Mapping[str, T], name: str, where: str, kind: str) -> T:
-    """A field by its name, which may begin with "doc." as the harness's own documents do."""
+    """A field by its name, which may begin with "doc." as in the harness's own documents."""
     name = name.removeprefix("doc.")
     if name not in fields:
         listed = ", ".join(map(shown, list(fields)[:20])) or "none"
@@ -111,43 +120,18 @@ def _field(fields: Mapping[str, T], name: str, where: str, kind: str) -> T:
     return fields[name]
 
 
-def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
-    """Names of the labels, and whether they are the choices' own texts, in whatever order.
-
-    >>> label_names([Row("0", (-1.0, -2.0), (" no", " yes"))])
-    (('no', 'yes'), True)
-    >>> label_names([Row("0", (-1.0, -2.0), ("a", "b")), Row("1", (-1.0, -2.0), ("c", "d"))])
-    (('A', 'B'), False)
-    """
-    first = rows[0].bare_choices
-    are_names = len(set(first)) == len(first) > 0 and all(first)
-    if are_names and choice_orders(rows) is not None:
-        return first, True
-    return numbered_names(len(rows[0].scores)), False
-
-
-def choice_orders(rows: Sequence[Row]) -> np.ndarray | None:
-    """Where each row [n, k] has the choices of the first row, None where they are other ones."""
-    first = rows[0].bare_choices
-    if not first or len(set(first)) < len(first):
-        return None
-    orders = []
-    for row in rows:
-        if len(row.choices) != len(first) or set(row.bare_choices) != set(first):
-            return None
-        orders.append([row.bare_choices.index(text) for text in first])
-    return np.array(orders)
+# Prompts of one context
 
 
 def note_differing_demonstrations(
     prompts: Sequence[str], shots: int | None, remedy: str
 ) -> list[str]:
-    r"""A note where the demonstrations differ from row to row.
+    r"""A note if the demonstrations differ from row to row.
 
-    The last line that all prompts end in, such as "Answer:", ends each demonstration's question
-    too: its occurrences count the demonstrations, and what stands before the last of these is the
-    same in all prompts of one context. Where the prompts share no such line, and shots are known,
-    the length of their shared beginning decides.
+    The last line that all prompts end in, for example "Answer:", also ends each demonstration's
+    question: its occurrences count the demonstrations, and the text before the last occurrence is
+    equal in all prompts of one context. If the prompts share no line, and shots are known, the
+    length of their shared beginning decides.
 
     Args:
         prompts: some or all of a log.
@@ -166,25 +150,25 @@ def note_differing_demonstrations(
     shared = len(_shared_beginning(prompts))
     mean = max(sum(map(len, prompts)) / len(prompts), 1.0)  # prompts may be empty
     ending = _last_line(_shared_beginning([prompt[::-1] for prompt in prompts])[::-1])
-    # The last occurrence ends the query, those before it end a demonstration's question each.
+    # The last occurrence ends the query, each other one a demonstration's question.
     count = min(prompt.count(ending) for prompt in prompts) - 1 if ending else 0
     if count > 0:
         demonstrations = {tuple(prompt.split(ending, count)[:count]) for prompt in prompts}
         is_one_context = len(demonstrations) == 1
     else:
-        # Of demonstrations as long as queries, n of n + 1 parts are shared.
+        # If demonstrations are as long as queries, n of n + 1 parts are shared.
         is_one_context = shots is None or shared / mean > 0.5 * shots / (shots + 1)
     if is_one_context:
         return []
     return [
         f"The demonstrations differ from row to row: the prompts share their first {shared:,} of "
-        f"{mean:,.0f} characters ({100 * shared / mean:.0f} %). There is no one context, and what "
-        f"BC and its kin correct is a mean over contexts; {remedy}"
+        f"{mean:,.0f} characters ({100 * shared / mean:.0f} %). The rows come from several "
+        f"prompts, and BC and similar methods would correct their average bias; {remedy}"
     ]
 
 
 def _shared_beginning(texts: Sequence[str]) -> str:
-    """The first letters that texts share: those of the least and the greatest of them."""
+    """The first letters that all texts share: the first and the last in sorted order share them."""
     lowest, highest = min(texts), max(texts)
     for i, letter in enumerate(lowest):
         if letter != highest[i]:
@@ -193,13 +177,41 @@ def _shared_beginning(texts: Sequence[str]) -> str:
 
 
 def _last_line(ending: str) -> str:
-    """The last whole line of what all prompts end in, or its last word where it has no line."""
+    """The last whole line that all prompts end in, or its last word where it has no line."""
     lines = ending.rstrip().rsplit("\n", 1)
     last = "\n" + lines[-1] if len(lines) == 2 else "".join(lines[-1].split()[-1:])
     return last if len(last.strip()) > 1 else ""  # a single letter ends too much
 
 
-MIN_ROWS_TO_WARN = 10  # rows below which a right choice that is always the same one may be chance
+# Rows as scores
+
+
+def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
+    """Names of the labels; True with them if they are the choices' texts, in whatever order.
+
+    >>> label_names([Row("0", (-1.0, -2.0), (" no", " yes"))])
+    (('no', 'yes'), True)
+    >>> label_names([Row("0", (-1.0, -2.0), ("a", "b")), Row("1", (-1.0, -2.0), ("c", "d"))])
+    (('A', 'B'), False)
+    """
+    first = rows[0].bare_choices
+    are_names = len(set(first)) == len(first) > 0 and all(first)
+    if are_names and choice_orders(rows) is not None:
+        return first, True
+    return numbered_names(len(rows[0].scores)), False
+
+
+def choice_orders(rows: Sequence[Row]) -> np.ndarray | None:
+    """Places [n, k] of the first row's choices in each row; None if a row has other choices."""
+    first = rows[0].bare_choices
+    if not first or len(set(first)) < len(first):
+        return None
+    orders = []
+    for row in rows:
+        if len(row.choices) != len(first) or set(row.bare_choices) != set(first):
+            return None
+        orders.append([row.bare_choices.index(text) for text in first])
+    return np.array(orders)
 
 
 def import_rows(
@@ -230,28 +242,24 @@ def import_rows(
         )
     contexts = []
     for _, indices in sorted(by_count.items()):
-        group = [rows[i] for i in indices]
-        imported = _stack_rows(group, where, reading, context, notes)
-        contexts.append(replace(imported, file_rows=np.array(indices)))
+        imported = _stack_rows([rows[i] for i in indices], where, reading)
+        notes_of_context = (*notes, *imported.notes)
+        contexts.append(
+            replace(
+                imported, about=dict(context), notes=notes_of_context, file_rows=np.array(indices)
+            )
+        )
     return contexts
 
 
-def _stack_rows(
-    rows: Sequence[Row],
-    where: str,
-    reading: Reading,
-    context: Mapping[str, Json],
-    notes: Sequence[str],
-) -> Imported:
+def _stack_rows(rows: Sequence[Row], where: str, reading: Reading) -> Imported:
     """Rows of one number of choices as scores."""
     names, are_fixed = label_names(rows)
-    notes = list(notes)
-    if not are_fixed:
-        notes.append(note_places(names[0]))
+    notes = [] if are_fixed else [note_places(names[0])]
     scores = np.array([row.scores for row in rows], np.float64)
-    # As a table holds them: what rounds to the same number is a tie there.
+    # As a table holds them: numbers that round to the same float32 are a tie there.
     predicted = scores.astype(np.float32).argmax(axis=1)
-    # What the log counts, 1 or 0; -1 where it does not say.
+    # 1 or 0 as the log counts it; -1 if it does not say.
     right = np.array([-1 if row.right is None else int(row.right) for row in rows])
     gold, gold_notes = gold_labels(rows, predicted, right, where)
     notes += gold_notes
@@ -267,18 +275,18 @@ def _stack_rows(
         scores = np.take_along_axis(scores, orders, axis=1)
         alone = None if alone is None else np.take_along_axis(alone, orders, axis=1)
         gold = np.where(gold < 0, -1, (orders == gold[:, None]).argmax(axis=1))
+    # The labels that `reading.labels` names, in their order; all where it names none.
+    chosen, indices = choose_labels(where, names, reading.labels, are_named=True)
     blocks = {}
     if alone is not None:
         # Choices that are the same in all rows are asked alone once.
-        blocks["pmi"] = alone[:1] if (alone == alone[0]).all() else alone
+        blocks["pmi"] = (alone[:1] if (alone == alone[0]).all() else alone)[:, indices]
     bound = None
     if all(row.bound is not None for row in rows):
         bound = np.array([row.bound for row in rows], np.float64)
     columns = {}
     for name in reading.by:
         columns[name] = [str(len(r.scores)) if name == CHOICES else r.columns[name] for r in rows]
-    # The labels that `reading.labels` names, in their order; all where it names none.
-    chosen, indices = choose_labels(where, names, reading.labels, are_named=True)
     return Imported(
         where,
         scores[:, indices],
@@ -286,10 +294,9 @@ def _stack_rows(
         renumber_labels(where, gold, names, indices),
         tuple(row.id for row in rows),
         bound,
-        dict(context),
-        columns,
-        {name: block[:, indices] for name, block in blocks.items()},
-        tuple(notes),
+        columns=columns,
+        blocks=blocks,
+        notes=tuple(notes),
         full=are_fixed,
     )
 
@@ -297,13 +304,14 @@ def _stack_rows(
 def gold_labels(
     rows: Sequence[Row], predicted: np.ndarray, right: np.ndarray, where: str
 ) -> tuple[np.ndarray, list[str]]:
-    """The right choice [n] of each row, -1 where unknown, and notes on how it was found.
+    """The right choice [n] of each row, -1 if unknown, and notes on how it was found.
 
-    `predicted` [n] are the choices of the highest scores, `right` [n] what the log counts of them.
+    `predicted` [n] are the choices of the highest scores, `right` [n] says which of them the log
+    counts as right.
 
-    A target that is the text of one choice and the index of another is what agrees with what the
-    log counts as right, or what all targets can be. Where no target is a choice, and there are two,
-    what the log counts as right tells it.
+    A target may be the text of one choice and the index of another. Then it is read so that it
+    agrees with the log's counts, or as the kind that all targets can be. If no target is a choice,
+    and there are two choices, the log's counts tell the right one.
     """
     index, text, are_several = np.array(list(map(_target_labels, rows))).T  # each [n]
     n, k, notes = len(rows), len(rows[0].scores), []
@@ -341,7 +349,7 @@ def gold_labels(
             f"The targets are both indices and texts of choices; they are read as {kind}, which "
             f"{reason}."
         )
-    if (gold < 0).all() and len(rows[0].scores) == 2 and (right >= 0).any():
+    if (gold < 0).all() and k == 2 and (right >= 0).any():
         gold = np.where(right < 0, -1, np.where(right == 1, predicted, 1 - predicted))
         notes.append(
             "The log does not name the right choice; of two it is the one with the higher score "
@@ -355,7 +363,7 @@ def gold_labels(
 
 
 def note_other_accuracy(right: np.ndarray, is_ours: np.ndarray, gold: np.ndarray) -> list[str]:
-    """A note where the log counts other rows as right than the highest score does; [n] each."""
+    """A note if the log counts other rows as right than the highest score does; [n] each."""
     is_counted = (right >= 0) & (gold >= 0)
     counted, ours = right[is_counted], is_ours[is_counted]
     differing = int((counted != ours).sum())
@@ -369,21 +377,20 @@ def note_other_accuracy(right: np.ndarray, is_ours: np.ndarray, gold: np.ndarray
 
 
 def note_one_place(gold: np.ndarray, names: Sequence[str]) -> list[str]:
-    """A note where the right choice stands in one place in all of many rows."""
+    """A note if the right choice has one place in all of many rows."""
     right_labels = np.unique(gold[gold >= 0])
     if len(right_labels) != 1 or len(gold) < MIN_ROWS_TO_WARN:
         return []
     return [
-        f"The right choice is {names[right_labels[0]]} in every row: its place tells the "
-        "answer, and accuracies of corrected scores mean nothing; shuffle the choices and ask "
-        "again."
+        f"The right choice is {names[right_labels[0]]} in every row: its position reveals the "
+        "answer, so accuracy after correction is meaningless; shuffle the choices and ask again."
     ]
 
 
 def _target_labels(row: Row) -> tuple[int, int, bool]:
-    """A target as index, as text, -1 where it is none, and whether several are right.
+    """A target as index and as text, -1 where it is none; True with them if several are right.
 
-    An index may be k, as it is where they are counted from 1.
+    An index may be k, in logs that count from 1.
     """
     target, k, texts = row.target, len(row.scores), row.bare_choices
     listed = isinstance(target, str) and re.fullmatch(r"\s*\[(.*)\]\s*", target, re.DOTALL)

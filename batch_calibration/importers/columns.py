@@ -1,4 +1,8 @@
-"""Which of a table's columns are scores, the right label, row ids and names of contexts."""
+"""Columns of a table: scores, right labels, row ids and names of contexts.
+
+The columns of scores are those that the user names, or all columns of real numbers; a column may
+hold all scores of a row. Anything ambiguous is refused, with a request for names.
+"""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -34,10 +38,7 @@ from batch_calibration.importers.vectors import (
     scores_of,
 )
 
-SCORE_NAMES = (
-    "scores", "log_probs", "logprobs", "log_likelihoods", "loglikelihoods", "logits", "probs",
-    "probabilities",
-)  # fmt: skip
+SCORE_NAMES = ["scores", "log_probs", "logprobs", "log_likelihoods", "loglikelihoods", "logits", "probs", "probabilities"]
 """Names under which tables keep all scores of a row together."""
 NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
 MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
@@ -165,7 +166,7 @@ def _vector_column(
 
 
 def _is_real(column: Column) -> bool:
-    """Whether a column holds numbers that are not whole."""
+    """True if a column holds numbers that are not whole."""
     numbers, bad_rows = numbers_of(column)
     return int(np.sum(~np.isnan(numbers))) > len(bad_rows) and not are_whole(numbers)
 
@@ -177,7 +178,7 @@ def _score_column(where: str, name: str, column: Column) -> np.ndarray:
         raise InputError(
             where=f"{where}, column {name!r}, row {bad_rows[0]} (counted from 0)",
             expected="a number",
-            got=f"{shown(column[bad_rows[0]])} ({len(bad_rows)} such rows)",
+            got=f"{shown(column[bad_rows[0]])} ({len(bad_rows)} rows like it)",
             remedy="correct it, or leave it empty where the label was not returned",
         )
     return numbers
@@ -208,7 +209,7 @@ def gold_of_rows(
     if all(map(NUMBERED.fullmatch, names)):  # an index is that of the name
         cells = [f"LABEL_{cell}" if cell.isdecimal() else cell for cell in cells]
     is_own = vectors.source.lower() in OWN_LISTS
-    # In the model's own order, likeliest first, no index of a right label counts.
+    # In the model's own order, most probable first, no index of a right label counts.
     are_plain = vectors.are_answers or is_own or not (vectors.source and vectors.are_ranked)
     if are_plain and all(names[: len(listed)] == listed for listed in vectors.lists):
         return gold_indices(where, cells, names), ()
@@ -240,33 +241,31 @@ def gold_of_rows(
         raise InputError(
             where=where,
             expected="the right label by its text",
-            got="indices, while rows list the labels in different orders, or likeliest first",
+            got="indices, while rows list the labels in different orders, or the most probable first",
             remedy="it is not plain in which list they count; write the label's name",
         )
     note = f"The right labels are indices in the list {vectors.source!r} of their own row."
     return gold, () if vectors.are_answers else (note,)
 
 
-ROW_NUMBER_NAMES = (
-    "", "id", "ids", "idx", "index", "row", "row_id", "doc_id", "unnamed: 0", "__index_level_0__",
-)  # fmt: skip
+ROW_NUMBER_NAMES = [
+    "",
+    "unnamed: 0",
+    *["id", "ids", "idx", "index", "row", "row_id", "doc_id", "__index_level_0__"],
+]
 """Names of columns that number the rows."""
-MEASURES = {
-    "confidence", "cost", "duration", "elapsed", "entropy", "latency", "len", "length", "loss",
-    "margin", "ms", "nll", "perplexity", "ppl", "price", "runtime", "sec", "seconds", "temperature",
-    "time", "timestamp", "tokens", "weight",
-}  # fmt: skip
-"""Words in names of columns of real numbers that are measured beside scores."""
+MEASURES = ["confidence", "cost", "duration", "elapsed", "entropy", "latency", "len", "length", "loss", "margin", "ms", "nll", "perplexity", "ppl", "price", "runtime", "sec", "seconds", "temperature", "time", "timestamp", "tokens", "weight"]
+"""Words in names of columns of real numbers that are no scores."""
 MAX_CELLS_LOOKED_AT = 1000  # of a column of texts, to see whether they are meant as numbers
 LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?[%)]?")
-"""What a person reads as a number, such as 1,234 or 35 %."""
+"""Texts that people read as numbers, such as 1,234 or 35 %."""
 
 
 def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Reading, list[str]]:
     """The reading with the column of right labels that nobody named, and a note that says so.
 
-    It is called as such columns are, and holds nothing but names of other columns: these cannot be
-    scores. Of two such columns none is taken.
+    It has a usual name of right labels and holds only names of other columns, which no scores do. If
+    two columns are like this, none is taken.
     """
     if reading.gold or reading.labels:
         return reading, []
@@ -321,7 +320,7 @@ def _refuse_unnamed_gold(where: str, candidates: Mapping[str, Column]) -> None:
 def named_or_real_columns(
     where: str, candidates: Mapping[str, Column], reading: Reading
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of `reading.labels`, or else those of real numbers, and notes on them."""
+    """The columns of `reading.labels`, or else all columns of real numbers, and notes on them."""
     if reading.labels:  # whatever is in them: a cell that is no number is refused later
         return choose_labels(where, reading.labels, reading.labels, are_named=True)[0], ()
     real: dict[str, np.ndarray] = {}
@@ -339,7 +338,7 @@ def named_or_real_columns(
     for name in real:
         # A column `id` may be Indonesian, beside others of log-probabilities.
         if name.lower() in ROW_NUMBER_NAMES and not _is_like_others(name, real):
-            unsure[name] = "holds other numbers than those beside it, and may name the rows"
+            unsure[name] = "holds other numbers than the other columns, and may name the rows"
     if unsure:
         name, reason = next(iter(unsure.items()))
         likely = tuple(real if len(real) > 1 else {**real, **unsure})
@@ -362,7 +361,7 @@ def named_or_real_columns(
 def _kind_of_column(
     name: str, column: Column, numbers: np.ndarray, bad_rows: list[int]
 ) -> tuple[str, str]:
-    """What a column is where nobody named it, "real", "unsure" or "", and why."""
+    """The kind of a column that nobody named, "real", "unsure" or "", and the reason."""
     count = int(np.sum(~np.isnan(numbers)))
     if is_vector(column):
         numbers, _ = numbers_of(scores_of(first_cell(column)))
@@ -396,7 +395,7 @@ def _is_like_a_number(cell: object) -> bool:
 
 
 def _is_like_others(name: str, real: Mapping[str, np.ndarray]) -> bool:
-    """Whether a column fits the others: all log-probabilities, or probabilities of one row."""
+    """True if a column fits the others: all log-probabilities, or probabilities of one row."""
     other_names = [column for column in real if column != name]
     if not other_names:
         return False
@@ -409,7 +408,7 @@ def _is_like_others(name: str, real: Mapping[str, np.ndarray]) -> bool:
 def _refuse_ranks(
     where: str, real: Mapping[str, np.ndarray], candidates: Mapping[str, Column]
 ) -> None:
-    """Refuse the columns score_1, score_2 beside label_1, label_2: a label a row, not a column."""
+    """Refuse columns score_1, score_2 with label_1, label_2: their labels differ by row."""
     # Found rather than replaced: a pattern with \D* on both sides takes hours for long names.
     ranks = ["".join(re.findall(r"\d+", name)) or name for name in real]
     columns_of_stem: dict[str, dict[str, str]] = {}
@@ -427,7 +426,7 @@ def _refuse_ranks(
             raise InputError(
                 where=where,
                 expected="columns that hold one label's scores each",
-                got=f"{', '.join(map(repr, real))} beside {', '.join(map(repr, names))}, which "
+                got=f"{', '.join(map(repr, real))} next to {', '.join(map(repr, names))}, which "
                 "name other labels from row to row",
                 remedy="write one column a label, or JSON lines of lists labels and scores; "
                 f"where they are no labels, say {spell('labels', tuple(real))}",
@@ -435,7 +434,7 @@ def _refuse_ranks(
 
 
 def _note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
-    """A note on columns taken as labels whose names or numbers are not like those of scores."""
+    """A note on columns taken as labels whose names or numbers are unlike scores."""
     doubtful = []
     for name, numbers in real.items():
         parts_of_name = re.split(r"[^a-z]+", name.lower())
@@ -444,7 +443,7 @@ def _note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
         is_positive = np.nanmin(numbers) > 0 and highest_beside <= 0
         is_constant = len(real) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
         if (
-            not MEASURES.isdisjoint(parts_of_name)
+            not set(MEASURES).isdisjoint(parts_of_name)
             or is_positive
             or (is_constant and len(numbers) > 2)
         ):

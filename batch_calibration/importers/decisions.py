@@ -4,14 +4,15 @@ A line is `{"id", "choice", "probabilities": {option: p}, "gold"?, "question"?}`
 columns in the order of their names, whatever the order they were declared in, so that neither a
 score nor a prior depends on it. Lines with `"content_free": true` are the block "cc".
 
-A response of POST /v1/systemone as it came is read, too: `{"answers": {question: {"choice",
-"probabilities"}}}`, with id, gold and others beside `answers`, or around it under `response`.
+An unchanged response of POST /v1/systemone is read, too: `{"answers": {question: {"choice",
+"probabilities"}}}`, with id, gold and other fields next to `answers`, or around it under
+`response`.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,37 +20,35 @@ from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import choose_labels, renumber_labels
-from batch_calibration.importers.choices import by_columns
+from batch_calibration.importers.choices import Row, by_columns
 from batch_calibration.importers.text_files import fields, json_rows
 
 QUESTION, OPTIONS = "question", "options"
 """Columns of `Reading.by`: which question a line answers, and the names of its options."""
 GOLD, CONTENT_FREE = "gold", "content_free"
-MAX_SUM = 1.0 + 1e-3  # what the probabilities of a line may sum to, with rounding
+MAX_SUM = 1.0 + 1e-3  # largest sum of the probabilities of a line, with rounding
 
 
-@dataclass(frozen=True)
-class Decision:
-    """One line."""
+class Decision(NamedTuple):
+    """An answered question.
 
-    where: str  # its place in words
-    id: str  # the row's name
-    number: int  # among all decisions of the file, from 0
-    # Option -> nats, in the order of the options' names; minus infinity for 0.
-    log_probs: Mapping[str, float]
-    choice: str  # the option that was chosen, "" where the line does not say
-    gold: str  # the right option, "" where it is unknown
-    is_content_free: bool  # whether the state that was asked about had no content
-    columns: Mapping[str, str]  # values of the columns that `Reading.by` names
+    Attributes:
+        where: its place in words.
+        number: among all decisions of the file, from 0.
+        row: its options in the order of their names, with their scores; minus infinity for 0.
+        choice: the option that was chosen, "" if the line does not say.
+        is_content_free: whether the state that was asked about had no content.
+    """
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The names of the options, sorted."""
-        return tuple(self.log_probs)
+    where: str
+    number: int
+    row: Row
+    choice: str
+    is_content_free: bool
 
 
 def recognizes(_: Path, start: bytes) -> bool:
-    """Whether the first line, or what is seen of it, has a choice and probabilities by option."""
+    """True if the first line, as far as it is read, has a choice and probabilities by option."""
     first = start.lstrip(b" \t\r\n[").split(b"\n")[0].rstrip(b", \r]")
     try:
         line = parse_json(first.decode(errors="replace"))
@@ -61,27 +60,27 @@ def recognizes(_: Path, start: bytes) -> bool:
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a file of decisions: one context, or those of `by=question` or `by=options`."""
-    decisions: list[Decision] = []
+    """The scores of a file of decisions, one context or several (`by=question`, `by=options`)."""
+    groups: dict[tuple[str, ...], list[Decision]] = {}
+    number = 0
     for where, line in json_rows(path):
         for where_in_line, answer in _decisions_of(line, where):
-            decisions.append(_read_line(answer, where_in_line, len(decisions), reading))
-    if not decisions:
+            decision = _read_decision(answer, where_in_line, number, reading)
+            names = [name for name in (QUESTION, OPTIONS) if name in reading.by]
+            key = tuple(decision.row.columns[name] for name in names)
+            groups.setdefault(key, []).append(decision)
+            number += 1
+    if not groups:
         raise InputError(where=path, expected="a decision a line", got="none")
-    groups: dict[tuple[str, ...], list[Decision]] = {}
-    for decision in decisions:
-        names = [decision.columns[name] for name in (QUESTION, OPTIONS) if name in reading.by]
-        groups.setdefault(tuple(names), []).append(decision)
-    return [_to_imported(group, path, reading) for group in groups.values()]
+    return [_import_decisions(group, path, reading) for group in groups.values()]
 
 
 def _decisions_of(line: Mapping[str, Json], where: str) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """The decisions of a line: itself, or the answers of a response, with what stands around them.
+    """The decisions of a line: itself, or the answers of a response with the fields around them.
 
-    Scores and texts are no choice between options, and are passed over.
+    Answers that are scores or texts choose no option and are skipped.
     """
-    response = fields(line.get("response", line))
-    answers = response.get("answers")
+    answers = fields(line.get("response", line)).get("answers")
     if "probabilities" in line or not isinstance(answers, dict):
         yield where, line
         return
@@ -90,46 +89,41 @@ def _decisions_of(line: Mapping[str, Json], where: str) -> Iterator[tuple[str, M
         if isinstance(decision.get("probabilities"), dict):
             line_fields = {key: line[key] for key in line if key not in ("response", "answers")}
             gold = line_fields.get(GOLD)
-            if isinstance(gold, dict):  # of several questions the right option of each
+            if isinstance(gold, dict):  # question -> right option
                 line_fields[GOLD] = gold.get(name)
             if len(answers) > 1 and "id" in line:
                 line_fields["id"] = f"{line['id']} {name}"
             yield f"{where}, answer {name!r}", {QUESTION: name, **line_fields, **decision}
 
 
-def _read_line(line: Mapping[str, Json], where: str, number: int, reading: Reading) -> Decision:
+def _read_decision(line: Mapping[str, Json], where: str, number: int, reading: Reading) -> Decision:
     probabilities = line.get("probabilities")
     if not isinstance(probabilities, dict) or len(probabilities) < 2:
-        raise InputError(
-            where=where, expected="the probabilities of two or more options, by name",
-            got=shown(probabilities),
-        )  # fmt: skip
+        expected = "the probabilities of two or more options, by name"
+        raise InputError(where=where, expected=expected, got=shown(probabilities))
     log_probs = {}
     for option in sorted(probabilities):
         log_probs[option] = _log(probabilities[option], f"{where}, option {shown(option)}")
     total = sum(map(math.exp, log_probs.values()))
     if total > MAX_SUM:
         raise InputError(where=where, expected="probabilities of sum 1", got=f"{total:.4g}")
-    gold = line.get(reading.gold or GOLD)
+    gold, choice = line.get(reading.gold or GOLD), line.get("choice")
     if gold is not None and str(gold) not in log_probs:
         raise InputError(
-            where=where, expected=f"the right option, one of {shown(list(log_probs))}",
-            got=shown(gold), remedy="write null where it is not known",
-        )  # fmt: skip
-    # The names of the options stand for a question that has no name.
+            where=where,
+            expected=f"the right option, one of {shown(list(log_probs))}",
+            got=shown(gold),
+            remedy="write null where it is not known",
+        )
+    # A question without a name is named by its options.
     options = ", ".join(log_probs)
     line = {QUESTION: options, OPTIONS: options, **line}
     columns = by_columns(line, where, reading, kind="line")
     columns |= {QUESTION: str(line[QUESTION]), OPTIONS: str(line[OPTIONS])}
-    return Decision(
-        where, str(line.get(reading.ids or "id", number)), number, log_probs,
-        _text(line.get("choice")), _text(gold), line.get(CONTENT_FREE) is True, columns,
-    )  # fmt: skip
-
-
-def _text(name: Json) -> str:
-    """A name as a text, "" for none: options may be numbers."""
-    return "" if name is None else str(name)
+    name, target = str(line.get(reading.ids or "id", number)), None if gold is None else str(gold)
+    row = Row(name, tuple(log_probs.values()), tuple(log_probs), target, columns=columns)
+    is_content_free = line.get(CONTENT_FREE) is True
+    return Decision(where, number, row, "" if choice is None else str(choice), is_content_free)
 
 
 def _log(probability: Json, where: str) -> float:
@@ -139,61 +133,60 @@ def _log(probability: Json, where: str) -> float:
     return math.log(probability) if probability else -math.inf  # type: ignore[arg-type]
 
 
-def _to_imported(decisions: Sequence[Decision], path: Path, reading: Reading) -> Imported:
-    """Decisions of the same options as scores."""
-    options = decisions[0].options
+def _import_decisions(decisions: Sequence[Decision], path: Path, reading: Reading) -> Imported:
+    """Decisions between the same options as scores."""
+    options = decisions[0].row.choices
+    content_free, answered = list[Decision](), list[Decision]()
     for decision in decisions:
-        if decision.options != options:
+        if decision.row.choices != options:
             column = OPTIONS if QUESTION in reading.by else QUESTION
             raise InputError(
-                where=decision.where, expected=f"the options {shown(list(options))}",
-                got=shown(list(decision.options)),
+                where=decision.where,
+                expected=f"the options {shown(list(options))}",
+                got=shown(list(decision.row.choices)),
                 remedy=f"say {spell('by', (*reading.by, column))}, which makes each {column} a "
                 "context of its own",
-            )  # fmt: skip
-    rows, content_free = list[Decision](), list[Decision]()
-    for decision in decisions:
-        (content_free if decision.is_content_free else rows).append(decision)
-    if not rows:
-        raise InputError(
-            where=path, expected="a decision with content", got="content-free ones alone"
-        )
+            )
+        (content_free if decision.is_content_free else answered).append(decision)
+    if not answered:
+        got = "content-free ones alone"
+        raise InputError(where=path, expected="a decision with content", got=got)
     names, indices = choose_labels(str(path), options, reading.labels, are_named=True)
-    gold = np.array([options.index(row.gold) if row.gold else -1 for row in rows])
+    rows = [decision.row for decision in answered]
+    gold = np.array([-1 if r.target is None else options.index(str(r.target)) for r in rows])
     columns = {}
     for name in reading.by:
         columns[name] = [row.columns[name] for row in rows]
+    blocks = {}
+    if content_free:
+        blocks["cc"] = np.array([decision.row.scores for decision in content_free])[:, indices]
     return Imported(
         str(path),
-        _scores(rows)[:, indices],
+        np.array([row.scores for row in rows])[:, indices],
         names,
         renumber_labels(str(path), gold, options, indices),
         tuple(row.id for row in rows),
-        about={"task": path.stem},
+        about={"task": reading.task or path.stem},
         columns=columns,
-        blocks={"cc": _scores(content_free)[:, indices]} if content_free else {},
-        notes=tuple(_notes(rows, reading)),
-        file_rows=np.array([row.number for row in rows]),
+        blocks=blocks,
+        notes=tuple(_notes(answered, reading)),
+        file_rows=np.array([decision.number for decision in answered]),
     )
 
 
-def _scores(decisions: Sequence[Decision]) -> np.ndarray:
-    return np.array([list(decision.log_probs.values()) for decision in decisions])
-
-
 def _notes(decisions: Sequence[Decision], reading: Reading) -> list[str]:
-    """What the probabilities do not say: choices that are others, questions that are several."""
+    """Notes on choices that are not the most probable option, and on several questions."""
     notes, differing = [], 0
     for decision in decisions:
-        likeliest = max(decision.log_probs.values())
+        scores = dict(zip(decision.row.choices, decision.row.scores, strict=True))
         if decision.choice:
-            differing += decision.log_probs.get(decision.choice) != likeliest
+            differing += scores.get(decision.choice) != max(scores.values())
     if differing:
         notes.append(
-            f"In {differing:,} of {len(decisions):,} decisions the choice is not the likeliest "
+            f"In {differing:,} of {len(decisions):,} decisions the choice is not the most probable "
             "option: it was drawn or corrected, and the probabilities may be as well."
         )
-    questions = len({decision.columns[QUESTION] for decision in decisions})
+    questions = len({decision.row.columns[QUESTION] for decision in decisions})
     if questions > 1 and QUESTION not in reading.by:
         notes.append(
             f"{questions:,} questions share their options and are one context; "

@@ -1,9 +1,9 @@
 """Runs of HELM: `scenario_state.json`, which holds each request and its log-probabilities.
 
 `multiple_choice_separate_*` asks for each choice in its prompt and echoes it: a choice's score is
-the sum over its tokens, and those of "calibration" requests, which lack the question, are the block
-"pmi". `multiple_choice_joint` asks for a letter: its score is in the list of likeliest tokens,
-which HELM keeps to version 0.3 alone.
+the sum over its tokens; scores of "calibration" requests, which lack the question, are the block
+"pmi". `multiple_choice_joint` asks for a letter: its score is in the list of the most probable
+tokens, which HELM keeps up to version 0.3.
 """
 
 import math
@@ -38,12 +38,19 @@ REMEDY = "ask again with the same demonstrations in all prompts."
 
 
 class HelmRequest(NamedTuple):
-    """One request of a run."""
+    """One request of a run.
 
-    where: str  # its place in the file, for sentences
-    trial: int  # the number of its demonstrations, drawn anew for each trial
-    id: str  # of the question
-    state: Mapping[str, Json]  # what the file says of it
+    Attributes:
+        where: its place in the file, for sentences.
+        trial: the number of its demonstrations, which are drawn anew for each trial.
+        id: of the question.
+        state: the request's object in the file.
+    """
+
+    where: str
+    trial: int
+    id: str
+    state: Mapping[str, Json]
 
     @property
     def key(self) -> tuple[int, str]:
@@ -52,7 +59,7 @@ class HelmRequest(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """What was sent."""
+        """The text that was sent."""
         return str(fields(self.state.get("request")).get("prompt", ""))
 
     def references(self) -> tuple[tuple[str, ...], Json]:
@@ -97,7 +104,7 @@ class HelmRequest(NamedTuple):
 
 
 def recognizes(_: Path, start: bytes) -> bool:
-    """Whether a file is the state of a run, or the statistics beside it."""
+    """True for the state of a run, and for its statistics."""
     return bool(re.match(rb'\s*\{\s*"adapter_spec"\s*:', start) or _is_statistics(start))
 
 
@@ -110,7 +117,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     if _is_statistics(beginning(path)):
         raise InputError(
             f"{path}: these are statistics of instances, which hold no score of a choice; "
-            "name scenario_state.json beside it."
+            "name scenario_state.json in the same folder."
         )
     state = fields(parse_value(read_text(path), str(path)))
     spec = fields(state.get("adapter_spec"))
@@ -144,7 +151,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
 
 
 def _requests(states: list[Json], path: str) -> Iterator[HelmRequest]:
-    """Requests of a run, without those of perturbed and of training instances."""
+    """The requests of a run, except requests of perturbed and of training instances."""
     for i, state in enumerate(map(fields, states)):
         where, instance = f"{path}, request {i}", fields(state.get("instance"))
         trial, name = state.get("train_trial_index", 0), instance.get("id")
@@ -223,13 +230,13 @@ def _joint(
 
 def _end_log_prob(request: HelmRequest, choice: str) -> float:
     """The sum of the log-probabilities of the last tokens, which spell the choice."""
-    end, total, spelled = "", 0.0, choice.strip()
+    end, total = "", 0.0
     for token in reversed(request.completion()):
         end = str(token.get("text", "")) + end
         total += _number(token.get("logprob"), request.where)
-        if end.strip() == spelled:
+        if end.strip() == choice.strip():
             return total
-        if len(end.strip()) > len(spelled):
+        if len(end.strip()) > len(choice.strip()):
             break  # the last tokens hold more than the choice
     raise InputError(
         where=request.where,

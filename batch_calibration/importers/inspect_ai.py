@@ -1,7 +1,7 @@
 """Logs of Inspect (inspect_ai), `.eval` and `.json`, of questions answered by a letter or word.
 
-A sample's `output.choices[0].logprobs` has, for each token that the model wrote, the likeliest ones
-there, where the model was asked for them. The scores are those where the answer stands.
+A sample's `output.choices[0].logprobs` has, for each token that the model wrote, the most probable
+tokens there, if the model was asked for them. The scores are read at the token of the answer.
 """
 
 import re
@@ -41,7 +41,7 @@ MAX_BYTES = 1 << 28  # of one sample or header, beyond which it is none
 
 
 def recognizes(path: Path, start: bytes) -> bool:
-    """Whether a file is a log: a zip named `.eval`, or JSON that begins as one does."""
+    """True for a log: a zip named `.eval`, or JSON that begins like one."""
     if start.startswith(b"PK"):
         return path.suffix == ".eval"
     return bool(re.match(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:', start))
@@ -141,33 +141,40 @@ IS_RIGHT = {"C": True, "I": False, 1: True, 0: False}
 """Values of a score -> whether the answer is right."""
 SCORER = "label_bias"  # the name of our own scorer in Inspect (integrations/inspect_ai.py)
 SHUFFLED = "Choices were shuffled"
-"""How Inspect's scorer of choices begins to say what the model saw."""
+"""Beginning of the explanation of Inspect's scorer of choices, which repeats the prompt."""
 
 
 @dataclass(frozen=True)
 class AnswerPosition:
-    """Where a sample's answer stands."""
+    """The position of a sample's answer among the tokens that the model wrote.
 
-    before: int | None  # tokens that the model wrote before it, None where the place cannot be told
-    size: int  # tokens that the model wrote
-    names_label: bool  # whether any label stands in what it wrote
-    # The likeliest tokens there, or at the beginning where the place is not known.
+    Attributes:
+        before: tokens before the answer, None if its position is unknown.
+        size: all tokens.
+        names_label: whether the tokens name any label.
+        log_probs: the most probable tokens at the position, or at the first if it is unknown.
+        written: the token that the model wrote there, without the signs around it.
+    """
+
+    before: int | None
+    size: int
+    names_label: bool
     log_probs: Mapping[str, float]
-    written: str  # the token that the model wrote there, without what stands around it
+    written: str
 
 
 def read_sample(
     sample: Mapping[str, Json], where: str, reading: Reading, order: Sequence[int] | None = None
 ) -> tuple[Row, AnswerPosition]:
-    """A sample's question, without scores, and where its answer stands.
+    """A sample's question, without scores, and the position of its answer.
 
     `reading.labels` are the answers of a sample without choices. `order` is the number of the
-    choice that the model saw under each letter, where a solver shuffled them; None to find it in
-    the explanation of Inspect's own scorer.
+    choice under each letter that the model saw, if a solver shuffled them; None to find it in the
+    explanation of Inspect's own scorer.
 
     Raises:
         InputError: no log-probabilities; no choices and no labels; choices that were shuffled in
-            an order that the log does not tell.
+            an unknown order.
     """
     labels = _labels(sample, where, reading)
     grades = _grades(sample)
@@ -184,7 +191,7 @@ def read_sample(
 def score_samples(
     rows: Sequence[Row], positions: Sequence[AnswerPosition], where: str, reading: Reading
 ) -> tuple[list[Row], list[str]]:
-    """The samples whose answer has a place, with their scores, and notes on the others."""
+    """The samples with an answer, with their scores, and notes on the others."""
     answered, answered_positions, notes = keep_answered(rows, positions, where)
     if not answered:
         return [], notes
@@ -195,10 +202,10 @@ def score_samples(
 def keep_answered(
     rows: Sequence[Row], positions: Sequence[AnswerPosition], where: str
 ) -> tuple[list[Row], list[AnswerPosition], list[str]]:
-    """The samples whose answer has a place, and notes on the others and on what stands before."""
+    """The samples with an answer, and notes on the others and on tokens before answers."""
     starts = {position.before for position in positions if position.before is not None}
     longest = max((position.size for position in positions), default=0)
-    # Where the others answer by their first token, it is the place of an answer that is no label.
+    # If the others answer by their first token, an answer that is no label is there, too.
     is_at_once = starts == {0} or (not starts and longest <= MAX_TOKENS_AT_ONCE)
     is_kept = [p.before is not None or (is_at_once and not p.names_label) for p in positions]
     open_count = is_kept.count(False)
@@ -224,7 +231,7 @@ def keep_answered(
 
 
 def _grades(sample: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    """What scorers say of a sample, without our own, whose answer is the likeliest label."""
+    """The scores that scorers gave a sample, without our own, whose answer is the largest score."""
     by_scorer = fields(sample.get("scores"))
     return [fields(grade) for name, grade in by_scorer.items() if not name.startswith(SCORER)]
 
@@ -264,7 +271,7 @@ def _shown_order(
 
 
 def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[str, ...]:
-    """The answers of a sample: letters of its choices, or what a person names."""
+    """The answers of a sample: letters of its choices, or the labels that the user names."""
     choices = members(sample.get("choices"))
     if choices:
         if len(choices) > 26:
@@ -344,21 +351,29 @@ def _row(
 
 
 class Mention(NamedTuple):
-    """A label in a text."""
+    """A label in a text.
 
-    start: int  # of its first letter
-    label: str  # its name
-    is_marked: bool  # whether "ANSWER:" stands before it
-    is_line: bool  # whether it is marked so and the line holds nothing else, as far as a full stop
-    is_article: bool  # whether it may be a word, as "A" is before another one
+    Attributes:
+        start: of its first letter.
+        label: its name.
+        is_marked: whether it follows "ANSWER:".
+        is_line: whether it is marked and its line holds nothing else, up to a full stop.
+        is_article: whether it may be a word, like "A" before another one.
+    """
+
+    start: int
+    label: str
+    is_marked: bool
+    is_line: bool
+    is_article: bool
 
 
 def find_answer(written: Sequence[str], labels: Sequence[str], recorded: str = "") -> int | None:
     """The number of the token where the answer begins, None where that cannot be told.
 
-    After "ANSWER:" it is the first label so marked, as Inspect's own scorers take it: of those on a
-    line of their own, or else of all. Without such a mark it is the only label that the text names,
-    or the one that it begins with and names again.
+    It is the first label after "ANSWER:", as in Inspect's own scorers: one on a line of its own, or
+    else any. Without "ANSWER:" it is the only label that the text names, or the one that it begins
+    with and names again.
 
     Args:
         written: the tokens.
@@ -393,12 +408,12 @@ def find_answer(written: Sequence[str], labels: Sequence[str], recorded: str = "
 
 
 def names_label(text: str, labels: Sequence[str]) -> bool:
-    """Whether any label stands in a text."""
+    """True if a text has any label."""
     return next(_mentions(text, labels), None) is not None
 
 
 def _mentions(text: str, labels: Sequence[str]) -> Iterator[Mention]:
-    """The labels that stand in a text as whole words."""
+    """The labels that occur in a text as whole words."""
     around = re.escape(AROUND)
     names = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
     pattern = rf"(?P<mark>answer\s*:[{around}]*)?(?<!\w)(?P<label>{names})(?!\w)"

@@ -38,7 +38,7 @@ ROWS_AT_ONCE = 1024
 
 
 def recognizes(path: Path, start: bytes) -> bool:
-    """Whether a file is Parquet with the columns of details."""
+    """True for Parquet with the columns of details."""
     if not start.startswith(b"PAR1"):
         return False  # before pyarrow is imported
     try:
@@ -128,7 +128,7 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
 
 
 def _numbers(answers: Json, where: str) -> list[float]:
-    """Log-probabilities: numbers, or pairs of a number and whether it was the likeliest."""
+    """Log-probabilities: numbers, or pairs of a number and a flag for the highest."""
     log_probs = []
     for answer in members(answers):
         number = answer[0] if isinstance(answer, list) and answer else answer  # to 0.9: a pair

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from operator import not_
 from pathlib import Path
-from typing import NamedTuple
 
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, parse_json
@@ -34,43 +33,53 @@ from batch_calibration.responses import check_log_prob, value_at
 MAX_REPEATED = 0.1
 """Share of the rows of a log that may be of a document that another row is of, too."""
 NOISE = (0.5, 0.02)
-"""What two answers of one model to one request differ by in half precision: nats, and a share."""
+"""Difference of two answers of one model to one request in half precision: nats, and a share."""
 REMEDY = (
     "`fewshot_config: {sampler: first_n}` in the task's YAML gives every row the same "
     "demonstrations."
 )
 SOURCE = ("task", "task_name", "model", "model_name")
-"""Fields that a line may have of the log that it is from."""
+"""Fields by which a line may name its log."""
 ROLLING = "log-likelihoods of whole texts (loglikelihood_rolling)"
 GENERATED = "generated texts (generate_until)"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One line of a log."""
+    """One line of a log.
 
-    row: Row  # the question
-    prompt: str  # before its first choice
-    filter: str  # which of the harness's filters the line is for, "" in older logs
-    content_hash: int  # of what was asked and answered
-    document_hash: int  # of the data set's own row
-    request_hash: int  # of what was asked, and of which document
-    source: tuple[str, ...]  # the task and the model, of lines that name them
+    Attributes:
+        row: the question.
+        prompt: the text before its first choice.
+        filter: the harness's filter that the line is for, "" in older logs.
+        content_hash: of the requests and their answers.
+        document_hash: of the data set's own row.
+        request_hash: of the requests and the document.
+        source: the task and the model, if the line names them.
+    """
+
+    row: Row
+    prompt: str
+    filter: str
+    content_hash: int
+    document_hash: int
+    request_hash: int
+    source: tuple[str, ...]
 
 
 def recognizes(path: Path, start: bytes) -> bool:
-    """Whether a file is a log of samples, or the results that stand beside it."""
+    """True for a log of samples, and for a file of results."""
     first_key = rb'\s*(\[\s*)?\{\s*"(doc_id"\s*:|doc"\s*:|target"\s*:)'
     are_samples = re.match(first_key, start) is not None and b'"doc' in start
     return are_samples or _is_results(path, start)
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a log of samples; what results_*.json beside it says is taken when there."""
+    """The scores of a log of samples, with what results_*.json in its folder says of the run."""
     if _is_results(path, beginning(path)):
         raise InputError(
             f"{path}: these are the harness's averages, which hold no scores; name the samples "
-            "file beside it (samples_*.jsonl), which --log_samples writes."
+            "file in the same folder (samples_*.jsonl), which --log_samples writes."
         )
     samples: dict[str, Sample] = {}
     prompts: list[str] = []
@@ -99,20 +108,20 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             )
     if reading.filter and not samples and filters:
         raise InputError.unknown("filter", reading.filter, filters)
-    run = about_log(path, reading)
-    notes = note_differing_demonstrations(prompts, run.shots, REMEDY)
+    context, evaluated, results_name = about_log(path, reading)
+    notes = note_differing_demonstrations(prompts, count_of(context.get("shots")), REMEDY)
     notes += _note_repeated(list(samples.values()), str(path))
-    if samples and run.rows not in (None, len(samples)):
+    if samples and evaluated not in (None, len(samples)):
         notes.append(
-            f"The log holds {len(samples):,} rows, and {run.rows:,} were evaluated, as "
-            f"{run.results_name} says: it was cut, or is not of that run."
+            f"The log holds {len(samples):,} rows, and {evaluated:,} were evaluated, as "
+            f"{results_name} says: it was cut, or is not of that run."
         )
     rows = [sample.row for sample in samples.values()]
-    return import_rows(rows, str(path), reading, run.context, notes)
+    return import_rows(rows, str(path), reading, context, notes)
 
 
 def _note_repeated(samples: list[Sample], where: str) -> list[str]:
-    """A note on documents that stand there again, with another doc_id; many are another log."""
+    """A note on documents that occur again, with another doc_id; many of them are another log."""
     answered: dict[int, Row] = {}
     documents: set[int] = set()
     repeated = 0
@@ -146,7 +155,7 @@ def _is_results(path: Path, start: bytes) -> bool:
 
 
 def _refuse_other(first: Sample, sample: Sample, where: str) -> None:
-    """Refuse a second line of a document that is no repetition for another filter."""
+    """Refuse a second line of a document, unless it repeats the first for another filter."""
     if first.filter == sample.filter != "":
         raise InputError(
             f"{where}: the doc_id {sample.row.id} stands there twice for the filter "
@@ -197,7 +206,7 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
         columns=by_columns(document, where, reading),
     )
     content_hash = hash((tuple(requests), tuple(scores), str(line.get("target"))))
-    # Logs of before 0.4.3 hash no documents, and others may hold a part of them alone.
+    # Logs before 0.4.3 have no hashes of documents, and other logs may hold only parts of them.
     document_hash = hash(text_or_empty(line.get("doc_hash")) or (str(document), *requests))
     return Sample(
         row,
@@ -270,9 +279,9 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
 
 
 def _are_without_question(requests: list[tuple[str, str]], *, is_mutual: bool) -> list[bool]:
-    """Whether each request asks for a choice without its question, as `acc_mutual_info` has them.
+    """True for each request that asks for a choice without its question (`acc_mutual_info`).
 
-    They follow the others, or alternate with them (to 0.4.3 or later).
+    These requests follow the others, or alternate with them (to 0.4.3 or later).
     """
     n, half = len(requests), len(requests) // 2
     is_empty = [not prompt for prompt, _ in requests]
@@ -292,20 +301,14 @@ DATE = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
 MAX_RESULTS_BYTES = 1 << 26  # beyond these a results file is none
 
 
-class About(NamedTuple):
-    """What a log's name and the results beside it say."""
-
-    context: dict[str, Json]  # of the log: task, model, data, shots
-    shots: int | None  # the number of demonstrations, None where it is not known
-    rows: int | None  # how many documents were evaluated, None where it is not known
-    results_name: str  # the name of the file of results
+# The name of a log, and the file of results in its folder
 
 
-def about_log(path: Path, reading: Reading) -> About:
-    """What is known of a log's context.
+def about_log(path: Path, reading: Reading) -> tuple[dict[str, Json], int | None, str]:
+    """The context of a log, the number of documents evaluated, and the name of the results file.
 
-    `samples_TASK_DATE.jsonl` has `results_DATE.json` beside it, and the logs of 0.4.0 to 0.4.2,
-    `MODEL_ARGS_TASK.jsonl`, have `results.json`.
+    The file of results of `samples_TASK_DATE.jsonl` is `results_DATE.json`, and that of the logs of
+    0.4.0 to 0.4.2, `MODEL_ARGS_TASK.jsonl`, is `results.json`. The number is None if unknown.
     """
     name, averages, task = results_of(path)
     configs = fields(averages.get("configs"))
@@ -324,11 +327,11 @@ def about_log(path: Path, reading: Reading) -> About:
     }
     context = {name: detail for name, detail in context.items() if detail not in (None, "")}
     count = fields(fields(averages.get("n-samples")).get(task)).get("effective")
-    return About(context, shots, count if type(count) is int else None, name)
+    return context, count if type(count) is int else None, name
 
 
 def results_of(path: Path) -> tuple[str, Mapping[str, Json], str]:
-    """The name and content of the results beside a log, {} of none, and what the task is called."""
+    """The name and content ({} if absent) of a log's file of results, and the name of the task."""
     named = re.fullmatch(rf"samples_(.+)_({DATE})", path.stem)
     # Without a date there is one file of results a folder.
     name = f"results_{named[2]}.json" if named else "results.json"
@@ -341,7 +344,7 @@ def results_of(path: Path) -> tuple[str, Mapping[str, Json], str]:
 
 
 def _read_results(path: Path) -> Mapping[str, Json]:
-    """The results file, or nothing where there is none that can be read: it is never demanded."""
+    """The file of results, {} if it is absent or unreadable: it is never required."""
     try:
         if path.stat().st_size > MAX_RESULTS_BYTES:
             return {}
@@ -351,7 +354,7 @@ def _read_results(path: Path) -> Mapping[str, Json]:
 
 
 def _model(averages: Mapping[str, Json], run: Mapping[str, Json]) -> str:
-    """The model's name: since 0.4.3 as such, before that in the arguments; of a path the end."""
+    """The model's name: a key since 0.4.3, before that in the arguments; the end of a path."""
     arguments = run.get("model_args")
     pretrained = fields(arguments).get("pretrained")
     if isinstance(arguments, str):

@@ -1,11 +1,10 @@
-"""Saved answers of servers: scores from first tokens, whole prompts, or `/v1/score`."""
+"""Scores from saved responses of servers: of first tokens, of whole prompts, or of `/v1/score`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,10 +13,9 @@ from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import read_flag
 from batch_calibration.importers.server_lines import (
     SavedAnswer,
-    answer_numbers,
     import_answers,
     named_labels,
-    read_lines,
+    read_answers,
     right_labels,
     split_choices,
 )
@@ -27,11 +25,12 @@ from batch_calibration.responses import (
     PromptTokens,
     end_log_prob,
     label_probs,
+    refuse_absent_labels,
     scores_of_top_k,
     value_at,
 )
 
-# Server -> what its files have in their first bytes: all patterns of one of the tuples.
+# Server -> patterns in the first bytes of its files; all those of one tuple occur.
 PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
     "vllm": [(rb'"prompt_logprobs"\s*:\s*\[',)],
     "openai": [(rb'"choices"\s*:\s*\[\s*\{', rb'"logprobs"')],
@@ -41,10 +40,14 @@ PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
     ],
     "llama.cpp": [(rb'"completion_probabilities"\s*:\s*\[\s*\{',)],
 }
+MAX_TOKENS_FOR_MASS = 3
+"""Tokens of a label up to which the mass of all labels tells whether the model answers so."""
+ScoredPrompt = dict[int, tuple[float, SavedAnswer]]
+"""Of a prompt that was scored with labels: label's index -> log-probability in nats, and answer."""
 
 
 def recognizes(server: str, _: Path, start: bytes) -> bool:
-    """Whether the first bytes of a file are JSON with what a server answers."""
+    """True if the first bytes of a file are JSON with answers of a server."""
     if start.lstrip()[:1] not in (b"{", b"["):
         return False
     for patterns in PATTERNS[server]:
@@ -59,189 +62,139 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
     Responses that score their prompts score the label each prompt ends with; of others the first
     generated token's list is read; `/v1/score` of SGLang has scores in the order of its ids.
     """
-    response_format = RESPONSE_FORMATS[server]
-    lines = read_lines(path)
-    answered, notes = _answered(lines)
+    response_format, answers = RESPONSE_FORMATS[server], read_answers(path)
+    labels = named_labels(path, reading)
+    answered, notes = _answered(answers)
     first = answered[0].body  # a file holds one kind of response
     if server == "sglang" and "scores" in first:
         imported = _from_label_probs(path, answered, reading)
     elif not response_format.has_prompt(first):
-        answered = _split_prompts(answered, reading)
-        tops = [response_format.first_tokens(line.body, line.where) for line in answered]
-        imported = _from_first_tokens(path, answered, tops, reading, response_format.scorer)
+        answered = list(chain.from_iterable(_split_prompts(answer, reading) for answer in answered))
+        tops = [response_format.first_tokens(answer.body, answer.where) for answer in answered]
+        top = scores_of_top_k(tops, labels, reading.tokens, str(path))
+        refuse_absent_labels(top, tops, str(path))
+        scorer = response_format.scorer
+        imported = import_answers(path, answered, reading, top.log_probs, scorer)
+        taken = "; ".join(f"{name}: {', '.join(map(repr, t))}" for name, t in top.tokens.items())
+        note = f"Tokens taken for the labels: {taken}."
+        imported = replace(imported, bound=top.bound, notes=(note,))
         notes += _note_several_answers(answered)
     else:
         # A request of completions may hold several prompts, each a choice.
         choices = list(chain.from_iterable(map(split_choices, answered)))
-        prompts = [response_format.prompt_tokens(line.body, line.where) for line in choices]
-        failed = len(lines) - len(answered)
-        imported = read_scored_prompts(
-            path, choices, prompts, reading, response_format.scorer, failed
-        )
+        prompts = [response_format.prompt_tokens(choice.body, choice.where) for choice in choices]
+        failed = len(answers) - len(answered)
+        imported = _from_prompts(path, choices, prompts, reading, response_format.scorer, failed)
     return [replace(imported, notes=(*notes, *imported.notes))]
 
 
-def _answered(lines: list[SavedAnswer]) -> tuple[list[SavedAnswer], list[str]]:
-    """The lines that the server answered, and a note on the others."""
-    failed = [line for line in lines if line.failure]
-    if not failed:
-        return lines, []
-    count = f"{len(failed):,} of {len(lines):,}"
-    first = f"the first is {failed[0].where} ({failed[0].failure})"
-    if len(failed) == len(lines):
-        raise InputError(f"{failed[0].where}: {count} requests failed, {first}; ask again.")
-    return [line for line in lines if not line.failure], [
-        f"{count} requests failed and are left out; {first}."
-    ]
+def _answered(answers: list[SavedAnswer]) -> tuple[list[SavedAnswer], list[str]]:
+    """The responses of requests that did not fail, and a note on the others."""
+    answered = [answer for answer in answers if not answer.failure]
+    if len(answered) == len(answers):
+        return answers, []
+    first = next(answer for answer in answers if answer.failure)
+    count = f"{len(answers) - len(answered):,} of {len(answers):,}"
+    reason = f"the first is {first.where} ({first.failure})"
+    if not answered:
+        raise InputError(f"{first.where}: {count} requests failed, {reason}; ask again.")
+    return answered, [f"{count} requests failed and are left out; {reason}."]
 
 
-def _split_prompts(lines: Sequence[SavedAnswer], reading: Reading) -> list[SavedAnswer]:
-    """A line for each prompt that was answered; the right label of one is not that of another."""
-    prompts = []
-    for line in lines:
-        choices = split_choices(line)
-        if len(choices) > 1 and reading.gold and choices[0].is_shared(reading.gold):
-            raise InputError(
-                where=line.where,
-                expected=f"a list of {len(choices)} right labels in {reading.gold!r}, one for each "
-                "prompt of the request",
-                got=shown(line.value(reading.gold)),
-            )
-        prompts += choices
-    return prompts
+def _split_prompts(answer: SavedAnswer, reading: Reading) -> list[SavedAnswer]:
+    """One answer for each prompt of a request; a right label of one prompt is not of the others."""
+    choices = split_choices(answer)
+    if len(choices) > 1 and reading.gold and choices[0].is_shared(reading.gold):
+        raise InputError(
+            where=answer.where,
+            expected=f"a list of {len(choices)} right labels in {reading.gold!r}, one for each "
+            "prompt of the request",
+            got=shown(answer.value(reading.gold)),
+        )
+    return choices
 
 
-def _note_several_answers(lines: Sequence[SavedAnswer]) -> list[str]:
-    count = sum(value_at(line.body, "choices", 1) is not None for line in lines)
+def _note_several_answers(answers: Sequence[SavedAnswer]) -> list[str]:
+    count = sum(value_at(answer.body, "choices", 1) is not None for answer in answers)
     if not count:
         return []
     return [
-        f"{count:,} of {len(lines):,} responses hold several answers to one prompt (n > 1); the "
+        f"{count:,} of {len(answers):,} responses hold several answers to one prompt (n > 1); the "
         "first token's list is read from the first of them."
     ]
 
 
-def _from_first_tokens(
-    path: Path, lines: Sequence[SavedAnswer], tops: Sequence[Mapping[str, float]], reading: Reading,
-    scorer: str,
-) -> Imported:  # fmt: skip
-    """Scores of labels from the likeliest first tokens of each line."""
-    labels = named_labels(path, reading)
-    top = scores_of_top_k(tops, labels, reading.tokens, str(path))
-    for name in labels:
-        if not top.tokens[name]:
-            likely = list(dict.fromkeys(max(row, key=row.__getitem__) for row in tops))[:5]
-            raise InputError(
-                f"{path}: none of the {len(tops)} rows returned a token of the label "
-                f"{shown(name)}; the likeliest returned are {shown(likely)}: name the tokens that "
-                "mean it (tokens), ask for more tokens, or score the whole label."
-            )
-    imported = import_answers(
-        path, lines, reading, top.log_probs, scorer, row_ids=answer_numbers(lines)
-    )
-    taken = "; ".join(f"{name}: {', '.join(map(repr, t))}" for name, t in top.tokens.items())
-    return replace(imported, bound=top.bound, notes=(f"Tokens taken for the labels: {taken}.",))
-
-
-def _from_label_probs(path: Path, lines: list[SavedAnswer], reading: Reading) -> Imported:
+def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) -> Imported:
     """The scores of SGLang's `/v1/score`, each response of one row or many."""
-    labels = named_labels(path, reading)
-    blocks, row_lines = [], list[SavedAnswer]()
-    for line in lines:
-        block = label_probs(line.body, line.where)
-        if block.shape[1] != len(labels):
+    blocks, answer_of_row = [], list[SavedAnswer]()
+    for answer in answers:
+        block = label_probs(answer.body, answer.where)
+        if block.shape[1] != len(reading.labels):
             raise InputError(
-                where=line.where,
-                expected=f"{len(labels)} scores a row, one for each of {', '.join(labels)}",
+                where=answer.where,
+                expected=f"{len(reading.labels)} scores a row, one for each of "
+                f"{', '.join(reading.labels)}",
                 got=block.shape[1],
                 remedy="name the labels of its label_token_ids in their order",
             )
         blocks.append(block)
-        row_lines += [line] * len(block)
+        answer_of_row += [answer] * len(block)
     probs = np.concatenate(blocks)
-    if len(row_lines) > len(lines):
-        # The fields beside a response are of all its rows; none of them is an id of one.
-        row_lines = [line.without_id() for line in row_lines]
-    # A softmax over the labels alone says nothing of the other tokens.
-    are_shares = bool((np.abs(probs.sum(axis=1) - 1) < 1e-3).all())  # a thousandth for rounding
-    note = "The probabilities are shares among the labels (softmax), not of the whole vocabulary."
+    if len(probs) > len(answers):
+        # A response's fields hold for all its rows; none of them is an id of one.
+        answer_of_row = [answer.without_id() for answer in answer_of_row]
     with np.errstate(divide="ignore"):
         scores = np.log(probs)  # minus infinity where a label was not returned
-    imported = import_answers(
-        path, row_lines, reading, scores, "SGLang, /v1/score", row_ids=answer_numbers(row_lines)
-    )
-    return replace(imported, full=False, notes=(note,)) if are_shares else imported
+    imported = import_answers(path, answer_of_row, reading, scores, "SGLang, /v1/score")
+    # A softmax over the labels alone says nothing of the other tokens; a thousandth is rounding.
+    if not (np.abs(probs.sum(axis=1) - 1) < 1e-3).all():
+        return imported
+    note = "The probabilities are shares among the labels (softmax), not of the whole vocabulary."
+    return replace(imported, full=False, notes=(note,))
 
 
-MAX_TOKENS_FOR_MASS = 3
-"""Tokens that a label may have for the mass of all labels to tell whether the model answers so."""
+# Prompts that each end with a label
 
 
-class ScoredPrompt(NamedTuple):
-    """A prompt that was scored with labels."""
-
-    number: int  # how many other prompts stand before it
-    log_probs: dict[int, float]  # label's index -> log-probability, nats
-    lines: dict[int, SavedAnswer]  # label's index -> the answer that has it
-
-    def scores(self) -> list[float]:
-        """The log-probabilities in the order of the labels."""
-        return [self.log_probs[label] for label in sorted(self.log_probs)]
-
-    def cells(self, name: str) -> list[object]:
-        """A field of its lines, in the order of the labels."""
-        return [self.lines[label].value(name) for label in sorted(self.lines)]
-
-    def first_line(self) -> SavedAnswer:
-        """The line that stands first in the file."""
-        return min(self.lines.values(), key=lambda line: line.number)
-
-    def shares(self, name: str) -> bool:
-        """Whether all its lines have the same in a field."""
-        return len(set(map(str, self.cells(name)))) == 1
-
-
-def read_scored_prompts(
+def _from_prompts(
     path: Path,
-    lines: Sequence[SavedAnswer],
+    answers: Sequence[SavedAnswer],
     scored_prompts: Sequence[PromptTokens],
     reading: Reading,
     scorer: str,
     failed: int,
 ) -> Imported:
-    """Scores from prompts that each end with one label; those of one prompt make a row.
+    """Scores from prompts that each end with one label; the answers to one prompt make a row.
 
-    Prompts that lack a label are left out where as many requests failed, and refused otherwise.
+    Prompts that lack a label are left out if as many requests failed, and refused otherwise.
     """
-    labels = named_labels(path, reading)
-    prompts, longest = _group_prompts(lines, scored_prompts, labels)
+    labels = reading.labels
+    prompts, longest = _group_prompts(answers, scored_prompts, labels)
     # A row that lacks a label has no bound either: nothing says how low it lies.
-    rows = [prompt for prompt in prompts if len(prompt.lines) == len(labels)]
-    if len(prompts) * len(labels) - len(lines) > failed:
-        partial = next(prompt for prompt in prompts if len(prompt.lines) < len(labels))
-        name = next(name for j, name in enumerate(labels) if j not in partial.lines)
+    rows = {number: prompt for number, prompt in enumerate(prompts) if len(prompt) == len(labels)}
+    if len(prompts) * len(labels) - len(answers) > failed:
+        partial = next(prompt for prompt in prompts if len(prompt) < len(labels))
+        absent = next(name for j, name in enumerate(labels) if j not in partial)
         raise InputError(
-            f"{partial.first_line().where}: its prompt has scores of {len(partial.lines)} labels "
-            f"of {len(labels)}, not of {shown(name)}; score each label after the same prompt."
+            f"{_first_answer(partial).where}: its prompt has scores of {len(partial)} labels of "
+            f"{len(labels)}, not of {shown(absent)}; score each label after the same prompt."
         )
     if not rows:
         raise InputError(where=path, expected="a prompt with a score of each label", got="none")
-    for row in rows:
+    for prompt in rows.values():
         for name in reading.by:
-            if not row.shares(name):
+            if not _is_shared(prompt, name):
                 raise InputError(
-                    where=row.first_line().where,
+                    where=_first_answer(prompt).where,
                     expected=f"one {name!r} on all lines of its prompt",
-                    got=shown(row.cells(name)),
+                    got=shown(_cells(prompt, name)),
                 )
+    scores = [[prompt[label][0] for label in sorted(prompt)] for prompt in rows.values()]
+    gold = _right_labels(prompts, list(rows.values()), reading) if reading.gold else None
+    firsts = list(map(_first_answer, rows.values()))
+    ids = tuple(map(str, rows))
     imported = import_answers(
-        path,
-        list(map(ScoredPrompt.first_line, rows)),
-        reading,
-        np.array(list(map(ScoredPrompt.scores, rows))),
-        scorer,
-        gold=_right_labels(prompts, rows, reading) if reading.gold else None,
-        row_ids=tuple(str(row.number) for row in rows),
+        path, firsts, reading, np.array(scores), scorer, gold=gold, row_ids=ids
     )
     if len(rows) < len(prompts):
         note = f"{len(prompts) - len(rows):,} of {len(prompts):,} prompts lack a label that failed."
@@ -250,63 +203,75 @@ def read_scored_prompts(
 
 
 def _group_prompts(
-    lines: Sequence[SavedAnswer], scored_prompts: Sequence[PromptTokens], labels: Sequence[str]
+    answers: Sequence[SavedAnswer], scored_prompts: Sequence[PromptTokens], labels: Sequence[str]
 ) -> tuple[list[ScoredPrompt], int]:
     """The prompts in the file's order, and the number of tokens of the longest label."""
-    # A prompt may stand there twice; its second scores are another row: (prompt, 2).
+    # A prompt may occur twice; its second scores are another row: (prompt, 2).
     prompts: dict[tuple[str, int], ScoredPrompt] = {}
     times: dict[tuple[str, int], int] = {}
     longest = 0
-    for line, scored in zip(lines, scored_prompts, strict=True):
+    for answer, scored in zip(answers, scored_prompts, strict=True):
         text = "".join(scored.tokens).translate(SPACES).rstrip()
         endings = [name for name in labels if text.endswith(name.strip())]
         if not endings:
             raise InputError(
-                where=line.where,
+                where=answer.where,
                 expected=f"a prompt that ends with one of the labels ({', '.join(labels)}), "
                 f"but it ends with {shown(text[-30:])}",
                 remedy=f"name the labels as the prompts have them ({spell('labels')})",
             )
         label = max(endings, key=len)  # "not so" ends in "so" as well
-        log_prob, size = end_log_prob(scored, label, line.where)
-        longest = max(longest, size)
-        j = labels.index(label)
+        log_prob, size = end_log_prob(scored, label, answer.where)
+        longest, j = max(longest, size), labels.index(label)
         question = text[: -len(label.strip())].rstrip()
         times[question, j] = times.get((question, j), 0) + 1
-        key = question, times[question, j]
-        prompt = prompts.setdefault(key, ScoredPrompt(len(prompts), {}, {}))
-        prompt.log_probs[j], prompt.lines[j] = log_prob, line
+        prompts.setdefault((question, times[question, j]), {})[j] = (log_prob, answer)
     return list(prompts.values()), longest
+
+
+def _cells(prompt: ScoredPrompt, name: str) -> list[object]:
+    """A field of a prompt's answers, in the order of the labels."""
+    return [prompt[label][1].value(name) for label in sorted(prompt)]
+
+
+def _is_shared(prompt: ScoredPrompt, name: str) -> bool:
+    """True if a field is equal in all answers to a prompt."""
+    return len(set(map(str, _cells(prompt, name)))) == 1
+
+
+def _first_answer(prompt: ScoredPrompt) -> SavedAnswer:
+    """The first in the file of a prompt's answers."""
+    return min((answer for _, answer in prompt.values()), key=lambda answer: answer.number)
 
 
 def _right_labels(
     prompts: Sequence[ScoredPrompt], rows: Sequence[ScoredPrompt], reading: Reading
 ) -> np.ndarray:
-    """The right label of each row, a prompt with a line for each label.
+    """The right label [n] of each row, a prompt with an answer for each label.
 
-    What all lines of a prompt share is a label's name or its index. What differs is a flag of the
-    line, true where its own label is the right one.
+    A field that is equal in all answers to a prompt is a label's name or its index. A field that
+    differs is a flag, true where the answer's own label is the right one.
     """
     name, k = reading.gold, len(reading.labels)
     prompt_of: dict[str, ScoredPrompt] = {}  # request -> the prompt that its one value is of
     for row in rows:
-        for line in row.lines.values():
-            if line.is_shared(name) and prompt_of.setdefault(line.request, row) is not row:
+        for _, answer in row.values():
+            if answer.is_shared(name) and prompt_of.setdefault(answer.request, row) is not row:
                 raise InputError(
-                    where=line.request,
+                    where=answer.request,
                     expected=f"a list in {name!r} of a right label for each choice",
-                    got=f"{shown(line.value(name))} for several prompts",
+                    got=f"{shown(answer.value(name))} for several prompts",
                 )
-    if all(prompt.shares(name) for prompt in prompts):
-        return right_labels(list(map(ScoredPrompt.first_line, rows)), reading)
+    if all(_is_shared(prompt, name) for prompt in prompts):
+        return right_labels(list(map(_first_answer, rows)), reading)
     cells = set()
     for row in rows:
-        cells.add(tuple(str(cell).strip() for cell in row.cells(name)))
+        cells.add(tuple(str(cell).strip() for cell in _cells(row, name)))
     # A flag of JSON is no index, and the last label may be right in every row.
     kinds = {tuple(map(str, range(k))): "index", tuple(map(str.strip, reading.labels)): "name"}
     if len(cells) == 1 and (kind := kinds.get(*cells)):
         raise InputError(
-            where=rows[0].first_line().where,
+            where=_first_answer(rows[0]).where,
             expected=f"the right label of its prompt in {name!r}",
             got=f"the {kind} of the label that each line scores itself, in all lines",
         )
@@ -314,14 +279,14 @@ def _right_labels(
 
 
 def _right_flag(row: ScoredPrompt, reading: Reading) -> int:
-    """The label whose line says that it is the right one, -1 where no line says anything."""
-    cells = row.cells(reading.gold)
+    """The label whose answer is flagged as right, -1 if none has a flag."""
+    cells = _cells(row, reading.gold)
     if all(cell is None for cell in cells):
         return -1
     flags = list(map(read_flag, cells))
     if flags.count(True) != 1 or None in flags:
         raise InputError(
-            where=row.first_line().where,
+            where=_first_answer(row).where,
             expected=f"in {reading.gold!r} the right label on all lines of its prompt, or 1 on the "
             "line of the right label and 0 on the others",
             got=shown(cells),

@@ -1,4 +1,4 @@
-"""Scores of labels from lists of the likeliest first tokens, as servers of language models give."""
+"""Scores of labels from lists of the most probable first tokens of an answer."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mode
@@ -10,18 +10,18 @@ from batch_calibration.arrays import find_missing
 from batch_calibration.errors import InputError, shown
 
 SPACES = str.maketrans("Ġ▁Ċ", "   ")
-"""How tokenizers write a space (byte-level BPE, SentencePiece) and a line end, as spaces."""
+"""Tokenizers' letters for a space (byte-level BPE, SentencePiece) and a line end -> spaces."""
 
 AROUND = " \t\r\n()[]{}\"'`\u201c\u201d\u2018\u2019.,:;!?*"
-"""What may stand around an answer in its token: "(A", "A)", " yes.", "**Yes"; no sign and no "#",
-which make another answer of it (-1, C#)."""
+"""Signs that may surround an answer in its token: "(A", "A)", " yes.", "**Yes"; but no minus and no
+"#", which make another answer (-1, C#)."""
 
 MIN_BEGINNING = 2
 """Letters that the beginning of a label must have at least: "p" begins too much else."""
 
 
 class TopK(NamedTuple):
-    """What lists of the likeliest tokens say of labels."""
+    """Scores of labels from lists of the most probable tokens."""
 
     log_probs: np.ndarray  # [n, k], nats; minus infinity where no token of the label was returned
     # [n], the least log-probability of each row's list: what is not in it lies below.
@@ -44,12 +44,12 @@ def scores_of_top_k(
     1. Those that `tokens` names for it, and no others; spaces around them do not count.
     2. Those that equal it without spaces: " yes", "Ġyes", "▁yes".
     3. Those that equal it without capitals and without `AROUND`: "Yes", "YES.", "(A". Labels that
-       only capitals or only such signs tell apart keep them. A label of one letter keeps its
+       differ only in capitals or in these signs keep them. A label of one letter keeps its
        capital: "a" is a word and no answer "A".
-    4. Where no row has such a token, the label is longer than its first token, and the one
-       beginning of it (`MIN_BEGINNING` letters or more) with most probability over all rows counts
-       for it: "ent" for "entailment". A beginning that another label shares is refused, since it
-       does not tell which is meant. `TopK.tokens` says what was taken.
+    4. If no row has a matching token, the label is longer than its first token: the beginning of it
+       (`MIN_BEGINNING` letters or more) with most probability over all rows counts, "ent" for
+       "entailment". A beginning that another label shares is refused as ambiguous. `TopK.tokens`
+       says what was taken.
 
     Args:
         rows: for each row token -> log-probability in nats; -9999.0, NaN and minus infinity say
@@ -88,6 +88,19 @@ def scores_of_top_k(
     for token, label in label_of.items():
         taken[labels[label]] += (token,)
     return TopK(scores, np.array(bound), np.exp(scores).sum(axis=-1), taken)
+
+
+def refuse_absent_labels(top: TopK, rows: Sequence[Mapping[str, float]], where: str) -> None:
+    """Refuse rows of tokens in which no token means a label."""
+    for name, taken in top.tokens.items():
+        if not taken:
+            probable = list(dict.fromkeys(max(row, key=row.__getitem__) for row in rows))[:5]
+            raise InputError(
+                f"{where}: none of the {len(rows)} rows returned a token of the label "
+                f"{shown(name)}; the most probable returned are {shown(probable)}: name the tokens "
+                "that mean it (tokens), ask for more tokens (top_logprobs=20), or score the whole "
+                "label."
+            )
 
 
 def match_tokens(
@@ -148,7 +161,7 @@ def _match_beginning(
     probs: Mapping[str, float],
     where: str,
 ) -> list[str]:
-    """The tokens of the likeliest beginning of a label that no row has as a whole."""
+    """The tokens of the most probable beginning of a label that no row has as a whole."""
     name = label_keys[label]
     beginnings: dict[str, list[str]] = {}
     for token, text in token_keys.items():
@@ -183,7 +196,7 @@ def _returned_tokens(row: Mapping[str, float], where: str) -> dict[str, float]:
     if not returned:
         raise InputError(
             where=where,
-            expected="the likeliest tokens with their log-probabilities",
+            expected="the most probable tokens with their log-probabilities",
             got="none",
             remedy="ask for top log-probabilities (top_logprobs=20), of a server that gives them",
         )
@@ -192,7 +205,7 @@ def _returned_tokens(row: Mapping[str, float], where: str) -> dict[str, float]:
     if total > 1.01:  # a hundredth for rounding, in half precision too
         raise InputError(
             where=where,
-            expected="log-probabilities over the vocabulary in nats, but those of the "
+            expected="log-probabilities over the vocabulary in nats, but the probabilities of the "
             f"{len(returned)} tokens returned sum to the probability {total:.3g}, above 1",
             remedy="some servers answer so (all 0.0) when they do not support log-probabilities",
         )
