@@ -158,7 +158,7 @@ SENTENCES = {
         {},
         r"scores: expected real numbers in an array \[n, k\].*got list",
     ),
-    "ragged": (([[-1.0], [-1.0, -2.0]],), {}, "that is no such array: give one row per input"),
+    "ragged": (([[-1.0], [-1.0, -2.0]],), {}, "that is not one: give one row per input"),
     "complex": (
         (np.array(GOOD) + 1j,),
         {},
@@ -285,7 +285,7 @@ SENTENCES = {
     "labels that are words": (
         (GOOD, "bcl"),
         {"labeled": GOOD, "labels": ["yes", "no", "yes"]},
-        "labels: expected an array of whole numbers.*got list of <U3 that is no such array",
+        "labels: expected an array of whole numbers.*got list of <U3 that is not one",
     ),
     "ragged labels": (
         (GOOD, "bcl"),

@@ -53,7 +53,7 @@ REFUSED = {
     "objects": (np.array([[None, -1.0]] * 10), "ndarray of object"),
     "ragged": ([[-1.0], [-1.0, -2.0]], r"list \(setting an array element"),
     "masked": (np.ma.masked_less(ROWS, -2.9), "MaskedArray with 5 masked entries"),
-    "masked fields": (np.ma.zeros((2, 2), "f4,f4"), "MaskedArray of .* that is no such array"),
+    "masked fields": (np.ma.zeros((2, 2), "f4,f4"), "MaskedArray of .* that is not one"),
     "a text": ("abc", "str of <U3"),
     "empty": (np.zeros((0, 2)), r"at least one .*shape \(0, 2\)"),
 }

@@ -268,8 +268,8 @@ SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 
     [
         (OPENAI.first_tokens, {}, "response: expected a response with choices; got none"),
         (OPENAI.first_tokens, NULL, "its logprobs are null; ask with logprobs=true"),
-        (OPENAI.first_tokens, EMPTY, "first token has no list of the likeliest tokens"),
-        (OPENAI.first_tokens, NO_TOPS, "first token has no list of the likeliest tokens"),
+        (OPENAI.first_tokens, EMPTY, "first token has no list of the most probable tokens"),
+        (OPENAI.first_tokens, NO_TOPS, "first token has no list of the most probable tokens"),
         (
             OPENAI.first_tokens,
             {"choices": completion(yes=1.0)["choices"] * 2},

@@ -125,7 +125,8 @@ def test_files_of_alpaca_eval_and_tables(tmp_path):
         ("p_first,candidate_first\nx,true\n", "p_first: expected a number; got 'x'"),
         ("p_first,candidate_first\n0.5,maybe\n", "candidate_first: expected true or false"),
         ("p_first\n0.5\n", "expected the column candidate_first"),
-        ("", "expected judged pairs; got none"),
+        ("", "expected a line of names; got nothing"),
+        ("p_first,candidate_first\n", "expected judged pairs; got none"),
     ],
 )
 def test_what_is_no_judgment_is_a_sentence(tmp_path, text, sentence):

@@ -290,7 +290,7 @@ def test_a_column_called_id_may_be_indonesian(tmp_path):
     assert table.label_names == ("en", "fr") and not notes(table)
     sections = [(a, b, f"{i}.1") for i, (a, b, _) in enumerate(floats())]
     error = refused(write(tmp_path, csv_of(("en", "fr", "id"), sections)))
-    assert "the column 'id' holds other numbers than those beside it" in str(error)
+    assert "the column 'id' holds other numbers than the other columns" in str(error)
     shares = [(0.5, 0.25, 0.2), (0.125, 0.5, 0.3)]
     frame = pd.DataFrame(shares, columns=["en", "fr", "id"])
     assert tables_of(frame, Reading(from_probs=True))[0].label_names == ("en", "fr", "id")
@@ -300,7 +300,7 @@ def test_a_column_called_id_may_be_indonesian(tmp_path):
 def test_marks_of_empty_cells_are_missing_labels(tmp_path, mark):
     rows = [(a, b, "-0.7" if i % 3 == 0 else mark) for i, (a, b, _) in enumerate(floats())]
     path = write(tmp_path, csv_of("ABC", rows))
-    assert "row 1 has nan as the score of 'C' (5 such in 5 of 8 rows)" in str(refused(path))
+    assert "row 1 has nan as the score of 'C' (5 of them in 5 of 8 rows)" in str(refused(path))
     (table,) = read(path, Reading(missing="least"))
     assert table.label_names == ("A", "B", "C")
 

@@ -222,7 +222,7 @@ def test_log_probabilities_above_0_are_refused_with_a_row_of_each(tmp_path):
     lines = [json.dumps({"log_probs": [3.5 if i == 4 else -0.5 - i, -7.0]}) for i in range(9)]
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
     error = refused(lambda: read(tmp_path / "t.jsonl"))
-    assert error.got == "+3.5 in row 4 beside -8.5 in row 8 under 'log_probs'"
+    assert error.got == "+3.5 in row 4 and -8.5 in row 8 under 'log_probs'"
     assert "at most 0" in error.remedy
     (tmp_path / "t.jsonl").write_text("\n".join(lines).replace("3.5", "0.05"))
     read(tmp_path / "t.jsonl")

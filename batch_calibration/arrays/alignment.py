@@ -23,17 +23,17 @@ UNKNOWN = -1  # the column of a right label that is not known
 
 
 def is_text(cell: object) -> bool:
-    """Whether a cell can be a name; truth values, dates and tuples are none."""
+    """True if a cell can be a name; truth values, dates and tuples cannot."""
     return isinstance(cell, str)
 
 
 def is_whole_number(cell: object) -> bool:
-    """Whether a cell can be the index of a column; a truth value is none, though it equals one."""
+    """True if a cell can be the index of a column; truth values cannot, though they equal one."""
     return isinstance(cell, int | np.integer) and not isinstance(cell, bool)
 
 
 def has_index(values: object) -> bool:
-    """Whether values have an index: a series or a frame of pandas."""
+    """True for a series or a frame of pandas, which have an index."""
     return hasattr(values, "iloc")
 
 
@@ -54,12 +54,12 @@ def in_row_order(
     own, index = values.index, rows.index
     if own.equals(index):
         return values
-    is_told = own.is_unique and index.is_unique and not (_counts(own) or _counts(index))
-    places = own.get_indexer(index) if is_told else np.array([-1])  # -1: no such entry
+    are_alike = own.is_unique and index.is_unique and not (_counts(own) or _counts(index))
+    places = own.get_indexer(index) if are_alike else np.array([-1])  # -1: no such entry
     if (places < 0).any():
         raise InputError(
             where=where, expected=f"the index of {rows_where}, or its entries in another order",
-            got=f"{shown(list(own[:4]))} beside {shown(list(index[:4]))}",
+            got=f"{shown(list(own[:4]))} and {shown(list(index[:4]))}",
             remedy=f"give {where}.to_numpy() if rows belong together by place, or "
                 f"{where}.reindex({rows_where}.index) if by index",
         )  # fmt: skip
@@ -67,7 +67,7 @@ def in_row_order(
 
 
 def _counts(index: Container) -> bool:
-    """Whether an index counts from 0, which pandas gives to what comes without one."""
+    """True for an index that counts from 0, like pandas' default."""
     return index.dtype.kind in "iu" and bool((np.asarray(index) == np.arange(len(index))).all())
 
 
@@ -94,7 +94,7 @@ def column_numbers(
 ) -> Container:
     """Right labels, of any shape, as columns: names are looked up, all else stays as it came.
 
-    None, NaN and gaps beside names are unknown, as -1 is. `names` are of the columns of the scores.
+    None, NaN and gaps among names are unknown, as -1 is. `names` are of the columns of the scores.
 
     >>> column_numbers(["yes", "no"], ["no", "yes"]).tolist()
     [1, 0]

@@ -38,7 +38,7 @@ def package(container: object) -> str:
 
 
 def is_frame(container: object) -> bool:
-    """Whether a value has named columns: a frame of pandas or polars, a table of pyarrow."""
+    """True for values with named columns: frames of pandas and polars, tables of pyarrow."""
     # Arrays, which come most often, need no look at their classes.
     return not isinstance(container, np.ndarray | jax.Array) and package(container) in FRAMES
 
@@ -50,7 +50,7 @@ def column_names(frame: object) -> list[Hashable]:
 
 
 def names_of(scores: object, columns: Iterable[Hashable] | None = None) -> list[Hashable] | None:
-    """The names of the columns that hold scores, all or those of `columns`; None without names."""
+    """The names of the columns of scores, `columns` or all; None if columns have no names."""
     if not is_frame(scores):
         return None
     return column_names(scores) if columns is None else list(columns)
@@ -136,7 +136,7 @@ def _is_gold(name: Hashable) -> bool:
 
 
 def _is_whole(column: np.ndarray) -> bool:
-    """Whether a column holds integers, or whole numbers from 0 on as a column with gaps does."""
+    """True if a column holds integers, or (with gaps) whole numbers from 0 on."""
     if column.dtype.kind in "iub":
         return True
     if column.dtype.kind != "f":

@@ -1,10 +1,10 @@
-"""What NaN, infinities, sentinels and missing scores become: the one place that decides it.
+"""Treatment of NaN, infinities, sentinels and missing scores, decided in one place.
 
 A score is a number within `LARGEST` nats of 0. Minus infinity, a sentinel and what lies farther
 below say that a label was not returned: refused, raised to a floor, or put below the least score
-of its row (`missing=`). NaN and gaps of a table are such labels too where `missing=` is given,
+of its row (`missing=`). NaN and gaps of a table are missing labels too where `missing=` is given,
 and refused elsewhere. Plus infinity and what lies farther above are refused always. (Weights of 0
-are another thing: what such a row holds is masked in `calibration.base.weighted_mean`.)
+are another thing: `calibration.base.weighted_mean` masks the rows.)
 """
 
 from typing import Literal
@@ -18,25 +18,25 @@ LARGEST = 1e6
 sentinel, and one of them decides the mean of its label."""
 
 Missing = Literal["least", "drop"] | float
-"""What is done about a missing label: its score is put just below the least one returned for its
-row, its row is dropped, or it is given so many nats."""
+"""Treatment of a missing label: "least" puts its score just below the least one returned for its
+row, "drop" drops its row, and a number is its score in nats."""
 
 BELOW = 0.5
-"""How many nats "just below" is: in all of 17 comparisons predictions agree more with those of the
-whole scores than at 0.001 (docs/your-scores.md)."""
+"""Nats of "just below": in all of 17 comparisons predictions agree more with predictions of whole
+scores than at 0.001 nats (docs/your-scores.md)."""
 
 NOT_RETURNED = (
     "a label that was not among the tokens returned lies below the least of them: give "
     "missing='least', which puts it there (docs/your-scores.md); one floor for all rows such "
     "as -100 would decide the mean of its label"
 )
-"""What to do about minus infinity and sentinels, as a sentence ends."""
+"""Remedy for minus infinity and sentinels."""
 
 SENTINEL = -9999.0
-"""What OpenAI-style servers answer for a token that is not among the returned ones."""
+"""Answer of OpenAI-style servers for a token that was not returned."""
 
 BOUND = "give the least log-probability returned for each row, of any token"
-"""What to do about bounds, as a sentence ends."""
+"""Remedy for wrong bounds."""
 
 
 def find_missing(scores: np.ndarray) -> np.ndarray:
@@ -49,7 +49,7 @@ def find_missing(scores: np.ndarray) -> np.ndarray:
 
 
 def is_gap(cell: object) -> bool:
-    """Whether a cell of a table holds nothing, which is read as NaN: None, or pandas' NA."""
+    """True for an empty cell of a table, which is read as NaN: None, or pandas' NA."""
     return cell is None or type(cell).__name__ == "NAType"
 
 
@@ -89,7 +89,7 @@ def refuse_unusable(scores: np.ndarray, where: str, *, is_floored: bool = False)
 
 
 def check_missing(missing: object) -> Missing:
-    """What to do about missing labels, or a sentence.
+    """The treatment of missing labels, checked.
 
     >>> check_missing("least"), check_missing("-30")
     ('least', -30.0)
@@ -171,7 +171,7 @@ def fill_every_row(
     empty = np.argwhere(is_missing.all(axis=-1))
     if len(empty):
         raise InputError(
-            f"{where}: row {int(empty[0][-1])} has the score of no label ({len(empty)} such rows), "
+            f"{where}: row {int(empty[0][-1])} has the score of no label ({len(empty)} like it), "
             "so nothing tells its labels apart; drop it, or ask for more tokens."
         )
     rows = np.asarray(scores, np.float64).reshape(-1, scores.shape[-1])

@@ -63,7 +63,7 @@ def read_numbers(
         if is_whole or jnp.issubdtype(array.dtype, jnp.floating):
             return array
         problem = f" of {array.dtype}"
-    got = f"{type(source).__name__}{problem} that is no such array"
+    got = f"{type(source).__name__}{problem} that is not one"
     raise InputError(where=where, expected=expected, got=got, remedy=remedy)
 
 
@@ -109,7 +109,7 @@ def read_whole_numbers(source: object, where: str, labels: int | str = "k") -> A
     if fits and isinstance(array, np.ndarray):
         fits = bool((array.astype(np.int32) == array).all())
     if not fits:
-        got = f"{type(source).__name__} of {array.dtype} that is no such array"
+        got = f"{type(source).__name__} of {array.dtype} that is not one"
         raise InputError(where=where, expected=expected, got=got, remedy=remedy)
     return array
 

@@ -113,7 +113,7 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
     if named == "log-probabilities" and high > MAX_LOG_PROB:
         at = _row_of(scores, row_numbers[rows_high.argmax() :][:1])
         at_low = _row_of(scores, row_numbers[rows_low.argmin() :][:1])
-        return Scale("above 0", f"{high:+g} in {at} beside {low:+g} in {at_low} under {listed}")
+        return Scale("above 0", f"{high:+g} in {at} and {low:+g} in {at_low} under {listed}")
     if low < -DUST or named == "others":
         return Scale("others")
     if high <= 1 + ROUNDING and named == "probabilities":
@@ -196,7 +196,7 @@ def keep_differences(scores: np.ndarray) -> np.ndarray:
     """Scores [..., n, k] moved so that float32 keeps their differences within a row.
 
     At -9e5 nats numbers of float32 are 0.06 apart. A row whose highest score lies more than
-    `FAR_OUT` from 0 is moved so that this score is 1 (above 0, so that no method takes such rows
+    `FAR_OUT` from 0 is moved so that this score is 1 (above 0, so that no method takes the row
     for log-probabilities); other rows, and numbers that are of 32 bits already, stay as they are.
 
     >>> keep_differences(np.array([[-900000.01, -900000.0], [-1.0, -2.0]])).round(6).tolist()

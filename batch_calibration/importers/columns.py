@@ -38,7 +38,10 @@ from batch_calibration.importers.vectors import (
     scores_of,
 )
 
-SCORE_NAMES = ["scores", "log_probs", "logprobs", "log_likelihoods", "loglikelihoods", "logits", "probs", "probabilities"]
+SCORE_NAMES = (
+    "scores", "log_probs", "logprobs", "log_likelihoods", "loglikelihoods", "logits", "probs",
+    "probabilities",
+)  # fmt: skip
 """Names under which tables keep all scores of a row together."""
 NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
 MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
@@ -241,20 +244,21 @@ def gold_of_rows(
         raise InputError(
             where=where,
             expected="the right label by its text",
-            got="indices, while rows list the labels in different orders, or the most probable first",
+            got="indices, while rows list labels in different orders, or the most probable first",
             remedy="it is not plain in which list they count; write the label's name",
         )
     note = f"The right labels are indices in the list {vectors.source!r} of their own row."
     return gold, () if vectors.are_answers else (note,)
 
 
-ROW_NUMBER_NAMES = [
-    "",
-    "unnamed: 0",
-    *["id", "ids", "idx", "index", "row", "row_id", "doc_id", "__index_level_0__"],
-]
+ROW_NUMBER_NAMES = (
+    "", "id", "ids", "idx", "index", "row", "row_id", "doc_id", "unnamed: 0", "__index_level_0__",
+)  # fmt: skip
 """Names of columns that number the rows."""
-MEASURES = ["confidence", "cost", "duration", "elapsed", "entropy", "latency", "len", "length", "loss", "margin", "ms", "nll", "perplexity", "ppl", "price", "runtime", "sec", "seconds", "temperature", "time", "timestamp", "tokens", "weight"]
+MEASURES = (
+    "confidence cost duration elapsed entropy latency len length loss margin ms nll perplexity ppl "
+    "price runtime sec seconds temperature time timestamp tokens weight"
+)
 """Words in names of columns of real numbers that are no scores."""
 MAX_CELLS_LOOKED_AT = 1000  # of a column of texts, to see whether they are meant as numbers
 LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?[%)]?")
@@ -264,7 +268,7 @@ LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?
 def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Reading, list[str]]:
     """The reading with the column of right labels that nobody named, and a note that says so.
 
-    It has a usual name of right labels and holds only names of other columns, which no scores do. If
+    It has a usual name of right labels and holds only names of other columns, as no scores do. If
     two columns are like this, none is taken.
     """
     if reading.gold or reading.labels:
@@ -443,7 +447,7 @@ def _note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
         is_positive = np.nanmin(numbers) > 0 and highest_beside <= 0
         is_constant = len(real) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
         if (
-            not set(MEASURES).isdisjoint(parts_of_name)
+            not set(MEASURES.split()).isdisjoint(parts_of_name)
             or is_positive
             or (is_constant and len(numbers) > 2)
         ):

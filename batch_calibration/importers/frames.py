@@ -1,7 +1,4 @@
-"""Columns of scores: in memory, as frames, dicts and Arrow tables, and in Parquet and Arrow files.
-
-In memory arrays and tensors are read too.
-"""
+"""Columns of scores, in Parquet and Arrow files and in memory: frames, dicts, arrays, tensors."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,12 +27,12 @@ STREAM_START = b"\xff\xff\xff\xff"  # how a stream of Arrow begins, which is no 
 
 
 def is_parquet(path: Path, start: bytes) -> bool:
-    """Whether a file is Parquet."""
+    """True for a Parquet file."""
     return path.suffix.lower() in (".parquet", ".pq") or start.startswith(b"PAR1")
 
 
 def is_arrow(path: Path, start: bytes) -> bool:
-    """Whether a file is of Arrow's own format, as a file or a stream; Feather is the former."""
+    """True for Arrow's own format, as a file (Feather) or a stream."""
     return path.suffix.lower() in ARROW_ENDINGS or start.startswith(b"ARROW1")
 
 
@@ -168,7 +165,7 @@ def columns_of(scores: object) -> dict[str, Column] | None:
 
 
 def rows_to_columns(rows: Sequence[Mapping[str, object]]) -> dict[str, Column]:
-    """Rows of named cells as columns, None where a row has no such cell."""
+    """Rows of named cells as columns, None where a row lacks a cell."""
     columns: dict[str, Column] = {}
     for name in dict.fromkeys(chain.from_iterable(rows)):
         columns[str(name)] = [row.get(name) for row in rows]

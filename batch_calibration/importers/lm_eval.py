@@ -273,7 +273,7 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
     raise InputError(
         where=where,
         expected="a finite log-likelihood",
-        got=f"{number}; one such value makes every mean of its label NaN or infinite",
+        got=f"{number}; one value like it makes every mean of its label NaN or infinite",
         remedy="ask the model again, in float32 or bfloat16",
     )
 

@@ -20,7 +20,7 @@ MAX_RATIO = 100
 NUMBER_SIZE = 8  # bytes of a number in memory
 CHUNK = 1 << 20  # bytes in memory at a time
 SCHEME = re.compile(r"([a-z][a-z0-9+]+):/+(?=[^/])")
-"""How an address begins, of two letters or more; pathlib writes one of its slashes."""
+"""Scheme of an address, of two letters or more; pathlib keeps one of the slashes."""
 PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs",
             "az": "adlfs", "hf": "huggingface_hub"}  # fmt: skip
 """Scheme -> what fsspec needs for it."""
@@ -31,7 +31,7 @@ MAGIC = re.compile(r"[*?\[]")  # what makes an address a pattern
 
 
 def is_remote(path: str | Path) -> bool:
-    """Whether a file lies elsewhere, such as at s3://bucket/log.jsonl.
+    """True for an address of another machine, such as s3://bucket/log.jsonl.
 
     >>> is_remote("s3://bucket/log.jsonl"), is_remote(Path("s3://bucket/log.jsonl"))
     (True, True)
@@ -74,12 +74,12 @@ def list_files(name: str) -> tuple[list[Path], bool]:
 
 @contextmanager
 def local_copy(path: Path) -> Iterator[Path]:
-    """The file itself, or a copy that goes afterwards: brought here, and without compression.
+    """Yields a local, uncompressed path; a temporary copy where needed.
 
-    Sentences name the file as the user does. The harness's file of results beside a log comes too.
+    Errors name the file as the user does. A log's file of results is copied too.
 
     Raises:
-        InputError: no such file; a package is not installed; it unpacks to far more than it holds.
+        InputError: no file; a package is not installed; it unpacks to far more than it holds.
     """
     if not is_remote(path) and not _start(path).startswith((GZIP, ZSTANDARD)):
         yield path
@@ -164,7 +164,7 @@ def _fetch(path: Path, target: Path) -> None:
 
 
 def _copy_results(path: Path, folder: Path) -> None:
-    """The harness's results beside a log of samples, of which they tell the model and the shots."""
+    """Copy the file of results of a harness log, which names its model and shots."""
     dated = re.fullmatch(r"samples_.+_(\d{4}-.*)\.jsonl(\.gz|\.zst)?", path.name)
     if not dated:
         return
@@ -223,7 +223,7 @@ def check_unpacked(path: Path, unpacked: int) -> None:
             where=path,
             expected=f"a file of {size:,} bytes to unpack to at most {most / GIB:.3g} GiB",
             got=f"{unpacked / GIB:.3g} GiB",
-            remedy="such files fill the memory on purpose, or by one number repeated; if it is "
+            remedy="these files fill the memory on purpose, or by one number repeated; if it is "
             "meant, save it without compression",
         )
 

@@ -1,4 +1,4 @@
-"""How the scores of a file become score tables, and what is done about labels that lack there."""
+"""Makes score tables of imported scores: splits contexts, fills missing labels, joins shards."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,26 +26,26 @@ from batch_calibration.responses import label_mass, note_little_mass, refuse_con
 from batch_calibration.scores import FILE_ROWS, KEY, ScoreTable, check, load, make_block
 
 TABLE_START = f'{{"__metadata__":{{"{KEY}"'.encode()
-"""How the header of a file that `ScoreTable.save` wrote begins."""
+"""Beginning of the header of a file that `ScoreTable.save` wrote."""
 
 
 class Gaps(NamedTuple):
-    """How many rows of a file, or of a part of it, lack the score of a label."""
+    """Counts of rows that lack the score of a label, in a file or a part of it."""
 
     rows: int = 0  # all rows
-    lacking: int = 0  # those that lack the score of one label or of several
-    empty: int = 0  # those without any score
-    by_label: np.ndarray | int = 0  # [k], those that lack each label; 0 of all
+    lacking: int = 0  # rows that lack one label or several
+    empty: int = 0  # rows without any score
+    by_label: np.ndarray | int = 0  # [k], rows that lack each label
 
     def plus(self, gaps: "Gaps") -> "Gaps":
-        """Those of both parts together."""
+        """The counts of both parts together."""
         lacking, empty = self.lacking + gaps.lacking, self.empty + gaps.empty
         return Gaps(self.rows + gaps.rows, lacking, empty, self.by_label + gaps.by_label)
 
     def notes(
         self, label_names: Sequence[str], missing: Missing | None, *, is_named: bool
     ) -> tuple[str, ...]:
-        """What was done about them, and unless somebody named the labels, which are rare."""
+        """Notes on what was done, and unless the user named the labels, on rare labels."""
         if not self.lacking:
             return ()
         ways = {"least": "just below the least returned", "drop": "dropped"}
@@ -58,7 +58,7 @@ class Gaps(NamedTuple):
         return tuple(filter(None, notes))
 
     def rare_labels(self, label_names: Sequence[str]) -> str:
-        """A sentence on the labels that more than half of the rows lack, "" where none is so.
+        """A sentence on the labels that more than half of the rows lack, "" if there are none.
 
         >>> Gaps(300, 299, 0, np.array([0, 0, 299])).rare_labels(("no", "yes", "maybe"))[:52]
         "Most rows lack 'maybe' (299 of 300); if that is none"
@@ -241,7 +241,7 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
         rare_labels = "" if reading.labels else gaps.rare_labels(imported.label_names)
         raise InputError(
             f"{where}: row {file_row} has {scores[row, label]:g} as the score of "
-            f"{imported.label_names[label]!r} ({int(is_absent.sum())} such in {lacking} of {n} "
+            f"{imported.label_names[label]!r} ({int(is_absent.sum())} of them in {lacking} of {n} "
             "rows): it was not among the tokens returned, so it lies below the least of them; say "
             f"{spell('missing', 'least')}, which puts it there: a far lower number such as "
             f"-100 would decide the mean of its label. {rare_labels}".strip()
@@ -252,7 +252,7 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
 
 
 def join_shards(shards: Sequence[Imported]) -> Imported:
-    """The rows of all shards one after the other, numbered through."""
+    """The rows of all shards as one file, numbered through."""
     first = shards[0]
     shards = [_order_labels(shard, first) for shard in shards]
     context = dict(first.about)

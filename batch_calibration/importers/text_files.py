@@ -1,4 +1,4 @@
-"""Files of text and JSON: read whole or row by row, each fault a sentence."""
+"""Files of text: CSV and TSV, JSON Lines and JSON, read whole or row by row."""
 
 import csv
 import json
@@ -170,7 +170,7 @@ DELIMITERS = "\t,;"
 
 
 def is_delimited(path: Path, start: bytes) -> bool:
-    """Whether a file's name or first line says that it is a table of text."""
+    """True for CSV and TSV, by the file's name or first line."""
     if path.suffix.lower() in (".csv", ".tsv"):
         return True
     lines = start.splitlines()
@@ -236,7 +236,7 @@ def _check_names(where: str, names: list[str]) -> None:
 
 
 def _is_score(name: str) -> bool:
-    """Whether a column's name is a number, but none that may be a label: 0, 1, 2 ..."""
+    """True if a column's name is a number, except 0, 1, 2 ..., which may be labels."""
     number = parse_number(name)
     return number is not None and not (math.isfinite(number) and number % 1 == 0 <= number)
 
@@ -252,7 +252,7 @@ def _long_cells() -> Iterator[None]:
 
 
 def is_json(_: Path, start: bytes) -> bool:
-    """Whether a file begins as a JSON object or list does."""
+    """True if a file begins with a JSON object or list."""
     return start.lstrip()[:1] in (b"{", b"[")
 
 
@@ -260,7 +260,7 @@ def read_json(path: Path, reading: Reading) -> list[Imported]:
     """The scores of rows that are JSON objects.
 
     A row has a number for each label, or all of them as a list or dict under one key. The rows are
-    lines, the items of a list, or a list in an object, which may name the labels beside it:
+    lines, the items of a list, or a list in an object, which may also name the labels:
     `{"labels": ["A", "B"], "rows": [{"probs": [0.6, 0.4]}]}`.
     """
     text = read_text(path)
@@ -275,7 +275,7 @@ def read_json(path: Path, reading: Reading) -> list[Imported]:
 
 
 def _are_rows(lines: list[tuple[int, str]]) -> bool:
-    """Whether the first line is an object of its own and another one follows."""
+    """True if the first line is a whole object and another line follows."""
     if len(lines) < 2 or not lines[0][1].lstrip().startswith("{"):
         return False
     try:

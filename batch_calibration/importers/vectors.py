@@ -1,4 +1,4 @@
-"""Columns whose cells hold all scores of a row, and the labels that each row lists beside them."""
+"""Columns whose cells hold all scores of a row, and columns that list the labels of each row."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ Names = tuple[str, ...]
 
 
 class Vectors(NamedTuple):
-    """Scores that stand together in a row."""
+    """Scores [n, k] that a column holds, row by row."""
 
     names: Names  # of the k labels
     scores: np.ndarray  # [n, k]; NaN where a row does not list a label
@@ -49,7 +49,7 @@ def first_cell(column: Sequence[object] | np.ndarray) -> object:
 
 
 def is_vector(column: Column, *, may_be_texts: bool = False) -> bool:
-    """Whether the cells of a column are lists or dicts of numbers, or of these as texts."""
+    """True if the cells of a column are lists or dicts of numbers, or of numbers as texts."""
     for score in scores_of(first_cell(column)):
         # Texts that are numbers may be choices.
         is_text = isinstance(score, str) and not may_be_texts
@@ -59,7 +59,7 @@ def is_vector(column: Column, *, may_be_texts: bool = False) -> bool:
 
 
 def scores_of(cell: object) -> list[object]:
-    """What a list holds, or a dict under its keys; nothing where it is neither."""
+    """The members of a list, or the values of a dict; [] for other cells."""
     members = _plain(cell)
     if isinstance(members, dict):
         return list(members.values())  # label -> score
@@ -89,8 +89,8 @@ def read_vectors(
 ) -> Vectors:
     """The scores of a column of lists or dicts, each under its label's name.
 
-    The names are a dict's keys; or the texts that the row lists beside its scores, in whatever
-    order; or those of the table; or, without any, places.
+    The names are a dict's keys; or the texts that the row lists for its scores, in any order; or
+    the table's names; or, without any, places.
     """
     at = f"{where}, column {vector_name!r}"
     cells = list(map(_plain, candidates[vector_name]))
@@ -207,7 +207,7 @@ def _read_texts(column: Column, may_be_real: bool) -> list[Names] | None:
 
 
 def are_labels(lists: Sequence[Names], rows: Sequence[Sequence[float]]) -> bool:
-    """Whether rows list labels, the same in all rows but for their order or for some that lack.
+    """True if rows list labels: the same in all rows, in any order, with some missing.
 
     Other texts in each row are the answers to its question: a label is then a place.
 
@@ -226,7 +226,7 @@ def are_labels(lists: Sequence[Names], rows: Sequence[Sequence[float]]) -> bool:
 
 
 def are_ranked(rows: Sequence[Sequence[float]]) -> bool:
-    """Whether each row's scores stand in falling order, so that a place says nothing of a label."""
+    """True if each row's scores are in falling order, so that a place says nothing of a label."""
     return all(list(row) == sorted(row, reverse=True) for row in rows)
 
 

@@ -1,6 +1,6 @@
 """Label-bias correction inside Inspect (inspect_ai): a scorer and the metrics of its scores.
 
-A task names it beside its own scorer, `scorer=[choice(), label_bias()]`, and is run with
+A task names it after its own scorer, `scorer=[choice(), label_bias()]`, and is run with
 log-probabilities; on the log of an evaluation that is done Inspect finds it by its name::
 
     inspect eval TASK.py --logprobs --top-logprobs 20
@@ -48,9 +48,9 @@ from batch_calibration.scores import Block
 logger = logging.getLogger(__name__)
 
 WHERE = "the samples"
-"""What sentences call all of them."""
+"""Name of all samples in sentences."""
 KEY = "batch_calibration"
-"""Of a score's metadata: what the metrics read."""
+"""Key of a score's metadata that the metrics read."""
 NO_LOG_PROBS = (
     "no log-probabilities of the answer's token: run the evaluation again with --logprobs "
     "--top-logprobs 20, with a provider that gives them"
@@ -72,7 +72,7 @@ def _accuracy(scores: np.ndarray, block: Block) -> float:
 
 @metric  # type: ignore[untyped-decorator]  # Inspect is not there to be checked
 def icl_accuracy() -> Metric:
-    """The accuracy of the likeliest label as the model gave the scores."""
+    """The accuracy of the most probable label, before any correction."""
     return _of_all(lambda block, _: _accuracy(np.asarray(block.log_probs), block))
 
 
@@ -90,7 +90,7 @@ def preference_nats() -> Metric:
 
 @metric  # type: ignore[untyped-decorator]
 def flips() -> Metric:
-    """The share of samples whose likeliest label the correction changes."""
+    """The share of samples whose most probable label the correction changes."""
 
     def share(block: Block, options: Mapping[str, Any]) -> float:
         before, after = np.asarray(block.log_probs), _corrected(block, options)
@@ -174,10 +174,10 @@ def label_bias(
     prior: Sequence[float] | None = None,
     missing: str = "least",
 ) -> Scorer:
-    """Log-probabilities of the labels where the answer stands; the likeliest is the answer.
+    """Log-probabilities of the labels at the answer's position; the largest is the answer.
 
-    A sample's value is whether its likeliest label is right, before any correction. Letters stand
-    for the places that the model saw, so shuffled choices are no matter. Without log-probabilities
+    A sample's value is whether its most probable label is right, before any correction. Letters are
+    the places that the model saw, so choices may be shuffled. Without log-probabilities
     of the answer's token a sample is unscored, and its explanation says what to run.
 
     Args:

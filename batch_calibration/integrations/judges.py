@@ -5,11 +5,8 @@ for the place alone is a bias of the labels "first" and "second". Where a coin d
 stands first, both places are equally often the better one, which is what BC supposes.
 """
 
-import csv
-import io
-import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +15,8 @@ from scipy.special import expit, logit, ndtri
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
+from batch_calibration.importers.cells import number_of
+from batch_calibration.importers.text_files import json_rows, read_cells
 from batch_calibration.metrics import Estimate
 
 LEAST_HUMAN = 10
@@ -25,7 +24,7 @@ LEAST_HUMAN = 10
 
 
 class Judgments(NamedTuple):
-    """What a judge said of n pairs.
+    """The answers of a judge to n pairs.
 
     Attributes:
         margins: [n], log-odds that the answer shown first is better, in nats; NaN where unknown.
@@ -100,7 +99,7 @@ def remove_preference(judgments: Judgments, *, by_candidate: bool = True) -> np.
 
 
 def candidate_log_odds(margins: np.ndarray, is_first: np.ndarray) -> np.ndarray:
-    """Log-odds that the candidate's answer is better, from those of the first answer."""
+    """Log-odds that the candidate's answer is better, from the log-odds of the first answer."""
     return np.where(is_first, margins, -margins)
 
 
@@ -132,7 +131,7 @@ def swap_pairs(judgments: Judgments) -> SwapPairs:
 
 
 def calls_per_swap(judgments: Judgments, pairs: SwapPairs) -> float:
-    """How many calls of one order, corrected, have the standard error of a pair of both orders.
+    """Calls of one order, corrected, that have the standard error of one pair of both orders.
 
     A swapped pair costs two calls: below two, single orders with the correction are cheaper.
     """
@@ -175,13 +174,13 @@ def corrected_rate(wins: np.ndarray, human: np.ndarray, *, level: float = 0.95) 
     return Estimate(theta, max(theta - reach, 0.0), min(theta + reach, 1.0))
 
 
+# Files of judgments: tables of margins or probabilities, and alpaca_eval's annotations
+
 SCORES = ("log_odds_first", "p_first", "p_candidate", "preference")
 """Columns of which a file has one: log-odds or probability that the first answer is better, the
 probability that the candidate's is, or alpaca_eval's 1 to 2, 2 for the candidate."""
-TRUE, FALSE = (
-    ("true", "1", "yes", "candidate", "first"),
-    ("false", "0", "no", "reference", "second"),
-)
+TRUE = ("true", "1", "yes", "candidate", "first")
+FALSE = ("false", "0", "no", "reference", "second")
 Row = Mapping[str, Json]
 
 
@@ -191,7 +190,7 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
     Columns or keys: one of `SCORES`; `candidate_first`, which alpaca_eval's files leave to a rule;
     and, where there are any, `candidate` (or `generator_2`), `question` (or `id`, `instruction`)
     and `human` (whether people prefer the candidate). A probability of 0 or 1 is of a token that
-    the list of the likeliest did not show: it gets the least one that the files show.
+    was not listed: it gets the least probability in the files.
 
     Raises:
         InputError: a file that is no table, or that lacks a column; a number that is none.
@@ -243,7 +242,7 @@ def _margins(numbers: np.ndarray, is_first: np.ndarray, name: str, where: str) -
 
 
 def _candidate_first(row: Row, where: str) -> bool:
-    """Whether the candidate, alpaca_eval's second output, was shown first."""
+    """True if the candidate, alpaca_eval's second output, was shown first."""
     for name in ("candidate_first", "is_switched_outputs"):
         if row.get(name) not in (None, ""):
             return _flag(row[name], where, name)
@@ -256,8 +255,7 @@ def _candidate_first(row: Row, where: str) -> bool:
 
 
 def _flag(cell: Json, where: str, name: str) -> bool:
-    text = str(cell).strip().lower()
-    text = text.removesuffix(".0")
+    text = str(cell).strip().lower().removesuffix(".0")
     if text in TRUE or text in FALSE:
         return text in TRUE
     raise InputError(where=f"{where}: {name}", expected="true or false", got=repr(cell),
@@ -265,34 +263,22 @@ def _flag(cell: Json, where: str, name: str) -> bool:
 
 
 def _number(cell: Json, where: str, name: str) -> float:
-    if cell in (None, ""):
-        return float("nan")  # the judge's answer could not be read
-    try:
-        return float(str(cell))
-    except ValueError as error:
-        raise InputError(where=f"{where}: {name}", expected="a number", got=repr(cell),
-                         remedy="leave it empty where it is not known") from error  # fmt: skip
+    """A cell as a number; NaN where the judge's answer could not be read."""
+    number = number_of(cell)
+    if number is None:
+        raise InputError(
+            where=f"{where}: {name}",
+            expected="a number",
+            got=repr(cell),
+            remedy="leave it empty where it is not known",
+        )
+    return number
 
 
-def _read(path: Path) -> list[Row]:
+def _read(path: Path) -> Iterator[Row]:
     """The rows of a CSV, JSON Lines or JSON file."""
-    if not path.is_file():
-        raise InputError(where=str(path), expected="a file", got="none", remedy="name one")
-    text = path.read_text(encoding="utf-8-sig")
     if path.suffix in (".csv", ".tsv"):
-        # A file, not its lines: an answer that is quoted may hold line ends.
-        delimiter = "\t" if path.suffix == ".tsv" else ","
-        return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
-    try:
-        if text.lstrip().startswith("["):
-            rows: list[Row] = json.loads(text)
-        else:
-            # Only "\n" ends a line: a text may hold U+2028, which splitlines takes for an end.
-            rows = [*map(json.loads, filter(str.strip, text.split("\n")))]
-    except ValueError as error:
-        raise InputError(where=str(path), expected="JSON, JSON Lines or CSV", got=str(error),
-                         remedy="give the judge's file as it was written") from error  # fmt: skip
-    if not all(isinstance(row, dict) for row in rows):
-        raise InputError(where=str(path), expected="an object for each pair", got="other values",
-                         remedy="give one object a line")  # fmt: skip
-    return rows
+        names, rows = read_cells(path)
+        yield from (dict(zip(names, cells, strict=True)) for cells in rows)
+    else:
+        yield from (row for _, row in json_rows(path))

@@ -2,7 +2,7 @@
 
 A task's YAML names each by `!function batch_calibration.integrations.lm_eval.NAME`:
 
-- `CorrectedTask`, the class of a task: `class: !function ...CorrectedTask` beside what it has. Its
+- `CorrectedTask`, the class of a task: `class: !function ...CorrectedTask` as one more key. Its
   table gets `acc_bc`, `balanced_acc`, `balanced_acc_bc` and `preference_nats`.
 - `corrected_accuracy`, `corrected_balanced_accuracy` and `preference_nats`: aggregations of the
   metric `likelihood`.
@@ -81,7 +81,8 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
         """The responses with corrected scores.
 
         Args:
-            resps: the log-likelihood of each request, nats, and whether it is the likeliest text;
+            resps: the log-likelihood of each request, nats, and whether its text is the most
+                probable;
                 the requests of a document stand together.
             docs: the document of each request.
 
@@ -151,7 +152,7 @@ def preference_nats(samples: Sequence[LabelScores]) -> float:
 
 
 class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has no types
-    """A task of the harness whose table has the corrected accuracy beside its own metrics.
+    """A task of the harness whose table has the corrected accuracy next to its own metrics.
 
     The task's `metadata` may say `batch_calibration: {method: bc, prior: [0.9, 0.1], ...}`, the
     arguments of `corrected_accuracy`.
@@ -204,7 +205,7 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         return functions | self._aggregations
 
     def higher_is_better(self) -> dict[str, bool]:
-        """Whether more is better, by metric."""
+        """Metric -> True if more is better."""
         better: dict[str, bool] = dict(super().higher_is_better())
         for name in self._aggregations:
             better[name] = name != "preference_nats"
@@ -214,7 +215,7 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
 def _correction(
     method: str, prior: Sequence[float] | None, options: Mapping[str, object]
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """What corrects log-likelihoods [n, k]."""
+    """A function that corrects log-likelihoods [n, k]."""
     arguments: dict[str, Container] = {"from_probs": False, **options}
     if prior is not None:
         arguments["target_prior"] = list(prior)
@@ -247,7 +248,7 @@ def _as_rows(rows: Sequence[np.ndarray], choices: int | None) -> np.ndarray:
 
 
 CLASS = f"{CorrectedTask.__module__}.{CorrectedTask.__name__}"
-"""What an overlay names as the class of its task."""
+"""Class of the task of an overlay."""
 
 
 def write_overlays(
@@ -336,7 +337,7 @@ def _remove_overlays(folder: Path) -> None:
 
 
 def _leaf_tasks(name: str, index: Mapping[str, Any]) -> Iterator[str]:
-    """The tasks of a name: itself, those of a group's members, or those with a tag."""
+    """The tasks of a name: itself, the tasks of a group, or the tasks with a tag."""
     index_entry = index[name]
     if index_entry.kind.name in ("TASK", "PY_TASK"):
         yield name

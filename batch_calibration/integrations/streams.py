@@ -59,7 +59,7 @@ class Source:
 
     @property
     def is_by_file(self) -> bool:
-        """Whether each of several files is a context of its own."""
+        """True if each of several files is a context of its own."""
         return any(self.files.values())
 
     @property
@@ -101,8 +101,8 @@ class Source:
             row, label = too_high[0]
             raise InputError(
                 f"{where}: the score of {self.labels[label]!r} in row {first_row + row} is "
-                f"{scores[row, label]:g}, one such value decides the mean of its label; score that "
-                "row again."
+                f"{scores[row, label]:g}, and one value like it decides the mean of its label; "
+                "score that row again."
             )
         file_rows = first_row + np.arange(len(scores))
         imported = Imported(where, scores, self.labels, file_rows=file_rows)
@@ -239,7 +239,7 @@ def _read_batches(path: Path, columns: list[str] | None = None) -> "Iterator[pa.
 
 PREDICTION = "prediction"  # the column of the label that the corrected scores favor
 FILE = "task"
-"""The column of a row's file, where each is a context; `task_` beside one that is called so."""
+"""Column of a row's file, if each file is a context; `task_` if another column has this name."""
 MAX_IDS = 50_000_000  # rows whose ids are compared; each takes 8 bytes
 
 
@@ -328,7 +328,7 @@ class StreamProgress(Protocol):
 
 
 class Streamed(NamedTuple):
-    """What was done to a stream.
+    """The results of correcting a stream.
 
     Attributes:
         rows: rows written.

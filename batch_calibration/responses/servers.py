@@ -1,4 +1,4 @@
-"""How OpenAI-style servers, vLLM, SGLang and llama.cpp answer, and a table of where they differ."""
+"""Responses of OpenAI-style servers, vLLM, SGLang and llama.cpp, and a table of their formats."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ MIN_LABEL_MASS = 0.5
 
 
 def value_at(document: object, *keys: str | int) -> object:
-    """What stands at the end of a path through objects and lists, None where it breaks off."""
+    """The value at the end of a path through objects and lists, None where the path breaks off."""
     for key in keys:
         if isinstance(key, str) and isinstance(document, Mapping):
             document = document.get(key)
@@ -153,7 +153,7 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
 
 
 def _is_like(row: object, first: object) -> bool:
-    """Whether two rows are lists of one length."""
+    """True if two rows are lists of one length."""
     return isinstance(row, list) and isinstance(first, list) and len(row) == len(first)
 
 
@@ -184,10 +184,11 @@ def note_little_mass(mass: float) -> tuple[str, ...]:
 
 
 ASK = "ask with logprobs=true and top_logprobs=20 (chat) or logprobs=5 (completions)"
+NO_LIST = f"its first token has no list of the most probable tokens; {ASK}"
 
 
 class ResponseFormat(NamedTuple):
-    """What one kind of server answers."""
+    """The response format of one kind of server."""
 
     scorer: str  # its name in score tables
     # Response -> the likeliest first tokens and their log-probabilities.
@@ -199,7 +200,7 @@ class ResponseFormat(NamedTuple):
     read_prompt: Callable[[Response, str], PromptTokens] | None = None
 
     def first_tokens(self, response: Response, where: str = "response") -> dict[str, float]:
-        """Token -> log-probability in nats of the likeliest first tokens that were generated.
+        """Token -> log-probability in nats, of the most probable first tokens that were generated.
 
         >>> tops = [{"token": "yes", "logprob": -0.1}, {"token": "no", "logprob": -2.5}]
         >>> response = {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
@@ -252,7 +253,7 @@ def _openai_tokens(response: Response, where: str) -> Iterator[tuple[object, obj
 
 
 def _is_echoed(response: Response) -> bool:
-    """Whether a response has the log-probabilities of its prompt: the first token has none."""
+    """True if a response has log-probabilities of its prompt, the first of which is null."""
     log_probs = list_at(response, "choices", 0, "logprobs", "token_logprobs")
     return len(log_probs) > 1 and log_probs[0] is None
 
@@ -283,7 +284,7 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
         raise InputError(
             where=where,
             expected="the prompt's tokens",
-            got="those of the answer alone",
+            got="only tokens of the answer",
             remedy="ask with echo=true, of a server that supports it",
         )
     return PromptTokens(tuple(tokens[:end]), _log_probs(log_probs[:end], where))
@@ -313,7 +314,7 @@ def _first_generated(response: Response, log_probs: Mapping[str, object]) -> int
 
 
 def _vllm_prompt(response: Response, where: str) -> PromptTokens:
-    """The prompt, from a list of the likeliest tokens at each of its positions.
+    """The prompt, from a list of the most probable tokens at each of its positions.
 
     A position lists the prompt's own token too; which is its own the ids say
     (return_token_ids=true), or that it is alone (prompt_logprobs=0).
@@ -354,7 +355,7 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
 
 
 def _sglang_lists(response: Response) -> list[object]:
-    """What the first generated position lists: the likeliest tokens, and those asked for by id."""
+    """The tokens listed at the first generated position: the most probable, and by requested id."""
     top = list_at(response, "meta_info", "output_top_logprobs", 0)
     return [*top, *list_at(response, "meta_info", "output_token_ids_logprobs", 0)]
 
@@ -417,11 +418,11 @@ def _llama_cpp_tokens(response: Response, where: str) -> Iterator[tuple[object, 
 RESPONSE_FORMATS = {
     "openai": ResponseFormat(
         "OpenAI-style responses", _openai_tokens,
-        f"its first token has no list of the likeliest tokens; {ASK}", _is_echoed, _openai_prompt,
+        NO_LIST, _is_echoed, _openai_prompt,
     ),
     "vllm": ResponseFormat(
         "vLLM, prompt_logprobs", _openai_tokens,
-        f"its first token has no list of the likeliest tokens; {ASK}", lambda _: True, _vllm_prompt,
+        NO_LIST, lambda _: True, _vllm_prompt,
     ),
     "sglang": ResponseFormat(
         "SGLang", _sglang_tokens,

@@ -38,7 +38,7 @@ def test_predictions_metrics_and_the_estimator_take_tensors(dtype):
 
 def test_parameters_and_tensors_that_are_no_scores():
     assert isinstance(calibrate(torch.nn.Parameter(ROWS)), torch.Tensor)
-    with pytest.raises(InputError, match="got Tensor of bool that is no such array"):
+    with pytest.raises(InputError, match="got Tensor of bool that is not one"):
         calibrate(ROWS > -2)
     with pytest.raises(InputError, match="which are probabilities: say from_probs=True"):
         calibrate(ROWS.softmax(-1))
