@@ -7,28 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from reading_files import notes, read_one, refused
 
 from batch_calibration import importers
 from batch_calibration.arrays import BELOW
-from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading
-
-
-def the_one(path, **reading):
-    (table,) = importers.read(path, Reading(**reading))
-    return table
-
-
-def notes(table):
-    return " ".join(table.blocks["test"].spec.get("notes", ()))
-
-
-def refused(path, **reading):
-    with pytest.raises(InputError) as error:
-        importers.read(path, Reading(**reading))
-    assert "\n" not in str(error.value) and len(str(error.value)) < 2000
-    return str(error.value)
-
 
 # lighteval
 
@@ -74,7 +57,7 @@ def lighteval(tmp_path):
 
 @pytest.mark.parametrize("form", [details, before])
 def test_details_of_lighteval(form, lighteval):
-    table = the_one(lighteval([form(i) for i in range(5)]))
+    table = read_one(lighteval([form(i) for i in range(5)]))
     expected = [[-1.0 - i / 8, -2.0 - i / 8] for i in range(5)]
     np.testing.assert_array_equal(table.blocks["test"].log_probs, np.float32(expected))
     assert table.label_names == ("no", "yes")
@@ -89,9 +72,9 @@ def test_unconditioned_scores_of_lighteval_are_a_block(lighteval):
     rows = [details(i) for i in range(3)]
     for row in rows:
         row["model_response"]["unconditioned_logprobs"] = [-0.5, -0.25]
-    assert the_one(lighteval(rows)).blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
+    assert read_one(lighteval(rows)).blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
     rows = [before(i, (-1.0, -2.0, -0.5, -0.25 - i)) for i in range(3)]
-    table = the_one(lighteval(rows))
+    table = read_one(lighteval(rows))
     assert table.label_names == ("no", "yes")
     assert table.blocks["pmi"].log_probs[2].tolist() == [-0.75, -2.5]
 
@@ -100,14 +83,14 @@ def test_predictions_of_lighteval_may_be_pairs(lighteval):
     rows = [before(i) for i in range(3)]
     for row in rows:
         row["predictions"] = [[x, 0.0] for x in row["predictions"]]
-    assert the_one(lighteval(rows)).blocks["test"].log_probs[1].tolist() == [-1.125, -2.125]
+    assert read_one(lighteval(rows)).blocks["test"].log_probs[1].tolist() == [-1.125, -2.125]
 
 
 def test_lighteval_s_demonstrations_are_looked_at(lighteval):
     rows = [details(i) for i in range(4)]
     for i, row in enumerate(rows):
         row["model_response"]["input"] = f"Q: other {i}?\nA: yes\n\nQ: number {i}?\nA:"
-    assert "few_shots_select" in notes(the_one(lighteval(rows)))
+    assert "few_shots_select" in notes(read_one(lighteval(rows)))
 
 
 def test_details_without_scores_are_refused(lighteval):
@@ -138,7 +121,7 @@ def test_the_gold_label_may_be_another_field(lighteval, inspect_log, helm):
     found = [sample(i, metadata={"answer": "B"}) for i in range(2)]
     states = separate(2, extra_data={"answer": 1})
     for path in (lighteval(rows), inspect_log(found), helm(states)):
-        assert the_one(path, gold="answer").blocks["test"].labels.tolist() == [1, 1]
+        assert read_one(path, gold="answer").blocks["test"].labels.tolist() == [1, 1]
         assert "no field 'x'" in refused(path, gold="x")
 
 
@@ -197,7 +180,7 @@ def inspect_log(request, tmp_path):
 
 
 def test_inspect_s_letters(inspect_log):
-    table = the_one(inspect_log([sample(i, target="AB"[i % 2]) for i in range(4)]))
+    table = read_one(inspect_log([sample(i, target="AB"[i % 2]) for i in range(4)]))
     assert table.label_names == ("A", "B")
     first = float(np.logaddexp(-0.5, -3.0))
     np.testing.assert_allclose(table.blocks["test"].log_probs[0], [first, -1.5], rtol=1e-6)
@@ -211,7 +194,7 @@ def test_inspect_s_letters(inspect_log):
 
 
 def test_an_inspect_answer_at_once_needs_no_note(inspect_log):
-    table = the_one(inspect_log([sample(i, wrote=(), scores={}) for i in range(2)]))
+    table = read_one(inspect_log([sample(i, wrote=(), scores={}) for i in range(2)]))
     assert notes(table) == ""
 
 
@@ -219,7 +202,7 @@ def test_inspect_s_answers_without_choices(inspect_log):
     likely = {"Yes": -0.75, " no": -1.0, "No": -3.0}
     found = [sample(i, likely, ["no", "yes"][i % 2], (), ()) for i in range(3)]
     path = inspect_log(found)
-    table = the_one(path, labels=("no", "yes"))
+    table = read_one(path, labels=("no", "yes"))
     assert table.blocks["test"].labels.tolist() == [0, 1, 0]
     assert table.blocks["test"].log_probs[0, 1] == -0.75
     assert "say labels=('yes', 'no')" in refused(path)
@@ -227,13 +210,13 @@ def test_inspect_s_answers_without_choices(inspect_log):
 
 def test_inspect_s_later_epochs_are_left_out(inspect_log):
     found = [sample(i, epoch=epoch) for epoch in (1, 2) for i in range(3)]
-    table = the_one(inspect_log(found))
+    table = read_one(inspect_log(found))
     assert table.blocks["test"].row_ids == ("0", "1", "2")
     assert "3 samples of later epochs" in notes(table)
 
 
 def test_inspect_s_failed_samples_are_left_out(inspect_log):
-    table = the_one(inspect_log([sample(0), sample(1, error={"message": "timeout"}), sample(2)]))
+    table = read_one(inspect_log([sample(0), sample(1, error={"message": "timeout"}), sample(2)]))
     assert table.blocks["test"].row_ids == ("0", "2")
     assert "1 samples ended in an error" in notes(table)
 
@@ -251,7 +234,7 @@ def test_inspect_s_zstandard(tmp_path):
         archive.writestr("other", b"")
         for info, size in zip(archive.infolist()[:3], kept, strict=True):
             info.compress_type, info.file_size = 93, size
-    table = the_one(path)
+    table = read_one(path)
     assert table.blocks["test"].row_ids == ("0", "1", "2")
     assert table.blocks["test"].log_probs[0, 1] == -1.5
 
@@ -262,7 +245,7 @@ def test_inspect_s_missing_letters_are_missing(inspect_log):
     path = inspect_log(found)
     assert "say missing='least'" in refused(path)
     np.testing.assert_allclose(
-        the_one(path, missing="least").blocks["test"].log_probs[1], [-0.1, -3.0 - BELOW]
+        read_one(path, missing="least").blocks["test"].log_probs[1], [-0.1, -3.0 - BELOW]
     )
 
 
@@ -310,7 +293,7 @@ def test_inspect_s_shuffled_choices_are_letters_that_the_model_saw(inspect_log):
     orders = [(0, 1, 2), (1, 2, 0), (2, 0, 1), (1, 0, 2)]
     likely = {" A": -0.5, " B": -1.5, " C": -2.5}
     found = [shuffled(i, texts, order, likely=likely) for i, order in enumerate(orders)]
-    table = the_one(inspect_log(found))
+    table = read_one(inspect_log(found))
     np.testing.assert_allclose(table.blocks["test"].log_probs, [[-0.5, -1.5, -2.5]] * 4)
     assert table.blocks["test"].labels.tolist() == [0, 0, 0, 0]  # what is right stood under A
     twice = shuffled(0, ("cat", "cat", "dog"), (0, 1, 2), likely=likely)
@@ -319,7 +302,7 @@ def test_inspect_s_shuffled_choices_are_letters_that_the_model_saw(inspect_log):
 
 def test_our_own_scorer_in_an_inspect_log_does_not_say_where_the_answer_stands(inspect_log):
     scores = {"label_bias": {"value": "I", "answer": "B", "explanation": ""}}
-    table = the_one(inspect_log([sample(i, scores=scores) for i in range(2)]))
+    table = read_one(inspect_log([sample(i, scores=scores) for i in range(2)]))
     assert len(table.blocks["test"].log_probs) == 2
 
 
@@ -377,7 +360,7 @@ def helm(tmp_path):
 
 
 def test_helm_s_separate_choices(helm):
-    table = the_one(helm(separate()))
+    table = read_one(helm(separate()))
     expected = [[-1.0 - i, -2.0] for i in range(4)]
     np.testing.assert_allclose(table.blocks["test"].log_probs, expected)
     assert table.label_names == ("no", "quite so")
@@ -392,7 +375,7 @@ def test_helm_s_calibration_requests_are_a_block(helm):
     states = separate() + [
         state(i, at, (-0.5, -0.25), mode="calibration") for i in range(4) for at in (0, 1)
     ]
-    table = the_one(helm(states, "multiple_choice_separate_calibrated"))
+    table = read_one(helm(states, "multiple_choice_separate_calibrated"))
     assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
 
 
@@ -416,7 +399,7 @@ def joint(i, likely):
 
 def test_helm_s_joint_choices(helm):
     states = [joint(i, {" A": -0.5 - i, " B": -1.5}) for i in range(3)]
-    table = the_one(helm(states, "multiple_choice_joint"))
+    table = read_one(helm(states, "multiple_choice_joint"))
     assert table.label_names == ("A", "B")
     assert table.blocks["test"].log_probs.tolist() == [[-0.5 - i, -1.5] for i in range(3)]
     assert table.blocks["test"].labels.tolist() == [0, 1, 0]

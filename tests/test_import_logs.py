@@ -5,10 +5,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from reading_files import notes, read_one, refused
 
 from batch_calibration import importers
 from batch_calibration.arrays import BELOW
-from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, lm_eval
 from batch_calibration.importers.choices import note_differing_demonstrations
 from batch_calibration.studies import run_calibration
@@ -82,26 +82,10 @@ def log(tmp_path):
     return write
 
 
-def the_one(path, **reading):
-    (table,) = importers.read(path, Reading(**reading))
-    return table
-
-
-def notes(table):
-    return " ".join(table.blocks["test"].spec.get("notes", ()))
-
-
-def refused(path, **reading):
-    with pytest.raises(InputError) as error:
-        importers.read(path, Reading(**reading))
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_each_layout_says_the_same(layout, log):
     form, write = LAYOUTS[layout]
-    table = the_one(log(write([form(one) for one in rows()])))
+    table = read_one(log(write([form(one) for one in rows()])))
     block = table.blocks["test"]
     expected = [(-1.0 - i / 8, -2.0 + i / 4) for i in range(6)]
     np.testing.assert_array_equal(block.log_probs, np.float32(expected))
@@ -114,7 +98,7 @@ def test_each_layout_says_the_same(layout, log):
 
 def test_a_real_log_and_its_results(shared):
     folder = shared / "fixtures" / "lm_eval"
-    table = the_one(next(folder.glob("samples_toy_min_*")))
+    table = read_one(next(folder.glob("samples_toy_min_*")))
     block = table.blocks["test"]
     assert table.label_names == ("negative", "positive")
     np.testing.assert_allclose(block.log_probs[0], [-0.10905784593110368, -0.5512672460905512])
@@ -130,7 +114,7 @@ def test_a_real_log_and_its_results(shared):
 
 def test_unconditional_rows_of_a_real_log_are_a_block_and_no_labels(shared):
     folder = shared / "fixtures" / "lm_eval"
-    table = the_one(next(folder.glob("samples_toy_sst_*")))
+    table = read_one(next(folder.glob("samples_toy_sst_*")))
     assert table.label_names == ("negative", "positive")
     block, pmi = table.blocks["test"], table.blocks["pmi"].log_probs
     np.testing.assert_allclose(pmi[0], [-0.18939132855435614, -0.1867295282555551])
@@ -155,7 +139,7 @@ def test_unconditional_rows_that_are_the_same_are_one_row(interleaved, log):
         one["arguments"] = [arguments[i] for i in order]
         one["filtered_resps"] = [answers[i] for i in order]
         found.append(one)
-    table = the_one(log(found))
+    table = read_one(log(found))
     assert table.label_names == CHOICES
     assert table.blocks["test"].log_probs[1].tolist() == [-1.125, -1.75]
     assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
@@ -167,7 +151,7 @@ def test_prompts_that_are_all_empty(interleaved, log):
     found = rows()
     for one in found:
         one["arguments"] = [["", " no"], ["", " yes"]]
-    table = the_one(log(found))
+    table = read_one(log(found))
     assert "pmi" not in table.blocks and table.label_names == CHOICES
     for one in found:
         kinds = [["", " no"], ["", " yes"]]
@@ -177,7 +161,7 @@ def test_prompts_that_are_all_empty(interleaved, log):
         (a, b), (c, d) = one["filtered_resps"], [[-0.5, False], [-0.25, False]]
         one["filtered_resps"] = [a, c, b, d] if interleaved else [a, b, c, d]
         one["acc_mutual_info"] = 0.0
-    table = the_one(log(found))
+    table = read_one(log(found))
     assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
     assert table.blocks["test"].log_probs[0].tolist() == [-1.0, -2.0]
 
@@ -188,14 +172,14 @@ def test_prompts_that_are_all_empty(interleaved, log):
      ("True", 1), ("False", 0), (["no"], 0)],
 )  # fmt: skip
 def test_a_target_is_an_index_a_text_or_a_list_of_one(target, gold, log):
-    table = the_one(log([row(0, target=target), row(1, target=0)]))
+    table = read_one(log([row(0, target=target), row(1, target=0)]))
     assert table.blocks["test"].labels.tolist() == [gold, 0]
     assert "known" not in notes(table)
 
 
 def test_a_target_of_several_or_none_is_unknown(log):
     targets = ["[0, 1]", [0, 1], "maybe", 7, -1, None, 0]
-    table = the_one(log([row(i, target=target) for i, target in enumerate(targets)]))
+    table = read_one(log([row(i, target=target) for i, target in enumerate(targets)]))
     assert table.blocks["test"].labels.tolist() == [-1] * 6 + [0]
     assert "right choice of 6 of 7 rows is not known, 2 of them because several" in notes(table)
 
@@ -207,7 +191,7 @@ def test_a_target_that_may_be_index_or_text_is_what_the_log_counts(meant, log):
         best = int(np.argmax(scores))
         right = best == (int(target) if meant == "index" else choices.index(target))
         found.append(row(i, scores, choices, target=target, acc=float(right)))
-    table = the_one(log(found))
+    table = read_one(log(found))
     expected = [0, 1] * 3 if meant == "index" else [1, 0] * 3
     assert table.blocks["test"].labels.tolist() == expected
     assert {"index": "indices", "text": "texts"}[meant] in notes(table)
@@ -221,7 +205,7 @@ def test_choices_that_stand_in_the_prompt(log):
         ends = ("Ann", "Bea")
         one["arguments"] = [[f"{HEAD}{i}: {end}", " was late."] for end in ends]
         found.append(one)
-    table = the_one(log(found))
+    table = read_one(log(found))
     assert table.label_names == ("A", "B")
     assert table.blocks["test"].labels.tolist() == [1, 0, 1]
     assert "does not name the right choice" in notes(table)
@@ -231,7 +215,7 @@ def test_choices_that_are_other_texts_are_named_by_their_place(log):
     found = [
         row(i, (-3.0, -2.0, -4.0), (f"a{i}", f"b{i}", f"c{i}"), target=i % 3) for i in range(5)
     ]
-    table = the_one(log(found))
+    table = read_one(log(found))
     assert table.label_names == ("A", "B", "C")
     assert "other texts in each row: A is the first" in notes(table)
     assert table.blocks["test"].labels.tolist() == [0, 1, 2, 0, 1]
@@ -239,11 +223,11 @@ def test_choices_that_are_other_texts_are_named_by_their_place(log):
 
 def test_a_place_that_tells_the_answer_is_said(log):
     found = [row(i, (-13.0 + i, -2.0), (f"a{i}", f"b{i}"), target=0) for i in range(10)]
-    assert "right choice is A in every row" in notes(the_one(log(found)))
+    assert "right choice is A in every row" in notes(read_one(log(found)))
 
 
 def test_the_same_choice_twice_is_no_name(log):
-    assert the_one(log([row(i, choices=("x", " x")) for i in range(2)])).label_names == ("A", "B")
+    assert read_one(log([row(i, choices=("x", " x")) for i in range(2)])).label_names == ("A", "B")
 
 
 def test_choices_of_varied_number_are_refused_or_grouped(log):
@@ -275,7 +259,7 @@ def test_rows_are_grouped_by_a_field_of_their_documents(log):
 
 def test_labels_are_chosen_and_ordered(log):
     found = [row(i, (-1.0, -2.0, -3.0), ("a", "b", "c"), target=2 * (i % 2)) for i in range(3)]
-    table = the_one(log(found), labels=("c", "a"))
+    table = read_one(log(found), labels=("c", "a"))
     assert table.label_names == ("c", "a")
     assert table.blocks["test"].log_probs[0].tolist() == [-3.0, -1.0]
     assert table.blocks["test"].labels.tolist() == [1, 0, 1]
@@ -287,20 +271,20 @@ def test_the_gold_label_may_be_a_field_of_the_document(log):
     found = [row(i, target=0) for i in range(3)]
     for one in found:
         one["doc"]["answer"] = "yes"
-    assert the_one(log(found), gold="answer").blocks["test"].labels.tolist() == [1, 1, 1]
+    assert read_one(log(found), gold="answer").blocks["test"].labels.tolist() == [1, 1, 1]
     assert "no field 'x'" in refused(log(found), gold="x")
 
 
 def test_rows_that_repeat_per_filter_are_kept_once(log):
     once = rows()
-    assert len(the_one(log(once + rows())).blocks["test"].row_ids) == 6
+    assert len(read_one(log(once + rows())).blocks["test"].row_ids) == 6
     assert "names no filters" in refused(log(once), filter="none")
     named = [{**one, "filter": name} for name in ("none", "other") for one in rows()]
-    assert len(the_one(log(named)).blocks["test"].row_ids) == 6
+    assert len(read_one(log(named)).blocks["test"].row_ids) == 6
     named[-1]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
     said = refused(log(named))
     assert "doc_id 5" in said and "filter='none' or filter='other'" in said
-    assert the_one(log(named), filter="other").blocks["test"].log_probs[5].tolist() == [-9.0, -1.0]
+    assert read_one(log(named), filter="other").blocks["test"].log_probs[5].tolist() == [-9.0, -1.0]
     assert "no filter named 'oter'; did you mean 'other'" in refused(log(named), filter="oter")
 
 
@@ -314,11 +298,11 @@ def test_two_logs_in_one_file_are_refused(log):
 
 def test_an_accuracy_that_counts_something_else_is_said(log):
     found = [row(i, (-1.0, -2.0), target=0, acc=float(i != 1)) for i in range(4)]
-    said = notes(the_one(log(found)))
+    said = notes(read_one(log(found)))
     assert "log's own accuracy is 75.0 % and that of the highest score 100.0 %" in said
     assert "1 of 4 rows" in said
     found = [row(i, (-1.0, -2.0), target=0, acc=0.3) for i in range(4)]
-    assert "own accuracy" not in notes(the_one(log(found)))
+    assert "own accuracy" not in notes(read_one(log(found)))
 
 
 def test_results_of_0_4_0_stand_beside(log, tmp_path):
@@ -329,10 +313,10 @@ def test_results_of_0_4_0_stand_beside(log, tmp_path):
         "config": {"model": "hf", "model_args": "pretrained=org/m,dtype=float32"},
     }
     (tmp_path / "results.json").write_text(json.dumps(results))
-    table = the_one(log(a_list(rows()), "pretrained__org__m_toy_a.jsonl"))
+    table = read_one(log(a_list(rows()), "pretrained__org__m_toy_a.jsonl"))
     expected = {"task": "toy_a", "model": "org/m", "data": "glue sst2", "shots": 3}
     assert {key: table.context[key] for key in expected} == expected
-    named = the_one(log(rows(), "x.jsonl"), task="mine", model="ours")
+    named = read_one(log(rows(), "x.jsonl"), task="mine", model="ours")
     assert (named.context["task"], named.context["model"]) == ("mine", "ours")
 
 
@@ -340,7 +324,7 @@ def test_results_of_0_4_0_stand_beside(log, tmp_path):
 def test_results_are_never_demanded(content, log, tmp_path):
     path = log(rows())
     path.with_name("results_2026-11-21T00-10-36.197808.json").write_text(content)
-    assert the_one(path).context["task"] == "toy"
+    assert read_one(path).context["task"] == "toy"
 
 
 def test_results_in_place_of_samples(log):
@@ -368,7 +352,7 @@ def test_a_number_that_is_not_finite_is_a_sentence(number, log):
 
 
 def test_minus_infinity_is_taken_where_a_rule_is_given(log):
-    table = the_one(log([row(0), row(1, (-1.0, float("-inf")))]), missing="least")
+    table = read_one(log([row(0), row(1, (-1.0, float("-inf")))]), missing="least")
     np.testing.assert_allclose(table.blocks["test"].log_probs[1], [-1.0, -1.0 - BELOW])
 
 
@@ -381,18 +365,18 @@ def test_servers_that_do_not_score_are_refused(number, said, log):
 
 def test_files_of_other_systems_are_read(log):
     whole = lines(rows()).encode()
-    expected = the_one(log(whole)).blocks["test"].log_probs
+    expected = read_one(log(whole)).blocks["test"].log_probs
     for data in (b"\xef\xbb\xbf" + whole, whole.replace(b"\n", b"\r\n"), b"\n\n" + whole + b"\n"):
-        np.testing.assert_array_equal(the_one(log(data)).blocks["test"].log_probs, expected)
+        np.testing.assert_array_equal(read_one(log(data)).blocks["test"].log_probs, expected)
     listed = b"\xef\xbb\xbf" + a_list(rows()).encode().replace(b"\n", b"\r\n")
-    np.testing.assert_array_equal(the_one(log(listed)).blocks["test"].log_probs, expected)
+    np.testing.assert_array_equal(read_one(log(listed)).blocks["test"].log_probs, expected)
 
 
 @pytest.mark.parametrize("form", [lines, a_list])
 def test_a_line_of_ten_megabytes(form, log):
     found = rows()
     found[2]["doc"]["long"] = "x" * 10_000_000
-    assert len(the_one(log(form(found))).blocks["test"].row_ids) == 6
+    assert len(read_one(log(form(found))).blocks["test"].row_ids) == 6
     damaged = log(form(found).replace('xxx"', 'xxx"x'))
     assert "no JSON" in (said := refused(damaged)) and len(said) < 1000
 

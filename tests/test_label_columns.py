@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from reading_files import notes
 
 from batch_calibration.cli import run
 from batch_calibration.errors import InputError
@@ -31,10 +32,6 @@ def table_of(folder, source, reading=None, name="t.jsonl"):
     text = source if isinstance(source, str) else lines(source)
     (table,) = read(write(folder, text, name), reading)
     return table
-
-
-def notes(table):
-    return " ".join(table.blocks["test"].spec.get("notes", ()))
 
 
 def scores(table):

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from reading_files import notes
 
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, local_copies, read
@@ -201,10 +202,6 @@ def chat(no, yes, **fields):
     tops = [{"token": "no", "logprob": no}, {"token": "yes", "logprob": yes}]
     choice = {"message": {"content": "x"}, "logprobs": {"content": [{"top_logprobs": tops}]}}
     return {"model": "m", "choices": [choice], **fields}
-
-
-def notes(table):
-    return " ".join(table.blocks["test"].spec.get("notes", ()))
 
 
 def test_several_answers_of_a_chat_are_noted(saved):

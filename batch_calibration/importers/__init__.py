@@ -1,4 +1,4 @@
-"""Other people's scores: files, logs and frames read as score tables, one importer a format."""
+"""Importers: files, logs and frames of other programs as score tables, one importer a format."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -34,8 +34,8 @@ class Importer(NamedTuple):
     """A format.
 
     Attributes:
-        recognizes: path and first bytes of a file -> whether it is of this format.
-        read: a file and what is said of it -> what is in it.
+        recognizes: path and first bytes of a file -> True for a file of this format.
+        read: a file and the user's description of it -> its scores.
         source: where the format is documented.
     """
 
@@ -44,17 +44,14 @@ class Importer(NamedTuple):
     source: str
 
 
-def _server(name: str, source: str) -> Importer:
-    """The importer of a server's answers; servers differ in `responses.RESPONSE_FORMATS` alone."""
-    recognizes, read = partial(server_logs.recognizes, name), partial(server_logs.read, name)
-    return Importer(recognizes, read, source)
-
-
 HARNESS = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md"
-VLLM = "https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html"
-OPENAI = "https://platform.openai.com/docs/api-reference"
-SGLANG = "https://docs.sglang.ai/basic_usage/native_api.html"
-LLAMA_CPP = "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md"
+SERVERS = {
+    "vllm": "https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html",
+    "openai": "https://platform.openai.com/docs/api-reference",
+    "sglang": "https://docs.sglang.ai/basic_usage/native_api.html",
+    "llama.cpp": "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+}
+"""Server -> where its responses are documented; servers differ in `RESPONSE_FORMATS` alone."""
 SAFETENSORS = "https://huggingface.co/docs/safetensors"
 LIGHTEVAL = "https://huggingface.co/docs/lighteval/saving-and-reading-results"
 INSPECT = "https://inspect.aisi.org.uk/eval-logs.html"
@@ -64,16 +61,19 @@ PARQUET = "https://parquet.apache.org/docs/file-format/"
 ARROW = "https://arrow.apache.org/docs/format/Columnar.html"
 DECISIONS = "answers of POST /v1/systemone, one a line"
 
-# Formats of logs stand before those of tables: a log may be JSON Lines or a zip as well.
+
+def _of_server(server: str) -> Importer:
+    recognizes, read = partial(server_logs.recognizes, server), partial(server_logs.read, server)
+    return Importer(recognizes, read, SERVERS[server])
+
+
+# Formats of logs come before formats of tables: a log may be JSON Lines or a zip as well.
 IMPORTERS: dict[str, Importer] = {
     "lm_eval": Importer(lm_eval.recognizes, lm_eval.read, HARNESS),
     "lighteval": Importer(lighteval.recognizes, lighteval.read, LIGHTEVAL),
     "inspect_ai": Importer(inspect_ai.recognizes, inspect_ai.read, INSPECT),
     "helm": Importer(helm.recognizes, helm.read, HELM),
-    "vllm": _server("vllm", VLLM),
-    "openai": _server("openai", OPENAI),
-    "sglang": _server("sglang", SGLANG),
-    "llama.cpp": _server("llama.cpp", LLAMA_CPP),
+    **{server: _of_server(server) for server in SERVERS},
     "decisions": Importer(decisions.recognizes, decisions.read, DECISIONS),
     "npz": Importer(array_files.is_npz, partial(array_files.read, array_files.load_npz), NPY),
     "npy": Importer(array_files.is_npy, partial(array_files.read, array_files.load_npy), NPY),
@@ -96,7 +96,7 @@ def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
     Args:
         path: the file, which may be compressed (gzip, Zstandard) or lie elsewhere (s3://, gs://,
             hf://, by the extra `remote`); or a working folder, whose own tables come as they are.
-        reading: what is said of it.
+        reading: the user's description of it.
 
     Raises:
         InputError: a sentence on what is wrong with it.
@@ -114,7 +114,7 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
 
     Args:
         paths: the files; their rows are numbered through in this order.
-        reading: what is said of all of them.
+        reading: the user's description of all of them.
 
     Raises:
         InputError: files of other labels, or of several contexts each; what `read` refuses.
