@@ -34,7 +34,7 @@ def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
         options.print_completions(args)
         return
     if args.command == harness.NAME:
-        harness.run(args)
+        harness.run_harness(args)
         return
     with doors_spelling(CONSOLE):
         if getattr(args, "files", ()):

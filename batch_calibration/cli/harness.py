@@ -19,7 +19,7 @@ OURS = ("--tasks", "--include_path")
 """Flags of the harness that stand before the two dashes, since overlays are made of them."""
 
 
-def add_flags(parser: ArgumentParser) -> None:
+def add_harness_flags(parser: ArgumentParser) -> None:
     """Add the flags of the command; what follows two dashes is the harness's."""
     add = parser.add_argument
     add("--tasks", required=True, metavar="A,B", help="tasks, groups and tags of the harness")
@@ -33,7 +33,7 @@ def add_flags(parser: ArgumentParser) -> None:
         help="arguments of lm_eval; without any, the command is printed and not run")  # fmt: skip
 
 
-def run(args: Namespace) -> None:
+def run_harness(args: Namespace) -> None:
     """Write the overlays, then run the harness, or print the command that does.
 
     Raises:

@@ -120,7 +120,7 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
         harness.NAME, help=harness.SUMMARY, description=f"R{harness.SUMMARY[1:]}.",
         epilog=harness.EXAMPLE, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
-    harness.add_flags(commands[harness.NAME])
+    harness.add_harness_flags(commands[harness.NAME])
     commands["completions"] = subparsers.add_parser(
         "completions", help="completions of these words for a shell",
         description="Print what a shell reads to complete commands and flags.", allow_abbrev=False,

@@ -46,11 +46,6 @@ def read_number(number: object, where: str) -> float:
     raise InputError(where=where, expected="a log-probability in nats", got=shown(number))
 
 
-def read_numbers(numbers: Iterable[object], where: str) -> list[float]:
-    """Several numbers of JSON."""
-    return [read_number(number, where) for number in numbers]
-
-
 def read_log_prob(number: object, where: str) -> float:
     """A log-probability, null for one that was not returned."""
     return check_log_prob(read_number(number, where), where)
@@ -141,7 +136,7 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
     rows = response.get("scores")
     if not isinstance(rows, list) or not rows or not all(_is_like(row, rows[0]) for row in rows):
         raise InputError(where=where, expected="scores as one list a row, all as long", got="none")
-    probs = np.array([read_numbers(row, where) for row in rows], np.float64)
+    probs = np.array([_numbers(row, where) for row in rows], np.float64)
     # A thousandth more than 1 is rounding.
     if not ((probs >= 0) & (probs <= 1)).all() or (probs.sum(axis=1) > 1 + 1e-3).any():
         raise InputError(
@@ -150,6 +145,10 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
             got=shown(probs[0].tolist()),
         )
     return probs
+
+
+def _numbers(row: Iterable[object], where: str) -> list[float]:
+    return [read_number(number, where) for number in row]
 
 
 def _is_like(row: object, first: object) -> bool:
