@@ -111,7 +111,7 @@ def test_details_without_scores_are_refused(lighteval):
     assert "no field 'level'" in refused(lighteval([details(0)]), by=("level",))
     path = lighteval([details(0)])
     path.write_bytes(path.read_bytes()[:-40])
-    assert "no whole Parquet file" in refused(path, format="lighteval")
+    assert "no whole Parquet" in refused(path, format="lighteval")
 
 
 def test_the_gold_label_may_be_another_field(lighteval, inspect_log, helm):

@@ -7,6 +7,7 @@ import numpy as np
 
 from batch_calibration.arrays import BELOW, Missing
 from batch_calibration.files import Json
+from batch_calibration.importers.cells import choose_labels, renumber_labels
 
 ALIGNED = ("pmi",)
 """Blocks that may have a row for each row of scores, if the choices differ from row to row."""
@@ -86,6 +87,16 @@ class Imported:
     score_names: tuple[str, ...] = ()
     full: bool = False
     file_rows: np.ndarray | None = None
+
+    def take_labels(self, chosen: Sequence[str]) -> "Imported":
+        """The same of the chosen labels, in their order; of all labels if none is chosen."""
+        names, indices = choose_labels(self.where, self.label_names, chosen, are_named=True)
+        gold = self.labels
+        if gold is not None:
+            gold = renumber_labels(self.where, gold, self.label_names, indices)
+        scores = self.log_probs[:, indices]
+        blocks = {name: block[:, indices] for name, block in self.blocks.items()}
+        return replace(self, log_probs=scores, label_names=names, labels=gold, blocks=blocks)
 
     def take_rows(self, chosen: np.ndarray) -> "Imported":
         """The same of some rows: a mask or indices [n]."""

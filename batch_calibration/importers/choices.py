@@ -15,11 +15,9 @@ from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import (
-    choose_labels,
     note_places,
     numbered_names,
     refuse_counted_from_one,
-    renumber_labels,
 )
 from batch_calibration.responses import refuse_absent_labels, scores_of_top_k
 
@@ -275,30 +273,20 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: Reading) -> Imported:
         scores = np.take_along_axis(scores, orders, axis=1)
         alone = None if alone is None else np.take_along_axis(alone, orders, axis=1)
         gold = np.where(gold < 0, -1, (orders == gold[:, None]).argmax(axis=1))
-    # The labels that `reading.labels` names, in their order; all where it names none.
-    chosen, indices = choose_labels(where, names, reading.labels, are_named=True)
     blocks = {}
     if alone is not None:
         # Choices that are the same in all rows are asked alone once.
-        blocks["pmi"] = (alone[:1] if (alone == alone[0]).all() else alone)[:, indices]
+        blocks["pmi"] = alone[:1] if (alone == alone[0]).all() else alone
     bound = None
     if all(row.bound is not None for row in rows):
         bound = np.array([row.bound for row in rows], np.float64)
     columns = {}
     for name in reading.by:
         columns[name] = [str(len(r.scores)) if name == CHOICES else r.columns[name] for r in rows]
-    return Imported(
-        where,
-        scores[:, indices],
-        chosen,
-        renumber_labels(where, gold, names, indices),
-        tuple(row.id for row in rows),
-        bound,
-        columns=columns,
-        blocks=blocks,
-        notes=tuple(notes),
-        full=are_fixed,
-    )
+    ids = tuple(row.id for row in rows)
+    imported = Imported(where, scores, names, gold, ids, bound, columns=columns, blocks=blocks)
+    imported = replace(imported, notes=tuple(notes), full=are_fixed)
+    return imported.take_labels(reading.labels)
 
 
 def gold_labels(

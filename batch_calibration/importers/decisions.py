@@ -19,7 +19,6 @@ import numpy as np
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.cells import choose_labels, renumber_labels
 from batch_calibration.importers.choices import Row, by_columns
 from batch_calibration.importers.text_files import fields, json_rows
 
@@ -151,7 +150,6 @@ def _import_decisions(decisions: Sequence[Decision], path: Path, reading: Readin
     if not answered:
         got = "content-free ones alone"
         raise InputError(where=path, expected="a decision with content", got=got)
-    names, indices = choose_labels(str(path), options, reading.labels, are_named=True)
     rows = [decision.row for decision in answered]
     gold = np.array([-1 if r.target is None else options.index(str(r.target)) for r in rows])
     columns = {}
@@ -159,12 +157,12 @@ def _import_decisions(decisions: Sequence[Decision], path: Path, reading: Readin
         columns[name] = [row.columns[name] for row in rows]
     blocks = {}
     if content_free:
-        blocks["cc"] = np.array([decision.row.scores for decision in content_free])[:, indices]
-    return Imported(
+        blocks["cc"] = np.array([decision.row.scores for decision in content_free])
+    imported = Imported(
         str(path),
-        np.array([row.scores for row in rows])[:, indices],
-        names,
-        renumber_labels(str(path), gold, options, indices),
+        np.array([row.scores for row in rows]),
+        options,
+        gold,
         tuple(row.id for row in rows),
         about={"task": reading.task or path.stem},
         columns=columns,
@@ -172,6 +170,7 @@ def _import_decisions(decisions: Sequence[Decision], path: Path, reading: Readin
         notes=tuple(_notes(answered, reading)),
         file_rows=np.array([decision.number for decision in answered]),
     )
+    return imported.take_labels(reading.labels)
 
 
 def _notes(decisions: Sequence[Decision], reading: Reading) -> list[str]:

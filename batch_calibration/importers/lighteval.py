@@ -22,7 +22,7 @@ from batch_calibration.importers.choices import (
     read_flag,
     target_of,
 )
-from batch_calibration.importers.frames import need_pyarrow
+from batch_calibration.importers.frames import arrow_errors, need_pyarrow
 from batch_calibration.importers.lm_eval import DATE
 from batch_calibration.importers.local_copies import check_rows
 from batch_calibration.importers.text_files import fields, members
@@ -74,19 +74,12 @@ def read(path: Path, reading: Reading) -> list[Imported]:
 
 def _records(path: Path) -> Iterator[Mapping[str, Json]]:
     need_pyarrow(str(path))
-    from pyarrow import ArrowException, parquet
+    from pyarrow import parquet
 
-    try:
-        with parquet.ParquetFile(path) as file:
-            check_rows(path, file.metadata.num_rows, file.metadata.num_columns)
-            for batch in file.iter_batches(ROWS_AT_ONCE):
-                yield from batch.to_pylist()
-    except InputError:
-        raise
-    except (ArrowException, OSError, ValueError) as error:
-        raise InputError(
-            f"{path}: no whole Parquet file ({shown(str(error))}); copy it again."
-        ) from error
+    with arrow_errors(path), parquet.ParquetFile(path) as file:
+        check_rows(path, file.metadata.num_rows, file.metadata.num_columns)
+        for batch in file.iter_batches(ROWS_AT_ONCE):
+            yield from batch.to_pylist()
 
 
 def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) -> tuple[Row, str]:

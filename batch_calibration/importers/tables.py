@@ -21,7 +21,7 @@ from batch_calibration.arrays import (
 from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.cells import MAX_LISTED, choose_labels, renumber_labels
+from batch_calibration.importers.cells import MAX_LISTED
 from batch_calibration.responses import label_mass, note_little_mass, refuse_constant
 from batch_calibration.scores import FILE_ROWS, KEY, ScoreTable, check, load, make_block
 
@@ -308,12 +308,4 @@ def _order_labels(shard: Imported, first: Imported) -> Imported:
             got=", ".join(names),
             remedy=f"name them with {spell('labels')}, or leave {spell('shards')} out",
         )
-    _, indices = choose_labels(shard.where, names, first.label_names, are_named=True)
-    blocks = {name: scores[:, indices] for name, scores in shard.blocks.items()}
-    gold = shard.labels
-    if gold is not None:
-        gold = renumber_labels(shard.where, gold, names, indices)
-    return replace(
-        shard, log_probs=shard.log_probs[:, indices], label_names=first.label_names, labels=gold,
-        blocks=blocks,
-    )  # fmt: skip
+    return shard.take_labels(first.label_names)
