@@ -153,8 +153,8 @@ def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch):
     ("index", "got"),
     [
         (range(ROWS), "[0, 1, 2, 3] and ['row 0', 'row 1', 'row 2', 'row 3']"),
-        ([f"line {i}" for i in range(ROWS)], "['line 0', 'line 1', 'line 2', 'line 3'] beside"),
-        (IDS[:1] * 2 + IDS[2:], "['row 0', 'row 0', 'row 2', 'row 3'] beside"),
+        ([f"line {i}" for i in range(ROWS)], "['line 0', 'line 1', 'line 2', 'line 3'] and"),
+        (IDS[:1] * 2 + IDS[2:], "['row 0', 'row 0', 'row 2', 'row 3'] and"),
     ],
 )
 def test_rows_that_nothing_brings_together_are_a_sentence(index, got):

@@ -81,7 +81,7 @@ LOGPROBS = ("choices", 0, "logprobs")
         ("echo", changed("", *LOGPROBS, to=None), r"logprobs are null.* try prompt_logprobs"),
         ("echo", changed("", *LOGPROBS, "token_logprobs", to=[-1.0]), "as many tokens"),
         ("echo", lambda *_: Reply(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})),
-         "got those of the answer alone"),
+         "got only tokens of the answer"),
         ("prompt_logprobs", changed("", "choices", 0, "prompt_logprobs", to=None),
          r"prompt_logprobs are null.* try echo"),
         ("top_k", changed("", *LOGPROBS, "top_logprobs", to=[{}]), "no list of the most probable"),

@@ -268,7 +268,7 @@ def test_an_inspect_log_that_holds_no_scores(inspect_log):
     one["scores"]["choice"]["explanation"] = "Choices were shuffled before generating a response"
     assert "they were shuffled" in refused(inspect_log([one]))
     only = {" A": -0.1, " x": -3.0}
-    assert "has a token of the answer 'B'" in refused(inspect_log([sample(0, only)]))
+    assert "returned a token of the label 'B'" in refused(inspect_log([sample(0, only)]))
     assert "expected at least one row" in refused(inspect_log([]))
     assert "no field 'level'" in refused(inspect_log([sample(0)]), by=("level",))
     many = sample(0, choices=[str(i) for i in range(27)])

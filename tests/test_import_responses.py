@@ -288,7 +288,7 @@ SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 
         (
             OPENAI.prompt_tokens,
             NO_TOPS,
-            "expected the prompt's tokens; got those of the answer alone",
+            "expected the prompt's tokens; got only tokens of the answer",
         ),
         (OPENAI.prompt_tokens, chat(yes=1.0), "expected as many tokens as token_logprobs"),
         (

@@ -166,7 +166,7 @@ def test_probabilities_and_texts_of_right_labels(tmp_path, rows):
             r"t.parquet, rows 6\d\d to 7\d\d: row 700 has nan as the score of 'yes'",
         ),
         ((700, 1), -np.inf, "row 700 has -inf as the score of 'yes'"),
-        ((700, 1), -9999.0, "row 700 has -9999 as the score of 'yes' .*--missing=least"),
+        ((700, 1), -9999.0, "row 700 has -9999 as the score of 'yes' .*missing='least'"),
         ((999, 2), np.inf, "the score of 'maybe' in row 999 is inf"),
         ((999, 2), 1e9, "the score of 'maybe' in row 999 is 1e.09"),
         (slice(None), -0.5, "every score is -0.5"),
@@ -235,7 +235,7 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, rows):
 def test_too_many_contexts_are_refused(tmp_path, rows, monkeypatch):
     monkeypatch.setattr(streams, "MAX_CONTEXTS", 500)
     path = written(tmp_path / "t.parquet", table_of(*rows))
-    with pytest.raises(InputError, match="text of --by has more than 500 values"):
+    with pytest.raises(InputError, match="text of by= has more than 500 values"):
         correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", by=("text",)))
 
 

@@ -189,13 +189,13 @@ def _from_prompts(
                     expected=f"one {name!r} on all lines of its prompt",
                     got=shown(_cells(prompt, name)),
                 )
-    scores = [[prompt[label][0] for label in sorted(prompt)] for prompt in rows.values()]
+    scores = np.zeros((len(rows), len(labels)))  # in nats
+    for i, prompt in enumerate(rows.values()):
+        scores[i] = [prompt[label][0] for label in sorted(prompt)]
     gold = _right_labels(prompts, list(rows.values()), reading) if reading.gold else None
     firsts = list(map(_first_answer, rows.values()))
     ids = tuple(map(str, rows))
-    imported = import_answers(
-        path, firsts, reading, np.array(scores), scorer, gold=gold, row_ids=ids
-    )
+    imported = import_answers(path, firsts, reading, scores, scorer, gold=gold, row_ids=ids)
     if len(rows) < len(prompts):
         note = f"{len(prompts) - len(rows):,} of {len(prompts):,} prompts lack a label that failed."
         imported = replace(imported, notes=(note,))
