@@ -112,11 +112,11 @@ def test_the_work_on_a_batch_does_not_grow_with_the_depth(tmp_path, dtype):
          r"dtype='bfloat16' \(14\.9 GB a device\)\.$"),
         ("bfloat16", "cpu", 14e9, r"take a device with 14\.9 GB free, or a smaller checkpoint\.$"),
         ("float32", "cpu", 14e9, r"with 14\.9 GB free, with dtype='bfloat16', or"),
-        ("bfloat16", "gpu", 8e9, r"fits is mesh='model:2' on 2 such devices \(7\.6 GB"),
-        ("float32", "gpu", 16e9, r"what fits is mesh='model:2' on 2 such devices "
+        ("bfloat16", "gpu", 8e9, r"fits is mesh='model:2' on 2 of these devices \(7\.6 GB"),
+        ("float32", "gpu", 16e9, r"what fits is mesh='model:2' on 2 of these devices "
          r"\(14\.9 GB a device\) or dtype='bfloat16' \(14\.9 GB a device\)\.$"),
-        ("float32", "gpu", 2e9, r"model:32' on 32 such .* or dtype='bfloat16' with "
-         r"mesh='model:16' on 16 such devices"),
+        ("float32", "gpu", 2e9, r"model:32' on 32 of these .* or dtype='bfloat16' with "
+         r"mesh='model:16' on 16 of these devices"),
         ("float32", "gpu", 1e6, r"take a device with 14\.9 GB free"),
     ],
 )  # fmt: skip

@@ -108,5 +108,5 @@ def test_without_pyarrow_there_is_the_csv_alone_and_a_sentence(store, monkeypatc
 
 def test_a_workdir_without_records_is_a_sentence(tmp_path):
     Store(tmp_path, create=True)
-    with pytest.raises(InputError, match=r"no records yet; run experiments\.calibrate"):
+    with pytest.raises(InputError, match="no records yet; calibrate first"):
         load_results(tmp_path)

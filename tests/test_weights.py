@@ -187,7 +187,7 @@ def test_broken_weight_files(directory):
         ({"n_layer": None}, "config.json lacks n_layer"),
         ({"model_type": ["gpt2"]}, r"model_type = \['gpt2'\], expected one of"),
         ({"n_layer": "four"}, "n_layer = 'four'; expected a whole number from 1 on; fetch"),
-        ({"n_layer": 10**6}, "config.json says 1,000,000 layers, the weights are those of 2"),
+        ({"n_layer": 10**6}, "config.json says 1,000,000 layers, the weights are of 2"),
         (
             {"n_embd": 10**6},
             r"weights take [\d,.]+ GB a device and the work on a batch",
