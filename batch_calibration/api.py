@@ -4,8 +4,6 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import TypeVar, overload
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.arrays import (
@@ -25,11 +23,9 @@ from batch_calibration.methods import (
     check_labels,
     check_options,
     check_scores,
-    gather,
+    correct_context,
     get_method,
-    make_calibrator,
     no_log_probs,
-    over_contexts,
     warn_about_order,
     warn_of_few_rows,
 )
@@ -88,26 +84,27 @@ def calibrate(
             random-word ones (dc), [m, k] or [..., m, k]: `METHODS[method].probe` describes them.
         labeled: scores of a labeled set, [m, k] or [..., m, k] (bcl).
         labels: its labels, or the probe's (looc), [m] or [..., m], as indices or names of the
-            columns of scores; -1 means unknown: the scores of such a row of bcl's enter the bias,
-            beside those of the rows to correct.
+            columns of scores; -1 means unknown: bcl learns the bias from these rows too, and from
+            the rows to correct.
         columns: of a frame that holds more than scores, the names of the labels' columns; probe
             and labeled, where they are frames too, have columns of the same names.
-        from_probs: True where probabilities come, in scores, probe and labeled, whose logarithm is
-            taken; None finds out (see `arrays.find_scale`) and refuses probabilities, percentages,
-            losses and what nothing tells apart; False takes all, such as cosines, for scores.
+        from_probs: True: scores, probe and labeled are probabilities, whose logarithm is taken.
+            None: detect the scale (see `arrays.find_scale`), and raise on probabilities,
+            percentages, losses or ambiguous values. False: use the numbers as given, such as
+            cosines.
         key: an int seed or a `jax.random` key (pc).
         floor: minus infinity and all below it is raised to this many nats.
         missing: what NaN, minus infinity, -9999.0 and all below -1e6 become where they stand for
-            labels that a list of the likeliest tokens lacks: "least" puts each just below the least
+            labels that a list of top tokens lacks: "least" puts each just below the least
             score returned for its row, a number of nats there at most; None refuses them.
         bound: [n] or [..., n], the least log-probability returned for each row of scores, of any
             token, where it is known; without it the least of the row's labels.
         **options: what `METHODS[method].make` takes: strength, target_prior, metric, starts ...
             Shares may be a dict or a series by the names of columns, as `value_counts` gives them.
 
-    Rows of pandas are brought together by their indexes: `labels` with the rows of `labeled` or
-    `probe`, `bound` with those of `scores`. Where the indexes have other entries, or where one just
-    counts from 0, a sentence asks; `.to_numpy()` goes by place, as all goes that has no index.
+    Rows of pandas are aligned by their indexes: `labels` with the rows of `labeled` or `probe`,
+    `bound` with the rows of `scores`. Where the entries differ, or one index is a default range,
+    InputError is raised; `.to_numpy()` aligns by position, as objects without an index are.
 
     Returns:
         float32 scores of the same shape, in nats for the shift methods, in what they came in: a
@@ -174,14 +171,15 @@ def calibrate(
             gold = _one_per_context(column, leading_axes)[..., 0]
         blocks[block] = Evidence(_one_per_context(learned_from, leading_axes), gold)
 
-    calibrator = make_calibrator(chosen, floor=floor, **options)
-
-    def correct_one(blocks: dict[str, Evidence]) -> jax.Array:
-        state = calibrator.fit(*gather(chosen, blocks), key=random_key)
-        return calibrator.apply(state, jnp.asarray(blocks["test"].log_probs))
-
-    # Not compiled as a whole: a call is made once for its data, and PC's fit is compiled by itself.
-    corrected = over_contexts(chosen, correct_one, blocks, is_compiled=False)
+    corrected = np.empty_like(blocks["test"].log_probs)
+    for context in range(len(corrected)):
+        of_context = dict[str, Evidence]()
+        for name, (rows_of_all, gold_of_all, _) in blocks.items():
+            gold_of_one = None if gold_of_all is None else gold_of_all[context]
+            of_context[name] = Evidence(rows_of_all[context], gold_of_one)
+        corrected[context] = correct_context(
+            chosen, of_context, options=options, floor=floor, key=random_key
+        ).scores
     return in_kind_of(scores, corrected.reshape(array.shape), columns)
 
 
@@ -206,7 +204,7 @@ def _log_probs_needed(where: str, method: str, why: str) -> str:
     """That the scores can be no log-probabilities, which the method needs."""
     return (
         f"{where}: {method} needs log-probabilities over the whole vocabulary, and {why}: give "
-        f"such scores, or use {method.partition('_')[0]} with its defaults, which takes any."
+        f"these, or use {method.partition('_')[0]} with its defaults, which takes any."
     )
 
 
@@ -220,7 +218,7 @@ def _what_is_lacking(method: Method, name: str, block: str, lacking: str) -> str
     if lacking == "labels":
         return (
             f"{name} learns from probe prompts whose labels are known "
-            f"({method.probe.description}); labels did not come: give labels=[m] beside "
+            f"({method.probe.description}); labels did not come: give labels=[m] with "
             "probe=[m, k], or use bc, which needs no labels."
         )
     return (

@@ -155,7 +155,7 @@ class LabelBiasCorrector(
         Args:
             X: the next rows [m, k].
             y: read in the first batch alone, for its classes.
-            classes: all classes that `y` may hold, in the place of those of the first batch; which
+            classes: all classes that `y` may hold, in place of the first batch's; which
                 column has which, the parameter of that name says.
 
         Raises:

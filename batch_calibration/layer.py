@@ -17,7 +17,7 @@ class BatchCalibration(nnx.Module):
     default) each call takes its batch into the estimate, which it keeps in `nnx.BatchStat`
     variables, and corrects the batch with it, as the causal stream does; in evaluation (`eval()`)
     the estimate stays as it is. Under `nnx.jit` the variables change as they do outside. Under
-    plain `jax.jit` they are arguments and results, as those of every layer with statistics:
+    plain `jax.jit` they are arguments and results, as in every layer with statistics:
 
         graph, state = nnx.split(layer)
 

@@ -29,6 +29,11 @@ BLOCK_ARRAYS = {"log_probs": np.float32, "labels": np.int32, "tokens": np.int32}
 FILE_ROWS = "file_rows"  # a key of a block's spec
 KEYS_FOR_PEOPLE = ("model", "data")
 """Keys of a context that are names: what they say decides no number."""
+WHY_NO_LOG_PROBS = {
+    "causal_lm": "", "transformers": "", "dual_encoder": "these are scaled cosines (dual_encoder)",
+}  # fmt: skip
+"""Kind of scorer -> why its scores are no log-probabilities over the vocabulary, "" where they are;
+the values of other kinds are looked at."""
 JsonLike = Json | Mapping[str, Json] | Sequence[Json]
 AGAIN = "delete it and score this context again: what is there already is not asked for again"
 
@@ -99,7 +104,7 @@ class ScoreTable(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        """What the model computed in, such as "bfloat16"; "" where the description has none."""
+        """The model's dtype, such as "bfloat16"; "" if the description has none."""
         scorer = self.context.get("scorer")
         return str(scorer.get("dtype") or "") if isinstance(scorer, dict) else ""
 
@@ -131,7 +136,7 @@ class ScoreTable(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockHeader:
-    """What a file says of a block beside its arrays."""
+    """The header of a block: what a file holds of it besides its arrays."""
 
     row_ids: tuple[str, ...]
     spec: Mapping[str, object]
@@ -139,7 +144,7 @@ class BlockHeader:
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of a table beside its arrays."""
+    """The header of a table: what a file holds of it besides its arrays."""
 
     format: int
     id: str
@@ -161,7 +166,7 @@ def unseal(content: bytes) -> tuple[dict[str, np.ndarray], Json]:
 
     Raises:
         SafetensorError: it is truncated, or no safetensors file.
-        KeyError, TypeError, ValueError: there is no such header in it.
+        KeyError, TypeError, ValueError: it has no header of ours.
     """
     arrays = safetensors.numpy.load(content)
     size = int.from_bytes(content[:8], "little")  # of safetensors' own header
@@ -193,7 +198,7 @@ def load(path: str | Path) -> ScoreTable:
     """Read a table; a damaged, foreign or inconsistent file is refused with a sentence.
 
     Raises:
-        InputError: no such file; one that is not, bit for bit, what `ScoreTable.save` wrote.
+        InputError: the file does not exist, or is not, bit for bit, what `ScoreTable.save` wrote.
     """
     path = Path(path)
     content, arrays, document = _read_sealed(path)
@@ -235,7 +240,7 @@ def _read_sealed(path: Path) -> tuple[bytes, dict[str, np.ndarray], Json]:
         content = retry(path.read_bytes)
         return content, *unseal(content)
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such score table; score it first.") from error
+        raise InputError(f"{path}: the score table does not exist; score it first.") from error
     except OSError as error:
         expected = f"a score table, which cannot be read ({error.strerror})"
         raise InputError(where=path, expected=expected, remedy=AGAIN) from error
@@ -285,7 +290,7 @@ def check(table: ScoreTable, where: str) -> None:
             raise InputError(
                 f"{at}: the score of row {block.row_ids[row]}, label "
                 f"{table.label_names[label]!r} is {block.log_probs[row, label]} (and "
-                f"{len(too_high) - 1} more); one such value makes every mean of its label NaN or "
+                f"{len(too_high) - 1} more); one of these makes every mean of its label NaN or "
                 "infinite: score it again."
             )
         if not ((block.labels >= -1) & (block.labels < k)).all():

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from batch_calibration.calibration.prototypes import RIDGE, prototypes
+from batch_calibration.calibration.prototypes import COVARIANCE_RIDGE, prototypes
 from batch_calibration.methods import METHODS, compare
 
 STARTS = 100
@@ -72,7 +72,7 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
     )
 
     # One start covariance for all labels, as ours has.
-    precision = np.linalg.inv(np.cov(log_probs.T, bias=True) + RIDGE * np.eye(labels))
+    precision = np.linalg.inv(np.cov(log_probs.T, bias=True) + COVARIANCE_RIDGE * np.eye(labels))
     peers, taken_same = [], 0.0
     for first in firsts:
         peer = GaussianMixture(

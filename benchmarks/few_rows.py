@@ -3,7 +3,7 @@
 python -m benchmarks.few_rows
 
 The bias is the mean score of m rows drawn at random, applied to all rows of a context; 40 draws a
-context. The figures behind `batch_calibration.methods.doubts.MIN_ROWS_WITHOUT_WARNING`.
+context. The figures behind `batch_calibration.methods.validation.MIN_ROWS_WITHOUT_WARNING`.
 """
 
 from itertools import product

@@ -1,17 +1,18 @@
-"""The path of a reader: calls of our functions in `calibrate`, our files that a report runs.
+"""Journeys through the code: our functions and files that run in the second call of four of them.
 
-python -m benchmarks.journeys     # --list: and the functions and the files, in order
+python -m benchmarks.journeys     # --list: and the functions or the files of each, in order
 
-Counted are Python functions of files below batch_calibration/, not while a module is imported: in
-the second `calibrate(scores)` of a process, in `batch-calibration report` on a samples log, and in
-the second `run_scoring` of 40 rows.
+Counted are Python functions of files below batch_calibration/, not while a module is imported.
 """
 
 import inspect
+import io
 import json
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from itertools import count
 from pathlib import Path
 from types import FrameType
 
@@ -64,23 +65,35 @@ def write_log(path: Path) -> None:
 
 
 def main() -> None:
-    """Print both numbers."""
-    scores = np.random.default_rng(0).normal((-2.0, -3.0, -2.5), 0.3, (100, 3))
-    calibrate(scores)
-    functions = calls_of(lambda: calibrate(scores))
+    """Print calls, functions and files of each journey."""
+    scores = np.random.default_rng(0).normal((-2.0, -3.0, -2.5), 0.3, (50, 3))
     with tempfile.TemporaryDirectory() as folder:
-        log, page = Path(folder, "samples_task.jsonl"), Path(folder, "report.html")
+        log, page, corrected = (
+            Path(folder, name) for name in ("samples_task.jsonl", "p.html", "c")
+        )
         write_log(log)
-        of_report = calls_of(lambda: cli.run(["report", str(log), f"--output={page}"]))
         settings = Settings.of(model="mini", data="mini", tasks="sst2", limit=40)
-        run_scoring(settings, store=Path(folder, "first"))
-        of_scoring = calls_of(lambda: run_scoring(settings, store=Path(folder, "second")))
-    files = list(dict.fromkeys(file for file, _ in of_report))
-    print(f"calibrate(scores): {len(functions)} calls of our functions")
-    print(f"a samples log becomes a report: functions of {len(files)} of our files")
-    print(f"run_scoring of 40 rows: {len(of_scoring):,} calls of our functions")
-    if "--list" in sys.argv:
-        print(*[f"{file}: {name}" for file, name in functions], *files, sep="\n")
+        number = count()
+        journeys: dict[str, Callable[[], object]] = {
+            "calibrate(scores)": lambda: calibrate(scores),
+            "calibrate LOG": lambda: cli.run(
+                ["calibrate", str(log), f"--output={corrected}.csv", "--quiet"]
+            ),
+            "report LOG, two methods": lambda: cli.run(
+                ["report", str(log), "--methods=icl,bc", f"--output={page}"]
+            ),
+            "run_scoring of 40 rows": lambda: run_scoring(
+                settings, store=Path(folder, f"work{next(number)}")
+            ),
+        }
+        for name, journey in journeys.items():
+            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                journey()
+                calls = calls_of(journey)
+            functions, files = dict.fromkeys(calls), dict.fromkeys(file for file, _ in calls)
+            print(f"{name}: {len(calls):,} calls, {len(functions)} functions, {len(files)} files")
+            if "--list" in sys.argv:
+                print(*[f"    {file}: {function}" for file, function in functions], sep="\n")
 
 
 if __name__ == "__main__":

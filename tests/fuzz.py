@@ -209,7 +209,7 @@ class Kinds:
                 path.write_text(as_text(value))
             records.append(r)
         stored_records = store.records()
-        tidy.to_csv(tidy.columns(stored_records.rows())).encode()
+        tidy.to_csv(tidy.typed_columns(stored_records.rows())).encode()
         stored_records.to_arrow()
         results = catalogue.gather(stored_records)
         for table in catalogue.tables(results):

@@ -55,7 +55,7 @@ TESTS = {
     "scoring/engine/tokens.py": f"tests/test_tokens.py tests/test_boundary_tokens.py {ENGINE}",
     "scoring/engine/trie.py": f"tests/test_tokens.py {ENGINE}",
     "studies/calibration.py": "tests/test_calibration_study.py tests/test_studies.py",
-    "studies/groups.py": "tests/test_calibration_study.py",
+    "methods/run.py": "tests/test_runner.py",
     "studies/accuracy_by_rows.py": "tests/test_calibration_study.py tests/test_studies.py",
 }
 EXPLAINED = {

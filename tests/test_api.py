@@ -132,7 +132,7 @@ def test_numbers_come_as_numpy_and_jax_hold_them(rows):
 @pytest.mark.parametrize(
     ("method", "rows", "is_warned"),
     [
-        ("bc", 1, "scores: bc learns its bias from this row alone, so that nothing tells"),
+        ("bc", 1, "scores: bc has one row to learn from, so all corrected scores"),
         ("bc", 9, "scores: bc learns its bias from 9 rows, which is rough; give 10 rows of one"),
         ("bc_running", 2, "scores: bc_running learns its bias from 2 rows"),
         ("bc", 10, None),
@@ -240,7 +240,7 @@ SENTENCES = {
         (GOOD, "cc_original"),
         {"probe": [[-1.0, -2.0], [0.5, -1.0]]},
         "needs log-probabilities over the whole vocabulary, and the probabilities of row 1 sum to "
-        r"2\.02: give such scores, or use cc",
+        r"2\.02: give these, or use cc",
     ),
     "probe for a method that reads none": (
         (GOOD,),

@@ -170,22 +170,19 @@ def test_too_many_labels_is_said(planted):
     assert set(record.methods) == {"icl"}
 
 
-def test_tables_padded_to_one_shape_are_one_pair_of_programs(tables):
+def test_tables_padded_to_one_shape_share_programs(tables):
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, duration, **_: compiled.append(event) if "backend_compile" in event else None
     )
     try:
-        two = [table for table in tables if len(table.label_names) == 2]
-        names = ["icl", "bc", "bc_loo"]  # which no other test compiles for these rows
-        run_calibration([two[0], two[1], two[3]], names)
-        first = len(compiled)
-        run_calibration([two[3], two[1], two[0]], names)
+        names = ["icl", "bc", "bc_loo"]
+        run_calibration([tables[0]], names)  # of 20 rows
+        before = len(compiled)
+        run_calibration([tables[1], tables[0]], names)  # of 31 and 20
     finally:
         jax.monitoring.clear_event_listeners()
-    # The program, and the key.
-    assert 1 <= first <= 3
-    assert len(compiled) == first
+    assert len(compiled) == before
 
 
 def test_pc_is_that_of_the_table_alone(tables):

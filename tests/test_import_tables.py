@@ -20,8 +20,8 @@ import safetensors.numpy
 from batch_calibration import calibrate
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read, tables_of
+from batch_calibration.methods import run_methods
 from batch_calibration.scores import ScoreTable, load, make_block
-from batch_calibration.studies.calibration import corrected_scores
 
 ROOT = Path(__file__).resolve().parents[1]
 SCORES = np.array([[-1.5, -2.25], [-0.25, -4.0], [-3.5, -0.125]])
@@ -523,7 +523,8 @@ def test_mmlu_by_subject_is_the_reference_table(shared, order):
         rows, probe = 12508, probes[model].blocks["test"].log_probs
         found = [right(whole, "icl"), right(whole, "cc", probe=probe), right(whole, "bc")]
         parts = subjects[model]
-        scores = zip(parts, corrected_scores(parts, "bc"), strict=True)
+        corrected = [of_part["bc"].scores for of_part in run_methods(parts, ["bc"]).results]
+        scores = zip(parts, corrected, strict=True)
         each = [(hits(part, part.blocks["test"].log_probs), hits(part, bc)) for part, bc in scores]
         found.append(sum(bc for _, bc in each))
         won, lost = sum(bc > icl for icl, bc in each), sum(bc < icl for icl, bc in each)

@@ -14,7 +14,7 @@ from batch_calibration import calibrate
 from batch_calibration.calibration.matching import match, matched, prior_matching
 from batch_calibration.calibration.otter import otter
 from batch_calibration.calibration.shares import bbse, prior_counted, sld_em
-from batch_calibration.calibration.shift import LEAST_SHARE, least_shares, mean_log_prob
+from batch_calibration.calibration.shift import LEAST_STATED_SHARE, least_shares, mean_log_prob
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
 
@@ -105,7 +105,7 @@ def test_a_share_of_zero_counts_as_a_least_share():
         calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0.0)).argmax(1) == 2
     ).any()
     matched_to = softmax(calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0.0)), axis=1)
-    np.testing.assert_allclose(matched_to.mean(0)[2], LEAST_SHARE, rtol=0.02)
+    np.testing.assert_allclose(matched_to.mean(0)[2], LEAST_STATED_SHARE, rtol=0.02)
     np.testing.assert_allclose(least_shares((0.5, 0.5, 0.0)).sum(), 1.0, rtol=1e-6)
 
 

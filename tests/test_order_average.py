@@ -9,11 +9,11 @@ from rendering import rendered
 from batch_calibration import calibrate, cli
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
+from batch_calibration.methods.run import find_skipped
 from batch_calibration.metrics import aurc, coverage_at_5, order_flip_rate
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Record
 from batch_calibration.studies.calibration import run_calibration
-from batch_calibration.studies.groups import find_skipped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 ORDER_METHODS = ["order_average", "order_average_bc", "order_average_prior"]

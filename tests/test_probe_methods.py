@@ -10,14 +10,13 @@ from batch_calibration import calibrate
 from batch_calibration.calibration.pride import option_prior
 from batch_calibration.cli import run
 from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, run_methods
+from batch_calibration.methods.run import find_skipped
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring import LabelScores
 from batch_calibration.scoring.prompts.rendered import RenderedBlock
 from batch_calibration.studies import run_calibration
-from batch_calibration.studies.calibration import corrected_scores
 from batch_calibration.studies.context_scores import _block
-from batch_calibration.studies.groups import find_skipped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 
@@ -73,8 +72,8 @@ class TestPmi:
             table(2, test=make_block(rows[:9], gold[:9]), pmi=make_block(premises[:9])),
         ]
         expected = [rows - premises, rows - premises[:1], (rows - premises)[:9]]
-        for corrected, right in zip(corrected_scores(tables, "pmi"), expected, strict=True):
-            np.testing.assert_allclose(corrected, right, atol=1e-5)
+        for corrected, right in zip(run_methods(tables, ["pmi"]).results, expected, strict=True):
+            np.testing.assert_allclose(corrected["pmi"].scores, right, atol=1e-5)
         accuracy = [
             record.methods["pmi"]["accuracy"] for record in run_calibration(tables, ["pmi"])
         ]

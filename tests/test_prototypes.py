@@ -12,7 +12,7 @@ from sklearn.mixture import GaussianMixture
 from batch_calibration.calibration.assignment import assign
 from batch_calibration.calibration.mixture import PIECE, WHOLE
 from batch_calibration.calibration.prototypes import (
-    RIDGE,
+    COVARIANCE_RIDGE,
     draw_starts,
     prototypes,
 )
@@ -37,12 +37,12 @@ def features(rows):
 def peer(x, first):
     """scikit-learn's mixture from one start: means, the covariance of all rows, equal weights."""
     k = x.shape[1]
-    precision = np.linalg.inv(np.cov(x.T, bias=True) + RIDGE * np.eye(k))
+    precision = np.linalg.inv(np.cov(x.T, bias=True) + COVARIANCE_RIDGE * np.eye(k))
     return GaussianMixture(
         k,
         max_iter=100,
         tol=1e-3,
-        reg_covar=RIDGE,
+        reg_covar=COVARIANCE_RIDGE,
         means_init=first,
         weights_init=np.full(k, 1 / k),
         precisions_init=np.stack([precision] * k),

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from batch_calibration.calibration.mixture import SLOTS, fit_starts
-from batch_calibration.calibration.prototypes import REFINED, RIDGE, draw_rows, prototypes
+from batch_calibration.calibration.prototypes import (
+    COVARIANCE_RIDGE,
+    REFINED,
+    draw_rows,
+    prototypes,
+)
 
 KEY = jax.random.key(0)
 
@@ -74,7 +79,13 @@ def test_only_so_many_starts_are_followed(most):
     starts = white[: 2 * (SLOTS + 3)].reshape(-1, 2, 2)
     fit = jax.jit(
         lambda most: fit_starts(
-            white, jnp.ones(100), RIDGE * jnp.eye(2), starts, steps=20, tolerance=1e-3, most=most
+            white,
+            jnp.ones(100),
+            COVARIANCE_RIDGE * jnp.eye(2),
+            starts,
+            steps=20,
+            tolerance=1e-3,
+            most=most,
         )
     )
     limited, followed = fit(most), fit(len(starts))

@@ -161,7 +161,7 @@ def test_a_fold_s_choice_and_fits_know_nothing_of_its_labels():
         blocks = {
             "test": Evidence(scores[40:]), "labeled": Evidence(scores[:40], labels),
         }  # fmt: skip
-        choice = cross_validation.choose(blocks, "bcl_empirical_bayes", {})
+        choice = cross_validation.choose_by_labels(blocks, "bcl_empirical_bayes", {})
         is_right = choice.held_out[fold_of_row == 3]
         outs.append((is_right, labels[fold_of_row == 3]))
     (first, labels), (second, others) = outs

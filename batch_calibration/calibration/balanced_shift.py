@@ -51,7 +51,7 @@ def balanced_shift(
     """Subtracts the class-balanced mean of labeled rows: s - gamma b, b = mean_l mean_{y_i=l} s_i.
 
     RBCorr (Bhatt and Ivanova 2026, arXiv:2602.12445) takes the plain mean of a labeled set drawn
-    with as many rows of each label (`src/rbcorr_impl.py` of its code); on such a set this is the
+    with as many rows of each label (`src/rbcorr_impl.py` of its code); on that set this is the
     same, and on any other it weighs the labels as if they were so drawn. Unlike BC's, the bias
     does not move with the shares of the labels among the rows it is learned from.
 
@@ -60,7 +60,7 @@ def balanced_shift(
     `compute_task_calibration_parameters`) divides by the mean over labels of the mean
     *probability*, normalized over the labels: `estimate=log_mean_label_prob`. It scores a label by
     the mean log-probability of its tokens and an end token; here, as everywhere, it is their sum
-    without such a token.
+    without that token.
 
     Args:
         estimate: probe rows [m k] and their weights [m], the balanced ones -> bias [k] in nats.

@@ -1,4 +1,4 @@
-"""What a calibrator is: a pair of pure functions, and the three sums they share."""
+"""A calibrator is a pair of pure functions; here are its protocol and the sums they share."""
 
 from typing import NamedTuple, Protocol, overload, runtime_checkable
 
@@ -56,7 +56,7 @@ class Calibrator(NamedTuple):
     """A method with its options chosen: `state = fit(probe)`, `scores = apply(state, test)`.
 
     Written for one context; `jax.vmap` gives seeds, templates, strengths and probe sizes. Both
-    functions take arrays of jax or numpy; those of `METHODS[name].make()` read any other kind too.
+    functions take arrays of jax or numpy; what `METHODS[name].make()` returns reads others too.
     """
 
     fit: Fit

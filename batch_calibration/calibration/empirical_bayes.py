@@ -32,9 +32,9 @@ from batch_calibration.typing import Bias, Count, Key, Labels, ProbeRows, Scalar
 LEAST_INFORMATION = 0.05
 """Nats that a row's corrected scores must tell of its label on average, or nothing is shifted."""
 LABELED_WEIGHT = 0.1
-"""What a labeled row's log loss weighs beside the densities of biases and shares."""
+"""The weight of a labeled row's log loss, relative to the densities of biases and shares."""
 RANGE_OF_CONFIDENCE = 0.3, 1.2
-STEPS = 60
+MOST_GAUSS_NEWTON_STEPS = 60
 """The most Gauss-Newton steps; on 698 contexts of real models 6 to 40 were needed."""
 SMALLEST_STEP = 1e-5
 """Nats by which no label moves any more."""
@@ -43,7 +43,7 @@ LONGEST_STEP = 2.0
 so a step of `FLAT` nats or more that takes less than `LEAST_GAIN` off the objective is the last."""
 FLAT, LEAST_GAIN = 0.1, 1e-5
 TINY = float(np.finfo(np.float32).tiny)
-RIDGE = 1e-6
+CURVATURE_RIDGE = 1e-6
 """Of the mean curvature: what lets a matrix that is singular along equal shifts be solved."""
 
 
@@ -57,7 +57,7 @@ class _Search(NamedTuple):
 
 
 def information(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
-    """What a row's scores tell of its label once BC has corrected them, in nats.
+    """The information of a row's scores on its label after BC, in nats.
 
     The mean over rows of KL(Q_i || mean Q), Q_i the label probabilities of row i after BC.
 
@@ -72,7 +72,7 @@ def information(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
 
 
 def confidence(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """How sure the rows are that BC gives to each label, beside those of the others, [k].
+    """The confidence of the rows that BC gives to each label, relative to the other rows, [k].
 
     The mean probability after BC of a label's rows, divided by that of all others; 1 where a label
     is given no row, or every row. The rows that are given to a label that is never right are rows
@@ -126,7 +126,7 @@ def likely_shift(
         labels: [m], where the log loss of softmax(s - a) on labeled rows is added.
         labeled_weight: [m], what each row's log loss weighs.
         bias_scale: nats; the scale of likely biases.
-        share_weight: how much the expected shares weigh beside the bias.
+        share_weight: the weight of the expected shares relative to the bias.
     """
     k = rows.shape[-1]
     pull = share_weight * k * k
@@ -168,7 +168,7 @@ def likely_shift(
             slope += jnp.sum(true - weighted, axis=0)
             curvature += jnp.diag(jnp.sum(weighted, axis=0)) - weighted.T @ probs
         slope -= jnp.mean(slope)
-        ridge = RIDGE * jnp.trace(curvature) / k + 1e-12
+        ridge = CURVATURE_RIDGE * jnp.trace(curvature) / k + 1e-12
         # Equal shifts of all labels change nothing: the matrix of ones fills what they leave empty.
         filled = curvature + ridge * jnp.eye(k) + jnp.trace(curvature) / k**2
         move = jnp.linalg.solve(filled, slope)
@@ -191,7 +191,7 @@ def likely_shift(
     start = weighted_mean(rows, weight) - jnp.log(shares)
     start -= jnp.mean(start)
     end = jax.lax.while_loop(
-        lambda search: (search.reach > SMALLEST_STEP) & (search.steps < STEPS),
+        lambda search: (search.reach > SMALLEST_STEP) & (search.steps < MOST_GAUSS_NEWTON_STEPS),
         step,
         _Search(start, objective(start), jnp.float32(jnp.inf), jnp.int32(0)),
     )
@@ -206,7 +206,7 @@ def empirical_bayes(
     share_weight: float = 1.0,
     labeled_weight: float | None = None,
 ) -> Calibrator:
-    """Subtracts the likeliest shift under a density of biases and one of shares of labels.
+    """Subtracts the most probable shift under densities of biases and of shares of labels.
 
     The expected shares are u_j = c_j^2 / sum c^2, c_j the `confidence` that BC leaves label j.
     Where a row's corrected scores tell less than 0.05 nats of its label (`information`), a shift
@@ -220,7 +220,7 @@ def empirical_bayes(
         least_information: in nats.
         confidence_power: the power of the confidence that expected shares go with.
         bias_scale: nats; the scale of likely biases.
-        share_weight: how much the expected shares weigh beside the bias.
+        share_weight: the weight of the expected shares relative to the bias.
         labeled_weight: what a labeled row's log loss weighs; None uses no labels.
 
     Raises:
@@ -258,7 +258,7 @@ def empirical_bayes(
             if labels is None:
                 raise InputError(
                     "bcl_empirical_bayes learns from labels and none came: give the scores and "
-                    "the labels of a labeled set beside the unlabeled batch (label -1 means "
+                    "the labels of a labeled set with the unlabeled batch (label -1 means "
                     "unknown)."
                 )
             known = known_weight(log_probs, labels, batch)

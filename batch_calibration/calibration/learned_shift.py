@@ -74,7 +74,7 @@ def learned_shift(
     """Subtracts gamma times the bias, gamma = argmax_g R(s - g b) on labeled rows (eq. 4).
 
     Rows labeled -1 give the bias b_j = mean_i s_ij, the others the strength; where no row is
-    labeled -1, those of known label give both. The state is a `Shift` that also holds the whole
+    labeled -1, rows of known label give both. The state is a `Shift` that also holds the whole
     curve gamma -> metric.
 
     Args:
@@ -104,7 +104,7 @@ def learned_shift(
         if labels is None:
             raise InputError(
                 "bcl learns its strength from labels and none came: give the scores and the "
-                "labels of a labeled set beside the unlabeled batch (label -1 means unknown)."
+                "labels of a labeled set with the unlabeled batch (label -1 means unknown)."
             )
         weights = weights_of(log_probs, weight)
         # Where no row is labeled -1, rows of known label give the bias too.

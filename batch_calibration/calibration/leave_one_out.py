@@ -12,7 +12,7 @@ from batch_calibration.typing import Bias, Key, Labels, ProbeRows, Rows, Scalar,
 
 
 class Whole(NamedTuple):
-    """What all rows of a batch have in common.
+    """The state of `leave_one_out`, common to all rows of a batch.
 
     Attributes:
         mean: of the log-probabilities of each label, in nats.

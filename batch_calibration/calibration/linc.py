@@ -11,11 +11,11 @@ from batch_calibration.calibration.shift import mean_label_prob
 from batch_calibration.typing import Key, Labels, ProbeRows, Rows, Scores, Weight
 
 # Of the mean share 1/k: a label that content-free rows all but exclude is raised this much at most.
-LEAST_SHARE = 0.01
+LEAST_MEAN_PROBABILITY = 0.01
 
 
 class LinC(NamedTuple):
-    """What LinC learns: z = A p + b.
+    """The state of LinC: z = A p + b.
 
     Attributes:
         affine: A[k k] and b[k].
@@ -24,7 +24,7 @@ class LinC(NamedTuple):
     affine: Affine
 
 
-def apply(state: LinC, log_probs: Rows, /) -> Scores:
+def apply_linc(state: LinC, log_probs: Rows, /) -> Scores:
     """A p + b, whose softmax over labels LinC predicts by."""
     return transform(state.affine, jnp.exp(label_normalized(log_probs)))
 
@@ -68,9 +68,9 @@ def linc(*, regularization: float = 10.0) -> Calibrator:
         # Rows labeled -1 are the content-free ones; where none came, all rows give p_hat.
         unlabeled = jnp.where(gold < 0, weights, 0.0)
         gives_mean = jnp.where(jnp.any(unlabeled > 0), unlabeled, weights)
-        share = jnp.maximum(mean_label_prob(log_probs, gives_mean), LEAST_SHARE / k)
+        share = jnp.maximum(mean_label_prob(log_probs, gives_mean), LEAST_MEAN_PROBABILITY / k)
         start = Affine(jnp.diag(1.0 / share), jnp.zeros(k, jnp.float32))
         pull = Affine(jnp.float32(regularization), jnp.float32(regularization))
         return LinC(learn(jnp.exp(rows), gold, known_weights, start, pull))
 
-    return Calibrator(fit, apply)
+    return Calibrator(fit, apply_linc)

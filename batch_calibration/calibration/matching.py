@@ -19,22 +19,22 @@ from batch_calibration.errors import InputError
 from batch_calibration.typing import Bias, Count, Key, Labels, Prior, ProbeRows, Scalar, Weight
 
 Match = Callable[[ProbeRows, Bias, Weight], Bias]
-"""How rows [m k] of weights [m] are matched to shares [k]: a bias [k]."""
+"""A function that matches rows [m k] of weights [m] to shares [k]: a bias [k]."""
 
 Shares = Callable[[ProbeRows, Labels | None, Weight], tuple[Bias, Weight]]
 """Rows [m k], labels [m] and weights [m] -> the shares to match [k], the weights to match by."""
 
 TOLERANCE = 1e-6
-"""How far a label's mean prediction may be from its share."""
-STEPS = 100
+"""The largest distance of a label's mean prediction from its share."""
+MOST_NEWTON_STEPS = 100
 """The most steps of Newton's method; of scores of standard deviation 60, 8 to 46 were needed."""
 COOLING = 0.25
 COLDEST = 1e-5
 """Where the limit of temperature 0 is sought: a part of the scores' standard deviation."""
 # Of float32: what rounding alone makes of a mean prediction, and what lets the singular matrix of
 # the labels be factored, for each label.
-ROUNDING = 1.2e-7
-RIDGE = 1e-6
+PREDICTION_ROUNDING = 1.2e-7
+CURVATURE_RIDGE = 1e-6
 
 
 class _Search(NamedTuple):
@@ -85,14 +85,14 @@ def match(
             (columns - search.shift[:, None]) / search.temperature + prior[:, None], axis=0
         )
         miss = weighted_mean(probs.T, weights) - shares
-        miss = jnp.where(jnp.abs(miss) > ROUNDING, miss, 0.0)
+        miss = jnp.where(jnp.abs(miss) > PREDICTION_ROUNDING, miss, 0.0)
         worst = jnp.max(jnp.abs(miss))
         newton = _newton((probs * row_share) @ probs.T, miss)
         reach = jnp.ptp(newton)  # nats, of the step
         # log(1 + r) / r, by which a step always descends.
         scale = jnp.where(reach > 0, jnp.log1p(reach) / jnp.where(reach > 0, reach, 1.0), 1.0)
         near = reach <= 1.0
-        # Met, but a step would be long: between two rows any bias does, and it is well here.
+        # Within tolerance on a flat stretch: any bias there is a solution, so take no long step.
         moved = jnp.where(near | (worst > TOLERANCE), scale * newton * search.temperature, 0.0)
         cools = near | (worst <= TOLERANCE)
         return _Search(
@@ -103,7 +103,7 @@ def match(
         )
 
     def unmatched(search: _Search) -> jax.Array:
-        return (total > 0) & (search.steps < STEPS) & (search.miss > TOLERANCE)
+        return (total > 0) & (search.steps < MOST_NEWTON_STEPS) & (search.miss > TOLERANCE)
 
     start = _Search(
         jnp.zeros_like(mean), jnp.maximum(spread, last), jnp.ones_like(last), jnp.int32(0)
@@ -122,7 +122,7 @@ def _newton(pairs: jax.Array, miss: Bias) -> Bias:
     # Scaled to a unit diagonal, and ridged, as the matrix is singular along 1.
     off_diagonal = pairs * (1.0 - eye)
     scale = jax.lax.rsqrt(jnp.maximum(jnp.sum(off_diagonal, axis=-1), 1e-20))
-    ridged = (1.0 + RIDGE * len(miss)) * eye - scale[:, None] * off_diagonal * scale
+    ridged = (1.0 + CURVATURE_RIDGE * len(miss)) * eye - scale[:, None] * off_diagonal * scale
     step = scale * cho_solve(cho_factor(ridged, lower=True), scale * (miss - jnp.mean(miss)))
     return step - jnp.mean(step)
 

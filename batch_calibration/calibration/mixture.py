@@ -40,7 +40,7 @@ class Moments(NamedTuple):
 
 
 class Fits(NamedTuple):
-    """What each start led to: a mixture, its mean log-likelihood, and the steps it took."""
+    """The result of each start: a mixture, its mean log-likelihood, and the steps it took."""
 
     mixture: Mixture
     likelihood: jax.Array

@@ -1,4 +1,4 @@
-"""What predictions are judged by: accuracy, recall and macro-F1, of labeled rows alone."""
+"""Objectives that a fit may maximize: accuracy, recall and macro-F1, of labeled rows alone."""
 
 import jax
 import jax.numpy as jnp

@@ -14,10 +14,10 @@ from batch_calibration.typing import AnyArray, Key, Labels, ProbeRows, Rows, Sco
 
 
 class Orders(NamedTuple):
-    """What is learned: the rows, as how many there are to correct tells how many orders they are.
+    """The state of `order_average`: the rows; the number to correct decides how many orders.
 
     Attributes:
-        rows: [n o, k], the o orders of each question one after the other, in nats.
+        rows: [n o, k], the o orders of each question in sequence, in nats.
         weight: [n o].
     """
 
@@ -91,8 +91,8 @@ def order_average() -> Calibrator:
     Each question stands o times in a row, its options in another order each time, the first the
     order of the row to correct (see `option_places`). With all k cyclic orders each option stood
     once in each place, so that what a model prefers among places is gone from every row, whatever
-    the questions; what it prefers among the options themselves is not. Two orders are those of a
-    pairwise judge: the log-odds of k = 2 are (s_A,first - s_B,second + s_A,second - s_B,first) / 2.
+    the questions; what it prefers among the options themselves is not. A pairwise judge
+    has two: the log-odds of k = 2 are (s_A,first - s_B,second + s_A,second - s_B,first) / 2.
 
     Corrects the rows whose orders it was fitted to, in their order. A question that lacks one of
     its orders keeps its own scores, as all rows do where the rows fitted to are no 2 n or k n.

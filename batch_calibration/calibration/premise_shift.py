@@ -11,7 +11,7 @@ from batch_calibration.typing import Key, Labels, ProbeRows, Rows, Scalar, Score
 
 
 class Premises(NamedTuple):
-    """What is learned: nothing but the rows, as how many there are to correct tells what they are.
+    """The state of `premise_shift`: the rows alone, as the number to correct decides their use.
 
     Attributes:
         rows: [m k], each label's score after its domain premise, in nats.

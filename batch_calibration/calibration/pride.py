@@ -20,7 +20,7 @@ def option_prior(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     corrected as all others are.
 
     Args:
-        log_probs: [q k, k] in nats, k rows of a question one after the other.
+        log_probs: [q k, k] in nats, k rows of a question in sequence.
         weight: [q k]; a question counts as its least present permutation does.
 
     Raises:

@@ -30,7 +30,7 @@ from batch_calibration.typing import (
     Weight,
 )
 
-RIDGE = 1e-6
+COVARIANCE_RIDGE = 1e-6
 """Added to the diagonal of each covariance, in squared nats (scikit-learn's reg_covar)."""
 
 MOST_LABELS = 20
@@ -49,7 +49,7 @@ def raw(log_probs: Rows) -> jax.Array:
 
 
 FEATURES: dict[str, Callable[[Rows], jax.Array]] = {"normalized": label_normalized, "raw": raw}
-"""What the prototypes are fitted to, of log-probabilities [n k]."""
+"""Features of log-probabilities [n k] that the prototypes are fitted to."""
 
 
 class Prototypes(NamedTuple):
@@ -107,7 +107,9 @@ def covariance_factor(residuals: jax.Array, weight: jax.Array) -> jax.Array:
     By QR of the rows, not of their products: one row 60 nats away would drown the ridge there.
     """
     shares = jnp.sqrt(weight / jnp.maximum(jnp.sum(weight), 1e-12))[:, None]
-    ridge = jnp.sqrt(jnp.float32(RIDGE)) * jnp.eye(residuals.shape[-1], dtype=jnp.float32)
+    ridge = jnp.sqrt(jnp.float32(COVARIANCE_RIDGE)) * jnp.eye(
+        residuals.shape[-1], dtype=jnp.float32
+    )
     upper = jnp.linalg.qr(jnp.concatenate([shares * residuals, ridge]), mode="r")
     return (upper * jnp.where(jnp.diagonal(upper) < 0, -1.0, 1.0)[:, None]).T
 
@@ -140,7 +142,10 @@ def fit_prototypes(
     whitening = invert_lower(factor)
     white = residuals @ whitening.T
     fit = partial(
-        fit_starts, ridge=RIDGE * whitening @ whitening.T, steps=steps, tolerance=tolerance
+        fit_starts,
+        ridge=COVARIANCE_RIDGE * whitening @ whitening.T,
+        steps=steps,
+        tolerance=tolerance,
     )
 
     def judge(fits: Fits) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -191,7 +196,7 @@ def prototypes(
     start_means: AnyArray | None = None,
     searched: int = SEARCHED,
 ) -> Calibrator:
-    """Predicts the label of the likeliest of k Gaussian prototypes: argmax_j P_G(x; mu_j, Sigma_j).
+    """Predicts the most probable of k Gaussian prototypes: argmax_j P_G(x; mu_j, Sigma_j).
 
     A mixture with full covariances is fitted to x, the log-probabilities of the batch, by
     expectation-maximization from many starts (Han et al. 2023; the paper's sec. 3.2

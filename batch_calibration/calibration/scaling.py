@@ -13,7 +13,7 @@ from batch_calibration.typing import Bias, Key, Labels, ProbeRows, Rows, Scores,
 Form = Literal["temperature", "vector", "matrix"]
 
 PSEUDO_ROWS = 8.0
-"""Rows without bias that are counted beside the labeled ones, so that one row is no bias yet."""
+"""Rows without bias that are added to the labeled ones, so that one row is no bias yet."""
 
 LEAST_SCALE = 0.01
 """A temperature of 100 is the most; a scale below 0 would turn the predictions around."""
@@ -22,7 +22,7 @@ TOWARD = ("bc", "icl", "zero")
 
 
 class Scaling(NamedTuple):
-    """What scaling learns: z = scale (x - bias) + offset, x the label-normalized scores.
+    """The state of scaling: z = scale (x - bias) + offset, x the label-normalized scores.
 
     Attributes:
         bias: [k], in nats.
@@ -33,7 +33,7 @@ class Scaling(NamedTuple):
     affine: Affine
 
 
-def apply(state: Scaling, log_probs: Rows, /) -> Scores:
+def apply_scaling(state: Scaling, log_probs: Rows, /) -> Scores:
     """The rescaled scores[n k]."""
     return transform(state.affine, label_normalized(log_probs) - state.bias)
 
@@ -41,7 +41,7 @@ def apply(state: Scaling, log_probs: Rows, /) -> Scores:
 def known_rows(
     method: str, log_probs: ProbeRows, labels: Labels | None, weight: Weight | None
 ) -> tuple[ProbeRows, Labels, Weight]:
-    """Label-normalized rows, labels, and the weights of those of known label; else rows of zero.
+    """Label-normalized rows, labels, and the weights of rows of known label; else rows of zero.
 
     Raises:
         InputError: there are no labels.
@@ -71,7 +71,7 @@ def scaling(
     """Rescales label-normalized scores x = log softmax(s) by least log loss on labeled rows.
 
     Temperature z = a x, vector z = a * (x - b) + c, matrix z = A (x - b) + c (Guo et al. 2017,
-    arXiv:1706.04599, sec. 4.2), the parameters those of
+    arXiv:1706.04599, sec. 4.2), the parameters as of
 
         argmin sum_i w_i (-log softmax(z_i)_{y_i}) + regularization / 2 |theta - theta_0|^2
 
@@ -83,7 +83,7 @@ def scaling(
     Args:
         form: what is scaled.
         regularization: the pull toward theta_0, the inverse of scikit-learn's C. It is a number
-            beside a sum over rows, so that its say shrinks as rows come; raise it where a dozen
+            next to a sum over rows, so that its say shrinks as rows come; raise it where a dozen
             rows mislead, lower it where a label is hardly ever right.
         toward: theta_0: "bc", "icl" (b = 0), or "zero" (scale 0 and free offsets, which is
             scikit-learn's LogisticRegression on x for the matrix).
@@ -126,4 +126,4 @@ def scaling(
             fitted = Affine(jnp.maximum(fitted.scale, LEAST_SCALE), offset)
         return Scaling(bias, fitted)
 
-    return Calibrator(fit, apply)
+    return Calibrator(fit, apply_scaling)

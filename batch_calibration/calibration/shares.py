@@ -14,11 +14,11 @@ from batch_calibration.calibration.base import (
 )
 from batch_calibration.calibration.matching import Shares, matched
 from batch_calibration.calibration.objective import known_weight, one_hot
-from batch_calibration.calibration.shift import LEAST_SHARE, least_shares
+from batch_calibration.calibration.shift import LEAST_STATED_SHARE, least_shares
 from batch_calibration.errors import InputError
 from batch_calibration.typing import Bias, Count, Labels, ProbeRows, Weight
 
-STEPS = 500
+MOST_EM_STEPS = 500
 """The most steps of expectation-maximization, which is slow where labels overlap."""
 SMALLEST_MOVE = 1e-7
 """A step that moves no share by more is the last: about the rounding of a mean over many rows."""
@@ -32,11 +32,11 @@ class _Search(NamedTuple):
     steps: Count
 
 
-def sld_em(*, least_share: float = LEAST_SHARE, damping: float = 0.05) -> Calibrator:
+def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) -> Calibrator:
     """Matches the mean prediction to shares by expectation-maximization on the rows themselves.
 
     From equal shares, pi_j <- mean_i of pi_j P_ij / sum_l pi_l P_il until no share moves by more
-    than 1e-7, at most 500 times: the shares under which the rows are likeliest, P_ij being
+    than 1e-7, at most 500 times: the maximum-likelihood shares, P_ij being
     softmax(s_i) of scores free of bias (Saerens, Latinne and Decaestecker 2002, Neural Computation
     14(1), sec. 2). Where it stands still, pi is the mean of what it predicts: the bias -log pi is
     matched already, and matching only completes what was floored, damped or cut short. What the
@@ -60,7 +60,7 @@ def sld_em(*, least_share: float = LEAST_SHARE, damping: float = 0.05) -> Calibr
         raise InputError(
             f"sld_em keeps shares above least_share, between 0 and 1, and mixes damping, from 0 to "
             f"1, of equal ones into them; got least_share={least_share!r}, damping={damping!r}: "
-            f"give such as least_share={LEAST_SHARE}, damping=0.1."
+            f"give such as least_share={LEAST_STATED_SHARE}, damping=0.1."
         )
 
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
@@ -80,7 +80,7 @@ def sld_em(*, least_share: float = LEAST_SHARE, damping: float = 0.05) -> Calibr
             return _Search(new, jnp.max(jnp.abs(new - last)), search.steps + 1)
 
         def moves(search: _Search) -> jax.Array:
-            return (search.move > SMALLEST_MOVE) & (search.steps < STEPS)
+            return (search.move > SMALLEST_MOVE) & (search.steps < MOST_EM_STEPS)
 
         start = _Search(equal, jnp.float32(jnp.inf), jnp.int32(0))
         return jax.lax.while_loop(moves, step, start).shares, weight
@@ -92,7 +92,7 @@ def prior_counted() -> Calibrator:
     """Matches the mean prediction to the shares counted among labeled rows.
 
     pi_j = (n_j + 1) / (n + k), n_j of n labeled rows being of label j: Laplace's rule, by which a
-    label that was not seen may still occur. Rows labeled -1 are matched; where no row is, those of
+    label that was not seen may still occur. Rows labeled -1 are matched; where no row is, rows of
     known label.
 
     Raises:
@@ -112,9 +112,9 @@ def prior_counted() -> Calibrator:
 
 
 def bbse() -> Calibrator:
-    """Matches the mean prediction to shares told from those of predictions and their mistakes.
+    """Matches the mean prediction to shares estimated from predictions and their mistakes.
 
-    With C_ij the share of labeled rows that are of label j and predicted i, p_j those of label j
+    With C_ij the share of labeled rows of label j that are predicted i, p_j the share of label j
     and q_i the share of the batch that is predicted i, w = C^-1 q is how much more frequent each
     label is in the batch, and pi_j = w_j p_j, those below 0 set to 0 (Lipton et al. 2018,
     arXiv:1802.03916). Predictions are the argmax of s - mean s, BC's: on
@@ -125,7 +125,7 @@ def bbse() -> Calibrator:
     (arXiv:1903.09734) do, and in p and C one more row of each label is counted, predicted as the
     batch is: with few labeled rows w is near 1 and this `prior_counted`, with many it is BBSE.
 
-    Rows labeled -1 are the batch; where no row is, those of known label.
+    Rows labeled -1 are the batch; where no row is, rows of known label.
 
     Raises:
         InputError: no labels given to `fit`.
@@ -159,7 +159,7 @@ def _counted(gold: jax.Array, counted: Weight) -> Bias:
 
 
 ShareEstimator = Callable[[ProbeRows, jax.Array, Weight, Weight], Bias]
-"""Rows [m k], their labels one-hot [m k], the weights of those labeled, those of the batch."""
+"""Rows [m k], their labels one-hot [m k], weights as labeled rows, weights in the batch."""
 
 
 def _of_labeled(name: str, estimate: ShareEstimator) -> Shares:
@@ -167,7 +167,7 @@ def _of_labeled(name: str, estimate: ShareEstimator) -> Shares:
         if labels is None:
             raise InputError(
                 f"{name} learns the shares of the labels from labeled rows and no labels came: "
-                "give the scores and the labels of a labeled set beside the unlabeled batch "
+                "give the scores and the labels of a labeled set with the unlabeled batch "
                 "(label -1 means unknown)."
             )
         counted = known_weight(log_probs, labels, weight)

@@ -29,11 +29,11 @@ from batch_calibration.typing import (
 )
 
 BiasEstimator = Callable[[ProbeRows, Weight | None], Bias]
-"""How a bias [k] is taken from probe rows [m k] and their weights [m]."""
+"""A function that takes a bias [k] from probe rows [m k] and their weights [m]."""
 
 
 class Shift(NamedTuple):
-    """What a shift learns.
+    """The state of a shift.
 
     Attributes:
         bias: the contextual prior p(y|C), in nats (less log pi under a target prior).
@@ -163,11 +163,11 @@ def fit_with(
     return fit
 
 
-LEAST_SHARE = 1e-4
+LEAST_STATED_SHARE = 1e-4
 """The least share that a label can be expected to have: log 0 would be no finite bias."""
 
 
-def least_shares(shares: Sequence[float] | AnyArray, least: float = LEAST_SHARE) -> Bias:
+def least_shares(shares: Sequence[float] | AnyArray, least: float = LEAST_STATED_SHARE) -> Bias:
     """Shares of the labels, all at least about `least`, of sum 1.
 
     >>> least_shares((0.5, 0.5, 0.0))[2].item() < 1e-4
@@ -178,7 +178,7 @@ def least_shares(shares: Sequence[float] | AnyArray, least: float = LEAST_SHARE)
 
 
 def log_target(target_prior: Prior | None) -> jax.Array | float:
-    """What a target prior takes off the bias: log pi, or nothing."""
+    """The log of a target prior, which is taken off the bias; 0 without one."""
     return 0.0 if target_prior is None else jnp.log(least_shares(target_prior))
 
 

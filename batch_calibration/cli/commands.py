@@ -1,4 +1,4 @@
-"""What each command does, once its options are read."""
+"""The commands, once their options are read."""
 
 import sys
 import warnings
@@ -20,17 +20,32 @@ from batch_calibration.cli import (
     summaries,
 )
 from batch_calibration.cli.judging import judge
-from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, Corrected
-from batch_calibration.diagnosis import DISTANCES, Recommendation, diagnose, recommend
+from batch_calibration.cli.progress import Waiting
+from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
+from batch_calibration.diagnosis import (
+    DISTANCES,
+    Comparison,
+    Recommendation,
+    diagnose,
+    recommend,
+)
+from batch_calibration.diagnosis.comparison import compare_tables
 from batch_calibration.errors import InputError
-from batch_calibration.methods import Evidence, get_method, read_options
-from batch_calibration.methods.compiling import correct_quickly
+from batch_calibration.methods import (
+    Options,
+    check_scores,
+    get_method,
+    read_options,
+    run_methods,
+    warn_of_few_rows,
+)
 from batch_calibration.scores import ScoreTable
-from batch_calibration.studies.calibration import corrected_scores
+from batch_calibration.scores import check as check_table
+from batch_calibration.studies.calibration import check_labeled
 
 
-def calibrate(args: Namespace) -> None:
-    """Corrected scores into a file or the output, the rest beside them."""
+def calibrate_files(args: Namespace) -> None:
+    """Write corrected scores to a file or the output, and sentences to the terminal."""
     output.check_output(args.output)
     output.check_plot(args.plot)
     # Before any file is read: these mistakes show in the flags alone.
@@ -44,7 +59,7 @@ def calibrate(args: Namespace) -> None:
     to_output = args.output == "-" or (not args.output and not sys.stdout.isatty())
     # Scores alone go to an output that another program reads.
     stream_out = sys.stderr if to_output else sys.stdout
-    summaries.show(corrected, args.changed, stream_out)
+    summaries.show_contexts(corrected, args.changed, stream_out)
     _range(args, stream_out)
     scores = [context.scores for context in corrected]
     scored = [*map(output.Scored, tables, scores, files)]
@@ -62,7 +77,7 @@ def calibrate(args: Namespace) -> None:
 
 
 def diagnose_files(args: Namespace) -> None:
-    """What each prompt prefers, and whether a correction helps."""
+    """Say which label each prompt prefers, and whether a correction helps."""
     output.check_plot(args.plot)
     _check_method(args)
     corrected = _corrected(args, _tables(args))
@@ -70,7 +85,7 @@ def diagnose_files(args: Namespace) -> None:
         for context in corrected:
             output.print_line(context.table, context.diagnosis)
     else:
-        summaries.show(corrected, args.changed, sys.stdout)
+        summaries.show_contexts(corrected, args.changed, sys.stdout)
         _range(args, sys.stdout)
     output.plot(args.plot, corrected, sys.stdout)
 
@@ -96,18 +111,19 @@ def recommend_files(args: Namespace) -> None:
     )
 
 
-def _followed(table: ScoreTable, recommendation: Recommendation) -> Corrected:
+def _followed(table: ScoreTable, recommendation: Recommendation) -> CorrectedContext:
     """A context as the recommendation corrects it."""
-    blocks = {name: Evidence(block.log_probs, block.labels) for name, block in table.blocks.items()}
-    corrected = correct_quickly(recommendation.method, blocks, recommendation.options)
-    return _diagnosed(recommendation.method, table, corrected, recommendation)
+    method, options_of_method = recommendation.method, recommendation.options
+    found = run_methods([table], [method], options={method: options_of_method})
+    corrected = np.asarray(next(found.results)[method].scores)
+    return _diagnosed(method, table, corrected, recommendation)
 
 
 def _recommended(
     table: ScoreTable, shares: tuple[float, ...] | None, *,
     share: tuple[float, float] | None = None, measure: bool = True,
 ) -> Recommendation:  # fmt: skip
-    """What is recommended for a context; its labeled block is measured if there is one."""
+    """The recommendation for a context; its labeled block is measured if there is one."""
     labeled = table.blocks.get("labeled") if measure else None
     probe = table.blocks.get("cc") if labeled else None
     return recommend(
@@ -122,13 +138,19 @@ def _recommended(
     )
 
 
-def compare(args: Namespace) -> None:
+def compare_files(args: Namespace) -> None:
     """Methods side by side: one table, or lines of JSON."""
     tables = _tables(args)
     titles = [summaries.title(table) for table in tables]
-    comparisons = comparison.compare_tables(
-        tables, _methods(args), options=read_options(args.option), seed=args.seed
-    )
+    for table in tables:
+        check_labeled(table)
+    comparisons, options_of_methods = list[Comparison](), read_options(args.option)
+    with Waiting("comparing methods", len(tables)) as waiting:
+        for compared in compare_tables(
+            tables, _methods(args), options=options_of_methods, seed=args.seed
+        ):
+            comparisons.append(compared)
+            waiting.update(len(comparisons))
     if args.json:
         for table, of_context in zip(tables, comparisons, strict=True):
             output.print_line(table, of_context)
@@ -136,7 +158,7 @@ def compare(args: Namespace) -> None:
         comparison.show(tables, comparisons, titles, is_all=args.all, is_quiet=args.quiet)
 
 
-def convert(args: Namespace) -> None:
+def convert_files(args: Namespace) -> None:
     """Score tables into a workdir or a file."""
     from batch_calibration.studies import Store
 
@@ -167,13 +189,13 @@ def convert(args: Namespace) -> None:
         output.write([*map(output.Scored, tables, scores, files)], args.output)
 
 
-def report(args: Namespace) -> None:
+def report_files(args: Namespace) -> None:
     """One page with what each prompt prefers, and every table and figure."""
     from batch_calibration.cli import page
 
     files, tables = _contexts(args)
     options_of_methods = read_options(args.option)
-    for sentence in page.write(
+    for sentence in page.write_page(
         tables, files, Path(args.output), _methods(args), args.seed, options_of_methods
     ):
         summaries.say(sentence)
@@ -220,47 +242,57 @@ def _check_method(args: Namespace) -> None:
             )
 
 
-def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corrected]:
-    """Each context with its corrected scores; contexts of one prior share their programs."""
+def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedContext]:
+    """Each context with its corrected scores."""
     by_method = read_options(f"{args.method}.{text}" for text in args.option)
     options_given = by_method.get(args.method, {})
     if args.strength is not None:
         options_given |= {"strength": args.strength}
     shares = prior.shares(args.prior, tables)
-    scores: dict[int, np.ndarray] = {}
+    all_scores = []
     # A warning of a method may come once for each context; it is printed once.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # One compiled program for contexts of one prior.
-        for target_prior in dict.fromkeys(shares):
-            numbers = [number for number, of_table in enumerate(shares) if of_table == target_prior]
+        for table, target_prior in zip(tables, shares, strict=True):
             chosen = dict(options_given)
             if target_prior is not None:
                 chosen["target_prior"] = target_prior
-            group = [tables[number] for number in numbers]
-            group_scores = corrected_scores(group, args.method, seed=args.seed, **chosen)
-            scores |= dict(zip(numbers, group_scores, strict=True))
+            all_scores.append(_correct(table, args.method, chosen, args.seed))
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
     for number, table in enumerate(tables):
         advice = _recommended(table, shares[number], measure=False)
         corrected.append(
-            _diagnosed(args.method, table, scores[number], advice, strength, args.dtype)
+            _diagnosed(args.method, table, all_scores[number], advice, strength, args.dtype)
         )
     return corrected
+
+
+def _correct(table: ScoreTable, method: str, chosen: Options, seed: int) -> np.ndarray:
+    """The table's test rows as the method corrects them, or why it cannot."""
+    where = str(table.context.get("task") or f"table {table.id}")
+    check_table(table, where)
+    found = run_methods([table], [method], options={method: chosen}, seed=seed)
+    if reason := found.skipped[0].get(method):
+        raise InputError(f"{where}: {method} cannot correct it: {reason}; name another --method.")
+    for name, block in table.blocks.items():
+        check_scores(block.log_probs, f"{where}, block {name}")
+    rows = len(table.blocks["test"].row_ids)
+    warn_of_few_rows(method, get_method(method).probe.blocks, rows, where)
+    return np.asarray(next(found.results)[method].scores)
 
 
 def _diagnosed(
     method: str, table: ScoreTable, scores: np.ndarray, recommended: Recommendation,
     strength: float = 1.0, dtype: str = "",
-) -> Corrected:  # fmt: skip
+) -> CorrectedContext:  # fmt: skip
     test = table.blocks["test"]
     labels = test.labels if (test.labels >= 0).any() else None  # -1 where unknown
     diagnosis = diagnose(
         test.log_probs, labels, corrected=scores, label_names=table.label_names, method=method,
         strength=strength, from_probs=False, dtype=dtype or table.dtype,
     )  # fmt: skip
-    return Corrected(table, scores, diagnosis, recommended)
+    return CorrectedContext(table, scores, diagnosis, recommended)
 
 
 def _range(args: Namespace, output_stream: TextIO) -> None:
@@ -277,11 +309,11 @@ def _range(args: Namespace, output_stream: TextIO) -> None:
 
 RUN = {
     "ask": ask,
-    "calibrate": calibrate,
+    "calibrate": calibrate_files,
     "diagnose": diagnose_files,
-    "compare": compare,
-    "convert": convert,
+    "compare": compare_files,
+    "convert": convert_files,
     "judge": judge,
     "recommend": recommend_files,
-    "report": report,
+    "report": report_files,
 }

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from batch_calibration.cli.summaries import title
 from batch_calibration.scores import Block, ScoreTable
-from batch_calibration.studies.measured import order_flips
+from batch_calibration.studies.calibration import order_flips
 
 
 def of_block(block: Block) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
 
-from batch_calibration.cli.summaries import Corrected, say_notes, title
+from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.importers import is_remote
@@ -213,7 +213,7 @@ def check_plot(path: str) -> None:
         raise InputError(where=f"--plot={path}", expected="a file that ends in .png, .pdf or .svg")
 
 
-def plot(path: str, contexts: Sequence[Corrected], output_stream: TextIO) -> None:
+def plot(path: str, contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
     """Write the figure where a path is given."""
     if path:
         try:
@@ -230,7 +230,7 @@ def plot(path: str, contexts: Sequence[Corrected], output_stream: TextIO) -> Non
 
 
 def write_harness_results(
-    files: Sequence[Path], corrected: Sequence[Corrected], method: str
+    files: Sequence[Path], corrected: Sequence[CorrectedContext], method: str
 ) -> list[Path]:
     """Write `results_*_corrected.json` beside each file of results.
 
@@ -270,7 +270,7 @@ def write_harness_results(
     return list(documents)
 
 
-def _harness_metrics(context: Corrected, method: str) -> dict[str, float]:
+def _harness_metrics(context: CorrectedContext, method: str) -> dict[str, float]:
     """The metrics of one task, by the names that the harness gives them in a file of results."""
     block = context.table.blocks["test"]
     scores = np.asarray(block.log_probs)

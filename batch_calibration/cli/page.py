@@ -15,7 +15,7 @@ from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import Record, run_calibration
 
 
-def write(
+def write_page(
     tables: Sequence[ScoreTable],
     files: Sequence[Path],
     page: Path,

@@ -1,4 +1,4 @@
-"""What the console program says: sentences on each context, tables over many."""
+"""Output of the console program: sentences on each context, tables over many."""
 
 import sys
 import textwrap
@@ -20,7 +20,7 @@ MAX_SHOWN_SINGLY = 3
 """Contexts that are described one by one; more are rows of a table."""
 
 
-class Corrected(NamedTuple):
+class CorrectedContext(NamedTuple):
     """A context, its corrected scores [n, k], what they say, and what is recommended."""
 
     table: ScoreTable
@@ -29,7 +29,7 @@ class Corrected(NamedTuple):
     recommended: Recommendation
 
     def sentences(self) -> list[str]:
-        """Those of the diagnosis, and the recommendation in one."""
+        """The sentences of the diagnosis, and the recommendation in one."""
         return [*self.diagnosis.sentences(), advice.sentence(self.recommended)]
 
 
@@ -58,12 +58,14 @@ def say(sentence: str, output_stream: TextIO | None = None) -> None:
 
 
 def say_notes(sentences: Iterable[str]) -> None:
-    """Print each sentence once, as a note beside the output."""
+    """Print each sentence once, as a note on standard error."""
     for sentence in dict.fromkeys(sentences):
         say(f"note: {sentence}", sys.stderr)
 
 
-def show(contexts: Sequence[Corrected], changed: int, output_stream: TextIO) -> None:
+def show_contexts(
+    contexts: Sequence[CorrectedContext], changed: int, output_stream: TextIO
+) -> None:
     """A few contexts one by one, each with some rows that change; many as one table."""
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
@@ -92,7 +94,7 @@ def show(contexts: Sequence[Corrected], changed: int, output_stream: TextIO) -> 
         print()
 
 
-def show_advice(contexts: Sequence[Corrected], output_stream: TextIO) -> None:
+def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
     """A few contexts one by one, with the reasons; many as one table."""
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
@@ -125,7 +127,7 @@ ADVICE_NOTE = (
 )
 
 
-def _advice_cells(contexts: Sequence[Corrected]) -> Cells:
+def _advice_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     rows: Cells = [["context", "rows", "nats", "tells", "gain", "risk", "recommended"]]
     for context in sorted(contexts, key=lambda context: title(context.table)):
         signals, expected = context.recommended.signals, context.recommended.expected
@@ -138,7 +140,7 @@ def _advice_cells(contexts: Sequence[Corrected]) -> Cells:
     return rows
 
 
-def _changed_cells(context: Corrected, max_rows: int) -> Cells:
+def _changed_cells(context: CorrectedContext, max_rows: int) -> Cells:
     block, names = context.table.blocks["test"], context.table.label_names
     rows: Cells = [["row", "before", "after", "right"]]
     for i in context.diagnosis.changed[:max_rows]:
@@ -159,7 +161,7 @@ CONTEXT_NOTE = (
 CONTEXT_COLUMNS = ("context", "rows", "prefers", "nats", "changed", "before", "after", "gain")
 
 
-def _context_cells(contexts: Sequence[Corrected]) -> Cells:
+def _context_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     """A row a context: what it prefers, and accuracies where right labels are known."""
     rows: Cells = [list(CONTEXT_COLUMNS)]
     for context in sorted(contexts, key=lambda context: title(context.table)):
@@ -168,7 +170,7 @@ def _context_cells(contexts: Sequence[Corrected]) -> Cells:
     return rows
 
 
-def model_cells(contexts: Sequence[Corrected]) -> Cells:
+def model_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     """A row a model: its contexts, accuracy over all their labeled rows, contexts won and lost."""
     rows: Cells = [
         ["model", "contexts", "rows", "before", "after", "better, worse", "beyond noise"]
@@ -190,8 +192,8 @@ def model_cells(contexts: Sequence[Corrected]) -> Cells:
     return rows
 
 
-def over_all(contexts: Sequence[Corrected]) -> str:
-    """How many predictions change over all contexts, and the accuracy of all their rows."""
+def over_all(contexts: Sequence[CorrectedContext]) -> str:
+    """The number of predictions that change over all contexts, and the accuracy of all rows."""
     diagnoses, rows, changed, never = [context.diagnosis for context in contexts], 0, 0, 0
     for diagnosis in diagnoses:
         rows += diagnosis.rows
@@ -206,12 +208,12 @@ def over_all(contexts: Sequence[Corrected]) -> str:
         sentence += (
             f" In {never} of the contexts some label is never right, but BC supposes that labels "
             "are right about equally often: give the shares that you expect (--prior), or leave "
-            "such labels out (--labels)."
+            "these labels out (--labels)."
         )
     return sentence
 
 
-def _advised(contexts: Sequence[Corrected]) -> list[Recommendation]:
+def _advised(contexts: Sequence[CorrectedContext]) -> list[Recommendation]:
     return [context.recommended for context in contexts]
 
 
@@ -227,8 +229,8 @@ def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
     return means
 
 
-def show_range(by_distance: Sequence[Sequence[Corrected]], output_stream: TextIO) -> None:
-    """What may be predicted where missing labels lie at one of `DISTANCES` below their bound."""
+def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream: TextIO) -> None:
+    """A table of predictions that stay where missing labels lie at `DISTANCES` below a bound."""
     rows: Cells = [["context", "rows", "predictions that stay", "accuracy"]]
     for number, first in enumerate(by_distance[0]):
         # [distances, n].

@@ -1,8 +1,7 @@
 """Every method side by side on labeled rows: accuracy, gain over ICL, and whether it is noise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -11,17 +10,14 @@ from batch_calibration.diagnosis.method_results import Comparison, judge_answers
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     METHODS,
-    Evidence,
     Options,
-    check_chosen,
     check_labels,
     check_scores,
-    find_unusable,
+    find_skipped,
     get_method,
-    no_log_probs,
+    run_methods,
 )
-from batch_calibration.methods import compare as correct_by_methods
-from batch_calibration.methods.compiling import jit_methods
+from batch_calibration.scores import ScoreTable, make_block
 
 
 def compare(
@@ -64,52 +60,35 @@ def compare(
             where="labeled", expected="labeled and labels together", got="one of them",
             remedy="give the scores of the labeled rows and their labels",
         )  # fmt: skip
-    blocks = {"test": Evidence(rows[None], right[None])}
+    blocks = {"test": make_block(rows, right)}
     if probe is not None:
-        blocks["cc"] = Evidence(check_scores(probe, from_probs=from_probs)[None])
+        blocks["cc"] = make_block(check_scores(probe, from_probs=from_probs))
     if labeled is not None and labels is not None:
         labeled_rows = check_scores(labeled, from_probs=from_probs)
         label_numbers = column_numbers(in_row_order(labels, "labels", labeled), names)
-        blocks["labeled"] = Evidence(
-            labeled_rows[None], check_labels(label_numbers, labeled_rows)[None]
-        )
+        blocks["labeled"] = make_block(labeled_rows, check_labels(label_numbers, labeled_rows))
+    table = ScoreTable({}, tuple(map(str, range(rows.shape[-1]))), blocks)
     chosen = [get_method(name) and name for name in (METHODS if methods is None else methods)]
-    skipped = find_unusable(
-        chosen, rows.shape[-1], {name: block.log_probs.shape[1] for name, block in blocks.items()},
-        no_level=no_log_probs(rows), options=options,
-    )  # fmt: skip
+    skipped = find_skipped(table, chosen, options)
     usable = [name for name in METHODS if name in chosen and name not in skipped]
     if not usable:
         raise InputError(
             where="methods", expected="one that the scores allow",
             got="; ".join(f"{name}: {why}" for name, why in skipped.items()) or "none",
         )  # fmt: skip
-    checked = check_chosen(options, usable, [rows.shape[-1]])
-    picks = predict_by_methods(blocks, usable, checked, seed=seed)
-    return judge_answers({name: pick[0] for name, pick in picks.items()}, right, skipped)
+    comparison = next(compare_tables([table], usable, options=options, seed=seed))
+    return comparison._replace(skipped=skipped)
 
 
-def predict_by_methods(
-    blocks: Mapping[str, Evidence],
-    methods: Sequence[str],
-    options: Mapping[str, Options],
+def compare_tables(
+    tables: Sequence[ScoreTable],
+    methods: Sequence[str] | None = None,
     *,
+    options: Mapping[str, Options] | None = None,
     seed: int = 0,
-) -> dict[str, np.ndarray]:
-    """What each method predicts for the test rows of c contexts: name -> label indices [c n]."""
-    picks = dict[str, jax.Array]()
-    for is_looped in (True, False):
-        names = [name for name in methods if METHODS[name].looped == is_looped]
-        if names:
-            predict = jit_methods(_predict, looped=is_looped)
-            picks |= predict(dict(blocks), jax.random.key(seed), methods=names, options=options)
-    # A compiled program returns a dict in the order of the alphabet.
-    return {name: np.asarray(picks[name]) for name in methods}
-
-
-def _predict(
-    blocks: dict[str, Evidence], key: jax.Array, *, methods: Sequence[str],
-    options: Mapping[str, Options],
-) -> dict[str, jax.Array]:  # fmt: skip
-    corrected = correct_by_methods(blocks, methods=methods, key=key, options=options)
-    return {name: method.scores.argmax(axis=-1) for name, method in corrected.items()}
+) -> Iterator[Comparison]:
+    """For each table the methods that it allows, judged on its labeled rows; arguments as above."""
+    found = run_methods(tables, methods, options=options, seed=seed)
+    for table, corrected, skipped in zip(tables, found.results, found.skipped, strict=True):
+        picks = {name: np.argmax(scores, axis=-1) for name, (_, scores) in corrected.items()}
+        yield judge_answers(picks, table.blocks["test"].labels, skipped)

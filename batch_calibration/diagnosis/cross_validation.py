@@ -1,22 +1,17 @@
-"""How often each method is right on labeled rows that it did not learn from."""
+"""Accuracy of each method on labeled rows that it did not learn from."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.calibration.base import predict
-from batch_calibration.methods import METHODS, Evidence, Method, gather, no_log_probs
-from batch_calibration.methods.compiling import pad_rows
+from batch_calibration.methods import METHODS, Evidence, Method, correct_context, no_log_probs
 
 Options = Mapping[str, float | tuple[float, ...]]
 FOLDS = 8
 PAIRS = np.column_stack(np.triu_indices(FOLDS))
-"""[36, 2], the folds that are held out together; a fold alone beside itself."""
-LEAST_LABELED = 16
+"""[36, 2], the folds that are held out together; a fold alone is paired with itself."""
+FEWEST_LABELED_TO_MEASURE = 16
 """Labeled rows below which nothing is measured."""
 CANDIDATES = (
     "icl", "cc", "bc", "bcl", "bc_empirical_bayes", "bcl_empirical_bayes", "prior_counted",
@@ -46,7 +41,7 @@ class Choice(NamedTuple):
     error: float
 
 
-def choose(blocks: Mapping[str, Evidence], default: str, options: Options) -> Choice:
+def choose_by_labels(blocks: Mapping[str, Evidence], default: str, options: Options) -> Choice:
     """The default, or a method that is ahead of it by more than two standard errors.
 
     Rows are held out in `FOLDS` parts, drawn at random, and in pairs of parts.
@@ -94,16 +89,18 @@ def _hits(
 ) -> np.ndarray:
     """[folds, folds, m]: whether each row is right by a fit that saw neither fold."""
     gold = np.asarray(blocks["labeled"].labels)
-    # Only what the method reads: others would compile a program of their own.
-    names = dict.fromkeys(("test", *METHODS[name].probe.blocks, "labeled"))
-    read = {block: pad_rows(blocks[block]) for block in names}
-    # [36, m], 0 for rows held out and for padding
-    weights = np.zeros((len(PAIRS), len(read["labeled"].log_probs)), np.float32)
-    weights[:, : len(gold)] = np.all(folds != PAIRS[:, :, None], axis=1)
-    guesses = np.asarray(_held_out(weights, read, name=name, options=tuple(options.items())))
-    guesses = guesses[:, : len(gold)]
+    method, labeled = METHODS[name], blocks["labeled"]
+    right = list[np.ndarray]()
+    for pair in PAIRS:
+        if not right or "labeled" in method.probe.blocks:  # else all fits are one
+            weight = np.all(folds != pair[:, None], axis=0).astype(np.float32)
+            learned = {**blocks, "labeled": labeled._replace(weight=weight)}
+            rows = np.asarray(labeled.log_probs)
+            corrected = correct_context(method, learned, rows, options=options)
+            is_right = np.argmax(corrected.scores, axis=-1) == gold
+        right.append(is_right)
     grid = np.empty((FOLDS, FOLDS, len(gold)), bool)
-    for (first, second), of_pair in zip(PAIRS, guesses == gold, strict=True):
+    for (first, second), of_pair in zip(PAIRS, right, strict=True):
         grid[first, second] = grid[second, first] = of_pair
     return grid
 
@@ -111,23 +108,6 @@ def _hits(
 def _of_own_fold(grid: np.ndarray, folds: np.ndarray) -> np.ndarray:
     """[m]: each row by the fit that held out its fold alone."""
     return np.asarray(grid[folds, folds, np.arange(len(folds))])
-
-
-@partial(jax.jit, static_argnames=("name", "options"))
-def _held_out(
-    weights: jax.Array, blocks: dict[str, Evidence], *, name: str,
-    options: tuple[tuple[str, float | tuple[float, ...]], ...]  # hashable, for it is static
-) -> jax.Array:  # fmt: skip
-    """Predictions [fits, m] for all labeled rows by what those of positive weight teach."""
-    method, labeled = METHODS[name], blocks["labeled"]
-    fit, apply = method.make(**dict(options))
-
-    def of_fit(weight: jax.Array) -> jax.Array:
-        # Rows held out weigh 0, so that all fits have one shape and share one compiled program.
-        learned = {**blocks, "labeled": labeled._replace(weight=weight)}
-        return predict(apply(fit(*gather(method, learned)), jnp.asarray(labeled.log_probs)))
-
-    return jax.vmap(of_fit)(weights)
 
 
 def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, float]:

@@ -27,7 +27,7 @@ MIN_ROWS = 8
 STEPS_OF_EM = 500
 SEPARATE = 2.0
 """Spreads that half the distance of two Gaussians must have: less than 5 % of them overlap."""
-LEAST_SHARE = 0.1
+LEAST_COMPONENT_SHARE = 0.1
 """A Gaussian of a smaller share of the rows is as likely the tail of the other."""
 STARTS = (0.2, 0.5, 0.8)
 """Where EM starts: the share of rows whose margins are taken for the second label's."""
@@ -204,7 +204,9 @@ def fit_mixture(scores: ArrayLike) -> MixtureFit:
         float(scale * deviation),
     )
     lies_apart = (mean_1 - mean_2) / 2 >= SEPARATE * deviation
-    is_identified = evidence > 0 and lies_apart and LEAST_SHARE <= share <= 1 - LEAST_SHARE
+    is_identified = (
+        evidence > 0 and lies_apart and LEAST_COMPONENT_SHARE <= share <= 1 - LEAST_COMPONENT_SHARE
+    )
     return MixtureFit(fitted, share, bool(is_identified), float(evidence))
 
 

@@ -18,7 +18,11 @@ from batch_calibration.arrays import (
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
 from batch_calibration.calibration.shift import Shift
-from batch_calibration.diagnosis.cross_validation import CLEAR, LEAST_LABELED, choose
+from batch_calibration.diagnosis.cross_validation import (
+    CLEAR,
+    FEWEST_LABELED_TO_MEASURE,
+    choose_by_labels,
+)
 from batch_calibration.diagnosis.diagnose import accuracy_of, check_names, gain_of
 from batch_calibration.diagnosis.experience import Expected, expect, expect_from_rows
 from batch_calibration.diagnosis.gain import Margins, expected_gain
@@ -33,9 +37,10 @@ from batch_calibration.methods import (
     check_labels,
     check_options,
     check_scores,
+    correct_context,
     fit,
 )
-from batch_calibration.methods.compiling import correct_quickly, jit_quickly, pad_rows
+from batch_calibration.methods.run import jit_quickly, pad_rows
 from batch_calibration.metrics import Estimate
 from batch_calibration.typing import Bias, Scalar
 
@@ -49,7 +54,7 @@ SHARES_TRIED = 21
 """Shares of the range, evenly spaced."""
 Answer = tuple[str, Options, Expected, tuple[str, ...]]
 """A method, its options, what to expect, and why."""
-LABELS_SAY_MOST = f"{LEAST_LABELED} labeled rows or more would tell more."
+LABELS_SAY_MOST = f"{FEWEST_LABELED_TO_MEASURE} labeled rows or more would tell more."
 
 
 def signals(scores: ArrayLike) -> Signals:
@@ -157,8 +162,10 @@ def recommend(
     gold = in_row_order(labels, "labels", labeled, "labeled")
     gold = check_labels(column_numbers(gold, columns or names_of(labeled)), labeled_rows)
     is_known = gold >= 0
-    if (count := int(is_known.sum())) < LEAST_LABELED:
-        few = f"{count} labeled rows are too few to measure (less than {LEAST_LABELED})."
+    if (count := int(is_known.sum())) < FEWEST_LABELED_TO_MEASURE:
+        few = (
+            f"{count} labeled rows are too few to measure (less than {FEWEST_LABELED_TO_MEASURE})."
+        )
         return advice._replace(reason=(*advice.reason, few))
     # Rows without a label are left out: `choose` takes all labels of a block for known.
     blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[is_known], gold[is_known])}
@@ -233,7 +240,8 @@ def _to_shares(shares: tuple[float, ...]) -> tuple[str, Options, str]:
 
 def _expected_of(rows: np.ndarray, method: str, options: Options) -> Expected:
     """What a method gains where the shares of labels are known."""
-    return expect(rows, correct_quickly(method, {"test": Evidence(rows)}, options), TO_SHARES)
+    corrected = correct_context(METHODS[method], {"test": Evidence(rows)}, options=options)
+    return expect(rows, np.asarray(corrected.scores), TO_SHARES)
 
 
 def _from_labels(
@@ -242,7 +250,7 @@ def _from_labels(
     """What labeled rows recommend; a choice by stated shares is the default beside them."""
     default = advice.method if is_stated else WITH_LABELS
     options = advice.options if is_stated else {}
-    choice = choose(blocks, default, options)
+    choice = choose_by_labels(blocks, default, options)
     labeled = blocks["labeled"]
     measured = {name: accuracy_of(hits) for name, hits in choice.hits.items()}
     gain = gain_of(choice.hits[LEAVE], choice.held_out)

@@ -1,11 +1,5 @@
 """The table of methods, the probes they learn from, their options, and what fits them."""
 
-from batch_calibration.methods.doubts import (
-    ask_about_order,
-    find_unusable,
-    warn_about_order,
-    warn_of_few_rows,
-)
 from batch_calibration.methods.fitting import (
     Blocks,
     Corrected,
@@ -18,17 +12,22 @@ from batch_calibration.methods.fitting import (
     over_contexts,
 )
 from batch_calibration.methods.options import check_chosen, read_options
+from batch_calibration.methods.run import correct_context, find_skipped, run_methods
 from batch_calibration.methods.table import METHODS, Group, Method, Options, get_method
 from batch_calibration.methods.validation import (
+    ask_about_order,
     check_labels,
     check_options,
     check_scores,
     no_log_probs,
+    warn_about_order,
+    warn_of_few_rows,
 )
 
 __all__ = [
-    "METHODS", "Blocks", "Corrected", "Evidence", "Group", "Method", "Options", "ask_about_order",
-    "check_chosen", "check_labels", "check_options", "check_scores", "compare", "correct",
-    "find_unusable", "fit", "gather", "get_method", "make_calibrator", "no_log_probs",
-    "over_contexts", "read_options", "warn_about_order", "warn_of_few_rows",
+    "METHODS", "Blocks", "Corrected", "Evidence", "Group", "Method", "Options",
+    "ask_about_order", "check_chosen", "check_labels", "check_options", "check_scores", "compare",
+    "correct", "correct_context", "find_skipped", "fit", "gather", "get_method", "make_calibrator",
+    "no_log_probs", "over_contexts", "read_options", "run_methods", "warn_about_order",
+    "warn_of_few_rows",
 ]  # fmt: skip

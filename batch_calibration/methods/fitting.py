@@ -1,15 +1,16 @@
 """Learns a method's bias from blocks of rows and removes it, for one context or for many."""
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from types import ModuleType
 from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.arrays import names_of, read_floats, read_rows
-from batch_calibration.calibration.base import Calibrator, floored, weights_of
+from batch_calibration.calibration.base import Calibrator, floored
 from batch_calibration.errors import InputError
 from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place
 from batch_calibration.typing import Key, Labels, ProbeRows, Scores, State, Weight
@@ -54,12 +55,23 @@ def make_calibrator(method: Method, *, floor: float | None = None, **options: ob
     return calibrator if floor is None else floored(calibrator, floor)
 
 
-def gather(method: Method, blocks: Blocks, read: Callable[..., Evidence] = Evidence) -> Evidence:
-    """The rows a method learns from, one after the other.
+def gather(
+    method: Method,
+    blocks: Blocks,
+    read: Callable[..., Evidence] = Evidence,
+    *,
+    arrays: ModuleType = jnp,
+) -> Evidence:
+    """The rows a method learns from, the blocks of its probe in their order.
 
     Labels are kept of the blocks that its probe names as labeled; all others are hidden (-1): no
-    method may see those of the test rows. A `reader` as `read` takes arrays of any kind, which are
-    else those of jax or numpy.
+    method may see the labels of the test rows.
+
+    Args:
+        method: a row of `METHODS`.
+        blocks: name -> its rows.
+        read: a `reader` where blocks hold arrays of other kinds than jax's and numpy's.
+        arrays: numpy, for a result on the host.
 
     Raises:
         InputError: a block that the method's probe names is missing.
@@ -77,18 +89,19 @@ def gather(method: Method, blocks: Blocks, read: Callable[..., Evidence] = Evide
     rows, labels, weights = [], [], []
     for name in names:
         block = read(*blocks[name])
-        rows.append(jnp.asarray(block.log_probs))
+        rows.append(arrays.asarray(block.log_probs))
         is_read = name in method.probe.labeled and block.labels is not None
-        unknown = jnp.full(len(block.log_probs), -1, jnp.int32)  # [m]
+        unknown = arrays.full(len(block.log_probs), -1, np.int32)  # [m]
         # No method may see the labels of a block that its probe does not name as labeled.
-        labels.append(jnp.asarray(block.labels if is_read else unknown, jnp.int32))
-        weights.append(weights_of(block.log_probs, block.weight))
+        labels.append(arrays.asarray(block.labels if is_read else unknown, np.int32))
+        present = arrays.ones(len(block.log_probs), np.float32)
+        weights.append(present if block.weight is None else arrays.asarray(block.weight))
     # [sum of all m, k]
-    return Evidence(jnp.concatenate(rows), jnp.concatenate(labels), jnp.concatenate(weights))
+    return Evidence(*map(arrays.concatenate, (rows, labels, weights)))
 
 
 def reader(*sources: object) -> Callable[..., Evidence]:
-    """What reads blocks of arrays of any kind as arrays of jax, checked.
+    """A function that reads blocks of arrays of any kind as arrays of jax, checked.
 
     Args:
         *sources: scores; the first frame among them settles the columns of all frames.
@@ -105,28 +118,18 @@ def over_contexts(
     method: Method,
     function: Callable[[dict[str, Arrays]], Result],
     blocks: Mapping[str, Arrays],
-    *,
-    is_compiled: bool = True,
 ) -> Result:
     """A function of one context's blocks [m k], over the leading axis of blocks [c m k].
 
     Args:
-        method: one that is `looped` takes one context after the other, others all at once.
+        method: a `looped` one runs contexts sequentially, others run all together.
         function: its results are stacked.
         blocks: name -> rows of all contexts.
-        is_compiled: False where no `jax.jit` stands around and calls are few: a loop in Python then
-            runs what was compiled before, where `jax.lax.map` would be compiled in each call.
     """
-    contexts = dict(blocks)
-    if not method.looped:
-        return jax.vmap(function)(contexts)  # all contexts in one program
-    if is_compiled:
-        mapped: Result = jax.lax.map(function, contexts)
-        return mapped
-    count = len(jax.tree.leaves(contexts)[0])  # c, the leading axis of every array
-    per_context = [function(jax.tree.map(itemgetter(i), contexts)) for i in range(count)]
-    stacked: Result = jax.tree.map(lambda *leaves: jnp.stack(leaves), *per_context)
-    return stacked
+    results: Result = (
+        jax.lax.map(function, dict(blocks)) if method.looped else jax.vmap(function)(dict(blocks))
+    )
+    return results
 
 
 def fit(
@@ -159,7 +162,7 @@ def fit(
 
 
 class Corrected(NamedTuple):
-    """What a method learned, and the test scores without that bias."""
+    """The state that a method learned, and the test scores without that bias."""
 
     state: State
     scores: Scores

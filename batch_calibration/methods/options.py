@@ -38,14 +38,14 @@ def read_options(texts: Iterable[str]) -> dict[str, dict[str, object]]:
                 where="options", expected="METHOD.OPTION=VALUE", got=shown(assignment),
                 remedy=f"write it as in {EXAMPLE}",
             )  # fmt: skip
-        options.setdefault(method, {})[option] = read_value(written)
+        options.setdefault(method, {})[option] = _read_setting(written)
     return options
 
 
-def read_value(text: str) -> object:
+def _read_setting(text: str) -> object:
     """A number, True, False or a tuple of them; any other text is a name.
 
-    >>> read_value("0.5"), read_value("0.8,0.2"), read_value("raw")
+    >>> _read_setting("0.5"), _read_setting("0.8,0.2"), _read_setting("raw")
     (0.5, (0.8, 0.2), 'raw')
     """
     try:

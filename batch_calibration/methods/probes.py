@@ -12,7 +12,7 @@ class Probe(NamedTuple):
         forwards: model calls beyond the test rows; 0 where the block's size says it: a labeled set,
             the demonstrations, k for each question that is permuted.
         description: one clause for tables and reports.
-        labeled: those of the blocks whose gold labels are read.
+        labeled: blocks whose gold labels are read.
         aligned: its block has one row, or a row for each test row, in their order.
         in_orders: its block has two rows, or one for each label, for each test row: orders of its
             options.
@@ -27,7 +27,7 @@ class Probe(NamedTuple):
     in_orders: bool = False
 
     def row_counts(self, rows: int, labels: int) -> tuple[int, ...]:
-        """How many rows its block may have beside so many test rows; none: any number.
+        """The numbers of rows that its block may have for so many test rows; none: any number.
 
         >>> OPTION_ORDERS.row_counts(10, 4)
         (20, 40)
@@ -48,7 +48,7 @@ class Probe(NamedTuple):
 
     @property
     def labels(self) -> bool:
-        """Whether the gold labels of some of its rows are read."""
+        """True if the gold labels of some of its rows are read."""
         return bool(self.labeled)
 
 

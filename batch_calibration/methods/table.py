@@ -48,7 +48,7 @@ class Method(NamedTuple):
         probe: what the bias is learned from.
         factory: options -> `Calibrator`, of arrays alone; `make` is the same for users.
         source: where the method is from; "after" a publication says, behind the colon, what
-            differs from it, so that its numbers are not those of the publication.
+            differs from it, so that its numbers differ from the published ones.
         group: the table it stands in: "paper" for a method of the paper's comparison, "variant"
             for a published variant of one, "unlabeled" for a correction beyond the paper that
             needs no labels, "labeled" for one that does.
@@ -59,8 +59,8 @@ class Method(NamedTuple):
         needs_key: `fit` draws at random and takes a `jax.random` key.
         in_order: its predictions depend on the order of the probe rows.
         own_rows: it corrects the rows that it learned from, in their order, and no others.
-        looped: contexts and probe sizes are worked on one after the other, as their memory would
-            not fit at once.
+        looped: contexts and probe sizes run sequentially (lax.map): vmapped they do not fit in
+            memory.
         keeps_bias: its state is a `Shift` whose bias goes into records.
         has_curve: its `Shift` holds a curve, the metric at each strength.
         over_probe_sizes: its accuracy is measured with probes of several sizes, where that is
@@ -89,11 +89,11 @@ class Method(NamedTuple):
 
     @property
     def over_stream(self) -> bool:
-        """Whether it corrects rows as they come, so that accuracy is measured by rows seen."""
+        """True if it corrects rows as they come, so that accuracy is measured by rows seen."""
         return self.in_order and self.own_rows
 
     def needs_log_probs_with(self, options: Options | None = None) -> bool:
-        """Whether with these options it needs log-probabilities, as `needs_log_probs` says."""
+        """True if with these options it needs log-probabilities (see `needs_log_probs`)."""
         if self.needs_log_probs or self.needs_log_probs_if is None:
             return self.needs_log_probs
         option, setting = self.needs_log_probs_if

@@ -1,4 +1,4 @@
-"""How sure a metric is: intervals of a metric and of a gain, over rows, draws and tasks."""
+"""Confidence intervals of a metric and of a gain, over rows, draws and tasks."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -227,7 +227,7 @@ def over_tasks(estimates: Sequence[Estimate]) -> Estimate:
 
     How far the tasks' intervals reach is added in squares and divided by their number. It is the
     interval of the mean over these tasks; of other tasks it says nothing. It is cautious: a task's
-    interval of five draws reaches 2.8 standard errors, and the mean of many such needs only 2, so
+    interval of five draws reaches 2.8 standard errors, and the mean of many needs only 2, so
     that of 13 tasks it holds the mean in 98 to 99 % of the cases (`test_intervals_over_tasks`).
 
     >>> over_tasks([Estimate(0.5, 0.25, 0.75), Estimate(0.5, 0.5, 0.5)])

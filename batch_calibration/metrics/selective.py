@@ -1,4 +1,4 @@
-"""What it costs to answer surely alone: risk and coverage, and answers that flip with the order."""
+"""Risk and coverage of confident answers, and answers that flip with the order of options."""
 
 import jax
 import jax.numpy as jnp
@@ -72,7 +72,7 @@ def order_flip_rate(log_probs: ProbeRows, questions: int) -> Estimate:
     """The share of questions whose answer depends on the order of their options, and its interval.
 
     Args:
-        log_probs: [n o, k] in nats, the orders of each question one after the other, two or all k
+        log_probs: [n o, k] in nats, the orders of each question in sequence, two or all k
             (see `calibration.order_average.option_places`).
         questions: n.
 
@@ -94,7 +94,7 @@ def order_flip_rate(log_probs: ProbeRows, questions: int) -> Estimate:
         raise InputError(
             where="log_probs",
             expected=f"two or {k} rows for each of {questions} questions, orders of their options",
-            got=f"{total} rows", remedy="give the orders of each question one after the other",
+            got=f"{total} rows", remedy="give the orders of each question in sequence",
         )  # fmt: skip
     answers = np.asarray(favored(options))  # [n, o]
     share = float((answers != answers[:, :1]).any(axis=1).mean())

@@ -1,4 +1,4 @@
-"""How sure a gain and a change of spread are over prompts, their seeds and the test rows."""
+"""Intervals of a gain and of a change of spread over prompts, their seeds and the test rows."""
 
 import numpy as np
 

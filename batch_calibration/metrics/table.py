@@ -1,4 +1,4 @@
-"""How right and how even-handed predictions are: accuracy, log loss, ECE, bias scores."""
+"""Metrics of predictions: accuracy, log loss, ECE, bias scores."""
 
 from collections.abc import Mapping
 
@@ -100,7 +100,7 @@ def rsd(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scal
 
 @reads_rows
 def bias_score(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """How far mean predictions lean: 1/2 sum_j |class-balanced mean P_j - 1/k|, 0 to 1.
+    """The lean of mean predictions: 1/2 sum_j |class-balanced mean P_j - 1/k|, 0 to 1.
 
     Class-balanced: the mean over labels that occur of the mean P over the rows of that label.
 

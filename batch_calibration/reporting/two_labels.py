@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.methods import METHODS, Evidence, fit
-from batch_calibration.methods.compiling import pad_rows
+from batch_calibration.methods.run import pad_rows
 from batch_calibration.metrics import accuracy, boundary
 from batch_calibration.reporting.cells import Cells
 from batch_calibration.reporting.frame import BASELINE, CORRECTED, context_title

@@ -70,8 +70,6 @@ class ScorerFacts(NamedTuple):
         compares_statements: Whether a text is compared with a statement for each label, so that
             there is no prompt, no demonstration and no boundary between prompt and label.
         reads_images: Whether it takes images.
-        why_no_log_probs: Why its scores are no log-probabilities over the vocabulary: "" where
-            they are, None where a table's values must be looked at.
         open_files: What reads the config and the tokenizer of a directory.
     """
 
@@ -81,7 +79,6 @@ class ScorerFacts(NamedTuple):
     asks_server: bool = False
     compares_statements: bool = False
     reads_images: bool = False
-    why_no_log_probs: str | None = None
     open_files: "Callable[[Path, ModelSettings], OpenFiles]" = _open_checkpoint
 
 
@@ -166,7 +163,6 @@ SCORERS: MappingProxyType[str, ScorerFacts] = MappingProxyType({
         _load_causal_lm,
         lambda budget, texts, labels, _: budget.cost(texts, labels),
         "asked: what prompts share is run once, labels as a trie",
-        why_no_log_probs="",
     ),
     "dual_encoder": ScorerFacts(
         _load_dual_encoder,
@@ -174,13 +170,11 @@ SCORERS: MappingProxyType[str, ScorerFacts] = MappingProxyType({
         "asked: what is left of texts longer than max_tokens",
         compares_statements=True,
         reads_images=True,
-        why_no_log_probs="these are scaled cosines (dual_encoder)",
     ),
     "transformers": ScorerFacts(
         _load_transformers,
         lambda budget, texts, labels, _: budget.cost(texts, labels),
         "asked: what prompts share is run once",
-        why_no_log_probs="",
         open_files=_open_transformers,
     ),
     "api": ScorerFacts(_load_api, asks_server=True),

@@ -4,10 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from batch_calibration.studies.accuracies import Curve, OverStream, ProbeSizes, pack, unpack
     from batch_calibration.studies.calibration import run_calibration
     from batch_calibration.studies.merging import merge_workdirs
-    from batch_calibration.studies.records import VERSION, ContextInfo, Record, ScorerInfo
+    from batch_calibration.studies.records import (
+        VERSION,
+        ContextInfo,
+        Curve,
+        OverStream,
+        ProbeSizes,
+        Record,
+        ScorerInfo,
+        pack,
+        unpack,
+    )
     from batch_calibration.studies.runs import Run
     from batch_calibration.studies.scoring import (
         ScoringProgress,
@@ -21,10 +30,19 @@ if TYPE_CHECKING:
     from batch_calibration.studies.workers import SweepReport, Work, sweep
 
 _HOMES = {
-    "accuracies": ("Curve", "OverStream", "ProbeSizes", "pack", "unpack"),
     "calibration": ("run_calibration",),
     "merging": ("merge_workdirs",),
-    "records": ("VERSION", "ContextInfo", "Record", "ScorerInfo"),
+    "records": (
+        "VERSION",
+        "ContextInfo",
+        "Curve",
+        "OverStream",
+        "ProbeSizes",
+        "Record",
+        "ScorerInfo",
+        "pack",
+        "unpack",
+    ),
     "runs": ("Run",),
     "scoring": ("ScoringProgress", "ScoringReport", "render_contexts", "run_scoring"),
     "store": ("Store", "load_results", "write_results"),

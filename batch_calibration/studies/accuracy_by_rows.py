@@ -92,7 +92,7 @@ def seen_counts(rows: int) -> tuple[int, ...]:
 def accuracy_over_stream(
     test: Evidence, orders: int, *, seed: int, options: Mapping[str, Options] | None = None
 ) -> OverStream:
-    """Accuracy of the methods drawn over a stream, as the test rows come one after the other.
+    """Accuracy of the methods drawn over a stream, as the test rows come in sequence.
 
     A value is the share of right predictions among the rows between two numbers of rows seen.
 

@@ -1,40 +1,31 @@
-"""Every method on every score table, or one method's scores, in few compiled programs."""
+"""Every method on every score table, and the record of what it did to each."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from operator import itemgetter
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration import scores
-from batch_calibration.arrays import check_key
 from batch_calibration.calibration.learned_shift import strength_curve
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     METHODS,
     Corrected,
     Evidence,
     Options,
-    check_chosen,
-    check_options,
     check_scores,
-    compare,
-    correct,
     get_method,
-    over_contexts,
-    warn_of_few_rows,
+    probes,
+    run_methods,
 )
-from batch_calibration.methods.compiling import jit_methods
+from batch_calibration.methods.run import jit_quickly, pad_rows
+from batch_calibration.metrics import Estimate, order_flip_rate, with_intervals
 from batch_calibration.metrics import table as metrics
-from batch_calibration.scores import ScoreTable
-from batch_calibration.studies import Record, Records
+from batch_calibration.scores import Block, ScoreTable
+from batch_calibration.scoring.prompts import length_limit
+from batch_calibration.studies import ContextInfo, Curve, Record, Records, pack
 from batch_calibration.studies.accuracy_by_rows import accuracy_by_size, accuracy_over_stream
-from batch_calibration.studies.groups import Group, find_skipped, make_groups
-from batch_calibration.studies.measured import Measured, make_record
-from batch_calibration.typing import Key
 
 Progress = Callable[[int], None]
 
@@ -94,33 +85,26 @@ def run_calibration(
         )
     _check_counts(probe_sizes, draws, stream_orders)
     for table in tables:
-        check(table, floor)
-    options = check_chosen(options, names, (len(table.label_names) for table in tables))
-    skipped = [find_skipped(table, names, options) for table in tables]
-    key = jax.random.key(seed)
-    records: dict[int, Record] = {}  # by position among the tables
-    # One after the other: programs with linear algebra over many contexts have waited for each
-    # other forever where several ran at once on a CPU.
-    for group in make_groups(tables, skipped, names, floor):
-        measured = _run(group, key=key, options=options)
-        # Place in the group, and among all tables.
-        for i, (position, table) in enumerate(group.tables):
-            record = make_record(table, i, measured, skipped[position], floor)
-            used_options = {name: options[name] for name in record.methods if name in options}
-            record = replace(record, options=used_options)
-            test = jax.tree.map(itemgetter(i), group.blocks["test"])  # without the axis of contexts
-            if probe_sizes:
-                by_size = accuracy_by_size(
-                    test, probe_sizes, draws=draws, seed=seed, options=options
-                )
-                record = replace(record, probe_size=by_size)
-            if stream_orders:
-                by_seen = accuracy_over_stream(test, stream_orders, seed=seed, options=options)
-                record = replace(record, over_stream=by_seen)
-            records[position] = record
+        check_labeled(table, floor)
+    found = run_methods(tables, names, options=options, floor=floor, seed=seed)
+    records = list[Record]()
+    for table, corrected, skipped in zip(tables, found.results, found.skipped, strict=True):
+        test = _test_rows(table, floor)
+        record = make_record(table, test, corrected, skipped, floor)
+        used = {name: found.options[name] for name in record.methods if name in found.options}
+        record = replace(record, options=used)
+        if probe_sizes:
+            by_size = accuracy_by_size(
+                test, probe_sizes, draws=draws, seed=seed, options=found.options
+            )
+            record = replace(record, probe_size=by_size)
+        if stream_orders:
+            by_seen = accuracy_over_stream(test, stream_orders, seed=seed, options=found.options)
+            record = replace(record, over_stream=by_seen)
+        records.append(record)
         if progress:
             progress(len(records))
-    return Records([records[position] for position in range(len(tables))])
+    return Records(records)
 
 
 def _check_counts(sizes: Sequence[int], draws: int, orders: int) -> None:
@@ -137,7 +121,7 @@ def _check_counts(sizes: Sequence[int], draws: int, orders: int) -> None:
         )
 
 
-def check(table: ScoreTable, floor: float | None = None) -> None:
+def check_labeled(table: ScoreTable, floor: float | None = None) -> None:
     """Refuse a table that cannot be calibrated and judged: no right label, scores that are none."""
     where = f"table {table.id}"
     if "test" not in table.blocks:
@@ -158,94 +142,118 @@ def check(table: ScoreTable, floor: float | None = None) -> None:
         check_scores(block.log_probs, f"{where}, block {name}", floor=floor)
 
 
-def _run(group: Group, *, key: Key, options: Mapping[str, Options]) -> Measured:
-    """Two programs a group: methods that loop over contexts, then the others and all metrics."""
-    if not group.methods:
-        return Measured({}, {}, {}, {}, {}, {})
-    looped_names = [name for name in group.methods if METHODS[name].looped]
-    mapped_names = [name for name in group.methods if not METHODS[name].looped]
-    looped: dict[str, Corrected] = {}
-    if looped_names:
-        run_looped = jit_methods(compare, looped=True)
-        looped = run_looped(group.blocks, key=key, methods=looped_names, options=options)
-    run_mapped = jit_methods(_measure, looped=False)
-    measured = run_mapped(group.blocks, looped, key, methods=mapped_names, options=options)
-    on_host: Measured = jax.device_get(measured)
-    return on_host
+def order_flips(table: ScoreTable) -> Estimate | None:
+    """The share of questions whose answer changes with the order of their options.
+
+    None where not every question was asked in several orders.
+    """
+    block = table.blocks.get("permutations")
+    rows, k = table.blocks["test"].log_probs.shape
+    if block is None or len(block.row_ids) not in probes.OPTION_ORDERS.row_counts(rows, k):
+        return None
+    return order_flip_rate(block.log_probs, rows)
 
 
-def _measure(
-    blocks: dict[str, Evidence], looped: dict[str, Corrected], key: Key, *,
-    methods: Sequence[str], options: Mapping[str, Options],
-) -> Measured:  # fmt: skip
-    """The methods named, and the metrics of theirs and of the looped ones' scores."""
-    corrected = compare(blocks, methods=methods, key=key, options=options) | looped
-    test = blocks["test"]
-    gold = jnp.asarray(test.labels)
-    # One method after the other: a single body to compile.
-    by_metric = jax.lax.map(
-        lambda scores: jax.vmap(metrics.measure)(scores, gold, test.weight),
-        jnp.stack([method.scores for method in corrected.values()]),  # [method c n k]
-    )
-    measured = Measured({}, {}, {}, {}, {}, {})
-    for metric, of_methods in by_metric.items():
-        measured.metrics[metric] = dict(zip(corrected, of_methods, strict=True))
-    for name, method in corrected.items():
-        measured.right[name] = metrics.predict(method.scores) == gold
-        if METHODS[name].keeps_bias:
-            measured.bias[name] = method.state.bias
-        if METHODS[name].has_curve:
-            measured.strength[name] = method.state.strength
-            measured.labeled[name] = method.state.curve
-            measured.test[name] = jax.vmap(strength_curve)(method.state.bias, *test)
-    return measured
+def _test_rows(table: ScoreTable, floor: float | None) -> Evidence:
+    """The test rows as methods see them: raised to the floor, and padded."""
+    test = table.blocks["test"]
+    rows = test.log_probs if floor is None else np.maximum(test.log_probs, np.float32(floor))
+    return pad_rows(Evidence(rows, test.labels))
 
 
-def corrected_scores(
-    tables: Sequence[ScoreTable], method: str = "bc", *, seed: int = 0, **options: object
-) -> list[np.ndarray]:
-    """The test rows of each table without the bias that `method` finds there.
+def make_record(
+    table: ScoreTable,
+    test: Evidence,
+    corrected: Mapping[str, Corrected],
+    skipped: Mapping[str, str],
+    floor: float | None,
+) -> Record:
+    """A table's record.
 
     Args:
-        tables: score tables with a block "test"; right labels are not needed.
-        method: a name from `METHODS`.
-        seed: of methods that start at random.
-        **options: what `METHODS[method].make` takes.
-
-    Returns:
-        float32 [n, k] of each table, in nats for the shift methods.
-
-    Raises:
-        InputError: a table that the method cannot correct; wrong scores or options.
-
-    >>> from batch_calibration.scores import make_block
-    >>> rows = make_block(10 * [[-1.0, -3.0], [-2.0, -2.5]])
-    >>> corrected_scores([ScoreTable({}, ("no", "yes"), {"test": rows})])[0][:2].tolist()
-    [[0.5, -0.25], [-0.5, 0.25]]
+        table: with a block "test".
+        test: its rows, padded.
+        corrected: what each method made of them.
+        skipped: method -> why the table rules it out.
+        floor: what smaller scores were raised to.
     """
-    chosen = get_method(method)
-    for table in tables:
-        where = str(table.context.get("task") or f"table {table.id}")
-        scores.check(table, where)
-        if reason := find_skipped(table, [method], {method: options}).get(method):
-            raise InputError(
-                f"{where}: {method} cannot correct it: {reason}; name another {spell('method')}."
-            )
-        for name, block in table.blocks.items():
-            check_scores(block.log_probs, f"{where}, block {name}")
-        warn_of_few_rows(method, chosen.probe.blocks, len(table.blocks["test"].row_ids), where)
-        options = check_options(method, chosen.make, options, len(table.label_names))
+    gold = table.blocks["test"].labels
+    has_label = gold >= 0  # [n]; accuracies are of these rows
+    gold = gold[has_label]
+    icl_is_right = np.argmax(test.log_probs[: len(has_label)][has_label], axis=-1) == gold
+    methods, right, bias = {}, {}, {}
+    # Of the methods that learn a strength a record holds the first one's.
+    strength, curve = None, None
+    for name, (state, scores_of_method) in corrected.items():
+        is_right = np.asarray(scores_of_method)[has_label].argmax(axis=-1) == gold
+        right[name] = pack(is_right)
+        padded = pad_rows(Evidence(scores_of_method)).log_probs
+        measured = jax.device_get(jit_quickly(metrics.measure)(padded, test.labels, test.weight))
+        measured = {metric: float(number) for metric, number in measured.items()}
+        measured["accuracy"] = float(is_right.mean())  # to the last bit, without the padding
+        # What learns nothing is what the others are compared with.
+        baseline = icl_is_right if METHODS[name].probe.blocks else None
+        methods[name] = with_intervals(measured, is_right, baseline)
+        if METHODS[name].keeps_bias:
+            bias[name] = _floats(state.bias)
+        if METHODS[name].has_curve and curve is None:
+            strength = float(state.strength)
+            on_test = jit_quickly(strength_curve)(state.bias, *test)
+            curve = Curve(_floats(state.curve), _floats(on_test))
+    over_long, unreadable, notes = _outcomes(table)
+    context = ContextInfo.from_table(table)
+    shortened = sum(sum(counts.values()) for counts in over_long.values())
+    return Record(
+        id=table.id,
+        context=context,
+        label_names=tuple(table.label_names),
+        rows={name: len(block.row_ids) for name, block in table.blocks.items()},
+        classes=tuple(np.bincount(gold, minlength=len(table.label_names)).tolist()),
+        methods=methods,
+        right=right,
+        skipped=skipped,
+        over_long=over_long,
+        unreadable=unreadable,
+        bias=bias,
+        floor=floor,
+        notes=(
+            *length_limit.shortening_notes(
+                context.options.get("over_long"), context.shots, shortened
+            ),
+            *notes,
+        ),
+        strength=strength,
+        curve=curve,
+        order_flips=_numbers(order_flips(table)),
+    )
 
-    def correct_one(blocks: dict[str, Evidence]) -> jax.Array:
-        rows = blocks["test"].log_probs
-        return correct(chosen, blocks, rows, key=check_key(seed), **options).scores  # type: ignore
 
-    # One program for all groups of a shape.
-    correct_group = jax.jit(partial(over_contexts, chosen, correct_one))
-    by_position: dict[int, np.ndarray] = {}
-    for group in make_groups(tables, [{}] * len(tables), [method], None):
-        padded = np.asarray(correct_group(group.blocks))
-        for (position, table), scores_of_one in zip(group.tables, padded, strict=True):
-            # Rows of padding stand behind those of the context.
-            by_position[position] = scores_of_one[: len(table.blocks["test"].row_ids)]
-    return [by_position[position] for position in range(len(tables))]
+def _numbers(estimate: Estimate | None) -> tuple[float, ...]:
+    """A share and the ends of its interval, none of none."""
+    return () if estimate is None else (estimate.value, estimate.low, estimate.high)
+
+
+def _outcomes(table: ScoreTable) -> tuple[dict[str, dict[str, int]], dict[str, int], list[str]]:
+    """Prompts of each block that were shortened, inputs that could not be read, and notes."""
+    over_long, unreadable = dict[str, dict[str, int]](), dict[str, int]()
+    notes = list[str]()
+    for name, block in table.blocks.items():
+        for change in ("dropped", "truncated"):
+            if count := _count(block, change):
+                over_long.setdefault(name, {})[change] = count
+        if count := _count(block, "unreadable"):
+            unreadable[name] = count
+        # What the importer of the block says of it.
+        block_notes = block.spec.get("notes")
+        notes += map(str, block_notes if isinstance(block_notes, list) else [])
+    return over_long, unreadable, notes
+
+
+def _count(block: Block, name: str) -> int:
+    """A number that the block's spec holds, 0 where it holds none."""
+    count = block.spec.get(name)
+    return count if isinstance(count, int) else 0
+
+
+def _floats(array: jax.Array | np.ndarray) -> tuple[float, ...]:
+    return tuple(np.asarray(array).tolist())

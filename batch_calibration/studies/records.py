@@ -2,27 +2,91 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from batch_calibration.errors import InputError, step
 from batch_calibration.files import WrongJson, parse_json, read_as
 from batch_calibration.scores import ScoreTable, digest
-from batch_calibration.studies.accuracies import (
-    CURVE_POINTS,
-    Curve,
-    OverStream,
-    ProbeSizes,
-    is_packed,
-)
 
 VERSION = 4
 """Of the JSON below; records without a number are of version 1. Before 4 bc_running was BC."""
 CHECKSUM = "checksum"
 """The digest of all else in the JSON."""
+CURVE_POINTS = 101
+"""Strengths of a curve: -5 to 5 in steps of 0.1, as `calibration.learned_shift` has them."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Accuracy at each of the 101 strengths, on the labeled set and on the test rows."""
+
+    labeled: tuple[float, ...]
+    test: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ProbeSizes:
+    """Accuracy on all test rows when a method learns from so many of them.
+
+    Attributes:
+        sizes: rows a method learned from.
+        accuracy: method -> for each size, a value per draw of rows.
+    """
+
+    sizes: tuple[int, ...]
+    accuracy: Mapping[str, tuple[tuple[float, ...], ...]]
+
+
+@dataclass(frozen=True)
+class OverStream:
+    """Accuracy of the test rows as they come in random orders, each corrected when it comes.
+
+    Attributes:
+        rows: rows seen, ascending.
+        accuracy: method -> for each of these numbers, a value per order: the share that is right
+            among the rows from the number before it up to this one.
+    """
+
+    rows: tuple[int, ...]
+    accuracy: Mapping[str, tuple[tuple[float, ...], ...]]
+
+
+def pack(is_right: np.ndarray) -> str:
+    """Base64 of the bits of [n], true for rows that are right: six rows a letter.
+
+    >>> pack(np.array([True, False, True]))
+    'oA=='
+    """
+    return base64.b64encode(np.packbits(is_right).tobytes()).decode()
+
+
+def unpack(text: str, rows: int) -> np.ndarray:
+    """The argument of `pack`, as [rows] of bool.
+
+    >>> unpack("oA==", 3).tolist()
+    [True, False, True]
+    """
+    # The last byte is filled up with zeros: `count` leaves them out.
+    return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=rows).astype(bool)
+
+
+def is_packed(text: str, rows: int) -> bool:
+    """True if the text is a packing of so many rows.
+
+    >>> is_packed("oA==", 3), is_packed("oA==", 9), is_packed("?", 3)
+    (True, False, False)
+    """
+    try:
+        return len(base64.b64decode(text, validate=True)) == -(-rows // 8)  # bytes, rounded up
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -42,7 +106,7 @@ class ScorerInfo:
 
 @dataclass(frozen=True)
 class ContextInfo:
-    """What a context's scores were asked for; nothing of it is demanded of a table.
+    """The settings of a context; a table need not have any of them.
 
     Attributes:
         task: the task's name.
@@ -55,7 +119,7 @@ class ContextInfo:
         served: the split that stood in for it, empty where none had to.
         limit: how many rows at most, 0 for all.
         options: settings that are not the default, such as selection, order or template.
-        blocks: block beside the test rows -> those of its settings that are not the default.
+        blocks: block other than the test rows -> its settings that are not the default.
         template: the prompt's template.
         demonstrations: ids of the rows shown.
     """
@@ -76,7 +140,7 @@ class ContextInfo:
 
     @property
     def every_option(self) -> dict[str, object]:
-        """The options, and those of all blocks."""
+        """The options of the context and of all its blocks."""
         options = dict(self.options)
         for block_options in self.blocks.values():
             options |= block_options
@@ -84,7 +148,7 @@ class ContextInfo:
 
     @classmethod
     def from_table(cls, table: ScoreTable) -> ContextInfo:
-        """What a score table says of its context.
+        """The settings that a score table names.
 
         Raises:
             InputError: it says it in another type.
@@ -111,7 +175,7 @@ class ContextInfo:
 
 @dataclass(frozen=True)
 class Record:
-    """What every method did to one context's scores.
+    """The results of every method on one context's scores.
 
     Attributes:
         id: of the score table.
@@ -126,7 +190,7 @@ class Record:
         unreadable: block -> how many of its images could not be read.
         bias: method -> the bias of each label, in nats.
         floor: what smaller scores were raised to, in nats; None where none was asked for.
-        options: method -> those of its options that were not the default.
+        options: method -> its options that were not the default.
         strength: what BCL chose.
         curve: accuracy by strength, where BCL ran.
         probe_size: accuracy by the number of probe rows, where that was asked for.

@@ -359,7 +359,7 @@ def write_results(records: Records, folder: str | Path) -> tuple[list[Path], str
     Returns:
         The files, and a sentence on the one that is not written, empty where both are.
     """
-    columns = tidy.columns(records.rows())
+    columns = tidy.typed_columns(records.rows())
     csv_path, parquet_path = Path(folder) / "results.csv", Path(folder) / "results.parquet"
     write_whole(csv_path, tidy.to_csv(columns).encode())
     try:

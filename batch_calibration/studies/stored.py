@@ -12,7 +12,7 @@ from batch_calibration.methods import METHODS, Options, get_method, read_options
 from batch_calibration.scores import ScoreTable
 from batch_calibration.settings import CalibrationSettings
 from batch_calibration.studies import OverStream, ProbeSizes, Record, Records, Store
-from batch_calibration.studies.calibration import check, run_calibration
+from batch_calibration.studies.calibration import check_labeled, run_calibration
 
 ByRows = TypeVar("ByRows", ProbeSizes, OverStream)
 CHANGED = "{} score table{} changed while being calibrated, and no record was kept: {} again"
@@ -48,8 +48,8 @@ def calibrate_store(
 ) -> CalibrationReport:
     """Calibrate the score tables of a workdir, and keep the records there.
 
-    What an earlier run found of other methods and probe sizes, from the same scores with the same
-    floor, is kept.
+    Results of an earlier run with other methods and probe sizes are kept, if scores and floor are
+    the same.
 
     Args:
         store: a workdir with scores.
@@ -85,7 +85,7 @@ def calibrate_store(
     usable = list[ScoreTable]()
     for table in tables:
         try:
-            check(table, floor)  # one table that cannot be judged must not stop the others
+            check_labeled(table, floor)  # one table that cannot be judged must not stop the others
             usable.append(table)
         except InputError as error:
             broken.append(str(error))
@@ -135,7 +135,7 @@ def _is_chosen(table: ScoreTable, tasks: Sequence[str], shots: int | None) -> bo
 
 
 def _merge_earlier(record: Record, earlier: Record | None) -> Record:
-    """The record with what an earlier run found of the same scores and this one did not."""
+    """The record, with fields that only an earlier run on the same scores computed."""
     if earlier is None or (earlier.floor, earlier.scores) != (record.floor, record.scores):
         return record
     methods = {**earlier.methods, **record.methods}

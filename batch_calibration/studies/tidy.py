@@ -31,12 +31,12 @@ KINDS: dict[str, type] = {
     "scorer": str, "scorer_digest": str, "label_names": list, "template": str,
     "demonstrations": list,
 }  # fmt: skip
-"""Columns that every table has, and what stands in each; `list` is one of texts."""
+"""Columns that every table has, and the type of each; `list` is one of texts."""
 PANDAS_DTYPES = {str: "string", int: "Int64", float: "float64", bool: "boolean", list: "object"}
 """The dtype of each kind: a column of whole numbers stays one where some are unknown."""
 
 FORMULA_SIGNS = tuple("=+-@\t\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""First characters of a formula in a spreadsheet."""
 
 
 class Number(str):
@@ -100,7 +100,7 @@ class Records(Sequence[Record]):
                         **shared, **options, "method": method, "metric": metric, "value": number,
                         "low": low, "high": high,
                     })  # fmt: skip
-        return fill_missing(rows)
+        return fill_columns(rows)
 
     def to_pandas(self) -> pandas.DataFrame:
         """`rows` as a pandas DataFrame.
@@ -113,7 +113,7 @@ class Records(Sequence[Record]):
         except ImportError as error:
             raise InputError("to_pandas needs pandas; install it, or use rows().") from error
         series = {}
-        for name, column in columns(self.rows()).items():
+        for name, column in typed_columns(self.rows()).items():
             series[name] = pandas.Series(column.cells, dtype=PANDAS_DTYPES[column.kind])
         return pandas.DataFrame(series)
 
@@ -123,7 +123,7 @@ class Records(Sequence[Record]):
         Raises:
             InputError: pyarrow is not installed.
         """
-        return to_arrow(columns(self.rows()))
+        return to_arrow(typed_columns(self.rows()))
 
 
 def _describe(record: Record) -> Row:
@@ -151,20 +151,20 @@ def prefixed(prefix: str, settings: Mapping[str, object]) -> Row:
     return {f"{prefix}_{name}": setting for name, setting in settings.items()}
 
 
-def fill_missing(rows: Sequence[Row]) -> list[Row]:
-    """The rows, each with all columns: those of `KINDS`, then others by name; None for nothing."""
+def fill_columns(rows: Sequence[Row]) -> list[Row]:
+    """The rows, each with all columns: first `KINDS`, then others by name; None for nothing."""
     names = set[str]().union(*rows) - KINDS.keys()  # such as those of a scorer's settings
     empty = dict.fromkeys([*KINDS, *sorted(names)])
     return [empty | row for row in rows]
 
 
-def columns(rows: Sequence[Row]) -> dict[str, Column]:
-    """Typed columns of rows that `fill_missing` gave.
+def typed_columns(rows: Sequence[Row]) -> dict[str, Column]:
+    """Typed columns of rows that `fill_columns` gave.
 
     A column that is not in `KINDS` has the kind of its values; where these are of several kinds,
     or of none, they become JSON texts.
 
-    >>> columns(fill_missing([{"seed": 1, "method_floor": 1}, {"method_floor": 0.5}]))[
+    >>> typed_columns(fill_columns([{"seed": 1, "method_floor": 1}, {"method_floor": 0.5}]))[
     ...     "method_floor"
     ... ]
     Column(kind=<class 'float'>, cells=[1.0, 0.5])

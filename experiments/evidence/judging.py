@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from inspect import signature
@@ -15,10 +15,10 @@ import numpy as np
 from batch_calibration.calibration.assignment import MOST_PERMUTED
 from batch_calibration.calibration.base import weights_of
 from batch_calibration.calibration.objective import one_hot
-from batch_calibration.methods import METHODS, Evidence, Method, correct, gather, over_contexts
+from batch_calibration.methods import METHODS, Evidence, Method, find_skipped
+from batch_calibration.methods.run import pad_context, pad_rows
 from batch_calibration.metrics import predict
 from batch_calibration.scores import ScoreTable
-from batch_calibration.studies.groups import Group, find_skipped, make_groups
 from batch_calibration.typing import Key
 
 KNOWN = " + true shares"
@@ -59,36 +59,35 @@ def answers(
     key = jax.random.key(seed)
     informed = [name for name in knowing if name in methods and takes_shares(name)]
     work = []
-    for group in make_groups(tables, skipped, methods, None):
-        work += [(group, name) for name in group.methods]
-        work += [(group, name + KNOWN) for name in group.methods if name in informed]
-    # Those that take one context after the other are first.
+    for index, reasons_of_table in enumerate(skipped):
+        usable = [name for name in methods if name not in reasons_of_table]
+        work += [(index, name) for name in usable]
+        work += [(index, name + KNOWN) for name in usable if name in informed]
+    # Loops of seconds are first.
     work.sort(key=lambda pair: not _method(pair[1]).looped)
     slow_count = sum(_method(name).looped for _, name in work)
     answers_by_method: dict[str, list[np.ndarray | None]] = {}
     seconds: dict[str, float] = {}
 
-    def answer_timed(pair: tuple[Group, str]) -> tuple[np.ndarray, float]:
-        group, name = pair
-        blocks = {block: group.blocks[block] for block in ("test", *_method(name).probe.blocks)}
+    def answer_timed(pair: tuple[int, str]) -> tuple[np.ndarray, float]:
+        index, name = pair
+        test = tables[index].blocks["test"]
+        blocks = {block: Evidence(*tables[index].blocks[block][:2]) for block in _read(name)}
         start = time.perf_counter()
+        learned, rows = pad_context(_method(name), blocks, test.log_probs)
+        gold = pad_rows(Evidence(test.log_probs, test.labels))
         # `np.asarray` waits for the result.
-        predictions = np.asarray(_answers(blocks, key, name=name))
-        return predictions, time.perf_counter() - start
+        predictions = np.asarray(_answers(learned, rows, gold, key, name=name))
+        return predictions[: len(test.labels)], time.perf_counter() - start
 
-    # Programs with linear algebra over many contexts, run at once on the CPU, have waited for each
-    # other forever, and so have those of PC with more than eight labels; its others have not.
+    # PC of more than eight labels, run at once on the CPU, has waited for itself forever.
     # More labels than all permutations are tried for.
     alone = any(len(table.label_names) > MOST_PERMUTED for table in tables)
     with ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
         done = [*pool.map(answer_timed, work[:slow_count])]
         done += map(answer_timed, work[slow_count:])
-    for (group, name), (group_answers, spent) in zip(work, done, strict=True):
-        method_answers = answers_by_method.setdefault(name, [None] * len(tables))
-        for (table_index, table), guess in zip(group.tables, group_answers, strict=True):
-            if name.removesuffix(KNOWN) not in skipped[table_index]:
-                # The rows after these are padding.
-                method_answers[table_index] = guess[: len(table.blocks["test"].labels)]
+    for (index, name), (guess, spent) in zip(work, done, strict=True):
+        answers_by_method.setdefault(name, [None] * len(tables))[index] = guess
         seconds[name] = seconds.get(name, 0.0) + spent
     reasons, ordered = dict[str, str](), dict[str, list[np.ndarray | None]]()
     for method in methods:
@@ -109,21 +108,18 @@ def takes_shares(name: str) -> bool:
     return "target_prior" in signature(METHODS[name].make).parameters
 
 
+def _read(name: str) -> tuple[str, ...]:
+    return ("test", *_method(name).probe.blocks)
+
+
 @partial(jax.jit, static_argnames="name")
-def _answers(blocks: Mapping[str, Evidence], key: Key, *, name: str) -> jax.Array:
-    """Predicted labels [c n] of a group of contexts."""
-    method = _method(name)
-
-    def context(blocks: dict[str, Evidence]) -> jax.Array:
-        rows = blocks["test"]
-        if name.endswith(KNOWN):
-            chosen = method.make(target_prior=_shares(rows))
-            scores = chosen.apply(chosen.fit(*gather(method, blocks), key=key), rows.log_probs)
-        else:
-            scores = correct(method, blocks, rows.log_probs, key=key).scores
-        return predict(scores)
-
-    return over_contexts(method, context, blocks)
+def _answers(
+    learned: Evidence, rows: jax.Array, gold: Evidence, key: Key, *, name: str
+) -> jax.Array:
+    """Predicted labels [n] of one context."""
+    shares = {"target_prior": _shares(gold)} if name.endswith(KNOWN) else {}
+    chosen = _method(name).make(**shares)
+    return predict(chosen.apply(chosen.fit(*learned, key=key), rows))
 
 
 def _shares(rows: Evidence) -> jax.Array:

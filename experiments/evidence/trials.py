@@ -20,7 +20,7 @@ from batch_calibration.calibration.empirical_bayes import (
 from batch_calibration.calibration.matching import match
 from batch_calibration.calibration.shift import least_shares
 from batch_calibration.diagnosis import expected_gain, fit_label_scores
-from batch_calibration.diagnosis.cross_validation import choose
+from batch_calibration.diagnosis.cross_validation import choose_by_labels
 from batch_calibration.diagnosis.experience import promised_gain
 from batch_calibration.diagnosis.gain import LabelScores
 from batch_calibration.diagnosis.recommend import LIKELY, TO_SHARES, WITH_LABELS
@@ -189,7 +189,7 @@ def try_labeled(table: ScoreTable, labeled: int, random: np.random.Generator) ->
     padded, weight = pad(rows[judged], size)
     seen, seen_weight = pad(rows[judged[:MOST_SEEN]], min(size, MOST_SEEN))
     blocks = {"test": Evidence(seen, weight=seen_weight), "labeled": labeled_rows}
-    choice = choose(blocks, WITH_LABELS, {})
+    choice = choose_by_labels(blocks, WITH_LABELS, {})
     blocks["test"] = Evidence(padded, weight=weight)
     hits = {}
     for name in choice.hits:

@@ -1,0 +1,305 @@
+"""The runner: methods on score tables, each table corrected by itself in compiled programs.
+
+A program takes one context, padded to a size that its own number of rows decides. So what a method
+finds in a table does not depend, to the last bit, on the tables and methods it is run with.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, cast
+
+import jax
+import numpy as np
+
+from batch_calibration.arrays import check_key
+from batch_calibration.calibration.base import Calibrator
+from batch_calibration.methods.fitting import Corrected, Evidence, gather
+from batch_calibration.methods.options import check_chosen
+from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place
+from batch_calibration.methods.validation import no_log_probs
+from batch_calibration.scores import WHY_NO_LOG_PROBS, ScoreTable
+from batch_calibration.typing import Key
+
+OptionPairs = tuple[tuple[str, Any], ...]
+"""Options of one method, as a tuple: a compiled program is kept under it."""
+LEVEL = "xla_backend_optimization_level"
+WITHOUT_EMITTERS: dict[str, Any] = {LEVEL: 0, "xla_cpu_use_fusion_emitters": False}
+"""For milliseconds of work: compiled in two thirds of the time, the same but for last bits."""
+LOOP_LEVEL = 1
+"""For loops of seconds; the usual 2 takes the CPU's compiler longer and makes them no faster."""
+FEWEST_PADDED_ROWS = 16
+"""Rows that shorter blocks are padded to, so that small probes share their programs."""
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+class Corrections(NamedTuple):
+    """A run of methods on tables.
+
+    Attributes:
+        results: for each table, what the methods it allows learned and corrected, by name in the
+            order of `METHODS`; computed when it is read.
+        skipped: for each table, the methods that it rules out: name -> why.
+        options: method -> options that differ from the defaults.
+    """
+
+    results: Iterator[dict[str, Corrected]]
+    skipped: list[dict[str, str]]
+    options: dict[str, dict[str, object]]
+
+
+def run_methods(
+    tables: Sequence[ScoreTable],
+    methods: Sequence[str] | None = None,
+    *,
+    options: Mapping[str, Options] | None = None,
+    floor: float | None = None,
+    seed: int = 0,
+) -> Corrections:
+    """Runs methods on tables; no model is needed.
+
+    Args:
+        tables: score tables with a block "test".
+        methods: names from `METHODS`, all by default.
+        options: method -> what its `make` takes.
+        floor: scores below it are raised to it, in nats; None leaves them.
+        seed: of methods that start at random.
+
+    Raises:
+        InputError: a method that does not exist; options that one does not take.
+
+    >>> from batch_calibration.scores import make_block
+    >>> table = ScoreTable({}, ("no", "yes"), {"test": make_block([[-1.0, -3.0], [-2.0, -2.5]])})
+    >>> found = run_methods([table], ["bc", "cc"])
+    >>> next(found.results)["bc"].scores.tolist()
+    [[0.5, -0.25], [-0.5, 0.25]]
+    >>> found.skipped
+    [{'cc': "no block 'cc' in the table"}]
+    """
+    asked = [get_method(name) and name for name in (METHODS if methods is None else methods)]
+    names = [name for name in METHODS if name in asked]
+    chosen = check_chosen(options, names, {len(table.label_names) for table in tables})
+    skipped = [find_skipped(table, names, chosen) for table in tables]
+    # Making a key takes a program of its own.
+    key = check_key(seed) if any(METHODS[name].needs_key for name in names) else None
+
+    def correct_table(table: ScoreTable, reasons: Mapping[str, str]) -> dict[str, Corrected]:
+        blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
+        corrected = {}
+        for name in names:
+            if name not in reasons:
+                corrected[name] = correct_context(
+                    METHODS[name], blocks, options=chosen.get(name), floor=floor, key=key
+                )
+        return corrected
+
+    return Corrections(map(correct_table, tables, skipped), skipped, chosen)
+
+
+def correct_context(
+    method: Method,
+    blocks: Mapping[str, Evidence],
+    log_probs: np.ndarray | None = None,
+    *,
+    options: Options | None = None,
+    floor: float | None = None,
+    key: Key | None = None,
+) -> Corrected:
+    """`correct` for one context of numpy arrays, in one compiled program.
+
+    Its operations would else be compiled one by one for each number of rows.
+
+    Args:
+        method: a row of `METHODS`.
+        blocks: name -> its rows; blocks that the method does not read are left alone.
+        log_probs: [n, k], the rows to correct; the block "test" by default.
+        options: what `METHODS[name].make` takes.
+        floor: scores below it are raised to it, in nats.
+        key: a `jax.random` key, for methods that need one.
+
+    Returns:
+        Scores [n, k], and a state whose arrays of rows may be padded.
+
+    >>> rows = np.array([[-1.0, -3.0], [-2.0, -2.5]], np.float32)
+    >>> correct_context(METHODS["bc"], {"test": Evidence(rows)}).scores.tolist()
+    [[0.5, -0.25], [-0.5, 0.25]]
+    """
+    rows = np.asarray(blocks["test"].log_probs if log_probs is None else log_probs)
+    settings = in_place(options or {})
+    learned, padded = pad_context(method, blocks, rows)
+    for lowest in (floor, settings.pop("floor", None)):
+        if lowest is not None:
+            least = np.asarray(lowest, np.float32)
+            padded = np.maximum(padded, least)
+            learned = learned._replace(log_probs=np.maximum(learned.log_probs, least))
+    program = _program(LOOP_LEVEL if method.looped else 0)
+    corrected = jax.device_get(program(
+        learned,
+        padded,
+        key if method.needs_key else None,
+        factory=method.factory,
+        options=tuple((name, _hashable(setting)) for name, setting in settings.items()),
+    ))  # fmt: skip
+    return Corrected(corrected.state, corrected.scores[: len(rows)])
+
+
+def pad_context(
+    method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray
+) -> tuple[Evidence, np.ndarray]:
+    """The rows that a method learns from and those to correct, both padded."""
+    # A method without a probe learns nothing, and the rows tell it how many labels there are.
+    learned = gather(method, blocks, arrays=np) if method.probe.blocks else Evidence(rows)
+    count = _padded_count(method, len(learned.log_probs), *rows.shape)
+    return pad_rows(learned, count), np.asarray(pad_rows(Evidence(rows)).log_probs)
+
+
+@cache
+def _program(level: int) -> Callable[..., Corrected]:
+    return cast("Callable[..., Corrected]", _jit(_correct, ("factory", "options"), level))
+
+
+def _correct(
+    learned: Evidence, rows: jax.Array, key: Key | None, *,
+    factory: Callable[..., Calibrator], options: OptionPairs,
+) -> Corrected:  # fmt: skip
+    fit, apply = factory(**dict(options))
+    state = fit(*learned, key=key)
+    return Corrected(state, apply(state, rows))
+
+
+def _hashable(setting: object) -> object:
+    """An option as tuples and Python's numbers: start means, for one, may be an array."""
+    nested = setting.tolist() if hasattr(setting, "tolist") else setting
+    return tuple(map(_hashable, nested)) if isinstance(nested, list | tuple) else nested
+
+
+def _padded_count(method: Method, count: int, rows: int, labels: int) -> int:
+    """Rows that a method learns from, once padded.
+
+    They stay as many as the rows to correct, or a number for each of these, or a number for each
+    label, where they were: a method may read them by their place.
+    """
+    if method.probe.blocks == ("test",) or not method.probe.blocks:
+        return padded_rows(count)
+    if method.probe.row_counts(rows, labels) and not count % rows:
+        return count // rows * padded_rows(rows)
+    if method.in_order and count % labels:
+        return count  # `fit` refuses them, or takes the one row that there is
+    return labels * padded_rows(-(-count // labels))
+
+
+def padded_rows(count: int) -> int:
+    """The next power of two, and 16 at least.
+
+    >>> padded_rows(3), padded_rows(500)
+    (16, 512)
+    """
+    return max(FEWEST_PADDED_ROWS, 1 << (count - 1).bit_length())
+
+
+def pad_rows(block: Evidence, count: int | None = None) -> Evidence:
+    """A block [m k] with so many rows, by default `padded_rows`: others have label -1 and weight 0.
+
+    Blocks of different lengths then share compiled programs.
+
+    >>> block = pad_rows(Evidence(np.zeros((3, 2), np.float32), np.array([0, 1, 1], np.int32)), 4)
+    >>> block.labels.tolist(), block.weight.tolist()
+    ([0, 1, 1, -1], [1.0, 1.0, 1.0, 0.0])
+    """
+    rows, k = np.shape(block.log_probs)
+    padded = padded_rows(rows) if count is None else count
+    log_probs = np.zeros((padded, k), np.float32)
+    labels, weight = np.full(padded, -1, np.int32), np.zeros(padded, np.float32)
+    log_probs[:rows] = block.log_probs
+    weight[:rows] = 1.0 if block.weight is None else block.weight
+    if block.labels is not None:
+        labels[:rows] = block.labels
+    return Evidence(log_probs, labels, weight)
+
+
+def jit_quickly(function: Function, *static: str) -> Function:
+    """`jax.jit` for milliseconds of work, compiled in two thirds of the time.
+
+    Args:
+        function: of module level, as its compiled programs are kept.
+        *static: the names of its static arguments.
+    """
+    return cast(Function, _jit(function, static, 0))
+
+
+@cache  # one for each function, which keeps its compiled programs
+def _jit(function: Callable[..., Any], static: tuple[str, ...], level: int) -> Callable[..., Any]:
+    options = _quick_options() if level == 0 else {LEVEL: level}
+    return jax.jit(function, static_argnames=static, compiler_options=options)
+
+
+@cache
+def _quick_options() -> dict[str, Any]:
+    """Compiler options of `WITHOUT_EMITTERS`, reduced to those that this XLA accepts."""
+    try:
+        jax.jit(lambda: 0.0).lower().compile(WITHOUT_EMITTERS)
+    except jax.errors.JaxRuntimeError:
+        return {LEVEL: 0}
+    return WITHOUT_EMITTERS
+
+
+def find_skipped(
+    table: ScoreTable, methods: Sequence[str], options: Mapping[str, Options] | None = None
+) -> dict[str, str]:
+    """Methods that a table's blocks, labels or kind of scores rule out: name -> why.
+
+    Args:
+        table: with a block "test".
+        methods: names from `METHODS`.
+        options: method -> its options, which may make it need what it does not by default.
+
+    >>> from batch_calibration.scores import make_block
+    >>> table = ScoreTable({}, ("no", "yes"), {"test": make_block([[-1.0, -3.0]])})
+    >>> find_skipped(table, ["cc", "bc"])
+    {'cc': "no block 'cc' in the table"}
+    """
+    k, reasons = len(table.label_names), dict[str, str]()
+    rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
+    why_no_log_probs = _why_no_log_probs(table)
+    for name in methods:
+        method = METHODS[name]
+        for block in method.probe.blocks:
+            if block not in rows:
+                reasons[name] = f"no block {block!r} in the table"
+            elif (counts := method.probe.row_counts(rows["test"], k)) and rows[block] not in counts:
+                expected = method.probe.describe_counts(rows["test"], k)
+                reasons[name] = f"the block {block!r} has {rows[block]} rows, not {expected}"
+            elif block in method.probe.labeled and (table.blocks[block].labels < 0).all():
+                reasons[name] = f"no row of the block {block!r} has a right label"
+        if method.most_labels is not None and k > method.most_labels:
+            reasons[name] = f"{k} labels are more than the {method.most_labels} it can tell apart"
+        if why_no_log_probs and method.needs_log_probs_with((options or {}).get(name)):
+            reasons[name] = (
+                f"it needs log-probabilities over the whole vocabulary, and {why_no_log_probs}"
+            )
+    # Of three options or more, two orders do not bring each option into each place.
+    if "pride" in methods and k > 2 and _has_two_orders(table):
+        reasons["pride"] = "its questions have two orders (option_orders), and it reads all of them"
+    return reasons
+
+
+def _has_two_orders(table: ScoreTable) -> bool:
+    """True if its permuted questions have their options in two orders."""
+    block = table.blocks.get("permutations")
+    options = block.spec.get("options") if block is not None else None
+    return isinstance(options, dict) and options.get("option_orders") == "two"
+
+
+def _why_no_log_probs(table: ScoreTable) -> str:
+    """Why the scores are no log-probabilities, "" where they are: as their scorer says.
+
+    The values of a table that names no scorer of ours are looked at.
+    """
+    scorer = table.context.get("scorer")
+    identity = scorer if isinstance(scorer, Mapping) else {"kind": scorer}
+    if identity.get("logits_only"):
+        return "these are logits without the softmax's denominator (logits_only)"
+    if (reason := WHY_NO_LOG_PROBS.get(str(identity.get("kind")))) is not None:
+        return reason
+    reasons = (no_log_probs(block.log_probs) for block in table.blocks.values())
+    return next(filter(None, reasons), "")

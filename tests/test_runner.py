@@ -1,0 +1,133 @@
+"""The runner: what a method finds in a table does not depend on what else is run."""
+
+import jax
+import numpy as np
+import pytest
+
+from batch_calibration import calibrate
+from batch_calibration.diagnosis.cross_validation import CANDIDATES
+from batch_calibration.errors import InputError
+from batch_calibration.methods import METHODS, Evidence, correct, correct_context, run, run_methods
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.studies import run_calibration
+
+FEW_STARTS = {name: {"starts": 4} for name in METHODS if METHODS[name].needs_key}
+UNEVEN = ("bc", "sld_em", "otter", "bc_empirical_bayes")
+"""Methods whose iterations end in near ties: the last bit of a sum moves their numbers."""
+
+
+def make_table(rows, seed, *, k=2, **other_sizes):
+    """Random log-probabilities in every block that a method reads."""
+    chance = np.random.default_rng(seed)
+    sizes = {
+        "test": rows, "labeled": 10, "cc": 3, "dc": 20, "cc_original": 3, "dc_original": 20,
+        "looc": 4, "pmi": 1, "permutations": k * rows, **other_sizes,
+    }  # fmt: skip
+    blocks = {}
+    for name, count in sizes.items():
+        labels = chance.integers(0, k, count)
+        scores = chance.normal(size=(count, k)) + np.eye(k)[labels]
+        log_probs = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+        blocks[name] = make_block(log_probs, labels)
+    return ScoreTable({"seed": seed}, tuple("abcd"[:k]), blocks)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Three of one padded shape, the last with a premise for each row; one of another shape."""
+    return [make_table(40, 0), make_table(64, 1), make_table(50, 2, pmi=50), make_table(9, 3, k=3)]
+
+
+def bytes_of(tables, methods=None):
+    """For each table and method the bytes of the scores and of the state."""
+    names = [name for name in METHODS if methods is None or name in methods]
+    options = {name: chosen for name, chosen in FEW_STARTS.items() if name in names}
+    results = list(run_methods(tables, names, options=options).results)
+    return jax.tree.map(lambda array: np.asarray(array).tobytes(), results)
+
+
+def test_numbers_do_not_depend_on_the_tables_and_methods_beside(tables):
+    same_shape = tables[:3]
+    together = bytes_of(same_shape)
+    assert set(together[0]) == set(METHODS)
+    assert bytes_of(same_shape[::-1])[::-1] == together
+    for table, of_table in zip(same_shape, together, strict=True):
+        assert bytes_of([table]) == [of_table]
+        for name, expected in of_table.items():
+            assert bytes_of([table], [name]) == [{name: expected}]
+
+
+def test_numbers_do_not_depend_on_what_was_compiled_before(tables):
+    together = bytes_of(tables, UNEVEN)
+    run._program.cache_clear()
+    run._jit.cache_clear()
+    jax.clear_caches()
+    last_first = bytes_of(tables[::-1], UNEVEN[::-1])[::-1]
+    assert last_first == together
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_doors_give_the_same_numbers(tables, name):
+    table = tables[1]
+    test = table.blocks["test"]
+    expected = next(run_methods([table], [name]).results)[name]
+    assert np.array_equal(calibrate(test.log_probs, name, from_probs=False), expected.scores)
+    several = np.stack([test.log_probs[::-1], test.log_probs])
+    assert np.array_equal(calibrate(several, name, from_probs=False)[1], expected.scores)
+    record = run_calibration([table, tables[0]], ["icl", name])[0]
+    assert record.bias[name] == tuple(expected.state.bias.tolist())
+
+
+def test_a_method_that_does_not_exist_is_refused_before_anything_runs(tables):
+    with pytest.raises(InputError, match="no method named 'bcc'"):
+        run_methods(tables, ["bcc"])
+
+
+def test_compiler_options_of_another_xla_are_left_out(monkeypatch):
+    unknown = {run.LEVEL: 0, "xla_cpu_no_such_option": False}
+    monkeypatch.setattr(run, "WITHOUT_EMITTERS", unknown)
+    run._quick_options.cache_clear()
+    try:
+        assert run._quick_options() == {run.LEVEL: 0}
+    finally:
+        run._quick_options.cache_clear()
+
+
+@pytest.mark.parametrize("rows", [32, 45])
+@pytest.mark.parametrize("name", [*CANDIDATES, "prior_matching"])
+def test_padded_blocks_are_corrected_as_they_are(name, rows):
+    chance = np.random.default_rng(0)
+    blocks = {}
+    for block, count in (("test", rows), ("labeled", 21), ("cc", 3)):
+        labels = chance.integers(0, 3, count).astype(np.int32)
+        scores = chance.normal(size=(count, 3)) + np.eye(3)[labels]
+        blocks[block] = Evidence(scores.astype(np.float32), labels)
+    expected = correct(METHODS[name], blocks, blocks["test"].log_probs).scores
+    corrected = correct_context(METHODS[name], blocks).scores
+    np.testing.assert_allclose(corrected, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["pride", "pmi", "order_average", "order_average_prior"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_rows_that_belong_to_rows_stay_in_their_place(name, k):
+    table = make_table(11, 5, k=k, pmi=11)
+    blocks = {part: Evidence(rows.log_probs) for part, rows in table.blocks.items()}
+    expected = correct(METHODS[name], blocks, blocks["test"].log_probs).scores
+    corrected = correct_context(METHODS[name], blocks).scores
+    np.testing.assert_allclose(corrected, expected, atol=2e-5)
+
+
+def test_questions_without_all_their_orders_are_refused_though_rows_are_padded():
+    blocks = {"test": Evidence(np.zeros((9, 2))), "permutations": Evidence(np.zeros((7, 2)))}
+    with pytest.raises(InputError, match="got 7 rows"):
+        correct_context(METHODS["pride"], blocks)
+
+
+def test_contexts_of_other_lengths_share_a_program():
+    correct_context(METHODS["bc"], {"test": Evidence(np.zeros((33, 4)))})
+    count = run._program(0)._cache_size()
+    correct_context(METHODS["bc"], {"test": Evidence(np.ones((64, 4)))})
+    correct_context(
+        METHODS["cc"], {"test": Evidence(np.ones((64, 4))), "cc": Evidence(np.ones((64, 4)))}
+    )
+    assert run._program(0)._cache_size() == count
