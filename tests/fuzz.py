@@ -549,29 +549,29 @@ def main():
     flags.add_argument("--seed", type=int, default=0)
     flags.add_argument("--kind", choices=KINDS)
     flags.add_argument("--case", type=int)
-    kw = flags.parse_args()
-    names = [kw.kind] if kw.kind else KINDS
+    args = flags.parse_args()
+    names = [args.kind] if args.kind else KINDS
     counts, failed = {name: Counter() for name in names}, Counter()
     with tempfile.TemporaryDirectory() as folder:
-        kinds, end, case = Kinds(Path(folder)), time.monotonic() + kw.seconds, kw.case or 0
+        kinds, end, case = Kinds(Path(folder)), time.monotonic() + args.seconds, args.case or 0
         while time.monotonic() < end:
             for name in names:
                 # As much time for each kind: those that compile programs are slow.
                 until = time.monotonic() + 0.2
                 number = 0
                 while number == 0 or time.monotonic() < until:
-                    case_number = sum(counts[name].values()) if kw.case is None else case
-                    outcome = run(kinds, name, kw.seed, case_number)
+                    case_number = sum(counts[name].values()) if args.case is None else case
+                    outcome = run(kinds, name, args.seed, case_number)
                     counts[name][outcome.partition(":")[0]] += 1
                     number += 1
                     if outcome.startswith("FAILED"):
                         failed[f"{name} {outcome}"] += 1
-                        if failed[f"{name} {outcome}"] == 1 or kw.case is not None:
+                        if failed[f"{name} {outcome}"] == 1 or args.case is not None:
                             print(
-                                f"--kind={name} --seed={kw.seed} --case={case_number}: {outcome}",
+                                f"--kind={name} --seed={args.seed} --case={case_number}: {outcome}",
                                 flush=True,
                             )
-                    if kw.case is not None:
+                    if args.case is not None:
                         return
     for outcome, number in failed.items():
         print(f"{number} times {outcome}")

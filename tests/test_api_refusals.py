@@ -62,12 +62,12 @@ def changed(path, *keys, to):
     """The right answer with one thing in it changed."""
 
     def fault(_, where, body):
-        said = answer(where, body)
-        inner = said
+        reply = answer(where, body)
+        inner = reply
         for key in keys[:-1]:
             inner = inner[key]
         inner[keys[-1]] = to
-        return Reply(said)
+        return Reply(reply)
 
     return fault
 
@@ -112,10 +112,10 @@ def test_a_server_that_cannot_do_it_is_told_which_way_to_try(
 
 def test_log_probs_that_stand_one_token_too_early_are_refused():
     def shift(_, path, body):
-        said = answer(path, body)
-        lists = said["choices"][0]["logprobs"]
+        reply = answer(path, body)
+        lists = reply["choices"][0]["logprobs"]
         lists["tokens"], lists["token_logprobs"] = (lists[x][:-1] for x in lists)
-        return Reply(said)
+        return Reply(reply)
 
     with (
         running(shift) as server,
@@ -126,9 +126,9 @@ def test_log_probs_that_stand_one_token_too_early_are_refused():
 
 def test_a_log_probability_above_0_is_refused():
     def fault(_, path, body):
-        said = answer(path, body)
-        said["choices"][0]["logprobs"]["token_logprobs"][-2] += 30
-        return Reply(said)
+        reply = answer(path, body)
+        reply["choices"][0]["logprobs"]["token_logprobs"][-2] += 30
+        return Reply(reply)
 
     with running(fault) as server, pytest.raises(InputError, match=r"at most 0; got 2\d\."):
         scorer(server.address).score(TEXTS, LABELS)
@@ -137,13 +137,13 @@ def test_a_log_probability_above_0_is_refused():
 @pytest.mark.parametrize("value", [0.0, -2.5])
 def test_scores_that_are_all_equal_are_refused(value, tmp_path):
     def fault(_, path, body):
-        said = answer(path, body)
-        lists = said["choices"][0]["logprobs"]
+        reply = answer(path, body)
+        lists = reply["choices"][0]["logprobs"]
         lists["token_logprobs"] = [None] + [value] * (len(lists["tokens"]) - 1)
-        return Reply(said)
+        return Reply(reply)
 
-    told = r"every score is .* Try prompt_logprobs .*, or mend it, move .*/answers away"
-    with running(fault) as server, pytest.raises(InputError, match=told):
+    sentence = r"every score is .* Try prompt_logprobs .*, or mend it, move .*/answers away"
+    with running(fault) as server, pytest.raises(InputError, match=sentence):
         scorer(server.address, answers=tmp_path / "answers").score(TEXTS, LABELS)
 
 
@@ -183,15 +183,15 @@ def damaged(value, random):
 def test_a_damaged_answer_is_a_sentence_or_a_number(way, tokenizer):
     draws = random.Random(0)
     asks = scorer("http://127.0.0.1/v1", way, tokenizer=tokenizer)
-    ((place, asked), *_) = asks._requests(TEXTS[:1], LABELS)
-    right, refused = answer(f"/v1/{asked.path}", asked.body), 0
+    ((place_of_request, request), *_) = asks._requests(TEXTS[:1], LABELS)
+    right, refused = answer(f"/v1/{request.path}", request.body), 0
     for _ in range(500):
         value = damaged(right, draws)
         try:
-            part = PROTOCOLS[way].read(value, place.question, place.number)
+            scores = PROTOCOLS[way].read(value, place_of_request.question, place_of_request.number)
         except InputError:
             refused += 1
             continue
-        numbers = part.values() if isinstance(part, dict) else part
+        numbers = scores.values() if isinstance(scores, dict) else scores
         assert all(type(number) is float for number in numbers)
     assert 50 < refused < 500

@@ -65,9 +65,9 @@ REFUSED = {
     [*product(["accuracy"], REFUSED), *product(DOORS, ["ragged"])],
 )
 def test_what_is_no_array_of_numbers_is_refused_at_every_door(door, kind):
-    given, got = REFUSED[kind]
+    array, got = REFUSED[kind]
     with pytest.raises(InputError, match=got):
-        DOORS[door](given)
+        DOORS[door](array)
 
 
 class Tensor:
@@ -78,7 +78,7 @@ class Tensor:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "array",
     [
         ROWS,
         np.asarray(ROWS, np.float16),
@@ -94,9 +94,9 @@ class Tensor:
 )
 @pytest.mark.filterwarnings("ignore:X has feature names, but LabelBiasCorrector:UserWarning")
 @pytest.mark.parametrize("door", DOORS)
-def test_every_array_of_numbers_is_taken_at_every_door(door, given):
+def test_every_array_of_numbers_is_taken_at_every_door(door, array):
     for got, expected in zip(
-        *(jax.tree.leaves(DOORS[door](x)) for x in (given, np.asarray(ROWS, np.float32))),
+        *(jax.tree.leaves(DOORS[door](x)) for x in (array, np.asarray(ROWS, np.float32))),
         strict=True,
     ):
         if isinstance(expected, jax.Array | np.ndarray | float):
@@ -127,10 +127,10 @@ def test_labels_and_weights_are_read_with_the_scores(labels, weight, sentence):
 
 
 def test_a_mask_is_a_weight():
-    kept = np.arange(10) < 5
-    expected = accuracy(ROWS, GOLD, kept.astype(np.float32))
-    assert accuracy(ROWS, GOLD, kept) == expected
-    np.testing.assert_array_equal(BC.fit(ROWS, None, kept).bias, BC.fit(ROWS[:5]).bias)
+    mask = np.arange(10) < 5
+    expected = accuracy(ROWS, GOLD, mask.astype(np.float32))
+    assert accuracy(ROWS, GOLD, mask) == expected
+    np.testing.assert_array_equal(BC.fit(ROWS, None, mask).bias, BC.fit(ROWS[:5]).bias)
 
 
 @pytest.mark.parametrize("strength", [True, np.ma.masked, "1"])
@@ -182,6 +182,6 @@ def test_what_jit_hides_cannot_be_checked_and_the_sentence_says_what_can():
 def test_predictions_or_labels_that_are_traced_are_refused_each_by_itself():
     guess, gold = jnp.array([0, 1, 1]), jnp.array([0, 1, 0])
     with pytest.raises(InputError, match="do not say how many labels"):
-        jax.jit(lambda given: metrics.accuracy(given, gold))(guess)
+        jax.jit(lambda traced: metrics.accuracy(traced, gold))(guess)
     with pytest.raises(InputError, match="do not say how many labels"):
-        jax.jit(lambda given: metrics.accuracy(guess, given))(gold)
+        jax.jit(lambda traced: metrics.accuracy(guess, traced))(gold)

@@ -34,8 +34,8 @@ def tables(planted):
         scores, gold, _ = planted(rows, labels, seed)
         return make_block(scores, gold)
 
-    made = []
-    for seed, (rows, labels, others) in enumerate([
+    tables = []
+    for seed, (rows, labels, probe_sizes) in enumerate([
         (20, 2, EVERY | {"labeled": 12, "permutations": 40}),
         (31, 2, {"cc": 3}),
         (24, 3, EVERY | {"labeled": 9, "permutations": 72}),
@@ -43,10 +43,10 @@ def tables(planted):
         (28, 2, {"labeled": 7}),
     ]):  # fmt: skip
         blocks = {"test": block(rows, labels, seed)}
-        blocks |= {name: block(n, labels, 10 + seed) for name, n in others.items()}
+        blocks |= {name: block(n, labels, 10 + seed) for name, n in probe_sizes.items()}
         names = ("a", "b", "c")[:labels]
-        made.append(ScoreTable({"task": "mine", "seed": seed}, names, blocks))
-    return made
+        tables.append(ScoreTable({"task": "mine", "seed": seed}, names, blocks))
+    return tables
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +63,13 @@ def test_records_come_in_the_order_of_the_tables(tables, records):
 
 def measured(scores, labels, before=None):
     """What a record holds of a summary: of the intervals, that of accuracy, and the gain's."""
-    found = metrics.summary(scores, labels)
+    measures = metrics.summary(scores, labels)
     if before is not None:
-        right, was = (np.asarray(of).argmax(axis=-1) == labels for of in (scores, before))
-        found["gain"] = right.mean() - was.mean()
+        right, was = (np.asarray(numbers).argmax(axis=-1) == labels for numbers in (scores, before))
+        measures["gain"] = right.mean() - was.mean()
         ends = metrics.gain_interval((right & ~was).sum(), (was & ~right).sum(), len(labels))
-        found |= dict(zip(("gain_low", "gain_high"), map(float, ends), strict=True))
-    return {name: x for name, x in found.items() if not name.startswith("balanced_accuracy_")}
+        measures |= dict(zip(("gain_low", "gain_high"), map(float, ends), strict=True))
+    return {name: x for name, x in measures.items() if not name.startswith("balanced_accuracy_")}
 
 
 @pytest.mark.parametrize("position", range(5))
@@ -80,8 +80,8 @@ def test_every_metric_is_that_of_the_method_alone(position, tables, records):
         needs = {}
         for block in METHODS[name].probe.blocks:
             if block != "test":
-                given = "labeled" if block == "labeled" else "probe"
-                needs[given] = table.blocks[block].log_probs
+                block_name = "labeled" if block == "labeled" else "probe"
+                needs[block_name] = table.blocks[block].log_probs
             if block in METHODS[name].probe.labeled:
                 needs["labels"] = table.blocks[block].labels
         scores = calibrate(test.log_probs, name, **needs)
@@ -120,14 +120,14 @@ def test_bias_strength_and_curves_are_the_states(tables, records):
         name: (jnp.asarray(block.log_probs)[None], jnp.asarray(block.labels)[None])
         for name, block in tables[0].blocks.items()
     }
-    found = compare(blocks, methods=[name for name in METHODS if METHODS[name].keeps_bias])
+    by_method = compare(blocks, methods=[name for name in METHODS if METHODS[name].keeps_bias])
     record = records[0]
     assert set(record.bias) == {name for name in METHODS if METHODS[name].keeps_bias}
     for name, bias in record.bias.items():
-        np.testing.assert_allclose(bias, found[name].state.bias[0], atol=1e-6)
+        np.testing.assert_allclose(bias, by_method[name].state.bias[0], atol=1e-6)
     (name,) = (name for name in METHODS if METHODS[name].has_curve)
-    assert record.strength == pytest.approx(float(found[name].state.strength[0]))
-    np.testing.assert_allclose(record.curve.labeled, found[name].state.curve[0], atol=1e-6)
+    assert record.strength == pytest.approx(float(by_method[name].state.strength[0]))
+    np.testing.assert_allclose(record.curve.labeled, by_method[name].state.curve[0], atol=1e-6)
     assert record.curve.test[60] == pytest.approx(record.methods["bc"]["accuracy"])
     assert record.curve.test[50] == pytest.approx(record.methods["icl"]["accuracy"])
 
@@ -156,8 +156,8 @@ def test_methods_of_log_probs_are_left_out_where_scores_are_none(tables, scorer,
     (record,) = run_calibration([table], names)
     assert set(record.skipped) == ({"cc_original", "dc_original"} if why else set())
     assert all(
-        said.startswith(f"it needs log-probabilities over the whole vocabulary, and {why}")
-        for said in record.skipped.values()
+        reason.startswith(f"it needs log-probabilities over the whole vocabulary, and {why}")
+        for reason in record.skipped.values()
     )
     assert set(record.methods) == set(names) - set(record.skipped)
 
@@ -193,9 +193,9 @@ def test_pc_is_that_of_the_table_alone(tables):
 
 
 def test_progress_is_told_of_every_table(tables):
-    told = []
-    run_calibration(tables, ["icl"], progress=told.append)
-    assert told[-1] == len(tables) and told == sorted(told)
+    progress = []
+    run_calibration(tables, ["icl"], progress=progress.append)
+    assert progress[-1] == len(tables) and progress == sorted(progress)
 
 
 def test_a_floor_lifts_minus_infinity_of_every_method(tables):
@@ -235,21 +235,21 @@ def test_accuracy_by_probe_size(planted):
     scores, labels, _ = planted(40, 2)
     table = ScoreTable({"task": "sst2"}, ("a", "b"), {"test": make_block(scores, labels)})
     short = table._replace(blocks={"test": make_block(scores[:33], labels[:33])})
-    record, other = run_calibration(
+    record, second = run_calibration(
         [table, short], ["bc"], probe_sizes=[2, 10, 20, 40, 500], draws=3
     )
-    found = record.probe_size
-    assert found.sizes == (2, 10, 20, 40) and other.probe_size.sizes == (2, 10, 20, 33)
-    assert set(found.accuracy) == {name for name in METHODS if METHODS[name].over_probe_sizes}
-    for draws in found.accuracy.values():
+    by_size = record.probe_size
+    assert by_size.sizes == (2, 10, 20, 40) and second.probe_size.sizes == (2, 10, 20, 33)
+    assert set(by_size.accuracy) == {name for name in METHODS if METHODS[name].over_probe_sizes}
+    for draws in by_size.accuracy.values():
         assert list(map(len, draws)) == [3, 3, 3, 1]
         assert all(0 <= value <= 1 for values in draws for value in values)
-    for one in (record, other):
-        last = one.probe_size.accuracy["bc"][-1]
-        assert last == (pytest.approx(one.methods["bc"]["accuracy"]),)
+    for record_of_either in (record, second):
+        last = record_of_either.probe_size.accuracy["bc"][-1]
+        assert last == (pytest.approx(record_of_either.methods["bc"]["accuracy"]),)
     half = jnp.mean(scores, axis=0)
     expected = jnp.mean(jnp.argmax(scores - half, axis=-1) == labels)
-    assert found.accuracy["bc"][-1] == (pytest.approx(float(expected)),)
+    assert by_size.accuracy["bc"][-1] == (pytest.approx(float(expected)),)
 
 
 def toy(*, strength: float = 1.0) -> Calibrator:
@@ -274,8 +274,8 @@ def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch):
     np.testing.assert_allclose(calibrate(scores, "toy", floor=-1.0), 0.0, atol=1e-6)
     with pytest.raises(InputError, match="no option of toy named 'strenght'"):
         calibrate(scores, "toy", strenght=1.0)
-    found = compare({"test": (scores[None],)}, methods=("toy",))["toy"]
-    np.testing.assert_allclose(found.scores[0], expected, atol=1e-6)
+    result_of_toy = compare({"test": (scores[None],)}, methods=("toy",))["toy"]
+    np.testing.assert_allclose(result_of_toy.scores[0], expected, atol=1e-6)
     (record,) = run_calibration([tables[0]], ["toy", "icl"])
     assert record.methods["toy"] == pytest.approx(
         measured(expected, tables[0].blocks["test"].labels, scores), abs=1e-6
@@ -283,14 +283,14 @@ def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch):
     np.testing.assert_allclose(record.bias["toy"], scores.max(axis=0), atol=1e-6)
     # By default all of the table are used, which two stand for here. What is put back by `update`
     # keeps its place in the order.
-    every = dict(METHODS)
+    methods = dict(METHODS)
     try:
-        for other in set(METHODS) - {"icl", "bc", "toy"}:
-            del METHODS[other]
+        for method_name in set(METHODS) - {"icl", "bc", "toy"}:
+            del METHODS[method_name]
         (record,) = run_calibration([tables[3]])
     finally:
         METHODS.clear()
-        METHODS.update(every)
+        METHODS.update(methods)
     assert set(record.methods) == {"icl", "bc", "toy"}
 
 

@@ -118,9 +118,9 @@ def test_the_gold_label_may_be_another_field(lighteval, inspect_log, helm):
     rows = [details(i) for i in range(2)]
     for row in rows:
         row["doc"]["specific"]["answer"] = "yes"
-    found = [sample(i, metadata={"answer": "B"}) for i in range(2)]
+    samples = [sample(i, metadata={"answer": "B"}) for i in range(2)]
     states = separate(2, extra_data={"answer": 1})
-    for path in (lighteval(rows), inspect_log(found), helm(states)):
+    for path in (lighteval(rows), inspect_log(samples), helm(states)):
         assert read_one(path, gold="answer").blocks["test"].labels.tolist() == [1, 1]
         assert "no field 'x'" in refused(path, gold="x")
 
@@ -135,8 +135,8 @@ def token(text, likely):
 
 def sample(i, likely=None, target="A", choices=("cat", "dog"), wrote=("ANSWER", ":"), **more):
     likely = likely or {" A": -0.5 - i / 8, "A": -3.0, " B": -1.5, " the": -4.0}
-    other = {"ANSWER": -0.1, "I": -2.0}
-    content = [*(token(word, other) for word in wrote), token(max(likely, key=likely.get), likely)]
+    wrong = {"ANSWER": -0.1, "I": -2.0}
+    content = [*(token(text, wrong) for text in wrote), token(max(likely, key=likely.get), likely)]
     return {
         "id": i, "epoch": 1, "input": f"number {i}?", "choices": list(choices) or None,
         "target": target, "metadata": {"subject": "odd" if i % 2 else "even"},
@@ -169,9 +169,9 @@ def inspect_log(request, tmp_path):
             return path
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("_journal/start.json", json.dumps(HEADER))
-            for one in samples:
-                name = f"samples/{one['id']}_epoch_{one['epoch']}.json"
-                archive.writestr(name, json.dumps(one))
+            for case in samples:
+                name = f"samples/{case['id']}_epoch_{case['epoch']}.json"
+                archive.writestr(name, json.dumps(case))
             archive.writestr("summaries.json", "[]")
             archive.writestr("header.json", json.dumps(HEADER))
         return path
@@ -188,9 +188,9 @@ def test_inspect_s_letters(inspect_log):
     expected = {"task": "toy", "model": "openai/m", "data": "animals"}
     assert {key: table.context[key] for key in expected} == expected
     assert table.context["scorer"] == "inspect_ai 0.3.1"
-    said = notes(table)
-    assert "after 2 tokens at most that the model wrote" in said
-    assert "log's own accuracy is 100.0 % and that of the highest score 50.0 %" in said
+    note = notes(table)
+    assert "after 2 tokens at most that the model wrote" in note
+    assert "log's own accuracy is 100.0 % and that of the highest score 50.0 %" in note
 
 
 def test_an_inspect_answer_at_once_needs_no_note(inspect_log):
@@ -200,8 +200,8 @@ def test_an_inspect_answer_at_once_needs_no_note(inspect_log):
 
 def test_inspect_s_answers_without_choices(inspect_log):
     likely = {"Yes": -0.75, " no": -1.0, "No": -3.0}
-    found = [sample(i, likely, ["no", "yes"][i % 2], (), ()) for i in range(3)]
-    path = inspect_log(found)
+    samples = [sample(i, likely, ["no", "yes"][i % 2], (), ()) for i in range(3)]
+    path = inspect_log(samples)
     table = read_one(path, labels=("no", "yes"))
     assert table.blocks["test"].labels.tolist() == [0, 1, 0]
     assert table.blocks["test"].log_probs[0, 1] == -0.75
@@ -209,8 +209,8 @@ def test_inspect_s_answers_without_choices(inspect_log):
 
 
 def test_inspect_s_later_epochs_are_left_out(inspect_log):
-    found = [sample(i, epoch=epoch) for epoch in (1, 2) for i in range(3)]
-    table = read_one(inspect_log(found))
+    samples = [sample(i, epoch=epoch) for epoch in (1, 2) for i in range(3)]
+    table = read_one(inspect_log(samples))
     assert table.blocks["test"].row_ids == ("0", "1", "2")
     assert "3 samples of later epochs" in notes(table)
 
@@ -225,14 +225,14 @@ def test_inspect_s_zstandard(tmp_path):
     """As Inspect writes since 2026: method 93, which zipfile reads from Python 3.14 on."""
     path = tmp_path / "toy.eval"
     with zipfile.ZipFile(path, "w") as archive:
-        kept = []
+        contents = []
         for i in range(3):
             raw = json.dumps(sample(i)).encode()
             data = pa.compress(raw, codec="zstd", asbytes=True)
             archive.writestr(f"samples/{i}_epoch_1.json", data)
-            kept.append(len(raw))
+            contents.append(len(raw))
         archive.writestr("other", b"")
-        for info, size in zip(archive.infolist()[:3], kept, strict=True):
+        for info, size in zip(archive.infolist()[:3], contents, strict=True):
             info.compress_type, info.file_size = 93, size
     table = read_one(path)
     assert table.blocks["test"].row_ids == ("0", "1", "2")
@@ -240,9 +240,9 @@ def test_inspect_s_zstandard(tmp_path):
 
 
 def test_inspect_s_missing_letters_are_missing(inspect_log):
-    found = [sample(i) for i in range(3)]
-    found[1] = sample(1, {" A": -0.1, " x": -3.0})
-    path = inspect_log(found)
+    samples = [sample(i) for i in range(3)]
+    samples[1] = sample(1, {" A": -0.1, " x": -3.0})
+    path = inspect_log(samples)
     assert "say missing='least'" in refused(path)
     np.testing.assert_allclose(
         read_one(path, missing="least").blocks["test"].log_probs[1], [-0.1, -3.0 - BELOW]
@@ -251,8 +251,13 @@ def test_inspect_s_missing_letters_are_missing(inspect_log):
 
 def test_inspect_s_choices_of_varied_number(inspect_log):
     four = {f" {letter}": -1.0 - i for i, letter in enumerate("ABCD")}
-    found = [sample(0), sample(1, four, choices="abcd"), sample(2), sample(3, four, choices="abcd")]
-    path = inspect_log(found)
+    samples = [
+        sample(0),
+        sample(1, four, choices="abcd"),
+        sample(2),
+        sample(3, four, choices="abcd"),
+    ]
+    path = inspect_log(samples)
     assert "2 in 2 rows, 4 in 2 rows" in refused(path)
     two, many = importers.read(path, Reading(by=("choices",)))
     assert (two.label_names, many.label_names) == (("A", "B"), ("A", "B", "C", "D"))
@@ -261,12 +266,12 @@ def test_inspect_s_choices_of_varied_number(inspect_log):
 
 
 def test_an_inspect_log_that_holds_no_scores(inspect_log):
-    one = sample(0)
-    one["output"]["choices"][0]["logprobs"] = None
-    assert "--logprobs --top-logprobs 20" in refused(inspect_log([one]))
-    one = sample(0)
-    one["scores"]["choice"]["explanation"] = "Choices were shuffled before generating a response"
-    assert "they were shuffled" in refused(inspect_log([one]))
+    line = sample(0)
+    line["output"]["choices"][0]["logprobs"] = None
+    assert "--logprobs --top-logprobs 20" in refused(inspect_log([line]))
+    line = sample(0)
+    line["scores"]["choice"]["explanation"] = "Choices were shuffled before generating a response"
+    assert "they were shuffled" in refused(inspect_log([line]))
     only = {" A": -0.1, " x": -3.0}
     assert "returned a token of the label 'B'" in refused(inspect_log([sample(0, only)]))
     assert "expected at least one row" in refused(inspect_log([]))
@@ -277,7 +282,7 @@ def test_an_inspect_log_that_holds_no_scores(inspect_log):
 
 def shuffled(i, texts, order, **more):
     """A sample whose choices a solver shuffled: the model saw texts[order[0]] under A."""
-    sent = "\n".join(f"{chr(65 + place)}) {texts[choice]}" for place, choice in enumerate(order))
+    sent = "\n".join(f"{chr(65 + letter)}) {texts[choice]}" for letter, choice in enumerate(order))
     explanation = (
         "Choices were shuffled before generating a response, the following was sent to the model:"
         f"\n\n{sent}\nShuffled answer:\nANSWER: A"
@@ -292,8 +297,8 @@ def test_inspect_s_shuffled_choices_are_letters_that_the_model_saw(inspect_log):
     texts = ("cat", "cat\nB) dog", "dog")  # one begins as another, and holds what looks as a letter
     orders = [(0, 1, 2), (1, 2, 0), (2, 0, 1), (1, 0, 2)]
     likely = {" A": -0.5, " B": -1.5, " C": -2.5}
-    found = [shuffled(i, texts, order, likely=likely) for i, order in enumerate(orders)]
-    table = read_one(inspect_log(found))
+    samples = [shuffled(i, texts, order, likely=likely) for i, order in enumerate(orders)]
+    table = read_one(inspect_log(samples))
     np.testing.assert_allclose(table.blocks["test"].log_probs, [[-0.5, -1.5, -2.5]] * 4)
     assert table.blocks["test"].labels.tolist() == [0, 0, 0, 0]  # what is right stood under A
     twice = shuffled(0, ("cat", "cat", "dog"), (0, 1, 2), likely=likely)
@@ -308,10 +313,10 @@ def test_our_own_scorer_in_an_inspect_log_does_not_say_where_the_answer_stands(i
 
 def test_a_damaged_inspect_log(inspect_log, tmp_path):
     path = inspect_log([sample(i) for i in range(3)])
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    said = refused(path, format="inspect_ai")
-    assert "no whole log" in said or "is the file cut short" in said
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    message = refused(path, format="inspect_ai")
+    assert "no whole log" in message or "is the file cut short" in message
     assert "cannot be read" in refused(tmp_path / "none.eval", format="inspect_ai")
 
 
@@ -387,14 +392,14 @@ def test_helm_s_trials_are_contexts_and_perturbed_rows_are_left_out(helm):
 
 
 def joint(i, likely):
-    one = state(i, 0)
-    one |= {"reference_index": None, "request_mode": None, "output_mapping": {"A": "x", "B": "y"}}
-    one["request"]["prompt"] = f"Q: number {i}?\nA. x\nB. y\nAnswer:"
+    row = state(i, 0)
+    row |= {"reference_index": None, "request_mode": None, "output_mapping": {"A": "x", "B": "y"}}
+    row["request"]["prompt"] = f"Q: number {i}?\nA. x\nB. y\nAnswer:"
     tokens = [{"text": " A", "logprob": -0.5}]
     if likely:
         tokens[0]["top_logprobs"] = likely
-    one["result"]["completions"][0]["tokens"] = tokens
-    return one
+    row["result"]["completions"][0]["tokens"] = tokens
+    return row
 
 
 def test_helm_s_joint_choices(helm):
@@ -403,8 +408,8 @@ def test_helm_s_joint_choices(helm):
     assert table.label_names == ("A", "B")
     assert table.blocks["test"].log_probs.tolist() == [[-0.5 - i, -1.5] for i in range(3)]
     assert table.blocks["test"].labels.tolist() == [0, 1, 0]
-    said = refused(helm([joint(0, None)], "multiple_choice_joint"))
-    assert "answered token alone" in said
+    message = refused(helm([joint(0, None)], "multiple_choice_joint"))
+    assert "answered token alone" in message
 
 
 def test_helm_s_runs_that_hold_no_scores(helm, tmp_path):

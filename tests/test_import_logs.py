@@ -37,13 +37,13 @@ def rows(n=6, **more):
 
 def texts(value):
     """What `sanitize_list` makes of answers since 0.4.3."""
-    return [texts(one) for one in value] if isinstance(value, list) else str(value)
+    return [texts(element) for element in value] if isinstance(value, list) else str(value)
 
 
 def since_0_4_3(line):
     line["arguments"] = {
-        f"gen_args_{i}": {f"arg_{j}": x for j, x in enumerate(one)}
-        for i, one in enumerate(line["arguments"])
+        f"gen_args_{i}": {f"arg_{j}": x for j, x in enumerate(pair)}
+        for i, pair in enumerate(line["arguments"])
     }
     return {**line, "resps": texts(line["resps"]), "filtered_resps": texts(line["filtered_resps"])}
 
@@ -53,12 +53,12 @@ def since_0_4_9(line):
     return {**line, "target": str(line["target"]), "filter": "none", "metrics": ["acc"]}
 
 
-def lines(found):
-    return "".join(json.dumps(one) + "\n" for one in found)
+def lines(records):
+    return "".join(json.dumps(line) + "\n" for line in records)
 
 
-def a_list(found):
-    return json.dumps(found, indent=2)
+def a_list(records):
+    return json.dumps(records, indent=2)
 
 
 LAYOUTS = {
@@ -73,9 +73,9 @@ LAYOUTS = {
 def log(tmp_path):
     """Writes a log."""
 
-    def write(found, name="samples_toy_2026-11-21T00-10-36.197808.jsonl"):
+    def write(content, name="samples_toy_2026-11-21T00-10-36.197808.jsonl"):
         path = tmp_path / name
-        data = found if isinstance(found, bytes | str) else lines(found)
+        data = content if isinstance(content, bytes | str) else lines(content)
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
         return path
 
@@ -85,7 +85,7 @@ def log(tmp_path):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_each_layout_says_the_same(layout, log):
     form, write = LAYOUTS[layout]
-    table = read_one(log(write([form(one) for one in rows()])))
+    table = read_one(log(write([form(line) for line in rows()])))
     block = table.blocks["test"]
     expected = [(-1.0 - i / 8, -2.0 + i / 4) for i in range(6)]
     np.testing.assert_array_equal(block.log_probs, np.float32(expected))
@@ -103,8 +103,8 @@ def test_a_real_log_and_its_results(shared):
     assert table.label_names == ("negative", "positive")
     np.testing.assert_allclose(block.log_probs[0], [-0.10905784593110368, -0.5512672460905512])
     assert table.context["scorer"] == "lm-evaluation-harness 0.4.13"
-    about = {"task": "toy_min", "shots": 2, "seed": 1234, "split": "validation", "data": "json"}
-    assert {key: table.context[key] for key in about} == about
+    details = {"task": "toy_min", "shots": 2, "seed": 1234, "split": "validation", "data": "json"}
+    assert {key: table.context[key] for key in details} == details
     accuracy = (block.log_probs.argmax(axis=1) == block.labels).mean()
     results = json.loads(next(folder.glob("results_*.json")).read_text())
     assert accuracy == results["results"]["toy_min"]["acc,none"]
@@ -130,16 +130,16 @@ def test_unconditional_rows_of_a_real_log_are_a_block_and_no_labels(shared):
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_unconditional_rows_that_are_the_same_are_one_row(interleaved, log):
     """0.4.0 and 0.4.1 sort the requests by choice, so that the two kinds alternate."""
-    found = []
-    for one in rows(acc_mutual_info=1.0):
+    log_rows = []
+    for line in rows(acc_mutual_info=1.0):
         empty = [["", "no"], ["", "yes"]]
         alone = [[-0.5, False], [-0.25, False]]
         order = (0, 2, 1, 3) if interleaved else (0, 1, 2, 3)
-        arguments, answers = one["arguments"] + empty, one["filtered_resps"] + alone
-        one["arguments"] = [arguments[i] for i in order]
-        one["filtered_resps"] = [answers[i] for i in order]
-        found.append(one)
-    table = read_one(log(found))
+        arguments, answers = line["arguments"] + empty, line["filtered_resps"] + alone
+        line["arguments"] = [arguments[i] for i in order]
+        line["filtered_resps"] = [answers[i] for i in order]
+        log_rows.append(line)
+    table = read_one(log(log_rows))
     assert table.label_names == CHOICES
     assert table.blocks["test"].log_probs[1].tolist() == [-1.125, -1.75]
     assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
@@ -148,20 +148,20 @@ def test_unconditional_rows_that_are_the_same_are_one_row(interleaved, log):
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_prompts_that_are_all_empty(interleaved, log):
     """Tasks such as BLiMP ask about two sentences and nothing before them."""
-    found = rows()
-    for one in found:
-        one["arguments"] = [["", " no"], ["", " yes"]]
-    table = read_one(log(found))
+    log_rows = rows()
+    for line in log_rows:
+        line["arguments"] = [["", " no"], ["", " yes"]]
+    table = read_one(log(log_rows))
     assert "pmi" not in table.blocks and table.label_names == CHOICES
-    for one in found:
+    for line in log_rows:
         kinds = [["", " no"], ["", " yes"]]
         alone = [["", "no"], ["", "yes"]]
-        both = [x for pair in zip(kinds, alone, strict=True) for x in pair]
-        one["arguments"] = both if interleaved else kinds + alone
-        (a, b), (c, d) = one["filtered_resps"], [[-0.5, False], [-0.25, False]]
-        one["filtered_resps"] = [a, c, b, d] if interleaved else [a, b, c, d]
-        one["acc_mutual_info"] = 0.0
-    table = read_one(log(found))
+        interleaved_pairs = [x for pair in zip(kinds, alone, strict=True) for x in pair]
+        line["arguments"] = interleaved_pairs if interleaved else kinds + alone
+        (a, b), (c, d) = line["filtered_resps"], [[-0.5, False], [-0.25, False]]
+        line["filtered_resps"] = [a, c, b, d] if interleaved else [a, b, c, d]
+        line["acc_mutual_info"] = 0.0
+    table = read_one(log(log_rows))
     assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
     assert table.blocks["test"].log_probs[0].tolist() == [-1.0, -2.0]
 
@@ -186,12 +186,12 @@ def test_a_target_of_several_or_none_is_unknown(log):
 
 @pytest.mark.parametrize("meant", ["index", "text"])
 def test_a_target_that_may_be_index_or_text_is_what_the_log_counts(meant, log):
-    choices, found = ("1", "0"), []
+    choices, log_rows = ("1", "0"), []
     for i, (scores, target) in enumerate([((-1.0, -2.0), "0"), ((-2.0, -1.0), "1")] * 3):
         best = int(np.argmax(scores))
         right = best == (int(target) if meant == "index" else choices.index(target))
-        found.append(row(i, scores, choices, target=target, acc=float(right)))
-    table = read_one(log(found))
+        log_rows.append(row(i, scores, choices, target=target, acc=float(right)))
+    table = read_one(log(log_rows))
     expected = [0, 1] * 3 if meant == "index" else [1, 0] * 3
     assert table.blocks["test"].labels.tolist() == expected
     assert {"index": "indices", "text": "texts"}[meant] in notes(table)
@@ -199,31 +199,31 @@ def test_a_target_that_may_be_index_or_text_is_what_the_log_counts(meant, log):
 
 def test_choices_that_stand_in_the_prompt(log):
     """Winogrande: two prompts and one continuation; the target is the continuation."""
-    found = []
+    log_rows = []
     for i, acc in enumerate((1.0, 0.0, 1.0)):
-        one = row(i, (-2.0, -1.0), target="was late.", acc=acc)
+        line = row(i, (-2.0, -1.0), target="was late.", acc=acc)
         ends = ("Ann", "Bea")
-        one["arguments"] = [[f"{HEAD}{i}: {end}", " was late."] for end in ends]
-        found.append(one)
-    table = read_one(log(found))
+        line["arguments"] = [[f"{HEAD}{i}: {end}", " was late."] for end in ends]
+        log_rows.append(line)
+    table = read_one(log(log_rows))
     assert table.label_names == ("A", "B")
     assert table.blocks["test"].labels.tolist() == [1, 0, 1]
     assert "does not name the right choice" in notes(table)
 
 
 def test_choices_that_are_other_texts_are_named_by_their_place(log):
-    found = [
+    log_rows = [
         row(i, (-3.0, -2.0, -4.0), (f"a{i}", f"b{i}", f"c{i}"), target=i % 3) for i in range(5)
     ]
-    table = read_one(log(found))
+    table = read_one(log(log_rows))
     assert table.label_names == ("A", "B", "C")
     assert "other texts in each row: A is the first" in notes(table)
     assert table.blocks["test"].labels.tolist() == [0, 1, 2, 0, 1]
 
 
 def test_a_place_that_tells_the_answer_is_said(log):
-    found = [row(i, (-13.0 + i, -2.0), (f"a{i}", f"b{i}"), target=0) for i in range(10)]
-    assert "right choice is A in every row" in notes(read_one(log(found)))
+    log_rows = [row(i, (-13.0 + i, -2.0), (f"a{i}", f"b{i}"), target=0) for i in range(10)]
+    assert "right choice is A in every row" in notes(read_one(log(log_rows)))
 
 
 def test_the_same_choice_twice_is_no_name(log):
@@ -231,13 +231,13 @@ def test_the_same_choice_twice_is_no_name(log):
 
 
 def test_choices_of_varied_number_are_refused_or_grouped(log):
-    found = [
+    log_rows = [
         row(i, (-1.0, -2.0, -3.0)[:k], "abc"[:k], target=i % k)
         for i, k in enumerate((2, 3, 2, 3, 2))
     ]
-    path = log(found)
-    said = refused(path)
-    assert "2 in 3 rows, 3 in 2 rows" in said and "by='choices'" in said
+    path = log(log_rows)
+    message = refused(path)
+    assert "2 in 3 rows, 3 in 2 rows" in message and "by='choices'" in message
     two, three = importers.read(path, Reading(by=("choices",)))
     assert (two.label_names, three.label_names) == (("a", "b"), ("a", "b", "c"))
     assert two.blocks["test"].row_ids == ("0", "2", "4")
@@ -245,11 +245,11 @@ def test_choices_of_varied_number_are_refused_or_grouped(log):
 
 
 def test_rows_are_grouped_by_a_field_of_their_documents(log):
-    found = rows()
-    for one in found:
-        one["arguments"] += [["", f"{one['doc_id']} no"], ["", "yes"]]
-        one["filtered_resps"] += [[-0.5 - one["doc_id"], False], [-0.25, False]]
-    path = log(found)
+    log_rows = rows()
+    for line in log_rows:
+        line["arguments"] += [["", f"{line['doc_id']} no"], ["", "yes"]]
+        line["filtered_resps"] += [[-0.5 - line["doc_id"], False], [-0.25, False]]
+    path = log(log_rows)
     even, odd = importers.read(path, Reading(by=("subject",)))
     assert even.context["task"] == "toy even" and odd.blocks["test"].row_ids == ("1", "3", "5")
     assert odd.blocks["pmi"].log_probs[:, 0].tolist() == [-1.5, -3.5, -5.5]
@@ -258,51 +258,51 @@ def test_rows_are_grouped_by_a_field_of_their_documents(log):
 
 
 def test_labels_are_chosen_and_ordered(log):
-    found = [row(i, (-1.0, -2.0, -3.0), ("a", "b", "c"), target=2 * (i % 2)) for i in range(3)]
-    table = read_one(log(found), labels=("c", "a"))
+    log_rows = [row(i, (-1.0, -2.0, -3.0), ("a", "b", "c"), target=2 * (i % 2)) for i in range(3)]
+    table = read_one(log(log_rows), labels=("c", "a"))
     assert table.label_names == ("c", "a")
     assert table.blocks["test"].log_probs[0].tolist() == [-3.0, -1.0]
     assert table.blocks["test"].labels.tolist() == [1, 0, 1]
-    assert "no label named 'd'" in refused(log(found), labels=("a", "d"))
-    assert "which labels= leaves out" in refused(log(found), labels=("a", "b"))
+    assert "no label named 'd'" in refused(log(log_rows), labels=("a", "d"))
+    assert "which labels= leaves out" in refused(log(log_rows), labels=("a", "b"))
 
 
 def test_the_gold_label_may_be_a_field_of_the_document(log):
-    found = [row(i, target=0) for i in range(3)]
-    for one in found:
-        one["doc"]["answer"] = "yes"
-    assert read_one(log(found), gold="answer").blocks["test"].labels.tolist() == [1, 1, 1]
-    assert "no field 'x'" in refused(log(found), gold="x")
+    log_rows = [row(i, target=0) for i in range(3)]
+    for line in log_rows:
+        line["doc"]["answer"] = "yes"
+    assert read_one(log(log_rows), gold="answer").blocks["test"].labels.tolist() == [1, 1, 1]
+    assert "no field 'x'" in refused(log(log_rows), gold="x")
 
 
 def test_rows_that_repeat_per_filter_are_kept_once(log):
     once = rows()
     assert len(read_one(log(once + rows())).blocks["test"].row_ids) == 6
     assert "names no filters" in refused(log(once), filter="none")
-    named = [{**one, "filter": name} for name in ("none", "other") for one in rows()]
+    named = [{**line, "filter": name} for name in ("none", "other") for line in rows()]
     assert len(read_one(log(named)).blocks["test"].row_ids) == 6
     named[-1]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
-    said = refused(log(named))
-    assert "doc_id 5" in said and "filter='none' or filter='other'" in said
+    message = refused(log(named))
+    assert "doc_id 5" in message and "filter='none' or filter='other'" in message
     assert read_one(log(named), filter="other").blocks["test"].log_probs[5].tolist() == [-9.0, -1.0]
     assert "no filter named 'oter'; did you mean 'other'" in refused(log(named), filter="oter")
 
 
 def test_two_logs_in_one_file_are_refused(log):
-    again = [{**one, "filter": "none"} for one in rows()]
-    assert "twice for the filter 'none'" in refused(log(again + again))
-    other = rows()
-    other[0]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
-    assert "are two logs in one file" in refused(log(rows() + other))
+    repeated = [{**line, "filter": "none"} for line in rows()]
+    assert "twice for the filter 'none'" in refused(log(repeated + repeated))
+    changed = rows()
+    changed[0]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
+    assert "are two logs in one file" in refused(log(rows() + changed))
 
 
 def test_an_accuracy_that_counts_something_else_is_said(log):
-    found = [row(i, (-1.0, -2.0), target=0, acc=float(i != 1)) for i in range(4)]
-    said = notes(read_one(log(found)))
-    assert "log's own accuracy is 75.0 % and that of the highest score 100.0 %" in said
-    assert "1 of 4 rows" in said
-    found = [row(i, (-1.0, -2.0), target=0, acc=0.3) for i in range(4)]
-    assert "own accuracy" not in notes(read_one(log(found)))
+    log_rows = [row(i, (-1.0, -2.0), target=0, acc=float(i != 1)) for i in range(4)]
+    message = notes(read_one(log(log_rows)))
+    assert "log's own accuracy is 75.0 % and that of the highest score 100.0 %" in message
+    assert "1 of 4 rows" in message
+    log_rows = [row(i, (-1.0, -2.0), target=0, acc=0.3) for i in range(4)]
+    assert "own accuracy" not in notes(read_one(log(log_rows)))
 
 
 def test_results_of_0_4_0_stand_beside(log, tmp_path):
@@ -328,22 +328,22 @@ def test_results_are_never_demanded(content, log, tmp_path):
 
 
 def test_results_in_place_of_samples(log):
-    said = refused(log('{"results": {"a": {}}}', "results_x.json"))
-    assert "averages" in said and "samples_*.jsonl" in said
+    message = refused(log('{"results": {"a": {}}}', "results_x.json"))
+    assert "averages" in message and "samples_*.jsonl" in message
 
 
 def test_a_log_of_other_kinds_is_refused(log):
-    one = row(0)
-    one["arguments"] = [["Q", {"until": ["\n"]}]]
-    one["filtered_resps"] = ["four"]
-    assert "generated texts" in refused(log([one]))
-    one["arguments"] = [["Q", " x"]]
-    assert "generated texts" in refused(log([one]))
-    one["arguments"] = {"gen_args_0": {"arg_0": "a long text"}}
-    one["filtered_resps"] = ["-31.2"]
-    assert "loglikelihood_rolling" in refused(log([one]))
-    one["arguments"] = [["Q", " x"]]
-    assert "1 of 1 rows have fewer than two choices" in refused(log([one]))
+    line = row(0)
+    line["arguments"] = [["Q", {"until": ["\n"]}]]
+    line["filtered_resps"] = ["four"]
+    assert "generated texts" in refused(log([line]))
+    line["arguments"] = [["Q", " x"]]
+    assert "generated texts" in refused(log([line]))
+    line["arguments"] = {"gen_args_0": {"arg_0": "a long text"}}
+    line["filtered_resps"] = ["-31.2"]
+    assert "loglikelihood_rolling" in refused(log([line]))
+    line["arguments"] = [["Q", " x"]]
+    assert "1 of 1 rows have fewer than two choices" in refused(log([line]))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), "nan", "-inf"])
@@ -357,16 +357,16 @@ def test_minus_infinity_is_taken_where_a_rule_is_given(log):
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(0.0, "every score is 0"), (-9999.0, "row 0 has -9999 as the score")]
+    ("number", "sentence"), [(0.0, "every score is 0"), (-9999.0, "row 0 has -9999 as the score")]
 )
-def test_servers_that_do_not_score_are_refused(number, said, log):
-    assert said in refused(log([row(i, (number, number)) for i in range(4)]))
+def test_servers_that_do_not_score_are_refused(number, sentence, log):
+    assert sentence in refused(log([row(i, (number, number)) for i in range(4)]))
 
 
 def test_files_of_other_systems_are_read(log):
-    whole = lines(rows()).encode()
-    expected = read_one(log(whole)).blocks["test"].log_probs
-    for data in (b"\xef\xbb\xbf" + whole, whole.replace(b"\n", b"\r\n"), b"\n\n" + whole + b"\n"):
+    raw = lines(rows()).encode()
+    expected = read_one(log(raw)).blocks["test"].log_probs
+    for data in (b"\xef\xbb\xbf" + raw, raw.replace(b"\n", b"\r\n"), b"\n\n" + raw + b"\n"):
         np.testing.assert_array_equal(read_one(log(data)).blocks["test"].log_probs, expected)
     listed = b"\xef\xbb\xbf" + a_list(rows()).encode().replace(b"\n", b"\r\n")
     np.testing.assert_array_equal(read_one(log(listed)).blocks["test"].log_probs, expected)
@@ -374,21 +374,21 @@ def test_files_of_other_systems_are_read(log):
 
 @pytest.mark.parametrize("form", [lines, a_list])
 def test_a_line_of_ten_megabytes(form, log):
-    found = rows()
-    found[2]["doc"]["long"] = "x" * 10_000_000
-    assert len(read_one(log(form(found))).blocks["test"].row_ids) == 6
-    damaged = log(form(found).replace('xxx"', 'xxx"x'))
-    assert "no JSON" in (said := refused(damaged)) and len(said) < 1000
+    log_rows = rows()
+    log_rows[2]["doc"]["long"] = "x" * 10_000_000
+    assert len(read_one(log(form(log_rows))).blocks["test"].row_ids) == 6
+    damaged = log(form(log_rows).replace('xxx"', 'xxx"x'))
+    assert "no JSON" in (message := refused(damaged)) and len(message) < 1000
 
 
 def test_what_is_cut_short_or_damaged_is_a_sentence(log):
-    whole = lines(rows())
-    assert "line 6" in (said := refused(log(whole[:-40]))) and "is the line cut short" in said
+    raw = lines(rows())
+    assert "line 6" in (message := refused(log(raw[:-40]))) and "is the line cut short" in message
     assert "the file ends before it does" in refused(log(a_list(rows())[:-40]))
     assert "row 2" in refused(
         log('[{"doc_id": 0, "arguments": [["a", "b"]], "resps": [[[-1]]]}, 3]')
     )
-    assert "line 2: no JSON" in refused(log(lines(rows(1)) + "}{\n" + whole))
+    assert "line 2: no JSON" in refused(log(lines(rows(1)) + "}{\n" + raw))
     assert "expected text in UTF-8" in refused(log(lines(rows(1)).encode() + b"\xff\xfe\n"))
     assert "half a surrogate" in refused(log(lines(rows(1)) + '{"a": "\\ud800"}\n'))
     assert "expected a JSON object; got [3]" in refused(log(lines(rows(1)) + "[3]\n"))
@@ -398,7 +398,7 @@ def test_what_is_cut_short_or_damaged_is_a_sentence(log):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "sentence"),
     [
         ({"doc_id": None}, "expected 'doc_id'"),
         ({"arguments": None}, "expected 'arguments'"),
@@ -410,14 +410,14 @@ def test_what_is_cut_short_or_damaged_is_a_sentence(log):
         ({"filtered_resps": [10**400, 0]}, "finite log-likelihood"),
     ],
 )
-def test_a_line_of_another_form_is_a_sentence(change, said, log):
-    one = row(0)
+def test_a_line_of_another_form_is_a_sentence(change, sentence, log):
+    line = row(0)
     for key, value in change.items():
         if value is None:
-            del one[key]
+            del line[key]
         else:
-            one[key] = value
-    assert said in refused(log([one]), format="lm_eval")
+            line[key] = value
+    assert sentence in refused(log([line]), format="lm_eval")
 
 
 def test_a_long_log_is_read_line_by_line(tmp_path):
@@ -425,15 +425,15 @@ def test_a_long_log_is_read_line_by_line(tmp_path):
     n, size = 400, 100_000
     with path.open("w") as file:
         for i in range(n):
-            one = since_0_4_9(row(i, (-1.0 - i % 3, -2.0), head="x" * 100))
-            one["doc"]["passage"] = f"{i} " * (size // 4)
-            file.write(json.dumps(one) + "\n")
+            line = since_0_4_9(row(i, (-1.0 - i % 3, -2.0), head="x" * 100))
+            line["doc"]["passage"] = f"{i} " * (size // 4)
+            file.write(json.dumps(line) + "\n")
     assert path.stat().st_size > 30_000_000
     tracemalloc.start()
-    found = lm_eval.read(path, Reading())
+    tables = lm_eval.read(path, Reading())
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(found[0].log_probs) == n and most < 8_000_000
+    assert len(tables[0].log_probs) == n and most < 8_000_000
 
 
 ANEW = [f"Q: {i}?\nA: no\n\nQ: {i + 1}?\nA: yes\n\nQ: {i + 2}?\nA:" for i in range(20)]
@@ -447,12 +447,12 @@ NO_LINE = [f"{i} goes to sea. {i + 1} goes to town. {i * i} goes to" for i in ra
         (ANEW, 2, True), (ANEW, None, True), (SAME, 2, False), (SAME, None, False),
         ([f"Q: {i}?\nA:" for i in range(20)], None, False),
         ([f"{i}\n\nsee {i}?\nA:" for i in range(20)], 0, False),
-        ([f"Be brief.\n\n{one}" for one in ANEW], 2, True),
-        ([f"Be brief.\n\n{one}" for one in SAME], None, False),
-        ([one + f" so {i}" for i, one in enumerate(ANEW)], 2, True),
-        ([one + f" so {i}" for i, one in enumerate(SAME)], 2, False),
-        ([one.replace("\n", " ") for one in ANEW], None, True),
-        ([one.replace("\n", " ") for one in SAME], None, False),
+        ([f"Be brief.\n\n{prompt}" for prompt in ANEW], 2, True),
+        ([f"Be brief.\n\n{prompt}" for prompt in SAME], None, False),
+        ([prompt + f" so {i}" for i, prompt in enumerate(ANEW)], 2, True),
+        ([prompt + f" so {i}" for i, prompt in enumerate(SAME)], 2, False),
+        ([prompt.replace("\n", " ") for prompt in ANEW], None, True),
+        ([prompt.replace("\n", " ") for prompt in SAME], None, False),
         (NO_LINE, 2, True), (ANEW[:1], 2, False),
     ],
 )  # fmt: skip
@@ -462,8 +462,8 @@ def test_whether_prompts_are_one_context(prompts, shots, differ):
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("full_name", "name"),
     [("meta/llama", "meta/llama"), ("/data/run/last", "run/last"), ("./run/last", "./run/last")],
 )
-def test_a_model_in_a_folder_has_the_end_of_its_path_as_name(given, name):
-    assert lm_eval._model({"model_name": given}, {}) == name
+def test_a_model_in_a_folder_has_the_end_of_its_path_as_name(full_name, name):
+    assert lm_eval._model({"model_name": full_name}, {}) == name

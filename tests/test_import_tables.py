@@ -36,9 +36,9 @@ def written(folder, data, name="t.csv"):
     return path
 
 
-def only(found):
-    assert len(found) == 1
-    return found[0]
+def only(tables):
+    assert len(tables) == 1
+    return tables[0]
 
 
 def is_plain(table):
@@ -53,9 +53,9 @@ def is_plain(table):
 def refused(path, reading=None):
     with pytest.raises(InputError) as error:
         read(path, reading)
-    said = str(error.value)
-    assert said.startswith(str(path)) and "\n" not in said
-    return said.removeprefix(str(path))
+    message = str(error.value)
+    assert message.startswith(str(path)) and "\n" not in message
+    return message.removeprefix(str(path))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_long_cells_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "sentence"),
     [
         ("c,-3.5,-0.125,,x\n", "c,-3.5,-0.1", "line 4: expected 5 cells .* got 3: complete the"),
         (
@@ -137,17 +137,17 @@ def test_long_cells_are_read(tmp_path):
         (",topic", ",n_tokens", None),
     ],
 )
-def test_csv_that_is_damaged_is_refused(tmp_path, old, new, said):
+def test_csv_that_is_damaged_is_refused(tmp_path, old, new, sentence):
     path = written(tmp_path, PLAIN.replace(old, new))
-    if said is None:
+    if sentence is None:
         assert is_plain(only(read(path, SAID)))
     else:
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=sentence):
             read(path, SAID)
 
 
 @pytest.mark.parametrize(
-    ("data", "reading", "said"),
+    ("data", "reading", "sentence"),
     [
         (b"", Reading(), "its format is not known|expected a line of names"),
         (b"no,yes\n", Reading(), "expected at least one row of scores; got none"),
@@ -175,8 +175,8 @@ def test_csv_that_is_damaged_is_refused(tmp_path, old, new, said):
         (b"no,yes\n" + b"x" * 10_000_000, Reading(), "line 2: expected 2 cells"),
     ],
 )
-def test_csv_that_is_not_plain_is_refused(tmp_path, data, reading, said):
-    with pytest.raises(InputError, match=said) as error:
+def test_csv_that_is_not_plain_is_refused(tmp_path, data, reading, sentence):
+    with pytest.raises(InputError, match=sentence) as error:
         read(written(tmp_path, data), reading)
     assert len(str(error.value)) < 1000
 
@@ -233,15 +233,15 @@ def test_lists_take_their_names_from_outside(tmp_path):
 
 
 def test_a_dict_without_a_label_lacks_it(tmp_path):
-    some = [{"logprobs": {"yes": -1.5}}, {"logprobs": {"no": -0.5, "yes": -2.5}}]
-    path = written(tmp_path, lines(some), "t.jsonl")
+    partial = [{"logprobs": {"yes": -1.5}}, {"logprobs": {"no": -0.5, "yes": -2.5}}]
+    path = written(tmp_path, lines(partial), "t.jsonl")
     assert "row 0 has nan as the score of 'no'" in refused(path)
     table = only(read(path, Reading(missing="least", below=0.25)))
     np.testing.assert_allclose(table.blocks["test"].log_probs, [[-1.5, -1.75], [-2.5, -0.5]])
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "sentence"),
     [
         (lines(FLAT)[:-20], "line 3: no JSON .*is the line cut short"),
         (json.dumps(FLAT)[:-20], "no JSON .*is the file cut short"),
@@ -258,8 +258,8 @@ def test_a_dict_without_a_label_lacks_it(tmp_path):
         (lines([{"s": [-1.5, -2.5], "gold": 1}]), "'gold' looks like the right labels"),
     ],
 )
-def test_json_that_is_damaged_is_refused(tmp_path, data, said):
-    with pytest.raises(InputError, match=said) as error:
+def test_json_that_is_damaged_is_refused(tmp_path, data, sentence):
+    with pytest.raises(InputError, match=sentence) as error:
         read(written(tmp_path, data, "t.json"))
     assert len(str(error.value)) < 1000
 
@@ -377,7 +377,7 @@ def test_codes_stand_for_the_texts_of_their_plural(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "reading", "said"),
+    ("arrays", "reading", "sentence"),
     [
         ({"a": SCORES, "b": SCORES}, Reading(), r"got a \[3, 2\], b \[3, 2\]: .*labels='a'"),
         ({"x": np.arange(3)}, Reading(), "expected an array of scores"),
@@ -399,9 +399,9 @@ def test_codes_stand_for_the_texts_of_their_plural(tmp_path):
         ({"scores": np.array([object()])}, Reading(), "expected a whole file of arrays"),
     ],
 )
-def test_arrays_that_are_not_plain_are_refused(tmp_path, arrays, reading, said):
+def test_arrays_that_are_not_plain_are_refused(tmp_path, arrays, reading, sentence):
     np.savez(tmp_path / "t.npz", allow_pickle=True, **arrays)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=sentence):
         read(tmp_path / "t.npz", reading)
 
 
@@ -426,10 +426,10 @@ def test_our_own_tables_come_as_they_are(tmp_path):
     table = ScoreTable({"task": "sst2", "seed": 0}, ("no", "yes"), {"test": block, "cc": block})
     path = tmp_path / "work/scores/a.safetensors"
     table.save(path)
-    for place in (path, tmp_path / "work"):
-        found = only(read(place))
-        assert found.id == table.id == load(path).id
-        assert found.blocks["cc"].tokens.tolist() == [7]
+    for location in (path, tmp_path / "work"):
+        stored = only(read(location))
+        assert stored.id == table.id == load(path).id
+        assert stored.blocks["cc"].tokens.tolist() == [7]
     with pytest.raises(InputError, match="a working folder with scores/ in it; got a folder"):
         read(tmp_path)
 
@@ -438,7 +438,7 @@ PYTHON = {"id": ["a", "b", "c"], "no": [-1.5, -0.25, -3.5], "yes": [-2.25, -4, -
 
 
 @pytest.mark.parametrize(
-    "given",
+    "objects_given",
     [
         {**PYTHON, "gold": GOLD},
         {**PYTHON, "gold": np.array([1, 0, -1])},
@@ -452,19 +452,19 @@ PYTHON = {"id": ["a", "b", "c"], "no": [-1.5, -0.25, -3.5], "yes": [-2.25, -4, -
     ],
     ids=range(11),
 )  # fmt: skip
-def test_frames_in_memory_are_read_as_files_are(given):
-    assert is_plain(only(tables_of(given, SAID)))
+def test_frames_in_memory_are_read_as_files_are(objects_given):
+    assert is_plain(only(tables_of(objects_given, SAID)))
 
 
 def test_arrays_in_memory():
-    for given in (SCORES, SCORES.tolist(), jnp.asarray(SCORES, jnp.float32)):
-        table = only(tables_of(given, Reading(labels=("no", "yes"))))
+    for array in (SCORES, SCORES.tolist(), jnp.asarray(SCORES, jnp.float32)):
+        table = only(tables_of(array, Reading(labels=("no", "yes"))))
         np.testing.assert_array_equal(table.blocks["test"].log_probs, SCORES)
     assert len(tables_of(np.stack([SCORES, SCORES]))) == 2
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("thing_given", "sentence"),
     [
         (pd.DataFrame({**PYTHON, "label": [1, 0, 1]}), "'label' looks like the right labels"),
         (pd.DataFrame([[-1.5, -2.5]], columns=["a", "a"]), "the column 'a' stands twice"),
@@ -479,9 +479,9 @@ def test_arrays_in_memory():
         (np.exp(SCORES), "which are probabilities: say .*from_probs=True"),
     ],
 )
-def test_objects_that_are_not_plain_are_refused(given, said):
-    with pytest.raises(InputError, match=said) as error:
-        tables_of(given)
+def test_objects_that_are_not_plain_are_refused(thing_given, sentence):
+    with pytest.raises(InputError, match=sentence) as error:
+        tables_of(thing_given)
     assert str(error.value).startswith("scores")
 
 
@@ -504,9 +504,9 @@ def hits(table, scores):
     return (scores.argmax(axis=1) == table.blocks["test"].labels).sum()
 
 
-def right(table, method, **given):
+def right(table, method, **options):
     scores = table.blocks["test"].log_probs  # some are logits
-    return hits(table, np.asarray(calibrate(scores, method, from_probs=False, **given)))
+    return hits(table, np.asarray(calibrate(scores, method, from_probs=False, **options)))
 
 
 @pytest.mark.parametrize("order", MMLU)
@@ -518,17 +518,17 @@ def test_mmlu_by_subject_is_the_reference_table(shared, order):
     for table in read(folder / f"{order}.npz", Reading(by=("subject",))):
         assert table.label_names == ("A", "B", "C", "D")
         subjects.setdefault(table.context["model"], []).append(table)
-    assert {model: len(parts) for model, parts in subjects.items()} == dict.fromkeys(wholes, 56)
-    for model, whole in wholes.items():
+    assert {model: len(tables) for model, tables in subjects.items()} == dict.fromkeys(wholes, 56)
+    for model, complete in wholes.items():
         rows, probe = 12508, probes[model].blocks["test"].log_probs
-        found = [right(whole, "icl"), right(whole, "cc", probe=probe), right(whole, "bc")]
-        parts = subjects[model]
-        corrected = [of_part["bc"].scores for of_part in run_methods(parts, ["bc"]).results]
-        scores = zip(parts, corrected, strict=True)
-        each = [(hits(part, part.blocks["test"].log_probs), hits(part, bc)) for part, bc in scores]
-        found.append(sum(bc for _, bc in each))
-        won, lost = sum(bc > icl for icl, bc in each), sum(bc < icl for icl, bc in each)
-        assert (*(round(100 * one / rows, 1) for one in found), won, lost) == MMLU[order][model]
+        counts = [right(complete, "icl"), right(complete, "cc", probe=probe), right(complete, "bc")]
+        tables = subjects[model]
+        corrected = [of_part["bc"].scores for of_part in run_methods(tables, ["bc"]).results]
+        scores = zip(tables, corrected, strict=True)
+        pairs = [(hits(t, t.blocks["test"].log_probs), hits(t, bc)) for t, bc in scores]
+        counts.append(sum(bc for _, bc in pairs))
+        won, lost = sum(bc > icl for icl, bc in pairs), sum(bc < icl for icl, bc in pairs)
+        assert (*(round(100 * n / rows, 1) for n in counts), won, lost) == MMLU[order][model]
 
 
 def test_every_file_of_shared_scores_is_read(shared):
@@ -547,12 +547,12 @@ def test_every_file_of_shared_scores_is_read(shared):
 def test_the_fixture_of_probabilities_is_read(shared):
     path = shared / "fixtures/arc_llama7b_first48.json"
     table = only(read(path, Reading(from_probs=True, gold="gold")))
-    held = json.loads(path.read_text())
+    content = json.loads(path.read_text())
     np.testing.assert_allclose(
-        np.exp(table.blocks["test"].log_probs), [row["probs"] for row in held["rows"]], rtol=1e-6
+        np.exp(table.blocks["test"].log_probs), [row["probs"] for row in content["rows"]], rtol=1e-6
     )
-    assert table.blocks["test"].labels.tolist() == [row["gold"] for row in held["rows"]]
-    assert list(table.label_names) == held["labels"]
+    assert table.blocks["test"].labels.tolist() == [row["gold"] for row in content["rows"]]
+    assert list(table.label_names) == content["labels"]
 
 
 def test_the_page_on_tables_runs(tmp_path, monkeypatch):
@@ -562,12 +562,12 @@ def test_the_page_on_tables_runs(tmp_path, monkeypatch):
     frame = pd.DataFrame({**PYTHON, "gold": GOLD})
     (tmp_path / "scores").mkdir()
     pd.concat([frame] * 10).drop(columns="id").to_parquet(tmp_path / "scores/a.parquet")
-    known = {"frame": frame}
+    namespace = {"frame": frame}
     # The blocks on tables and on Parquet; those on responses are in test_import_responses.py.
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:2]:
-        exec(block, known)
-    assert known["table"].blocks["test"].row_ids == ("a", "b", "c")
-    assert known["done"].rows == 30 and (tmp_path / "corrected.parquet").stat().st_size
+        exec(block, namespace)
+    assert namespace["table"].blocks["test"].row_ids == ("a", "b", "c")
+    assert namespace["done"].rows == 30 and (tmp_path / "corrected.parquet").stat().st_size
 
 
 def test_a_column_without_a_name_may_hold_the_scores():
@@ -580,9 +580,9 @@ def test_texts_that_are_no_unicode_are_refused():
     broken = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xc6")]
     )
-    given = pa.table({"no": [-1.5], "yes": [-2.5], "text": broken})
+    broken_table = pa.table({"no": [-1.5], "yes": [-2.5], "text": broken})
     with pytest.raises(InputError, match="the column 'text' cannot be read"):
-        tables_of(given)
+        tables_of(broken_table)
 
 
 def test_a_sentence_on_a_damaged_zip_does_not_repeat_its_bytes(tmp_path):

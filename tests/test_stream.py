@@ -203,9 +203,9 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, rows):
     table = table_of(scores, gold)
     path, out = written(tmp_path / "t.parquet", table), tmp_path / "o.parquet"
 
-    def refused(sentence, name=path, reading=Reading(gold="gold"), target=out, **kw):  # noqa: B008
+    def refused(sentence, name=path, reading=Reading(gold="gold"), target=out, **options):  # noqa: B008
         with pytest.raises(InputError, match=sentence):
-            correct_stream(name, target, reading, **kw)
+            correct_stream(name, target, reading, **options)
 
     refused("'gold' looks like the right labels", reading=Reading())
     refused("no column named 'x'", reading=Reading(gold="x"))
