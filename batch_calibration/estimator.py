@@ -300,7 +300,7 @@ def class_columns(
     """The class of each of k columns, and the column of each row's class, -1 where it is unknown.
 
     `y` are the class of each row, -1 for unknown; `classes` that of each column, where it is known;
-    `names` those of the columns. A class without a column is refused where it is `needed`; else a
+    `names` the columns' names. A class without a column is refused where it is `needed`; else a
     whole number is warned of, as no prediction can be right there, and has no column.
 
     Raises:

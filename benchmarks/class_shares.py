@@ -1,4 +1,4 @@
-"""What it brings to know the shares of the labels, and whether unlabeled rows tell them.
+"""Gain of known shares of the labels, and estimates of shares from unlabeled rows.
 
 python -m benchmarks.class_shares --scores=../shared/scores/mmlu_base
 

@@ -1,4 +1,4 @@
-"""How many predictions bfloat16 flips: float32 beside it, before and after BC.
+"""Predictions that bfloat16 flips, compared with float32, before and after BC.
 
 python -m benchmarks.half_precision
 

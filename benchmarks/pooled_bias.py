@@ -61,7 +61,7 @@ def learn(batches: jax.Array) -> jax.Array:
 
 
 def measure(tables: Sequence[ScoreTable], m: int, random: np.random.Generator) -> Measured:
-    """What m rows of each context give, the mean over contexts and draws."""
+    """Accuracy by m rows of each context, the mean over contexts and draws."""
     blocks = [table.blocks["test"] for table in tables]
     # Centered, so that a constant added to a row's scores is not taken for a bias.
     rows = [block.log_probs - block.log_probs.mean(axis=1, keepdims=True) for block in blocks]

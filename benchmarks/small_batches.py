@@ -1,4 +1,4 @@
-"""What is right when the bias of m rows is removed whole, or shrunk toward zero by its error.
+"""Accuracy when the bias of m rows is removed whole, or shrunk toward zero by its error.
 
 python -m benchmarks.small_batches
 

@@ -1,4 +1,4 @@
-"""What becomes of missing labels: real scores cut to the best few, against the whole ones.
+"""Accuracy with missing labels: real scores cut to the best few, against the whole ones.
 
 python -m benchmarks.top_k
 
@@ -66,7 +66,7 @@ def mean(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def tobit(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What a normal distribution of each label expects below the bound (EM, 50 rounds)."""
+    """Expected score below the bound under a normal distribution of each label (EM, 50 rounds)."""
     is_known = np.isfinite(scores)
     filled = np.where(is_known, scores, bound[:, None] - 1e-3)
     center, spread = filled.mean(axis=0), filled.std(axis=0) + 0.1

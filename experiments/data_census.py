@@ -48,7 +48,7 @@ def count(task: Task, rows: Rows | ImageRows) -> Count:
 
 
 def agrees(task: Task, test: Rows | ImageRows) -> bool:
-    """Whether these are as many test rows as the paper has."""
+    """True if there are as many test rows as in the paper."""
     return task.test_rows == len(test.ids)
 
 
@@ -69,7 +69,7 @@ def verdict(task: Task, test: Rows | ImageRows) -> str:
 
 
 class TaskReport(NamedTuple):
-    """What a source holds of a task: lines to print, the verdict, whether the paper has as many."""
+    """A source's rows of a task: lines to print, the verdict, whether the paper has as many."""
 
     lines: tuple[str, ...]
     verdict: str

@@ -37,7 +37,7 @@ CHANGE = (
 
 
 class Measured(NamedTuple):
-    """What label sequences do to the answers of one method, on one task with one kind of words.
+    """Effect of label sequences on the answers of one method, on one task with one kind of words.
 
     Attributes:
         biases: common, majority and recency, in nats; None of scores that are on another scale.
@@ -176,7 +176,7 @@ def _less(
 
 
 def _of_task(measured_all: Found, task: str, word_kind: str, method: str) -> list[Measured]:
-    """What was measured of a method on a task, or on all, with one kind of words."""
+    """Measurements of a method on a task, or on all, with one kind of words."""
     measures = []
     for (measured_task, measured_kind), by_method in measured_all.items():
         if measured_kind == word_kind and task in (measured_task, ALL):

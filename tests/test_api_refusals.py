@@ -1,4 +1,4 @@
-"""What a server says that is of no use is a sentence, which names another way to ask."""
+"""Useless answers of a server raise a sentence that names another way to ask."""
 
 import math
 import random

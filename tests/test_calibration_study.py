@@ -62,7 +62,7 @@ def test_records_come_in_the_order_of_the_tables(tables, records):
 
 
 def measured(scores, labels, before=None):
-    """What a record holds of a summary: of the intervals, that of accuracy, and the gain's."""
+    """A record's part of a summary: of the intervals, that of accuracy, and the gain's."""
     measures = metrics.summary(scores, labels)
     if before is not None:
         right, was = (np.asarray(numbers).argmax(axis=-1) == labels for numbers in (scores, before))

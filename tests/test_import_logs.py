@@ -36,7 +36,7 @@ def rows(n=6, **more):
 
 
 def texts(value):
-    """What `sanitize_list` makes of answers since 0.4.3."""
+    """Answers after `sanitize_list` of the harness, since 0.4.3."""
     return [texts(element) for element in value] if isinstance(value, list) else str(value)
 
 

@@ -55,8 +55,8 @@ def match(
     d is at most the range of d times the second: log(1 + r) / r of a Newton step of range r always
     descends (Sun and Tran-Dinh 2019, arXiv:1703.04599, nu = 2). Scores that spread wider than a
     nat are divided by a temperature at first, which falls to 1 as steps get shorter than it; at a
-    high one the match is the mean score less log pi, BC. The constant is such that b sums to what
-    BC's bias does.
+    high one the match is the mean score less log pi, BC. The constant makes the sum of b equal to
+    that of BC's bias.
 
     Args:
         log_probs: s[m k], in nats.

@@ -92,7 +92,8 @@ def order_average() -> Calibrator:
     order of the row to correct (see `option_places`). With all k cyclic orders each option stood
     once in each place, so that what a model prefers among places is gone from every row, whatever
     the questions; what it prefers among the options themselves is not. A pairwise judge
-    has two: the log-odds of k = 2 are (s_A,first - s_B,second + s_A,second - s_B,first) / 2.
+    has two: the log-odds of k = 2 are
+    (s_A,first - s_B,second + s_A,second - s_B,first) / 2.
 
     Corrects the rows whose orders it was fitted to, in their order. A question that lacks one of
     its orders keeps its own scores, as all rows do where the rows fitted to are no 2 n or k n.

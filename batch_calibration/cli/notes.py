@@ -1,4 +1,4 @@
-"""What importers noticed, grouped over contexts."""
+"""Notes of importers, grouped over contexts."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from batch_calibration.studies.calibration import order_flips
 
 
 def of_block(block: Block) -> list[str]:
-    """What the importer of a block noticed."""
+    """Notes of a block's importer."""
     messages = block.spec.get("notes")
     return list(map(str, messages)) if isinstance(messages, list) else []
 
 
 def of_orders(table: ScoreTable) -> list[str]:
-    """How often the answer changes with the order of the options, where every row has several."""
+    """Rate at which the answer changes with the order of options, where every row has several."""
     rate, rows = order_flips(table), len(table.blocks["test"].log_probs)
     if rate is None:
         return []

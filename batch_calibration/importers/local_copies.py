@@ -79,7 +79,8 @@ def local_copy(path: Path) -> Iterator[Path]:
     Errors name the file as the user does. A log's file of results is copied too.
 
     Raises:
-        InputError: no file; a package is not installed; it unpacks to far more than it holds.
+        InputError: no file; a package is not installed; it unpacks to far more than it
+            holds.
     """
     if not is_remote(path) and not _start(path).startswith((GZIP, ZSTANDARD)):
         yield path

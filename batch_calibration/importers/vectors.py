@@ -19,7 +19,7 @@ from batch_calibration.importers.cells import (
 )
 
 OWN_LISTS = ("choices", "options")
-"""Those of them that a person wrote, so that an index of the right label may count in them."""
+"""Labels among them that a person wrote, so that an index of the right label may count in them."""
 LIST_NAMES = (*LABEL_NAMES, "answers", "candidates", "tokens")
 """Names under which rows list what their scores are of."""
 MAX_TEXTS_PER_PLACE = 5
