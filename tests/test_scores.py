@@ -198,7 +198,7 @@ def test_any_text_is_one_part_of_a_path_and_two_are_two(tmp_path, text):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(InputError, match="no such score table"):
+    with pytest.raises(InputError, match="the score table does not exist"):
         scores.load(tmp_path / "none.safetensors")
 
 
