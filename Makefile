@@ -20,29 +20,29 @@ QUICK ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 .PHONY: run paper test check test-all docs tools reference bench mutations wheel floors clean
 
 run: $(VENV)/.run
-	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
-	$(BIN)/python -m experiments.score --config=configs/mini_shots.py --workdir=$(RUN)
-	$(BIN)/python -m experiments.score --config=configs/mini_vision.py --workdir=$(RUN)
-	$(BIN)/python -m experiments.score --config=configs/demo_labels.py --config.seeds=3 \
-		--config.shots=1 --workdir=$(RUN)
-	$(BIN)/python -m experiments.calibrate --workdir=$(RUN)
-	$(BIN)/python -m experiments.tables --workdir=$(RUN)
-	$(BIN)/python -m experiments.figures --workdir=$(RUN)
-	$(BIN)/python -m experiments.report --workdir=$(RUN)
+	$(BIN)/batch-calibration score --config=configs/mini.py --workdir=$(RUN)
+	$(BIN)/batch-calibration score --config=configs/shots.py:mini --workdir=$(RUN)
+	$(BIN)/batch-calibration score --config=configs/vision.py:mini --workdir=$(RUN)
+	$(BIN)/batch-calibration score --config=configs/demo_labels.py --seeds=3 \
+		--shots=1 --workdir=$(RUN)
+	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
+	$(BIN)/batch-calibration tables --workdir=$(RUN)
+	$(BIN)/batch-calibration figures --workdir=$(RUN)
+	$(BIN)/batch-calibration report --workdir=$(RUN)
 
 # What the paper's other tables and figures need beside `make run`, and all of them.
 paper: run
-	$(BIN)/python -m experiments.score --config=configs/mini.py --config.model=mini_small \
+	$(BIN)/batch-calibration score --config=configs/mini.py --model=mini_small \
 		--workdir=$(RUN)
-	$(BIN)/python -m experiments.score --config=configs/mini_zero_shot.py --workdir=$(RUN)
-	$(BIN)/python -m experiments.score --config=configs/mini_robustness.py --workdir=$(RUN)
-	$(BIN)/python -m experiments.calibrate --workdir=$(RUN)
-	$(BIN)/python -m experiments.calibrate --config=configs/mini_probe_size.py --tasks=sst2,mnli \
+	$(BIN)/batch-calibration score --config=configs/zero_shot.py:mini --workdir=$(RUN)
+	$(BIN)/batch-calibration score --config=configs/robustness.py:mini --workdir=$(RUN)
+	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
+	$(BIN)/batch-calibration calibrate --config=configs/probe_size.py:mini --tasks=sst2,mnli \
 		--shots=1 --workdir=$(RUN)
-	$(BIN)/python -m experiments.tables --workdir=$(RUN)
-	$(BIN)/python -m experiments.figures --workdir=$(RUN)
-	$(BIN)/python -m experiments.paper --models=mini_small,mini --workdir=$(RUN)
-	$(BIN)/python -m experiments.report --workdir=$(RUN)
+	$(BIN)/batch-calibration tables --workdir=$(RUN)
+	$(BIN)/batch-calibration figures --workdir=$(RUN)
+	$(BIN)/batch-calibration paper --models=mini_small,mini --workdir=$(RUN)
+	$(BIN)/batch-calibration report --workdir=$(RUN)
 
 # What a change can break (goal: 6 minutes on two cores); tests/tiers.py says what is left to test-all.
 test: check

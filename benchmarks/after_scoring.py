@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = ("mini.py", "mini_shots.py", "mini_vision.py")
+CONFIGS = ("mini.py", "shots.py:mini", "vision.py:mini")
 
 
 def seconds(name: str, *flags: str, cache: Path) -> float:

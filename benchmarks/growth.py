@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from absl import app
+
 from batch_calibration.reporting.figures.style import STYLE, plt
 from benchmarks import cases, report, scoring
 from benchmarks.cases import Case
 from benchmarks.shapes import SHAPES, TINY, random_checkpoint
-from experiments.cli import enter
+from experiments.guard import guarded, parse_flags
 
 LONG = SHAPES["Gemma3-270M"].config | {"num_hidden_layers": 6, "vocab_size": 50_257}
 """Layers with a window and one without, as in Gemma 3."""
@@ -156,4 +158,4 @@ def draw(points: list[Point], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    enter(main)
+    app.run(guarded(main, loads=()), flags_parser=parse_flags)

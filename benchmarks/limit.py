@@ -22,14 +22,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import flags
+from absl import app, flags
 
 from batch_calibration.scoring.embedded.label_words import HELD_OUT
 from benchmarks import cases, limit_table, report, scoring
 from benchmarks.cases import Case
 from benchmarks.shapes import SHAPES, Shape, Work, least_work, random_checkpoint
 from benchmarks.worker import Worker
-from experiments.cli import enter
+from experiments.guard import guarded, parse_flags
 
 NETWORKS = flags.DEFINE_list("networks", list(SHAPES), "which networks")
 BATCHES = (1, 8, 32)
@@ -235,4 +235,4 @@ def cells(line: Line) -> list[str]:
 
 
 if __name__ == "__main__":
-    enter(main)
+    app.run(guarded(main, loads=()), flags_parser=parse_flags)

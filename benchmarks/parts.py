@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from absl import app
 from flax import nnx
 
 from batch_calibration.scoring.engine import programs
@@ -30,7 +31,7 @@ from benchmarks import limit, report, scoring
 from benchmarks.attention import best
 from benchmarks.ours import matmul_peak
 from benchmarks.shapes import SHAPES, random_checkpoint
-from experiments.cli import enter
+from experiments.guard import guarded, parse_flags
 
 BATCH = (16, 128)
 PREFIX = 768
@@ -138,4 +139,4 @@ def parts(directory: Path, peak: float) -> list[str]:
 
 
 if __name__ == "__main__":
-    enter(main)
+    app.run(guarded(main, loads=()), flags_parser=parse_flags)

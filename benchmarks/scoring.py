@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import flags
+from absl import app, flags
 
 from batch_calibration.errors import InputError
 from benchmarks import cases, report
@@ -25,7 +25,7 @@ from benchmarks.cases import CASES, FEW, ZERO, Case
 from benchmarks.report import Line
 from benchmarks.shapes import GPT2, least_work, random_checkpoint
 from benchmarks.worker import Worker
-from experiments.cli import enter
+from experiments.guard import guarded, parse_flags
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = flags.DEFINE_string("shared", str(ROOT.parent / "shared"), "folder of data and tokenizers")
@@ -272,4 +272,4 @@ def alone(name: str, ours: Worker, content: dict[str, Any], rows: int, batch: in
 
 
 if __name__ == "__main__":
-    enter(main)
+    app.run(guarded(main, loads=()), flags_parser=parse_flags)

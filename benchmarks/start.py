@@ -23,19 +23,19 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = ("mini.py", "mini_shots.py", "mini_vision.py")  # those of `make run`
+CONFIGS = ("mini.py", "shots.py:mini", "vision.py:mini")  # those of `make run`
 IMPORTS = {
     "import jax": ("jax",),
     "import flax": ("flax.nnx",),
     "import the rest": (
-        "experiments.score",
+        "batch_calibration.cli",
         "batch_calibration.cli.progress",
         "batch_calibration.scoring.causal_lm",
         "batch_calibration.studies.scoring",
     ),
 }
 CALLS = {
-    "config": ("experiments.cli", "configured_study"),
+    "config": ("batch_calibration.cli.studies", "chosen_studies"),
     "tokenizer": ("batch_calibration.studies.scoring", "load_token_budget"),
     "rows and prompts": ("batch_calibration.studies.scoring", "_render"),
     "checkpoint": ("batch_calibration.studies.scoring", "load_scorer"),
@@ -50,7 +50,7 @@ COMPILED = list(EVENTS)[-1]  # what a compiled program is counted by
 
 
 def inside(began: float, report_path: Path, flags: list[str]) -> None:
-    """Run `experiments.score`, and write what its parts took until rows were scored."""
+    """Run `batch-calibration score`, and write what its parts took until rows were scored."""
     spent = Counter({"interpreter": time.monotonic() - began})
     programs = Counter[str]()
 
@@ -71,7 +71,7 @@ def inside(began: float, report_path: Path, flags: list[str]) -> None:
         module = import_module(name)
         # The function is replaced in the module that calls it.
         setattr(module, call, timed(step, getattr(module, call)))
-    jax, cli = import_module("jax"), import_module("experiments.cli")
+    jax, cli = import_module("jax"), import_module("batch_calibration.cli")
     journal = import_module("batch_calibration.studies.journal")
 
     def heard(event: str, duration_secs: float, **details: Any) -> None:
@@ -90,15 +90,15 @@ def inside(began: float, report_path: Path, flags: list[str]) -> None:
         add(*args)
 
     journal.Journal.add = added  # its first call says that rows are scored
-    sys.argv = ["score", *flags]
+    sys.argv = ["batch-calibration", "score", *flags]
     try:
-        cli.enter(import_module("experiments.score").main, loads=("jax",))
+        cli.main()
     finally:
         report_path.write_text(json.dumps({"first": first, "programs": programs}))
 
 
 def run(folder: Path, cache: str, *flags: str) -> dict[str, Any]:
-    """What a process of its own tells of `experiments.score FLAGS`."""
+    """What a process of its own tells of `batch-calibration score FLAGS`."""
     report_path = folder / "told.json"
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / cache)}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # or it would go before XDG_CACHE_HOME
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--programs", action="store_true", help="count programs of whole studies")
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
-    args, flags = parser.parse_known_args()  # what is not known here is for experiments.score
+    args, flags = parser.parse_known_args()  # what is not known here is for batch-calibration score
     if args.told:
         inside(args.began, args.told, flags)
         return

@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import flags
+from absl import app, flags
 from flax import nnx
 
 from batch_calibration.errors import InputError
@@ -31,7 +31,7 @@ from batch_calibration.scoring.models.files.config import read_config
 from batch_calibration.scoring.tasks import TASKS
 from benchmarks.report import processor, record, table, verdict
 from benchmarks.worker import Worker
-from experiments.cli import enter
+from experiments.guard import guarded, parse_flags
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = flags.DEFINE_string("shared", str(ROOT.parent / "shared"), "folder of data and tokenizers")
@@ -188,4 +188,4 @@ def start(side: str, directory: Path, case: Path) -> Worker:
 
 
 if __name__ == "__main__":
-    enter(main)
+    app.run(guarded(main, loads=()), flags_parser=parse_flags)

@@ -3,11 +3,11 @@
 `batch_calibration/settings/sections.py` says what each key means and when to change it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from ml_collections import ConfigDict
 
-from batch_calibration.scoring.tasks import PAPER_LANGUAGE
+from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
 from batch_calibration.settings import Settings
 
 LANGUAGE = PAPER_LANGUAGE
@@ -21,6 +21,8 @@ IMAGES = {
 """CLIP, zero-shot: the checkpoint's own learned scale, and its own 77 positions."""
 FEW_ROWS = {"limit": 16, "seeds": 1, "labeled_per_class": 4, "dc_texts": 4}
 """A small run on real rows."""
+SMOKE = {"smoke": FEW_ROWS}
+"""The presets of a study of real rows that has no other."""
 
 FLIPPED, HELD_OUT = {"demonstration_labels": "flipped"}, {"label_words": "held_out"}
 CONDITIONS: tuple[dict[str, str], ...] = (
@@ -30,20 +32,32 @@ CONDITIONS: tuple[dict[str, str], ...] = (
 """Labels and label words of demonstrations, as docs/results.md has them."""
 
 
-def is_smoke(preset: str) -> bool:
-    """True if a preset asks for the small run; there is no other preset."""
-    if preset not in ("", "smoke"):
-        raise ValueError(f"the config has no preset {preset!r}; there is: smoke")
-    return preset == "smoke"
+def config(
+    preset: str, presets: Mapping[str, Mapping[str, object]], /, **chosen: object
+) -> ConfigDict:
+    """A locked config: the defaults, then `chosen`, then what the preset changes.
 
-
-def config(preset: str, smoke: Mapping[str, object], /, **chosen: object) -> ConfigDict:
-    """A locked config: the defaults, `chosen`, and for the preset "smoke" also `smoke`."""
+    A preset "mini_smoke" is the small run of "mini" and changes its keys.
+    """
     settings = Settings.of(**chosen)
-    if is_smoke(preset):
-        settings = settings.replace(**smoke)
+    for name in _chain(preset, presets):
+        settings = settings.replace(**presets[name])
     # Locked before any override is applied: an unlocked one accepts a misspelled key.
     return ConfigDict(settings.flat()).lock()
+
+
+def is_smoke(preset: str) -> bool:
+    """Whether a preset of a config without others asks for the small run."""
+    return bool(_chain(preset, ("smoke",)))
+
+
+def _chain(preset: str, presets: Collection[str]) -> list[str]:
+    """The presets whose changes are applied in turn for one of them; none for ""."""
+    if preset not in ("", *presets):
+        names = ", ".join(sorted(presets))
+        raise ValueError(f"the config has no preset {preset!r}; there are: {names}")
+    whole = preset.removesuffix("_smoke")
+    return [name for name in dict.fromkeys((whole, preset)) if name]
 
 
 def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
@@ -80,7 +94,7 @@ def sweep_demonstration_labels(config: ConfigDict) -> Iterator[dict[str, object]
 
 
 def sweep_named(config: ConfigDict, key: str) -> Iterator[dict[str, object]]:
-    """RTE's ten templates, or ten verbalizers."""
+    """The numbered templates or verbalizers of each task that has them, as RTE has ten."""
     for task in config.tasks:
-        for number in range(1, 11):
-            yield {"task": task, "seed": 0, key: str(number)}
+        for name in getattr(TASKS[task], f"{key}s") if task in TASKS else ():
+            yield {"task": task, "seed": 0, key: name}

@@ -19,7 +19,7 @@ def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
     return base.config(
         preset,
-        {"limit": 40, "shots": 1, "seeds": 2},
+        {"smoke": {"limit": 40, "shots": 1, "seeds": 2}},
         tasks=("sst2", "rte", "mrpc"),
         shots=4,
         labeled_per_class=0,

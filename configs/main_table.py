@@ -17,4 +17,4 @@ sweep = base.sweep
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, base.FEW_ROWS, tasks=base.LANGUAGE, seeds=5, over_long="drop_shots")
+    return base.config(preset, base.SMOKE, tasks=base.LANGUAGE, seeds=5, over_long="drop_shots")

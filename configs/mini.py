@@ -11,13 +11,9 @@ from ml_collections import ConfigDict
 from configs import base
 
 sweep = base.sweep
+SMOKE = {"tasks": ("sst2", "mnli"), "limit": 40, "seeds": 1, "labeled_per_class": 16}
 
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(
-        preset,
-        {"tasks": ("sst2", "mnli"), "limit": 40, "seeds": 1, "labeled_per_class": 16},
-        tasks=base.LANGUAGE,
-        **base.MINI,
-    )
+    return base.config(preset, {"smoke": SMOKE}, tasks=base.LANGUAGE, **base.MINI)

@@ -6,6 +6,9 @@ python -m experiments.score --config=configs/robustness.py \
 On RTE: ten draws of one training row in all as the context, the 24 orders of one draw of four rows
 in all, the ten templates, and the ten verbalizers. `config.seeds` is the number of draws. Expect BC
 to vary less than ICL on every axis (the paper's Fig. 8).
+
+`--config=configs/robustness.py:mini` asks the embedded model: 54 contexts. With
+`--config.tasks=sst2,mnli,rte` it has the choices and orders of two more tasks (docs/mini.md).
 """
 
 from collections.abc import Iterator
@@ -14,12 +17,14 @@ from ml_collections import ConfigDict
 
 from configs import base
 
+MINI = base.MINI | {"seeds": 10, "over_long": "error"}
+
 
 def get_config(preset: str = "") -> ConfigDict:
-    """The whole study, or with `:smoke` a small run."""
+    """On real rows, with `:mini` on the embedded suite; `:smoke`, `:mini_smoke`: small runs."""
     return base.config(
         preset,
-        {"limit": 16, "dc_texts": 4},
+        {"smoke": {"limit": 16, "dc_texts": 4}, "mini": MINI, "mini_smoke": {"limit": 40}},
         tasks=("rte",),
         seeds=10,
         labeled_per_class=0,

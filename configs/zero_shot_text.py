@@ -18,7 +18,7 @@ def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
     return base.config(
         preset,
-        {"limit": 200},
+        {"smoke": {"limit": 200}},
         scorer="dual_encoder",
         tasks=("sst2", "mr", "agnews", "trec"),
         shots=0,

@@ -5,18 +5,23 @@ python -m experiments.ablate_mini --config=configs/mini_ablations.py --workdir=W
 
 from pathlib import Path
 
-from experiments import cli
+from absl import app, flags
+from ml_collections import config_flags
 
-CONFIG = cli.config_flag("the ablations", "configs/mini_ablations.py")
-WORKDIR = cli.folder_flag("directory for models and results")
+from experiments.guard import guarded, parse_flags
+
+CONFIG = config_flags.DEFINE_config_file("config", None, "the ablations", lock_config=True)
+WORKDIR = flags.DEFINE_string("workdir", None, "folder for models and results", required=True)
+flags.mark_flag_as_required("config")
 
 
 def main() -> None:
     """Train, measure, and print the table."""
+    # Here, as JAX takes a second to load and flags need none of it.
     from experiments.pretrain import ablations
 
     print(ablations.run(CONFIG.value, Path(WORKDIR.value)))
 
 
 if __name__ == "__main__":
-    cli.enter(main, loads=("jax",))
+    app.run(guarded(main), flags_parser=parse_flags)

@@ -1,33 +1,41 @@
 """Calibrate stored scores with every method; no model is needed.
 
 python -m experiments.calibrate --workdir=W --method_options=bc_running.batch_size=8
-python -m experiments.calibrate --workdir=W --config=configs/mini_probe_size.py --tasks=sst2,mnli
+python -m experiments.calibrate --workdir=W --config=configs/probe_size.py:mini --tasks=sst2,mnli
 """
 
-from absl import flags
+from absl import app, flags
+from ml_collections import config_flags
 
 from batch_calibration.cli import studies
-from experiments import cli
+from experiments.guard import (
+    calibration_flags,
+    calibration_settings,
+    guarded,
+    machine_flags,
+    parse_flags,
+    set_up_machine,
+)
 
-WORKDIR = cli.folder_flag("folder with scores")
-# `cli.configured_settings` reads it.
-CONFIG = cli.config_flag("study whose keys of `calibration` are taken", required=False)
+CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "the study whose keys of `calibration` are taken", lock_config=True
+)
+WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores", required=True)
 FLOOR = flags.DEFINE_float("floor", None, "raise scores below it, -inf too, to this many nats")
 TASKS = flags.DEFINE_list("tasks", [], "calibrate scores of these tasks alone")
 SHOTS = flags.DEFINE_integer("shots", None, "calibrate scores of so many shots alone")
-# These go before the config's keys.
-cli.key_flags("calibration")
-cli.machine_flags()
+calibration_flags()
+machine_flags()
 
 
 def main() -> None:
-    """Write one record per stored table that is asked for."""
-    cli.set_up_machine()
-    settings = cli.configured_settings().calibration
+    """Write one record for each stored table that is asked for."""
+    set_up_machine()
     studies.calibrate(
-        WORKDIR.value, settings, floor=FLOOR.value, tasks=TASKS.value, shots=SHOTS.value
-    )
+        WORKDIR.value, calibration_settings(), floor=FLOOR.value, tasks=TASKS.value,
+        shots=SHOTS.value,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
-    cli.enter(main, loads=("jax",))
+    app.run(guarded(main), flags_parser=parse_flags)

@@ -3,12 +3,12 @@
 python -m experiments.paper --workdir=W
 """
 
-from absl import flags
+from absl import app, flags
 
 from batch_calibration.cli.compilation_cache import keep_programs
-from experiments import cli
+from experiments.guard import guarded, parse_flags
 
-WORKDIR = cli.folder_flag("folder with scores and records")
+WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
 MODELS = flags.DEFINE_list("models", [], "models from the smallest on, for tables of several sizes")
 
 
@@ -30,4 +30,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.enter(main, loads=("jax",))
+    app.run(guarded(main), flags_parser=parse_flags)

@@ -3,18 +3,18 @@
 python -m experiments.report --workdir=W
 """
 
-from batch_calibration.cli import studies
-from batch_calibration.cli.compilation_cache import keep_programs
-from experiments import cli
+from absl import app, flags
 
-WORKDIR = cli.folder_flag("folder with scores and records")
+from batch_calibration.cli import studies
+from experiments.guard import guarded, parse_flags
+
+WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
 
 
 def main() -> None:
     """Write the page, print the paragraph of every setting, and say where the files are."""
-    keep_programs()
     studies.write_report(WORKDIR.value)
 
 
 if __name__ == "__main__":
-    cli.enter(main, loads=("jax",))
+    app.run(guarded(main), flags_parser=parse_flags)

@@ -3,25 +3,31 @@
 python -m experiments.sweep --config=configs/mini.py --workdir=W --launcher=local --workers=2
 """
 
-from absl import flags
+from absl import app, flags
+from ml_collections import config_flags
 
-from batch_calibration.cli import studies
-from experiments import cli
+from batch_calibration.cli import launchers, studies
+from experiments.guard import config_studies, guarded, launcher_flags, make_launcher, parse_flags
 
-# `cli.configured_studies` reads it.
-CONFIG = cli.config_flag("the study; --config.KEY=A,B,C scores it for each value")
-WORKDIR = cli.folder_flag("folder for the scores, which all workers see")
+CONFIG = config_flags.DEFINE_config_file("config", None, "the study", lock_config=True)
+WORKDIR = flags.DEFINE_string(
+    "workdir", None, "folder for the scores, which all workers see", required=True
+)
+VARY = flags.DEFINE_multi_string("vary", [], "KEY=A,B,C: score the study for each value of a key")
+LAUNCHER = flags.DEFINE_enum("launcher", "local", launchers.NAMES, launchers.HELP)
+WORKERS = flags.DEFINE_integer("workers", 2, "how many share the sweep")
 DRY_RUN = flags.DEFINE_boolean("dry_run", False, "print contexts, tokens and time; score nothing")
-cli.launcher_flags()
+flags.mark_flag_as_required("config")
+launcher_flags()
 
 
 def main() -> None:
     """Start the workers, wait for them, and say what they did."""
-    workers: int = flags.FLAGS.workers
+    launcher = make_launcher(LAUNCHER.value, WORKERS.value)
     studies.sweep(
-        cli.configured_studies(), WORKDIR.value, cli.read_launcher(), workers, dry_run=DRY_RUN.value
+        config_studies(VARY.value), WORKDIR.value, launcher, WORKERS.value, dry_run=DRY_RUN.value
     )
 
 
 if __name__ == "__main__":
-    cli.enter(main, loads=("jax",), grids=True)
+    app.run(guarded(main), flags_parser=parse_flags)

@@ -3,19 +3,18 @@
 python -m experiments.tables --workdir=W
 """
 
-from absl import flags
+from absl import app, flags
 
 from batch_calibration.cli import studies
-from experiments import cli
+from experiments.guard import guarded, parse_flags
 
-WORKDIR = cli.folder_flag("folder with scores and records")
-TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "also write WORKDIR/tensorboard")
+WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
 
 
 def main() -> None:
     """Write every table, print those that are no point of a curve, and write all results."""
-    studies.write_tables(WORKDIR.value, tensorboard=TENSORBOARD.value)
+    studies.write_tables(WORKDIR.value)
 
 
 if __name__ == "__main__":
-    cli.enter(main)
+    app.run(guarded(main, loads=()), flags_parser=parse_flags)

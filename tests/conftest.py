@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -170,14 +171,11 @@ def minilm() -> Path:
     return model
 
 
-def _run_here(name: str, flags: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """The program in this process: nothing is imported or compiled a second time."""
-    from absl import app
+def _run_here(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """A command in this process: nothing is imported or compiled a second time."""
+    from batch_calibration import cli
 
-    from experiments.cli import run_in_process
-
-    app.define_help_flags()  # once in a process, by the first program otherwise
-    stdout, stderr = io.StringIO(), io.StringIO()
+    stdout, stderr, code = io.StringIO(), io.StringIO(), 0
     strict = jax.config.jax_numpy_dtype_promotion
     # As in a process of its own: the checkout is the working directory, Flax may promote, and
     # warnings go to stderr, but for those that Python keeps to itself.
@@ -187,37 +185,41 @@ def _run_here(name: str, flags: tuple[str, ...]) -> subprocess.CompletedProcess[
             chdir(ROOT),
             redirect_stdout(stdout),
             redirect_stderr(stderr),
+            patch.object(sys, "argv", ["batch-calibration", *words]),  # kept by a workdir's runs
             warnings.catch_warnings(record=True) as warned,
         ):
             warnings.resetwarnings()
             for quiet in (DeprecationWarning, PendingDeprecationWarning, ResourceWarning):
                 warnings.simplefilter("ignore", quiet)
-            code = run_in_process(name, *flags)
+            cli.run(words)
+    except SystemExit as end:
+        code = int(end.code or 0)  # None after --help
     finally:
         jax.config.update("jax_numpy_dtype_promotion", strict)
     for warning in warned:
         stderr.write(f"{warning.category.__name__}: {warning.message}\n")
-    return subprocess.CompletedProcess([name, *flags], code, stdout.getvalue(), stderr.getvalue())
+    return subprocess.CompletedProcess(words, code, stdout.getvalue(), stderr.getvalue())
 
 
 @pytest.fixture(scope="session")
 def program():
-    """Runs `experiments.NAME` with flags from the checkout and checks its exit code.
+    """Runs a program with flags from the checkout and checks its exit code.
 
-    It runs in this process, which takes a tenth of the time; with `process=True` as `python -m
-    experiments.NAME`, for what only a process shows: signals, imports, the environment.
+    A command of `batch-calibration` runs in this process, which takes a tenth of the time; what is
+    no command, and with `process=True` all, as `python -m experiments.NAME`.
     """
+    from batch_calibration.cli.options import COMMANDS
 
     def run(
         name: str, *flags: str, code: int | None = 0, process: bool = False
     ) -> subprocess.CompletedProcess[str]:
-        if process:
+        if process or name not in COMMANDS:
             done = subprocess.run(
                 [sys.executable, "-m", f"experiments.{name}", *flags],
                 cwd=ROOT, capture_output=True, text=True, check=False,
             )  # fmt: skip
         else:
-            done = _run_here(name, flags)
+            done = _run_here((name, *flags))
         assert code is None or done.returncode == code, done.stdout + done.stderr
         return done
 

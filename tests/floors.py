@@ -20,7 +20,7 @@ TESTS = tuple(
     f"tests/test_{topic}.py"
     for topic in (
         "api", "api_scorer", "configs", "estimator", "frames", "images", "layer", "report",
-        "results", "settings", "sources", "tensorboard", "tokens", "train_mini",
+        "results", "settings", "sources", "tokens", "train_mini",
     )
 )  # fmt: skip
 

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
+from batch_calibration.cli.config_files import read_config
 from batch_calibration.scoring.inputs import ImageInputs
 from batch_calibration.settings import Settings
 from batch_calibration.studies import render_contexts
-from experiments.config_files import read_config
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
 
 def settings_of(config, **values):
     """The settings of a config file, with some values changed."""
-    return Settings.of(**read_config(str(CONFIGS / config)).to_dict()).replace(**values)
+    return Settings.of(**read_config(str(CONFIGS / config))).replace(**values)
 
 
 def rendered(config, task="sst2", seed=0, **values):

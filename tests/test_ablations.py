@@ -7,7 +7,7 @@ import pytest
 
 from batch_calibration.scoring.embedded import suite
 from batch_calibration.scoring.tasks import TASKS
-from experiments.label_sequences import DEMONSTRATIONS
+from experiments.evidence.label_sequences import DEMONSTRATIONS
 from experiments.pretrain import documents
 from experiments.pretrain.label_biases import measure
 

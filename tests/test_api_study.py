@@ -162,13 +162,13 @@ def test_the_programs_ask_estimate_and_keep_the_key_to_themselves(program, tmp_p
     with running(repeat) as server:
         flags = (*FLAGS, f"--config.server={server.address}", "--config.price=1000000")
         shown = program("show", *flags, "--rows=1").stdout
-        assert "config.tokenizer is empty: texts only" in shown and "requests" in shown
+        assert "--tokenizer is empty: texts only" in shown and "requests" in shown
         line = next(line for line in shown.splitlines() if line.strip().startswith("all "))
         contexts, rows, requests, tokens = (int(n.replace(",", "")) for n in line.split()[1:])
         assert (contexts, rows, requests) == (1, 89, 86) and f"${tokens:,}.00" in shown
         assert not server.asked
         said = program("score", *flags, f"--workdir={tmp_path}")
-        assert f"86 requests, about {tokens:,} tokens, ${tokens:,}.00 at config.pr" in said.stdout
+        assert f"86 requests, about {tokens:,} tokens, ${tokens:,}.00 at --price" in said.stdout
         assert {headers["Authorization"] for *_, headers in server.asked} == {f"Bearer {KEY}"}
         server.fault = lambda *_: Reply(f"no credit for {KEY}", 402)
         refused = program("score", *flags, f"--workdir={tmp_path}", "--config.seeds=2", code=2)

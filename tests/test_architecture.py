@@ -83,7 +83,6 @@ OUTSIDE = {
     "absl": set(),
     "ml_collections": set(),
     "rich": {"cli"},
-    "tensorboardX": set(),
     "tensorflow": set(),
     "tensorflow_datasets": set(),
     "pyarrow": set(),

@@ -19,7 +19,7 @@ from batch_calibration.arrays import (
 )
 from batch_calibration.diagnosis import DISTANCES, range_of_predictions
 from batch_calibration.errors import InputError
-from benchmarks import top_k
+from experiments.evidence import top_k
 
 GONE = (-math.inf, math.nan, -9999.0, -3e38)
 NATS = st.floats(-20.0, 0.0)

@@ -591,14 +591,16 @@ def test_completions_have_every_command_and_flag(shell, capsys):
         assert word in lines
 
 
-def test_bash_completes_commands_and_flags(capsys):
+def test_bash_completes_commands_flags_and_values(capsys):
     run("completions", "bash")
-    ask = 'COMP_WORDS=(x {}); COMP_CWORD={}; _batch_calibration; echo "${{COMPREPLY[@]}}"'
-    script = "\n".join(
-        [capsys.readouterr().out, ask.format("dia", 1), ask.format("compare --js", 2)]
+    words = ("dia", 1), ("compare --js", 2), ("score --scorer dual", 3)
+    ask = (
+        "COMP_WORDS=(x {}); COMP_CWORD={}; _shtab_batch_calibration; "
+        'echo "${{COMPREPLY[@]}}"; COMPREPLY=()'
     )
+    script = "\n".join([capsys.readouterr().out, *(ask.format(*pair) for pair in words)])
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["diagnose", "--json"]
+    assert done.stdout.split() == ["diagnose", "--json", "dual_encoder"]
 
 
 def test_json_of_diagnose_and_recommend_holds_what_is_said(table, capsys):

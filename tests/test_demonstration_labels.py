@@ -10,6 +10,7 @@ from making import make_record
 from rendering import label_texts, rendered, settings_of
 from tokenizers import Tokenizer
 
+from batch_calibration.cli.config_files import read_config, read_study
 from batch_calibration.errors import InputError
 from batch_calibration.reporting import catalogue, controls, words, writing
 from batch_calibration.reporting.figures.marks import Dots
@@ -22,7 +23,6 @@ from batch_calibration.scoring.prompts.demonstrations import flipped_labels, ran
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Store, calibrate_store, csv_text, run_scoring
 from batch_calibration.studies.scoring import render_contexts
-from experiments.config_files import read_config, read_study
 from experiments.pretrain import label_words as chosen_words
 from experiments.pretrain.documents import VERBALIZERS
 
@@ -217,7 +217,7 @@ class KnowsWords(Ignorer):
 def study(scorer, workdir):
     """Records of the study with a fake model, and the store."""
     config = read_config(CONFIG)
-    config.update(model="fake", tasks=("sst2",), limit=60, seeds=3, shots=2, dc_texts=1)
+    config |= dict(model="fake", tasks=("sst2",), limit=60, seeds=3, shots=2, dc_texts=1)
     settings, cells = read_study(CONFIG, config)
     settings = settings.replace(model="")
     store = Store(workdir, create=True)
@@ -433,6 +433,6 @@ def test_seeds_are_the_unit_of_the_interval_over_shots():
 
 def test_every_context_renders_for_all_tasks():
     config = read_config(f"{CONFIG}:smoke")
-    config.update(model="", limit=2, seeds=1, dc_texts=1, tasks=("mnli", "copa", "wic"), shots=2)
+    config |= dict(model="", limit=2, seeds=1, dc_texts=1, tasks=("mnli", "copa", "wic"), shots=2)
     contexts = render_contexts(*read_study(CONFIG, config))
     assert len({context.context["shown"] for context in contexts}) >= 3 * 9

@@ -9,11 +9,11 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binomtest, norm, permutation_test
 
+from batch_calibration.cli import config_files
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import balanced_accuracy
 from batch_calibration.scores import ScoreTable, make_block
-from experiments import config_files
 from experiments.evidence import (
     batches,
     comparing,
@@ -279,7 +279,7 @@ def test_a_study_writes_its_parts_of_the_page(shared, tmp_path, name, capsys):
     target = tmp_path / "docs/evidence.md"
     target.parent.mkdir()
     target.write_text(f"before\n{marks()}\nafter\n")
-    files = studies.run(config.to_dict(), shared / "scores", tmp_path / "w", target)
+    files = studies.run(config, shared / "scores", tmp_path / "w", target)
     stdout, text = capsys.readouterr().out, target.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n")
     for study in set(NAMES) - {name}:
@@ -295,13 +295,13 @@ def test_a_study_writes_its_parts_of_the_page(shared, tmp_path, name, capsys):
     for picture in pictures:
         assert f"](figures/{picture.name})" in text and picture.stat().st_size < 150_000
     # A second run of the same study fills the same place.
-    rerun = studies.run(config.to_dict(), shared / "scores", tmp_path / "w", target)
+    rerun = studies.run(config, shared / "scores", tmp_path / "w", target)
     assert rerun == files and len(target.read_text()) == pytest.approx(len(text), abs=40)
 
 
 def test_the_page_s_numbers_are_the_program_s(shared):
     """Of one set, run as its config says but with two methods: rows of the page's tables."""
-    config = config_files.read_config(str(ROOT / "configs/evidence_real.py")).to_dict()
+    config = config_files.read_config(str(ROOT / "configs/evidence_real.py"))
     config.pop("study")
     options = real.Options(**config | {"methods": ("icl", "bc"), "knowing": ()})
     (score_set,) = sets.read_sets(shared / "scores", ("oodcv",))
@@ -317,12 +317,12 @@ def test_the_page_s_numbers_are_the_program_s(shared):
 def test_configs_are_locked_and_their_keys_are_the_study_s(name):
     path = str(ROOT / f"configs/evidence_{name}.py")
     for preset in ("", ":smoke"):
-        config = config_files.read_config(path + preset)
+        config = config_files.load(path).get_config(preset.removeprefix(":"))
         assert config.is_locked and config.study == name
         expected = studies.STUDIES[name].options._fields
         assert set(config.keys()) == {"study", *expected}
         assert set(config.get("methods", ())) <= set(METHODS)
-    with pytest.raises(ValueError, match="no preset 'smok'; there is: smoke"):
+    with pytest.raises(ValueError, match="no preset 'smok'; there are: smoke"):
         config_files.load(path).get_config("smok")
     docstring = config_files.load(path).__doc__
     assert f"python -m experiments.evidence --config=configs/evidence_{name}.py" in docstring

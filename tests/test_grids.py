@@ -1,12 +1,11 @@
 """Grids: several values of a key make a study for each combination, in Python and at the flags."""
 
 import pytest
-from ml_collections import ConfigDict
 
-from batch_calibration.cli.study_options import read_value, read_values
+from batch_calibration.cli.options import parse
+from batch_calibration.cli.study_options import chosen_studies, read_value, read_values
 from batch_calibration.errors import InputError
 from batch_calibration.settings import Settings, combinations, gather, grid
-from experiments import config_files
 
 SETTINGS = Settings.of(tasks=("sst2", "rte"), model="mini", seeds=2)
 
@@ -72,21 +71,18 @@ def test_values_at_the_command_line(text, values):
     assert read == values and list(map(type, read)) == list(map(type, values))
 
 
-def set_in(text, **settings):
-    """The keys with several values, and a config with the first of them."""
-    config = ConfigDict(Settings(**settings).flat()).lock()
-    name, _, text = text.partition("=")
-    return config_files.override(config, {name: text}, grids=True), config
+def studies_of(*words):
+    """The studies that flags of `sweep` name."""
+    return chosen_studies(parse(["sweep", "--workdir=W", *words]))
 
 
-def test_a_config_has_the_first_of_several_values(tmp_path):
-    several, config = set_in("shots=4,2")
-    assert several == {"shots": [4, 2]} and config.shots == 4
-    several, config = set_in("shots=3")
-    assert several == {} and config.shots == 3
+def test_flags_with_several_values_make_a_grid(tmp_path):
+    (study,) = studies_of("--tasks=sst2", "--model=mini", "--shots=4,2")
+    assert [cell.prompt.shots for cell in study.cells] == [4, 2]
+    assert len(studies_of("--tasks=sst2", "--model=mini", "--shots=3")[0].cells) == 1
     (tmp_path / "a,b").mkdir()
-    several, config = set_in(f"data={tmp_path}/a,b")
-    assert several == {} and config.data == f"{tmp_path}/a,b"
+    (study,) = studies_of("--tasks=sst2", "--model=mini", f"--data={tmp_path}/a,b")
+    assert study.settings.data.data == f"{tmp_path}/a,b"
 
 
 @pytest.mark.parametrize(
@@ -98,26 +94,6 @@ def test_tuples_are_written_as_in_python_or_without_quotes(text, tuple_):
 
 
 @pytest.mark.parametrize(
-    ("config", "text", "setting"),
-    [
-        ({"rate": (1.0, 2.0)}, "(2.0, 3.0)", (2.0, 3.0)),
-        ({"sets": ("a", "b")}, "c", ("c",)),
-        ({"sets": ("a", "b")}, "c,d", ("c", "d")),
-        ({"steps": 3}, "4", 4),
-        ({"rate": 0.5}, "2", 2.0),
-        ({"base": "x.py"}, "y.py", "y.py"),
-    ],
-)
-def test_keys_of_no_study_have_the_type_that_they_had(config, text, setting):
-    (name,), config = config, ConfigDict(config).lock()
-    config_files.override(config, {name: text})
-    assert config[name] == setting and type(config[name]) is type(setting)
-    if name == "steps":
-        with pytest.raises(InputError, match=r"steps: expected int; got 'many'"):
-            config_files.override(config, {"steps": "many"})
-
-
-@pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("shots=1,two", "shots: expected a whole number; got 'two'"),
@@ -125,20 +101,18 @@ def test_keys_of_no_study_have_the_type_that_they_had(config, text, setting):
         ("selection=total,tota", "no selection named 'tota'"),
         ("template=(1", "expected several values such as"),
         ("logits_only=True,No", "logits_only: expected True or False; got 'No'"),
-        ("shotz=1", "the config has no key 'shotz'; did you mean 'shots'"),
     ],
 )
 def test_values_that_cannot_be(text, sentence):
     with pytest.raises(InputError, match=sentence):
-        set_in(text)
+        studies_of("--tasks=sst2", f"--{text}")
 
 
 def test_the_sweep_of_a_config_is_made_for_each_combination():
-    path = "configs/mini_shots.py"
-    config = ConfigDict(config_files.read_config(path).to_dict() | {"tasks": ("sst2",), "seeds": 1})
-    (study,) = config_files.read_studies(path, config, {"shots": (1, 2), "limit": (20, 40)})
-    combinations = [(cell.prompt.shots, cell.data.limit) for cell in study.cells]
-    assert combinations == [(0, 20), (1, 20), (0, 40), (1, 40), (2, 20), (2, 40)]
+    flags = ("--config.tasks=sst2", "--seeds=1", "--config.shots=1,2", "--limit=20,40")
+    (study,) = studies_of("--config=configs/shots.py:mini", *flags)
+    found = [(cell.prompt.shots, cell.data.limit) for cell in study.cells]
+    assert found == [(shots, limit) for limit in (20, 40) for shots in (0, 1, 2)]
 
 
 def test_without_values_a_grid_is_one_study():

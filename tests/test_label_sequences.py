@@ -6,9 +6,8 @@ import pytest
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings
-from experiments import label_sequence_tables as tables
-from experiments import label_sequences
-from experiments.label_sequences import SEQUENCES, Asked, ask
+from experiments.evidence import label_sequences
+from experiments.evidence.label_sequences import SEQUENCES, Asked, ask
 
 ROWS, DRAWS = 40, 3
 SHOWN = np.array(SEQUENCES)
@@ -34,31 +33,31 @@ def test_planted_biases_are_found_and_a_shift_removes_them():
     balance, last = 2 * SHOWN.mean(1) - 1, 2 * SHOWN[:, -1] - 1
     reads = np.where(TRUTH, 0.5, -0.5)
     answers = asked(planted + (2.0 * balance + 0.25 * last)[None, :, None] + reads)
-    before, after = (tables.measure(answers, name) for name in ("icl", "bc"))
+    before, after = (label_sequences.measure(answers, name) for name in ("icl", "bc"))
     assert before.biases == pytest.approx((7 / 3, 2.0, 0.25))
     assert after.biases == pytest.approx((0.0, 0.0, 0.0), abs=1e-6)
     assert mean(before, "4 + 0") < 0.6 and mean(before, "4 + 0 answered") > 0.6
-    for name in tables.MIXES:
+    for name in label_sequences.MIXES:
         assert mean(after, name) == 1.0 and mean(after, f"{name} answered") == 0.5
 
 
 def test_a_reader_that_copies_the_last_label_is_told_from_one_that_reads():
-    copies = tables.measure(asked((2.0 * SHOWN[:, -1] - 1)[None, :, None]), "icl")
+    copies = label_sequences.measure(asked((2.0 * SHOWN[:, -1] - 1)[None, :, None]), "icl")
     assert (mean(copies, "last wrong"), mean(copies, "last right")) == (1.0, 0.0)
-    reads = tables.measure(asked(np.where(TRUTH, 1.0, -1.0)), "icl")
+    reads = label_sequences.measure(asked(np.where(TRUTH, 1.0, -1.0)), "icl")
     assert (mean(reads, "last wrong"), mean(reads, "last right")) == (0.0, 0.0)
 
 
 def test_a_reader_that_copies_the_nearest_label_errs_where_it_is_wrong():
     near = RANDOM.integers(2, size=(DRAWS, len(SEQUENCES), ROWS))
-    measured = tables.measure(asked(2.0 * near - 1, near), "icl")
+    measured = label_sequences.measure(asked(2.0 * near - 1, near), "icl")
     assert mean(measured, "nearest wrong") == pytest.approx(1.0)
     assert mean(measured, "nearest right") == 0.0
     # The share is of all rows that have such a demonstration, however unlike these are in number.
     half = SHOWN.sum(1) == 2
     wrong_nearest = (near != TRUTH)[:, half]
     flips = RANDOM.integers(2, size=near.shape)
-    measured = tables.measure(asked(2.0 * flips - 1, near), "icl")
+    measured = label_sequences.measure(asked(2.0 * flips - 1, near), "icl")
     wrong = (flips != TRUTH)[:, half]
     assert mean(measured, "nearest wrong") == pytest.approx(wrong[wrong_nearest].mean())
 
@@ -71,16 +70,16 @@ def test_the_nearest_demonstration_shares_most_words_and_of_equals_is_the_last()
 
 def test_tables_have_a_row_for_each_task_words_and_method_and_mark_what_is_beyond_noise():
     reads = np.where(TRUTH, 0.5, -0.5) + (4.0 * SHOWN.mean(1) - 2)[None, :, None]
-    measured = tables.measure_all({
+    measured = label_sequences.measure_all({
         (task, names): asked(reads) for task in ("a", "b") for names in label_sequences.WORDS
     })  # fmt: skip
-    cells = tables.bias_cells(measured)
-    assert len(cells) == 1 + 3 * 3 * 2 and cells[1][:3] == [tables.ALL, "own", "icl"]
+    cells = label_sequences.bias_cells(measured)
+    assert len(cells) == 1 + 3 * 3 * 2 and cells[1][:3] == [label_sequences.ALL, "own", "icl"]
     assert cells[1][3:] == [
         "0.00", "+2.00", "+0.00", "100.0", "50.0", "50.0", "100.0 / 100.0", "0.0 / 0.0", "0.0 / 0.0"
     ]  # fmt: skip
     assert cells[2][4] == "+0.00" and cells[2][6:10] == ["100.0"] * 3 + ["50.0 / 50.0"]
-    changes = tables.change_cells(measured)
+    changes = label_sequences.change_cells(measured)
     assert changes[1][5:] == [""] * 3 and changes[2][5].startswith("+0.0")
     assert changes[2][7].startswith("+50.0") and changes[2][7].endswith("*")
 
@@ -88,7 +87,7 @@ def test_tables_have_a_row_for_each_task_words_and_method_and_mark_what_is_beyon
 def test_the_program_scores_once_and_prints_the_table(tmp_path, program):
     flags = ("--config=configs/demo_labels.py", "--config.tasks=sst2", "--config.limit=4",
              "--config.seeds=1", "--config.model=mini_small", f"--workdir={tmp_path}")  # fmt: skip
-    stdout = program("label_biases", *flags).stdout
+    stdout = program("evidence.label_biases", *flags).stdout
     stored = (tmp_path / "label_biases.md").read_text()
     rows = (tmp_path / "label_biases.csv").read_text().splitlines()
     assert len(rows) == 1 + 3 * 5 and stored in stdout and "| sst2 | held_out | bc |" in stored

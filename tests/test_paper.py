@@ -13,7 +13,6 @@ from batch_calibration import calibrate
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting import (
     catalogue,
-    paper,
     prompts,
     tables,
     two_labels,
@@ -24,6 +23,7 @@ from batch_calibration.reporting.frame import Frame, Setting, by_setting
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
 from batch_calibration.studies import Store, calibrate_store
+from experiments.evidence import paper
 
 TEXT = ("sst2", "qnli", "qqp", "cb", "rte")
 DRAWN = ("svhn", "eurosat", "clevr")
@@ -178,7 +178,7 @@ def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):
     assert [(one.context.task, one.context.shots) for one in made] == [("sst2", 1)]
     wrong = program("calibrate", f"--workdir={tmp_path}", "--tasks=sst2,cb", "--shots=4", code=2)
     assert (
-        f"workdir {tmp_path}: no score table is of sst2, cb, 4 shots; run experiments.score "
+        f"workdir {tmp_path}: no score table is of sst2, cb, 4 shots; run batch-calibration score "
         "first, or ask for others." in wrong.stderr
     )
 

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from batch_calibration.cli.options import COMMANDS
 from batch_calibration.methods import METHODS
 from batch_calibration.scores import load
 from batch_calibration.scoring.embedded import CHECKPOINTS
+
+EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +78,7 @@ def test_from_config_to_page(program, scored):
     # The chart of all contexts, and those of single ones, are the page's own.
     own = re.compile(r"preferences|s\d+-c\d+")
     assert {name for name in shown if not own.fullmatch(name)} <= drawn
-    assert "experiments.score --config=configs/mini.py:smoke" in page and "jax" in page
+    assert "batch-calibration score --config=configs/mini.py:smoke" in page and "jax" in page
 
 
 def test_records_say_what_every_method_did(scored):
@@ -126,7 +129,7 @@ def test_one_override_changes_one_thing(program, scored, tmp_path):
 MINI = "--config=configs/mini.py"
 WRONG = {
     "a config key that does not exist": (
-        "score", [MINI, "--config.shotz=1"], "no key 'shotz'; did you mean 'shots'?"),
+        "score", [MINI, "--config.shotz=1"], "--shotz=1; did you mean --shots?"),
     "a config that does not exist": (
         "score", ["--config=configs/minni.py"], "minni.py"),
     "a preset that does not exist": (
@@ -134,17 +137,15 @@ WRONG = {
     "a config value of the wrong kind": (
         "score", [MINI, "--config.shots=two"], "shots"),
     "a flag that does not exist": (
-        "score", [MINI, "--wordkir=x"], "no flag is called --wordkir; did you mean 'workdir'?"),
+        "score", [MINI, "--wordkir=x"], "--wordkir=x; did you mean --workdir?"),
     "an option of no method": (
         "calibrate", ["--method_options=batch_size=8"], "METHOD.OPTION=VALUE; got 'batch_size=8'"),
-    "a config key without a config": (
-        "calibrate", ["--config.draws=3"], "give --config=configs/mini.py"),
     "a flag that is missing": (
         "calibrate", ["--floor=-9"], "workdir"),
     "a task that does not exist": (
         "score", [MINI, "--config.tasks=('sst22',)"], "no task named 'sst22'; did you mean 'sst2'"),
     "a scorer that does not exist": (
-        "score", [MINI, "--config.scorer=causal"], "no config.scorer named 'causal'"),
+        "score", [MINI, "--config.scorer=causal"], "no --scorer named 'causal'"),
     "shots that nobody has": (
         "score", [MINI, "--config.shots=5000"], "5000 shots of class"),
     "a negative number of shots": (
@@ -155,27 +156,27 @@ WRONG = {
         "score", [MINI + ":smoke", "--config.model=./nowhere"], "nowhere: expected a checkpoint"),
     "no model": (
         "score", ["--config=configs/zero_shot_text.py", "--config.data=mini",
-                  "--config.tasks=('sst2',)"], "config.model: expected a checkpoint"),
+                  "--config.tasks=('sst2',)"], "--model: expected a checkpoint"),
     "data that is not there": (
         "score", [MINI, "--config.data=nowhere"], "nowhere: no such folder"),
     "a workdir without scores": (
-        "calibrate", [], "run experiments.score"),
+        "calibrate", [], "run batch-calibration score"),
     "a workdir without records": (
-        "tables", [], "run experiments.score"),
-    "no config": (
-        "score", [], "--config: expected a value, none came; give --config=configs/mini.py"),
-    "an override without a config": (
-        "score", ["--config.shots=1"], "give --config=configs/mini.py"),
+        "tables", [], "run batch-calibration score"),
+    "no config and no tasks": (
+        "score", [], "the sweep has no context"),
     "an empty config": (
         "score", ["--config="], "--config=: expected a Python file; got none"),
     "a folder as a config": (
         "score", ["--config=configs"], "--config=configs: expected a Python file; got none"),
     "an override of a config that does not exist": (
-        "score", ["--config=configs/minni.py", "--config.shots=1"], "the shipped ones are in"),
-    "a config without a sweep": (
-        "score", ["--config=configs/train_mini.py"], "expected a study with a function sweep"),
+        "score", ["--config=configs/minni.py", "--config.shots=1"], "name one, such as"),
+    "a config of no study": (
+        "score", ["--config=configs/train_mini.py"], "There is no setting named"),
     "a config key that does not exist, with a space": (
-        "score", ["--config", "configs/mini.py", "--config.shot=4"], "did you mean 'shots'?"),
+        "score", ["--config", "configs/mini.py", "--config.shot=4"], "did you mean --shots?"),
+    "a module that is not there": (
+        "score", [MINI, "--plugin=own.py"], "--plugin=own.py: expected a Python file; got none"),
     "no seeds": (
         "score", [MINI, "--config.seeds=0"], "the sweep has no context"),
     "less than no seeds": (
@@ -183,21 +184,21 @@ WRONG = {
     "no tasks": (
         "score", [MINI, "--config.tasks=()"], "the sweep has no context"),
     "a stray word": (
-        "score", [MINI, "stray"], "stray: expected flags alone"),
+        "score", [MINI, "stray"], "unrecognized arguments: stray"),
     "a stray word before the flags": (
-        "calibrate", ["bc", "--draws=3"], "bc: expected flags alone"),
+        "calibrate", ["bc", "--draws=3"], "or --workdir=DIR of a study, and not both"),
     "an empty workdir": (
-        "score", [MINI, "--workdir="], "--workdir: expected a value; got nothing"),
+        "score", [MINI, "--workdir="], "--workdir: expected a folder; got nothing"),
     "no data": (
         "score", [MINI, "--config.data="], "expected a folder of rows or 'mini'; got nothing"),
     "two numbers for one": (
-        "score", [MINI, "--config.shots=1,2"], "config.shots: expected a whole number; got '1,2'"),
+        "score", [MINI, "--config.shots=1,2"], "--shots: expected a whole number; got '1,2'"),
     "another truth value": (
         "score", [MINI, "--config.logits_only=yes"], "expected True or False; got 'yes'"),
     "a labeled set of less than nothing": (
-        "score", [MINI, "--config.labeled_per_class=-1"], "config.labeled_per_class: expected 0"),
+        "score", [MINI, "--config.labeled_per_class=-1"], "--labeled_per_class: expected 0"),
     "no random texts": (
-        "score", [MINI, "--config.dc_texts=0"], "config.dc_texts: expected 1 or more texts; got 0"),
+        "score", [MINI, "--config.dc_texts=0"], "--dc_texts: expected 1 or more texts; got 0"),
     "batches of nothing": (
         "score", [MINI + ":smoke", "--config.batch_size=0"], "batch_size: expected 1 or more"),
     "a method that does not exist": (
@@ -217,9 +218,7 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--config.peak=1"], "give --config="),
         (["--config=configs/mini.py"], "a training run with stages; got none"),
-        (["--config=configs/train_mini.py", "--config.stage=1"], "did you mean 'stages'?"),
         (
             ["--config=configs/train_mini.py:smoke", "--config.positions=32"],
             "config.positions = 32",
@@ -258,18 +257,55 @@ def test_one_broken_table_is_named_and_the_others_are_calibrated(program, scored
     assert len(list((workdir / "records").iterdir())) == 1
 
 
-PROGRAMS = sorted(
-    path.stem
-    for path in (Path(__file__).resolve().parents[1] / "experiments").glob("*.py")
-    if "cli.enter(" in path.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command(program, name):
+    said = program(name, "--help").stdout
+    assert f"usage: batch-calibration {name} " in said and "options:" in said
+
+
+MAINS = sorted(
+    ".".join(path.relative_to(EXPERIMENTS).with_suffix("").parts).removesuffix(".__main__")
+    for path in EXPERIMENTS.rglob("*.py")
+    if "app.run(" in path.read_text(encoding="utf-8")
 )
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_help(program, name):
-    said = program(name, "--help").stdout
-    folder = {"show": "config", "data": "data_dir", "prepare_data": "data_dir"}.get(name, "workdir")
-    assert f"python -m experiments.{name} --" in said and f"--{folder}: " in said
+@pytest.mark.parametrize("name", MAINS)
+def test_help_of_a_program(program, name):
+    said = program(name, "--help", process=True).stdout
+    assert f"python -m experiments.{name} --" in said and "--workdir: " in said
+
+
+PROGRAM_WRONG = {
+    "a config key that does not exist": (
+        [MINI, "--config.shotz=1"], "no config key named 'shotz'; did you mean 'shots'?"),
+    "a config that does not exist": (
+        ["--config=configs/minni.py"], "--config=configs/minni.py: expected a Python file"),
+    "a preset that does not exist": ([MINI + ":smok"], "no preset 'smok'"),
+    "a value of the wrong kind": ([MINI, "--config.shots=two"], "--config.shots=two"),
+    "a flag that does not exist": ([MINI, "--wordkir=x"], "Did you mean: workdir"),
+    "no config": ([], "--config must have a value"),
+    "an override without a config": (["--config.shots=1"], "'config.shots'"),
+    "a stray word": ([MINI, "stray"], "stray: expected flags alone"),
+    "a wrong setting": ([MINI, "--config.shots=-1"], "config.shots: expected 0 or more"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PROGRAM_WRONG)
+def test_wrong_flags_of_a_program_get_one_sentence(program, tmp_path, what):
+    flags, sentence = PROGRAM_WRONG[what]
+    said = program("score", *flags, f"--workdir={tmp_path / 'w'}", code=2, process=True)
+    assert sentence in said.stderr and "Traceback" not in said.stderr
+    assert said.stderr.count("error: ") == 1
+
+
+def test_a_program_does_what_the_command_does(program, scored, tmp_path):
+    flags = (MINI + ":smoke", "--config.tasks=sst2,mnli", f"--workdir={tmp_path}")
+    assert "2 contexts: 259 rows scored" in program("score", *flags, process=True).stdout
+    for path in (scored / "scores").iterdir():
+        assert (tmp_path / "scores" / path.name).read_bytes() == path.read_bytes()
+    program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path}", process=True)
+    assert len(list((tmp_path / "records").iterdir())) == 2
 
 
 @pytest.mark.parametrize(
@@ -277,7 +313,10 @@ def test_help(program, name):
     [
         ("import nowhere", "own.py: cannot be run (ModuleNotFoundError"),
         ("x = 1", "own.py: expected a function get_config; got none"),
-        ("def get_config(): return {}", "expected a ConfigDict from get_config; got dict"),
+        (
+            "def get_config(): return []",
+            "expected a ConfigDict or a dict",
+        ),
         ("def get_config(): return {}['x']", "get_config fails with KeyError('x')"),
         (
             "from ml_collections import ConfigDict as C\n"
@@ -327,10 +366,34 @@ def test_tasks_may_be_named_without_quotes(program, tmp_path):
     assert "2 contexts: 103 rows scored" in said
 
 
-def test_help_names_the_keys_of_the_config(program):
-    assert "labeled_per_class" in program("score", "--help").stdout
-    said = program("score", "--config=configs/zero_shot_text.py", "--help").stdout
-    assert "max_tokens" in said
+METHOD = """
+from batch_calibration.cli.options import COMMANDS
+from batch_calibration.methods import METHODS
+METHODS["mine"] = METHODS["bc"]
+"""
+
+
+def test_a_config_and_a_method_of_ones_own_in_an_empty_folder(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "def get_config():\n"
+        "    return {'model': 'mini', 'data': 'mini', 'tasks': 'sst2', 'limit': 4, 'dc_texts': 2,\n"
+        "            'labeled_per_class': 0}\n"
+    )
+    (tmp_path / "method.py").write_text(METHOD)
+
+    def run(*words):
+        script = Path(sys.executable).with_name("batch-calibration")
+        command = [script] if script.exists() else [sys.executable, "-m", "batch_calibration"]
+        environment = os.environ | {"PYTHONPATH": str(EXPERIMENTS.parent)}
+        done = subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True,
+                              env=environment, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "1 contexts: " in run("score", "--config=own.py", "--seeds=1", "--workdir=W")
+    run("calibrate", "--plugin=method.py", "--methods=mine,bc", "--workdir=W")
+    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "W/records").iterdir())
+    assert record["methods"]["mine"]["accuracy"] == record["methods"]["bc"]["accuracy"]
 
 
 def driven(code, *flags):
@@ -343,9 +406,9 @@ def driven(code, *flags):
 
 FULL = """
 import resource
-from experiments import cli, score
+from batch_calibration import cli
 resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
-cli.enter(score.main, loads=("jax",))
+cli.main()
 """
 
 
@@ -359,8 +422,8 @@ def test_a_disk_that_is_full_leaves_what_was_derived_before(program, scored, tmp
     if name in ("tables", "report"):
         program(name, f"--workdir={tmp_path / 'w'}")
     before = derived(tmp_path / "w")
-    code = FULL.replace("score", name).replace("1024", "64" if name == "tables" else "1024")
-    said = driven(code, f"--workdir={tmp_path / 'w'}")
+    code = FULL.replace("1024", "64" if name == "tables" else "1024")
+    said = driven(code, name, f"--workdir={tmp_path / 'w'}")
     assert said.returncode == 2 and "Traceback" not in said.stderr
     assert "cannot be written (File too large); make room" in said.stderr
     assert derived(tmp_path / "w") == before
@@ -370,7 +433,7 @@ def test_an_output_that_is_full_or_lacks_letters_or_has_no_reader(program, score
     shutil.copytree(scored, tmp_path / "w")
     program("tables", f"--workdir={tmp_path / 'w'}")
     every = {path.name for path in (tmp_path / "w/tables").iterdir()}
-    flags = [sys.executable, "-m", "experiments.tables", f"--workdir={tmp_path / 'w'}"]
+    flags = [sys.executable, "-m", "batch_calibration", "tables", f"--workdir={tmp_path / 'w'}"]
 
     def run(out, **environment):
         shutil.rmtree(tmp_path / "w/tables")
@@ -399,12 +462,13 @@ def test_an_output_that_is_full_or_lacks_letters_or_has_no_reader(program, score
 
 WITHOUT_READER = """
 import os, pathlib
-from experiments import cli
+from batch_calibration.cli import guard
 def main():
     for _ in range(3):
         print("a line", flush=True)
     pathlib.Path(os.environ["WRITTEN"]).write_text("all")
-cli.enter(main)
+guard.set_up_process()
+guard.guard(main)
 """
 
 
@@ -421,7 +485,7 @@ def test_a_program_without_a_reader_goes_on(tmp_path):
 
 
 def test_a_disk_that_is_full(tmp_path):
-    said = driven(FULL, MINI + ":smoke", f"--workdir={tmp_path}")
+    said = driven(FULL, "score", MINI + ":smoke", f"--workdir={tmp_path}")
     assert said.returncode == 2 and "Traceback" not in said.stderr
     assert f"workdir {tmp_path}: cannot be written (File too large); make room" in said.stderr
     assert not list((tmp_path / "scores").glob("*.safetensors"))
@@ -430,14 +494,14 @@ def test_a_disk_that_is_full(tmp_path):
 STOPPED = "error: stopped; what was finished is kept"
 INTERRUPTED = """
 import os, signal
+from batch_calibration import cli
 from batch_calibration.studies import Store
-from experiments import cli, score
 put = Store.put
 def interrupted(self, table):
     put(self, table)
     os.kill(os.getpid(), signal.SIGINT)
 Store.put = interrupted
-cli.enter(score.main, loads=("jax",))
+cli.main()
 """
 
 
@@ -447,7 +511,7 @@ SIGNALS = {"SIGINT": 130, "SIGTERM": 143}
 @pytest.mark.parametrize("signal", SIGNALS)
 def test_an_interrupted_score_goes_on_from_there(program, scored, tmp_path, signal):
     flags = (MINI + ":smoke", f"--workdir={tmp_path}")
-    said = driven(INTERRUPTED.replace("SIGINT", signal), *flags)
+    said = driven(INTERRUPTED.replace("SIGINT", signal), "score", *flags)
     assert said.returncode == SIGNALS[signal] and "Traceback" not in said.stderr
     assert said.stderr.count("error: ") == 1 and STOPPED in said.stderr
     (kept,) = (tmp_path / "scores").iterdir()
@@ -467,19 +531,21 @@ class Loader:
         if name == "slow":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Loader())
-from experiments import cli
-cli.enter(lambda: print("went on"), loads=("slow",))
+from batch_calibration.cli import guard
+guard.set_up_process()
+guard.guard(lambda: print("went on"), loads=("slow",))
 """
 
 
 SWALLOWED = """
 import gc, os, signal
-from experiments import cli
+from batch_calibration.cli import guard
 def main():
     gc.callbacks.append(lambda *_: os.kill(os.getpid(), signal.SIGINT))
     gc.collect()
     print("went on")
-cli.enter(main)
+guard.set_up_process()
+guard.guard(main)
 """
 
 

@@ -42,7 +42,7 @@ def test_without_a_model_only_texts_are_shown(program, shared):
     stdout = program("show", "--config=configs/main_table.py:smoke", "--rows=1",
                    f"--config.data={shared / 'data'}", "--config.tasks=('rte',)",
                    ).stdout  # fmt: skip
-    assert stdout.startswith("config.model is empty")
+    assert stdout.startswith("--model is empty")
     assert "--- tokens" not in stdout and "Hypothesis:" in stdout
 
 

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.data import tfds_folder
+from batch_calibration.scoring.data import preparation, tfds_folder
 from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.data.texts import read, splits
 from batch_calibration.scoring.tasks import TASKS
-from experiments import data_preparation
 
 CB = [
     {"premise": "It rains.", "hypothesis": "It is wet.", "label": 0, "idx": 0},
@@ -268,7 +267,7 @@ def folder(tfds, tmp_path):
     """CB's invented rows as a TFDS folder: the data directory and the folder in it."""
     write_lines(tmp_path / "rows" / "cb" / "validation.jsonl", CB)
     write_lines(tmp_path / "rows" / "cb" / "train.jsonl", CB[:1])
-    prepared = data_preparation.prepare(TASKS["cb"], tmp_path / "rows", tmp_path / "D", {})
+    prepared = preparation.prepare(TASKS["cb"], tmp_path / "rows", tmp_path / "D", {})
     return tmp_path / "D", prepared.folder
 
 
@@ -434,7 +433,7 @@ RTE = {"super_glue/rte/1.0.2": ("premise", "hypothesis"),
 def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name):
     row = dict(zip(RTE[name], ("It rains.", "It is wet."), strict=True)) | {"label": 1}
     write_lines(tmp_path / "rows" / "rte" / "validation.jsonl", [row])
-    prepared = data_preparation.prepare(TASKS["rte"], tmp_path / "rows", tmp_path / "D", {})
+    prepared = preparation.prepare(TASKS["rte"], tmp_path / "rows", tmp_path / "D", {})
     assert prepared.folder == tmp_path / "D" / name
     for data in ("rows", "D"):
         rows = read(TASKS["rte"], str(tmp_path / data), "validation")
@@ -455,33 +454,33 @@ def test_splits_under_their_official_names_and_proxies_under_their_own(tfds, tmp
         tmp_path / "rows" / "extra_trec" / "validation.jsonl",
         [{"text": "Who sings ?", "label": 3, "fine": "HUM:ind"}],
     )
-    renamed = data_preparation.renames(list(data_preparation.RENAMED))
+    renamed = preparation.renames(list(preparation.RENAMED))
     official = {
         "qqp": ("glue/qqp/2.0.0", "validation", "validation_proxy"),
         "anli_r2": ("anli/r2/0.1.0", "train", "test"),
         "trec": ("trec/1.0.0", "validation", "test"),
     }
     for name, (folder, requested, served) in official.items():
-        prepared = data_preparation.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", renamed)
+        prepared = preparation.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", renamed)
         assert (prepared.folder, prepared.rows) == (tmp_path / "D" / folder, {served: 1})
         rows = read(TASKS[name], str(tmp_path / "D"), requested)
         assert (rows.split, rows.ids) == (served, (f"{name}/{served}/0",))
-        assert data_preparation.prepare(
+        assert preparation.prepare(
             TASKS[name], tmp_path / "rows", tmp_path / "D", renamed
         ).was_there
     row = tfds.builder_from_directory(str(tmp_path / "D" / "trec" / "1.0.0")).as_data_source("test")
     assert row[0]["label-coarse"] == 3 and row[0]["label-fine"] == 4
     with pytest.raises(InputError, match="a proxy keeps its own name"):
-        data_preparation.renames(["qqp/validation_proxy=validation"])
+        preparation.renames(["qqp/validation_proxy=validation"])
     with pytest.raises(InputError, match="expected task/file=split"):
-        data_preparation.renames(["validation"])
+        preparation.renames(["validation"])
 
 
 def test_what_cannot_be_prepared(tfds, folder, tmp_path):
     def attempt(name, rows, sentence, split="validation"):
         write_lines(tmp_path / "rows" / name / f"{split}.jsonl", rows)
         with pytest.raises(InputError, match=sentence):
-            data_preparation.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", {})
+            preparation.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", {})
 
     attempt("cb", CB[:2], "it is there and was made from other files; remove it")
     attempt("copa", [{"premise": "a", "choice1": "b", "choice2": "c", "label": 0}],
@@ -492,7 +491,7 @@ def test_what_cannot_be_prepared(tfds, folder, tmp_path):
         "boolq", [{"passage": "a", "question": "b", "label": 7}], "line 1: expected a label of -1"
     )
     attempt("sst2", [], "expected at least one row, the file is empty")
-    assert data_preparation.prepare(TASKS["mnli"], tmp_path / "rows", tmp_path / "D", {}) is None
+    assert preparation.prepare(TASKS["mnli"], tmp_path / "rows", tmp_path / "D", {}) is None
     assert not (tmp_path / "D" / "glue").exists()
 
 
@@ -508,11 +507,11 @@ assert 'tensorflow_datasets' not in sys.modules
 from pathlib import Path
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.scoring.data.texts import read
-from experiments import data_preparation
+from batch_calibration.scoring.data import preparation
 assert 'tensorflow_datasets' not in sys.modules and 'pyarrow' not in sys.modules
 assert list(read(TASKS['cb'], {str(folder[0])!r}, 'validation').rows) == {TEXTS!r}
 source, data_dir = Path({str(tmp_path / "rows")!r}), Path({str(tmp_path / "E")!r})
-data_preparation.prepare(TASKS['cb'], source, data_dir, {{}})
+preparation.prepare(TASKS['cb'], source, data_dir, {{}})
 assert 'tensorflow_datasets' in sys.modules and 'tensorflow' not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -53,7 +53,7 @@ def test_corrected_labels_reach_the_table_without_the_model(score, program, tmp_
     assert table.blocks["test"].labels.tolist() == [0, 1, 1, 0]
     assert not list((tmp_path / "w/records").iterdir())
     assert (
-        "run experiments.calibrate"
+        "run batch-calibration calibrate"
         in program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
     )
 
@@ -125,7 +125,7 @@ def test_a_torn_record(score, program, tmp_path):
     for text in (record.read_text()[:50], "{}", "[]", '{"version": 99}'):
         record.write_text(text)
         stderr = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
-        assert record.name in stderr and "run experiments.calibrate again" in stderr
+        assert record.name in stderr and "run batch-calibration calibrate again" in stderr
 
 
 def test_a_report_shows_its_own_studys_figures_alone(program, tmp_path):

@@ -119,10 +119,13 @@ def test_what_a_plan_asks_for_that_a_table_lacks_is_left(tmp_path):
 def test_a_workdir_in_which_nothing_was_planned(tmp_path, program):
     Store(tmp_path, create=True)
     stderr = program("status", f"--workdir={tmp_path}", code=2).stderr
-    assert "expected the list of contexts of a run; got none of any: run experiments.sc" in stderr
+    assert (
+        "expected the list of contexts of a run; got none of any: run batch-calibration sc"
+        in stderr
+    )
     config = "--config=configs/mini.py:smoke"
     stderr = program("status", f"--workdir={tmp_path}", config, code=2).stderr
-    assert "got none of this config: run experiments.score first" in stderr
+    assert "got none of this config: run batch-calibration score first" in stderr
 
 
 def test_a_claim_of_another_kind_is_no_heartbeat(tmp_path):

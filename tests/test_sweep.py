@@ -56,7 +56,15 @@ def until(true, seconds=300):
 
 def start(workdir, *flags):
     """A launcher as a program of its own, in a group of its own."""
-    command = [sys.executable, "-m", "experiments.sweep", *FLAGS, f"--workdir={workdir}", *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "batch_calibration",
+        "sweep",
+        *FLAGS,
+        f"--workdir={workdir}",
+        *flags,
+    ]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -275,9 +283,9 @@ def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, reference_st
                                                 "; got 'TPU'"),
         (["--launcher=ray", "--address=localhost:1"], "--address=localhost:1: no Ray cluster could "
                                                       "be joined"),
-        (["--launcher=slurms"], "should be one of <local|slurm|ray>"),
-        (["--config.shots=1,two"], "config.shots: expected a whole number; got 'two'"),
-        (["--config.shotz=1,2"], "the config has no key 'shotz'; did you mean 'shots'"),
+        (["--launcher=slurms"], "no launcher named 'slurms'"),
+        (["--config.shots=1,two"], "--shots: expected a whole number; got 'two'"),
+        (["--config.shotz=1,2"], "--shotz=1,2; did you mean --shots"),
     ],
 )  # fmt: skip
 def test_flags_of_a_sweep_that_cannot_be(program, tmp_path, flags, sentence):

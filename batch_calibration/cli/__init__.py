@@ -1,13 +1,15 @@
 """The console program `batch-calibration`: calibrates scores of files, and runs studies."""
 
 import io
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stderr, suppress
 from functools import partial
 from pathlib import Path
 
-from batch_calibration.cli import guard, harness, options, study_options
+from batch_calibration.cli import guard, options, studies
+from batch_calibration.cli.config_files import load_module
 from batch_calibration.cli.spelling import CONSOLE
 from batch_calibration.errors import doors_spelling
 from batch_calibration.files import remove_unfinished
@@ -15,7 +17,7 @@ from batch_calibration.files import remove_unfinished
 
 def main() -> None:
     """The program: run the command that the words after its name name."""
-    args = options.parse(None)
+    args = options.parse(sys.argv[1:])
     guard.set_up_process()
     # What an error of the disk names where the system names no file.
     destination = f"workdir {args.workdir}" if getattr(args, "workdir", "") else "a file"
@@ -26,21 +28,21 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> None:
     """The same for words that come from Python; signals and the output stay as they are."""
-    guard.answer(partial(_command, options.parse(arguments)))
+    guard.answer(lambda: _command(options.parse(arguments)))
 
 
 def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
-    if args.command == "completions":
-        options.print_completions(args)
-        return
-    if args.command == harness.NAME:
-        harness.run_harness(args)
+    if args.command in options.APART:
+        run_apart, _ = options.APART[args.command]
+        run_apart(args)
         return
     with doors_spelling(CONSOLE):
+        for file in args.plugin:
+            load_module(file, "plugin")
         if getattr(args, "files", ()):
             _run_on_files(args, keeps_programs=keeps_programs)
-        else:  # on a study
-            study_options.RUN[args.command](args)
+        else:
+            studies.RUN[args.command](args)
 
 
 def _run_on_files(args: Namespace, *, keeps_programs: bool) -> None:

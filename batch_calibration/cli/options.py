@@ -3,10 +3,12 @@
 import difflib
 import re
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from batch_calibration.cli import completions, guard, harness, study_options
+from batch_calibration.cli import guard, harness, study_options
+from batch_calibration.errors import InputError
+from batch_calibration.settings import keys
 from batch_calibration.version import __version__
 
 EXAMPLES = """examples, on scores that you have:
@@ -34,6 +36,27 @@ ON_FILES = {
 }
 ON_BOTH = ("calibrate", "report")
 """Commands on files of scores, or on the scores of a study in a workdir."""
+COMMANDS = {
+    **ON_FILES,
+    **study_options.COMMANDS,
+    harness.NAME: harness.SUMMARY,
+    "completions": "print what a shell reads to complete commands, flags and values",
+}
+"""Every command, and what it does."""
+TASK_FILE = """a task file:
+  name = "tickets"
+  fields = ["subject", "body"]                  # columns of the files
+  label_names = ["billing", "bug"]
+  labels_are = "names"                          # or "numbers": places in label_names, from 0
+  template = "Ticket: {subject}\\nKind: {label}"
+  verbalizer = {billing = "billing", bug = "bug"}
+  files = {train = "train.csv", validation = "validation.csv"}
+"""
+EPILOGS = {
+    **dict.fromkeys(ON_FILES, EXAMPLES), harness.NAME: harness.EXAMPLE, "data": TASK_FILE,
+    "completions": "example:\n  batch-calibration completions bash > ~/.bash_completion\n",
+}  # fmt: skip
+"""What follows the flags in a command's help, where that is no example of a study."""
 READING = (
     ("format", "NAME", "an importer's name, where it is not found out"),
     ("labels", "A,B", "columns of scores, or the names of the labels in order"),
@@ -86,17 +109,26 @@ class Parser(ArgumentParser):
         return flags
 
 
-def parse(arguments: Sequence[str] | None) -> Namespace:
-    """The command and its flags; of no words those of the command line."""
-    parser, commands = _make_parser()
-    args = parser.parse_args(arguments)
+def parse(arguments: Sequence[str]) -> Namespace:
+    """The command that some words name, and its flags."""
+    words = list(arguments)
+    command = words[0] if words else ""
+    if not command.startswith("-") and command and command not in COMMANDS:
+        guard.fail(str(InputError.unknown("command", command, COMMANDS)))
+    if command in study_options.WITH_CONFIG:
+        # Keys may be written as the programs of experiments/ take them.
+        words = [re.sub(r"^--config\.", "--", word) for word in words]
+    parser, commands = _make_parser(command)
+    args = parser.parse_args(words)
     if args.command in ON_BOTH:
         _check_source(commands[args.command], args)
+    elif args.command in study_options.COMMANDS and getattr(args, "workdir", "none") == "":
+        commands[args.command].error("--workdir: expected a folder; got nothing")
     return args
 
 
-def _make_parser() -> tuple[Parser, dict[str, Parser]]:
-    """The parser of all commands, and that of each."""
+def _make_parser(chosen: str) -> tuple[Parser, dict[str, Parser]]:
+    """The parser of all commands, and that of each; the chosen one has flags, of "" all have."""
     parser = Parser(
         prog="batch-calibration",
         description="Label-bias correction for scores that you already have (evaluation logs, API "
@@ -108,37 +140,60 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
     parser.add_argument("--version", action="version", version=f"batch-calibration {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands = dict[str, Parser]()
-    for name, summary in {**ON_FILES, **study_options.COMMANDS}.items():
+    for name, summary in COMMANDS.items():
         commands[name] = subparsers.add_parser(
             name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.",
-            epilog=EXAMPLES if name in ON_FILES else STUDY_EXAMPLES,
+            epilog=EPILOGS.get(name, STUDY_EXAMPLES),
             formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
         )  # fmt: skip
-        if name in ON_FILES:
-            _add_file_flags(commands[name], name)
-    commands[harness.NAME] = subparsers.add_parser(
-        harness.NAME, help=harness.SUMMARY, description=f"R{harness.SUMMARY[1:]}.",
-        epilog=harness.EXAMPLE, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
-    harness.add_harness_flags(commands[harness.NAME])
-    commands["completions"] = subparsers.add_parser(
-        "completions", help="completions of these words for a shell",
-        description="Print what a shell reads to complete commands and flags.", allow_abbrev=False,
-    )  # fmt: skip
-    commands["completions"].add_argument("shell", choices=completions.SHELLS)
-    for name in ON_BOTH:
-        group = commands[name].add_argument_group("of a study, in place of files")
-        study_options.add_flags(group, name)
-    for name in study_options.COMMANDS:
-        study_options.add_flags(commands[name], name)
+        if chosen in ("", name):
+            _add_flags(commands[name], name)
     return parser, commands
 
 
+def _add_flags(parser: Parser, command: str) -> None:
+    """Add the flags of a command to its parser."""
+    if command in APART:
+        APART[command][1](parser)
+        return
+    if command in ON_FILES:
+        _add_file_flags(parser, command)
+    if command in study_options.COMMANDS:
+        study_options.add_flags(parser, command)
+    if command in ON_BOTH:
+        study_options.add_flags(parser.add_argument_group("of a study, in place of files"), command)
+    parser.add_argument(
+        "--plugin", action="append", default=[], metavar="FILE",
+        help="a Python file that is run first, with a method or task of your own; may be repeated",
+    )  # fmt: skip
+
+
 def print_completions(args: Namespace) -> None:
-    """What a shell reads to complete this program's words."""
-    parser, commands = _make_parser()
-    flags = {name: command.flags() for name, command in commands.items()}
-    print(completions.script(args.shell, parser.prog, flags), end="")
+    """Print what a shell reads to complete commands, flags and their values."""
+    import shtab
+
+    from batch_calibration.methods import METHODS
+
+    parser, commands = _make_parser("")
+    choices = {name: key.choices for name, key in keys().items() if key.choices}
+    choices["method"] = tuple(METHODS)
+    for command in commands.values():
+        for action in command._actions:
+            action.choices = action.choices or choices.get(action.dest)
+            if action.metavar in ("FILE", "FILE[:PRESET]", "DIR"):
+                action.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(parser, args.shell), end="")
+
+
+def _add_shell(parser: ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
+
+
+APART: dict[str, tuple[Callable[[Namespace], None], Callable[[ArgumentParser], None]]] = {
+    harness.NAME: (harness.run_harness, harness.add_harness_flags),
+    "completions": (print_completions, _add_shell),
+}
+"""Commands that neither read scores nor run a study: what runs each, and what adds its flags."""
 
 
 def _check_source(parser: Parser, args: Namespace) -> None:
@@ -148,7 +203,7 @@ def _check_source(parser: Parser, args: Namespace) -> None:
     names = study_options.flag_names(args.command)
     for name, chosen in vars(args).items():
         # A flag that is given its default cannot be told from one that is left out.
-        is_given = name not in ("command", "files") and chosen != parser.get_default(name)
+        is_given = name not in ("command", "files", "plugin") and chosen != parser.get_default(name)
         if is_given and (name in names) == bool(args.files):
             other_source = "--workdir=DIR of a study" if args.files else "files of scores"
             # Argparse keeps it with an underscore.

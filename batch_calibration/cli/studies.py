@@ -1,16 +1,20 @@
-"""The programs of a study: what `batch-calibration score` and `python -m experiments.score` do."""
+"""The commands on studies: what `batch-calibration score` and `python -m experiments.score` do."""
 
 import shlex
 import sys
 import textwrap
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batch_calibration.cli import launchers, machine
+from batch_calibration.cli.compilation_cache import keep_programs
+from batch_calibration.cli.study_options import chosen_settings, chosen_studies
 from batch_calibration.errors import InputError, spell
 
-# Each program imports what it needs when it runs: its flags are read and help is given without.
+# Each command imports what it needs when it runs: its flags are read and help is given without.
 if TYPE_CHECKING:
     from batch_calibration.settings import CalibrationSettings, Study
     from batch_calibration.studies.workers import Launcher, SweepReport
@@ -82,7 +86,7 @@ def calibrate(
         raise InputError(" ".join(report.broken))
 
 
-def write_tables(workdir: str, *, tensorboard: bool = False, say: Say = print) -> None:
+def write_tables(workdir: str, say: Say = print) -> None:
     """Write every table and all results; print the tables that are no points of a curve."""
     from batch_calibration.reporting import catalogue, terminal, writing
     from batch_calibration.studies import Store, write_results
@@ -91,8 +95,6 @@ def write_tables(workdir: str, *, tensorboard: bool = False, say: Say = print) -
     records, folder = store.records(), store.workdir / "tables"
     tables = writing.write_tables(catalogue.gather(records, store.table_of), folder)
     files, missing = write_results(records, store.workdir)
-    if tensorboard:
-        writing.write_events(records, store.workdir / "tensorboard")
     for table in tables:
         if table.shown:
             terminal.show(table)
@@ -111,6 +113,7 @@ def write_figures(workdir: str, *, boundary_tasks: int = 2, say: Say = print) ->
     from batch_calibration.reporting import catalogue, writing
     from batch_calibration.studies import Store
 
+    keep_programs()
     store = Store(workdir)
     records = store.records()
     results = catalogue.gather(records, store.table_of, boundary_tasks)
@@ -125,6 +128,7 @@ def write_report(workdir: str, say: Say = print) -> None:
     from batch_calibration.studies import Store, runs
     from batch_calibration.studies.loading import row_texts
 
+    keep_programs()
     store = Store(workdir)
     page = store.workdir / "report.html"
     records = store.records()
@@ -206,3 +210,102 @@ def show(study: "Study", *, rows: int = 3, cost: bool = True, say: Say = print) 
     preview.show_contexts(contexts, settings.model, budget, rows)
     if cost:
         preview.show_cost(contexts, settings, budget)
+
+
+def merge(folders: Sequence[str], workdir: str, tolerance: float, say: Say = print) -> None:
+    """Bring the score tables of some workdirs into another, and say how many.
+
+    Raises:
+        InputError: after all others, where tables contradict each other.
+    """
+    from batch_calibration.studies import merge_workdirs
+
+    report = merge_workdirs(folders, workdir, tolerance=tolerance)
+    say(
+        f"{report.added} contexts added, {report.widened} given blocks that they lacked, "
+        f"{report.unchanged} there already"
+    )
+    if report.added or report.widened:
+        say(f"next: batch-calibration calibrate --workdir={workdir}")
+    if report.left_out:  # last: what could be merged is merged
+        raise InputError(" ".join(report.left_out))
+
+
+def _score(args: Namespace) -> None:
+    _set_up_machine(args)
+    (study,) = chosen_studies(args)
+    score(study, args.workdir)
+
+
+def _calibrate(args: Namespace) -> None:
+    _set_up_machine(args)
+    calibrate(
+        args.workdir, chosen_settings(args).calibration, floor=args.floor,
+        tasks=args.tasks.split(",") if args.tasks else (), shots=args.shots,
+    )  # fmt: skip
+
+
+def _sweep(args: Namespace) -> None:
+    flags = {name: getattr(args, name) for name in launchers.FLAGS}
+    launcher = launchers.make_launcher(args.launcher, args.workers, flags)
+    sweep(chosen_studies(args), args.workdir, launcher, args.workers, dry_run=args.dry_run)
+
+
+def _show(args: Namespace) -> None:
+    if args.rows < 1:
+        raise InputError(key="rows", expected="1 or more", got=args.rows)
+    (study,) = chosen_studies(args)
+    show(study, rows=args.rows, cost=not args.nocost)
+
+
+def _status(args: Namespace) -> None:
+    studies = chosen_studies(args) if args.config is not None else [None]
+    show_status(args.workdir, studies[0])
+
+
+def _tables(args: Namespace) -> None:
+    write_tables(args.workdir)
+
+
+def _figures(args: Namespace) -> None:
+    if args.boundary_tasks < 0:
+        raise InputError(key="boundary_tasks", expected="0 or more", got=args.boundary_tasks)
+    write_figures(args.workdir, boundary_tasks=args.boundary_tasks)
+
+
+def _report(args: Namespace) -> None:
+    write_report(args.workdir)
+
+
+def _merge(args: Namespace) -> None:
+    merge(vars(args)["from"].split(","), args.workdir, args.tolerance)
+
+
+def _data(args: Namespace) -> None:
+    from batch_calibration.scoring.data import census
+
+    if args.all == bool(args.task):  # both, or neither
+        raise InputError("give --task=NAME or --all, and not both.")
+    for line in census.report(args.task, args.data_dir):
+        print(line)
+
+
+def _prepare_data(args: Namespace) -> None:
+    from batch_calibration.scoring.data import preparation
+
+    # An empty --rename, unlike none, renames nothing.
+    pairs = preparation.RENAMED if args.rename is None else args.rename.split(",")
+    renamed = preparation.renames(list(filter(None, pairs)))
+    for line in preparation.prepare_all(Path(args.source), Path(args.data_dir), renamed):
+        print(line)
+
+
+def _set_up_machine(args: Namespace) -> None:
+    machine.set_up(*(getattr(args, name) for name in machine.FLAGS))
+
+
+RUN = {
+    "calibrate": _calibrate, "data": _data, "figures": _figures, "merge": _merge,
+    "prepare_data": _prepare_data, "report": _report, "score": _score, "show": _show,
+    "status": _status, "sweep": _sweep, "tables": _tables,
+}  # fmt: skip

@@ -6,9 +6,10 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from batch_calibration.cli import launchers, machine, studies
+from batch_calibration.cli import launchers, machine
+from batch_calibration.cli.config_files import read_config, read_study
 from batch_calibration.errors import InputError
-from batch_calibration.settings import Settings, Study, grid, keys, varied
+from batch_calibration.settings import Settings, Study, combinations, gather, keys, varied
 from batch_calibration.settings.key import Value
 
 COMMANDS = {
@@ -18,12 +19,18 @@ COMMANDS = {
     "status": "how far the runs on a workdir are: done, running, failed and left",
     "tables": "tables of a workdir: in the terminal, as Markdown, LaTeX and CSV",
     "figures": "figures of a workdir, as PNG and PDF",
+    "merge": "bring the scores of several workdirs into one, each block kept; nothing is scored",
+    "data": "show a task's rows, where they come from, and whether the paper has as many",
+    "prepare_data": "turn files of rows into folders that TensorFlow Datasets opens",
 }
 """Commands on studies alone; `calibrate` and `report` are on files of scores, too."""
 SCORING = ("", "data", "prompt", "model", "api")
 """Parts of the settings that decide what is scored."""
 PARTS = {"score": SCORING, "sweep": SCORING, "show": SCORING, "calibrate": ("calibration",)}
 """Command -> the parts of the settings whose keys are its flags."""
+WITH_CONFIG = (*PARTS, "status")
+"""Commands that take a config file."""
+WITHOUT_WORKDIR = ("show", "data", "prepare_data")
 METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "{True,False}"}
 MACHINE = {name: (kind, None, text) for name, (kind, text) in machine.FLAGS.items()}
 FLAGS: dict[str, dict[str, tuple[type, object, str]]] = {
@@ -44,25 +51,52 @@ FLAGS: dict[str, dict[str, tuple[type, object, str]]] = {
         "shots": (int, None, "calibrate scores of so many shots alone"),
         **MACHINE,
     },
-    "tables": {"tensorboard": (bool, False, "also write WORKDIR/tensorboard")},
     "figures": {"boundary_tasks": (int, 2, "tasks in the figure of boundaries (default: 2)")},
-}
-"""Command -> its flags beside --workdir and the keys: type, default, what help says of it."""
+    "merge": {
+        "from": (str, None, "workdirs to read, comma-separated"),
+        "tolerance": (
+            float, 1e-3, "nats by which two scores of one label may differ (default: 0.001)"
+        ),
+    },
+    "data": {
+        "task": (str, "", "a task's name, or the path of a task file"),
+        "all": (bool, False, "every task that the package has"),
+        "data_dir": (str, "", "folder of rows, or 'mini'"),
+    },
+    "prepare_data": {
+        "source": (str, None, "folder of rows: one for each task, with a file for each split"),
+        "data_dir": (str, None, "folder for the TFDS folders"),
+        "rename": (
+            str, None, "task/file=split for rows with another official name; ANLI's pools, MNLI's "
+            "matched split, AG News and TREC have theirs"
+        ),
+    },
+}  # fmt: skip
+"""Command -> name -> kind, default and help of its flags that are no keys."""
+REQUIRED = ("from", "source", "data_dir")
+"""Those of them that must be given, where they have no default."""
 
 
 def add_flags(group: ArgumentParser | _ArgumentGroup, command: str) -> None:
     """Add the flags of a command on studies to a parser or a group of one."""
-    if command != "show":  # `show` keeps nothing
+    if command not in WITHOUT_WORKDIR:
         is_required = command in COMMANDS  # calibrate and report may have files in its place
         group.add_argument(
             "--workdir", required=is_required, default="", metavar="DIR", help="folder of the study"
         )
+    if command in WITH_CONFIG:
+        group.add_argument(
+            "--config", metavar="FILE[:PRESET]",
+            help="a config file; other flags go before its keys, as --config.KEY or --KEY",
+        )  # fmt: skip
     for name, (kind, default, text) in FLAGS.get(command, {}).items():
         if kind is bool:
             group.add_argument(f"--{name}", action="store_true", help=text)
         else:
-            metavar = METAVARS[kind]
-            group.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
+            group.add_argument(
+                f"--{name}", type=kind, default=default, metavar=METAVARS[kind], help=text,
+                required=default is None and name in REQUIRED,
+            )  # fmt: skip
     _add_keys(group, PARTS.get(command, ()))
 
 
@@ -101,7 +135,7 @@ def flag_names(command: str) -> set[str]:
     """The names of all flags of a command on studies."""
     part_names = PARTS.get(command, ())
     by_key = {name for name, key in keys().items() if key.part in part_names}
-    return {"workdir", *FLAGS.get(command, {}), *by_key}
+    return {"workdir", "config", *FLAGS.get(command, {}), *by_key}
 
 
 def read_value(name: str, text: str) -> Value:
@@ -154,78 +188,34 @@ def given_keys(args: Namespace, part_names: Collection[str]) -> dict[str, str]:
     return {name: text for name in names if (text := getattr(args, name, None)) is not None}
 
 
-def _texts(args: Namespace) -> dict[str, str]:
-    return given_keys(args, PARTS[args.command])
+def chosen_settings(args: Namespace) -> Settings:
+    """The settings of the config file and the flags of keys, which go before it."""
+    texts = given_keys(args, PARTS[args.command])
+    config = read_config(args.config) if args.config is not None else {}
+    return Settings.of(**config | {name: read_value(name, text) for name, text in texts.items()})
 
 
-def _read_settings(args: Namespace) -> Settings:
-    return Settings.of(**{name: read_value(name, text) for name, text in _texts(args).items()})
+def chosen_studies(args: Namespace) -> list[Study]:
+    """A study for each model that the config file and the flags name; a flag may have several.
+
+    Raises:
+        InputError: several values where the command takes one study.
+    """
+    read = read_values if args.command == "sweep" else _read_one
+    texts = given_keys(args, PARTS.get(args.command, ()))
+    choices = {name: read(name, text) for name, text in texts.items()}
+    several = {name: values for name, values in choices.items() if len(values) > 1}
+    config: dict[str, object] = read_config(args.config) if args.config is not None else {}
+    config |= {name: values[0] for name, values in choices.items()}
+    studies = []
+    for combination in combinations(several):
+        if args.config is not None:
+            studies.append(read_study(args.config, config | combination))
+        else:
+            settings = Settings.of(**config | combination)
+            studies.append(Study(settings, tuple(settings.grid())))
+    return gather(studies)
 
 
-def _read_study(args: Namespace) -> Study:
-    settings = _read_settings(args)
-    return Study(settings, tuple(settings.grid()))
-
-
-def _set_up_machine(args: Namespace) -> None:
-    machine.set_up(*(getattr(args, name) for name in machine.FLAGS))
-
-
-def _keep_programs() -> None:
-    from batch_calibration.cli.compilation_cache import keep_programs
-
-    keep_programs()
-
-
-def _score(args: Namespace) -> None:
-    _set_up_machine(args)
-    studies.score(_read_study(args), args.workdir)
-
-
-def _calibrate(args: Namespace) -> None:
-    _set_up_machine(args)
-    tasks = args.tasks.split(",") if args.tasks else ()
-    settings = _read_settings(args).calibration
-    studies.calibrate(args.workdir, settings, floor=args.floor, tasks=tasks, shots=args.shots)
-
-
-def _sweep(args: Namespace) -> None:
-    first, varying = dict[str, Value](), dict[str, list[Value]]()
-    for name, text in _texts(args).items():
-        several = read_values(name, text)
-        # Settings hold one value of each key; the grid puts others in the place of those that vary.
-        first[name] = several[0]
-        if len(several) > 1:
-            varying[name] = several
-    flags = {name: getattr(args, name) for name in launchers.FLAGS}
-    launcher = launchers.make_launcher(args.launcher, args.workers, flags)
-    grids = grid(Settings.of(**first), **varying)
-    studies.sweep(grids, args.workdir, launcher, args.workers, dry_run=args.dry_run)
-
-
-def _show(args: Namespace) -> None:
-    studies.show(_read_study(args), rows=args.rows, cost=not args.nocost)
-
-
-def _status(args: Namespace) -> None:
-    studies.show_status(args.workdir)
-
-
-def _tables(args: Namespace) -> None:
-    studies.write_tables(args.workdir, tensorboard=args.tensorboard)
-
-
-def _figures(args: Namespace) -> None:
-    _keep_programs()
-    studies.write_figures(args.workdir, boundary_tasks=args.boundary_tasks)
-
-
-def _report(args: Namespace) -> None:
-    _keep_programs()
-    studies.write_report(args.workdir)
-
-
-RUN = {
-    "calibrate": _calibrate, "figures": _figures, "report": _report, "score": _score,
-    "show": _show, "status": _status, "sweep": _sweep, "tables": _tables,
-}  # fmt: skip
+def _read_one(name: str, text: str) -> list[Value]:
+    return [read_value(name, text)]

@@ -2,15 +2,22 @@
 
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
 from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from batch_calibration.cli import advice
-from batch_calibration.diagnosis import DISTANCES, Diagnosis, Recommendation, prediction_range
+from batch_calibration.diagnosis import (
+    DISTANCES,
+    LEAVE,
+    Diagnosis,
+    Recommendation,
+    prediction_range,
+)
 from batch_calibration.errors import escape_controls
+from batch_calibration.methods import METHODS, ask_about_order
 from batch_calibration.reporting import terminal
 from batch_calibration.reporting.cells import Cells, count_signs
 from batch_calibration.reporting.verdict_tables import context_cells, label_cells, right_cells
@@ -18,6 +25,8 @@ from batch_calibration.scores import ScoreTable
 
 MAX_SHOWN_SINGLY = 3
 """Contexts that are described one by one; more are rows of a table."""
+MAX_DOUBTS = 3
+"""Contexts of which a question on their right labels is printed."""
 
 
 class CorrectedContext(NamedTuple):
@@ -29,8 +38,10 @@ class CorrectedContext(NamedTuple):
     recommended: Recommendation
 
     def sentences(self) -> list[str]:
-        """The sentences of the diagnosis, and the recommendation in one."""
-        return [*self.diagnosis.sentences(), advice.sentence(self.recommended)]
+        """The diagnosis in sentences, and the recommendation in one."""
+        first = self.recommended.reason[0]
+        # A sentence of its own begins with a capital.
+        return [*self.diagnosis.sentences(), f"Recommended: {first[0].lower()}{first[1:]}"]
 
 
 def title(table: ScoreTable) -> str:
@@ -49,7 +60,13 @@ def title(table: ScoreTable) -> str:
 
 def doubts(tables: Sequence[ScoreTable]) -> list[str]:
     """Questions on contexts whose right labels speak against their scores."""
-    return advice.doubts({title(table): table for table in tables})
+    questions = []
+    for table in tables:
+        test = table.blocks["test"]
+        if question := ask_about_order(test.log_probs, test.labels):
+            questions.append(f"{title(table)}: {question}")
+    more = len(questions) - MAX_DOUBTS
+    return questions[:MAX_DOUBTS] + [f"The same holds of {more:,} more contexts."] * (more > 0)
 
 
 def say(sentence: str, output_stream: TextIO | None = None) -> None:
@@ -73,7 +90,7 @@ def show_contexts(
             # A header alone, or as many models as contexts, would say nothing more.
             if 1 < len(cells := model_cells(contexts)) <= len(contexts):
                 terminal.show_cells("Over contexts: accuracy in %", cells)
-            for words_of_all in (over_all(contexts), advice.over_all(_advised(contexts))):
+            for words_of_all in (over_all(contexts), _count_recommended(_advised(contexts))):
                 print()
                 say(words_of_all)
             return
@@ -100,7 +117,7 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
         if len(contexts) > MAX_SHOWN_SINGLY:
             terminal.show_cells("Recommended", _advice_cells(contexts), ADVICE_NOTE)
             print()
-            say(advice.over_all(_advised(contexts)))
+            say(_count_recommended(_advised(contexts)))
             if any(context.diagnosis.gain for context in contexts):  # only known with right labels
                 say(f"If it is followed: {over_all(contexts)}")
             return
@@ -110,12 +127,12 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
             for sentence in context.recommended.reason:
                 say(sentence)
             if context.recommended.measured:
-                cells = advice.measured_cells(context.recommended)
+                cells = _measured_cells(context.recommended)
                 terminal.show_cells("Labeled rows, each judged by what the others teach", cells)
             elif context.diagnosis.before:
                 terminal.show_cells(UNSEEN, right_cells(context.diagnosis))
             # "" where scores are left as they are.
-            if words_of_call := advice.call(context.recommended):
+            if words_of_call := _flags_of(context.recommended):
                 print(f"\nbatch-calibration calibrate FILE {words_of_call}")
 
 
@@ -211,6 +228,35 @@ def over_all(contexts: Sequence[CorrectedContext]) -> str:
             "these labels out (--labels)."
         )
     return sentence
+
+
+def _flags_of(recommendation: Recommendation) -> str:
+    """The flags that make `calibrate` follow a recommendation; "" where scores are left alone."""
+    if recommendation.method == LEAVE:
+        return ""
+    flags = [f"--method={recommendation.method}"]
+    prior, strength = map(recommendation.options.get, ("target_prior", "strength"))
+    if isinstance(prior, tuple):
+        flags.append(f"--prior={','.join(f'{share:.3g}' for share in prior)}")
+    if strength is not None:
+        flags.append(f"--strength={strength:g}")
+    if METHODS[recommendation.method].probe.labels:
+        flags.append("--labeled=LABELED")
+    return " ".join(flags)
+
+
+def _count_recommended(recommendations: Sequence[Recommendation]) -> str:
+    """The number of contexts for which each method is recommended."""
+    counts = Counter(recommendation.short for recommendation in recommendations).most_common()
+    listed = "; ".join(f"{name} in {count:,}" for name, count in counts)
+    return f"Recommended, of {len(recommendations):,} contexts: {listed}."
+
+
+def _measured_cells(recommendation: Recommendation) -> Cells:
+    """A row a method: its accuracy on the labeled rows, best first."""
+    # Value: accuracy on the labeled rows.
+    ranked = sorted(recommendation.measured.items(), key=lambda pair: -pair[1].value)
+    return [["method", "right"], *([name, str(share)] for name, share in ranked)]
 
 
 def _advised(contexts: Sequence[CorrectedContext]) -> list[Recommendation]:

@@ -1,7 +1,7 @@
 """Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, groupby
+from collections.abc import Callable, Sequence
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 
@@ -10,15 +10,13 @@ import numpy as np
 from batch_calibration.diagnosis import LEAVE
 from batch_calibration.diagnosis.recommend import LIKELY, likely_bias, recommend_by_bias
 from batch_calibration.diagnosis.verdicts import Verdict, judge_context
-from batch_calibration.errors import InputError, spell
 from batch_calibration.files import file_name, write_whole
 from batch_calibration.reporting import catalogue, frame, report, verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Results
 from batch_calibration.reporting.cells import latex, markdown
 from batch_calibration.reporting.items import Texts
-from batch_calibration.reporting.prompts import choice_name
 from batch_calibration.scores import ScoreTable
-from batch_calibration.studies import Record, Records, Run, csv_text
+from batch_calibration.studies import Record, Run, csv_text
 
 MAX_IN_TABLES = 3  # contexts of a card whose labels have tables; of more the overview says enough
 
@@ -184,44 +182,3 @@ def judge_scores(
     corrected = scores if advice.method == LEAVE else scores - bias
     gold, names = table.blocks["test"].labels, table.label_names
     return judge_context(name, task, advice, scores, corrected, gold, names, table.dtype)
-
-
-def write_events(records: Records, folder: Path) -> int:
-    """Write `folder/SETTING/METHOD` for TensorBoard, tags `METRIC/TASK` and the seed as step.
-
-    What an earlier call wrote there is replaced. The files hold the time of writing: unlike
-    tables, they are not the same bytes twice.
-
-    Returns:
-        How many scalars were written.
-
-    Raises:
-        InputError: tensorboardX is not installed.
-    """
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError as error:
-        raise InputError(
-            where="TensorBoard's files",
-            expected="tensorboardX to be installed",
-            remedy=f"pip install tensorboardX, or leave {spell('tensorboard')} out",
-        ) from error
-    for path in folder.rglob("events.out.tfevents.*"):
-        path.unlink()
-    runs = {}
-    for setting, record in frame.with_settings(records):
-        # Of a robustness study each prompt is a run of its own.
-        axis = frame.axis_name(record)
-        prompt = f"-{axis}-{choice_name(record)}" if axis else ""
-        runs[record.id] = file_name(f"{setting.slug}{prompt}")
-
-    def folder_of(row: Mapping[str, object]) -> Path:
-        return folder / runs[str(row["id"])] / file_name(str(row["method"]))
-
-    rows = sorted(records.rows(), key=folder_of)
-    for events, scalars in groupby(rows, folder_of):
-        with SummaryWriter(str(events)) as writer:
-            for row in scalars:
-                tag = f"{row['metric']}/{row['task'] or 'scores'}"
-                writer.add_scalar(tag, row["value"], row["seed"] or 0)
-    return len(rows)

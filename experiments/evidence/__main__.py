@@ -3,33 +3,28 @@
 python -m experiments.evidence --config=configs/evidence_real.py --scores=DIR --workdir=W
 """
 
-import time
 from pathlib import Path
 
-from absl import flags
+from absl import app, flags
+from ml_collections import config_flags
 
-from batch_calibration.cli.compilation_cache import keep_programs
-from experiments import cli
+from experiments.guard import guarded, parse_flags
 
-CONFIG = cli.config_flag("the study", "configs/evidence_real.py")
-SCORES = cli.folder_flag("folder of label scores of real models", "scores")
-WORKDIR = cli.folder_flag("folder for tables and figures")
+CONFIG = config_flags.DEFINE_config_file("config", None, "the study", lock_config=True)
+SCORES = flags.DEFINE_string("scores", None, "folder of label scores of real models", required=True)
+WORKDIR = flags.DEFINE_string("workdir", None, "folder for tables and figures", required=True)
 PAGE = flags.DEFINE_string("page", None, "Markdown page whose part of this study is written anew")
+flags.mark_flag_as_required("config")
 
 
 def main() -> None:
     """Run one study, and say how long it took."""
+    # Here, as JAX takes a second to load and flags need none of it.
     from experiments.evidence import studies
 
-    keep_programs()
-    start = time.perf_counter()
     page = Path(PAGE.value) if PAGE.value else None
-    files = studies.run(CONFIG.value.to_dict(), Path(SCORES.value), Path(WORKDIR.value), page)
-    print(*files, sep="\n")
-    # The second: of all threads, since the process began.
-    spent = time.perf_counter() - start, time.process_time()
-    print("{:.1f} s, {:.1f} s of processor time, compilation included".format(*spent))
+    studies.run_timed(CONFIG.value.to_dict(), Path(SCORES.value), Path(WORKDIR.value), page)
 
 
 if __name__ == "__main__":
-    cli.enter(main, loads=("jax",))
+    app.run(guarded(main), flags_parser=parse_flags)

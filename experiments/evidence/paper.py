@@ -105,8 +105,8 @@ def _real(config: str, model: str = "DIR") -> str:
 
 MAIN = _real("main_table.py"), "mini.py"
 OTHER = _real("main_table.py", "OTHER"), "mini.py --config.model=mini_small"
-ROBUST = _real("robustness.py"), "mini_robustness.py"
-VISION = _real("vision.py"), "mini_vision.py"
+ROBUST = _real("robustness.py"), "robustness.py:mini"
+VISION = _real("vision.py"), "vision.py:mini"
 # What Table 5 shows beside zero-shot.
 MIDDLE = Lack("a model between two others in size", OTHER[0], "mini.py --config.model=DIR")
 # Every table and figure of the paper (Zhou et al. 2024) that shows results, in its order.
@@ -116,7 +116,7 @@ ITEMS = (
     Item("Table 3", "BC and BCL", S, "a labeled set", _real("bcl.py"), MAIN[1]),
     Item("Table 4", "Data: texts, labels, rows", "", TEXT, *MAIN, _lacks(*TEXT_TASKS)),
     Item("Table 5", "Zero-shot, and the size in the middle", "PaLM 2-S, 0 shots; 2-M, 1 shot",
-         "scores of text without demonstrations", _real("zero_shot.py"), "mini_zero_shot.py",
+         "scores of text without demonstrations", _real("zero_shot.py"), "zero_shot.py:mini",
          _lacks_zero_shot),
     Item("Table 6", "Images, zero-shot", CLIP, IMAGES, *VISION),
     Item("Table 7", "Templates and verbalizers of RTE", S, "numbered choices", *ROBUST),
@@ -126,11 +126,11 @@ ITEMS = (
     Item("Figure 4", "The method, illustrated", "", TEXT, *MAIN),
     Item("Figure 5", "Strength of BC, two tasks", S, "a labeled set", *MAIN, _lacks("qqp", "cb")),
     Item("Figure 6", "Shots", "PaLM 2-S, 0 to 4 shots", "scores with several numbers of shots",
-         _real("shots.py"), "mini_shots.py"),
+         _real("shots.py"), "shots.py:mini"),
     Item("Figure 7", "Images before and after BC", CLIP, IMAGES, *VISION),
     Item("Figure 8", "Robustness: choices, orders, templates", S, "varied prompts", *ROBUST),
     Item("Figure 9", "Rows that the bias is learned from", S, "calibration with probe sizes",
-         _real("probe_size.py"), "mini_probe_size.py", curves=("rte", "sst2,mnli")),
+         _real("probe_size.py"), "probe_size.py:mini", curves=("rte", "sst2,mnli")),
     Item("Figure 10", "Decision boundaries, all tasks", S, TEXT, *MAIN, _lacks(*TWO_LABELS)),
     Item("Figure 11", "Strength of BC, all tasks", S, "a labeled set", *MAIN, _lacks(*TEXT_TASKS)),
 )  # fmt: skip

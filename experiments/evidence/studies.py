@@ -1,9 +1,11 @@
 """The studies of evidence by name, and what runs one from a config's keys."""
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from batch_calibration.cli.compilation_cache import keep_programs
 from batch_calibration.errors import InputError
 from experiments.evidence import (
     demonstrations,
@@ -55,6 +57,18 @@ def run(
     written = chosen.run(scores, chosen.options(**options))
     print("\n".join(written.findings))
     return page.write(written, name, workdir, filled)
+
+
+def run_timed(
+    config: Mapping[str, object], scores: Path, workdir: Path, filled: Path | None = None
+) -> None:
+    """`run` with compiled programs kept; print the files, and how long it took."""
+    keep_programs()
+    start = time.perf_counter()
+    print(*run(config, scores, workdir, filled), sep="\n")
+    # The second: of all threads, since the process began.
+    spent = time.perf_counter() - start, time.process_time()
+    print("{:.1f} s, {:.1f} s of processor time, compilation included".format(*spent))
 
 
 def _split(setting: object) -> object:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from batch_calibration.cli.config_files import read_config
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.reporting.cells import Cells, markdown
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.tasks import get_task
-from experiments import config_files
 from experiments.pretrain.from_config import train_language_model
 from experiments.pretrain.label_biases import LabelBiases, Score, measure
 
@@ -21,7 +21,7 @@ HEADER = ["text", "common", "majority", "recency", "templates", "label words", "
 def recipe_config(config: ConfigDict, knobs: dict[str, float]) -> ConfigDict:
     """The base training run on one task, in one stage, with some of its knobs turned."""
     # A copy: the config of the base run stays as it is.
-    run_config = config_files.read_config(config.base).copy_and_resolve_references()
+    run_config = ConfigDict(read_config(config.base))
     stage = {key: config[key] for key in ("steps", "rows", "length", "shots", "rate")}
     for knob, setting in knobs.items():
         if knob not in run_config:

@@ -26,6 +26,18 @@ from experiments.pretrain.progress import TrainingProgress, draw_curve, read_cur
 STATE, CURVE = "state.safetensors", "curve.jsonl"
 
 
+def main(
+    train: Callable[[ConfigDict, Path, Path], list[int]], config: ConfigDict, out: str, workdir: str
+) -> None:
+    """Train, and print how long each stage took."""
+    # The step at which each stage ended; a stage begins where the one before it ended.
+    ends = train(config, Path(out), Path(workdir))
+    spent = minutes(Path(workdir), ends)
+    for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        print(f"stage {number + 1}: {end - begin} steps, {spent[number]:.1f} minutes")
+    print(f"the checkpoint is in {out}, the curve in {workdir}")
+
+
 def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
     """Train and show progress; a stopped run goes on where it was.
 

@@ -14,7 +14,7 @@ from batch_calibration.scoring.embedded import suite
 from batch_calibration.scoring.prompts import template as templates
 from batch_calibration.scoring.prompts.template import Shown, plain_text
 from batch_calibration.scoring.tasks.base import Row, Task
-from experiments.label_sequences import SEQUENCES, fit
+from experiments.evidence.label_sequences import SEQUENCES, fit
 from experiments.pretrain import documents
 
 Score = Callable[[list[str], list[str]], np.ndarray]
@@ -48,7 +48,7 @@ class LabelBiases(NamedTuple):
 def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelBiases:
     """Ask about test rows after every one of `SEQUENCES`, `draws` times each.
 
-    The biases are fitted by `experiments.label_sequences.fit`.
+    The biases are fitted by `experiments.evidence.label_sequences.fit`.
     """
     train, test = suite.rows(task.name, "train"), suite.rows(task.name, "validation")
     truth = np.array(test.labels[:rows])

@@ -55,6 +55,8 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
     Raises:
         InputError: a flag that this launcher does not have, or whose value cannot be.
     """
+    if name not in NAMES:
+        raise InputError.unknown("launcher", name, NAMES)
     # What these need of others' packages they import when they start.
     from batch_calibration.cli.launchers.local import Local
     from batch_calibration.cli.launchers.ray import Ray

@@ -1,6 +1,6 @@
 """Accuracy with missing labels: real scores cut to the best few, against the whole ones.
 
-python -m benchmarks.top_k
+python -m experiments.evidence.top_k
 
 Scores of ../shared. Each row keeps its best labels, as a list of the likeliest tokens would, and
 the others are missing. The files do not have the whole vocabulary, so the bound is the least label
@@ -20,7 +20,7 @@ from scipy.stats import norm
 
 from batch_calibration.arrays import fill_scores
 
-SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
+SCORES = Path(__file__).resolve().parents[3] / "shared" / "scores"
 Context = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """Scores [n, k], gold [n], and the log-probabilities [n, v] of other tokens, where simulated."""
 Fill = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]

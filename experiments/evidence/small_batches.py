@@ -1,6 +1,6 @@
 """Accuracy when the bias of m rows is removed whole, or shrunk toward zero by its error.
 
-python -m benchmarks.small_batches
+python -m experiments.evidence.small_batches
 
 Needs ../shared/scores. The mean bias of m rows, centered over the labels, is multiplied by a
 factor and taken off all rows of the context ("all rows") or those m alone ("the m rows"). Each
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
+SCORES = Path(__file__).resolve().parents[3] / "shared" / "scores"
 SIZES = (1, 2, 5, 10, 20, 50, 100, 500)
 DRAWS = 40
 MOST_ROWS = 1000

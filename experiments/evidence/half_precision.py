@@ -1,6 +1,6 @@
 """Predictions that bfloat16 flips, compared with float32, before and after BC.
 
-python -m benchmarks.half_precision
+python -m experiments.evidence.half_precision
 
 Needs ../shared: stories260K, a real Llama of 260 thousand parameters, on validation rows of five
 tasks, without demonstrations; and the embedded model on its own rows, one shot a class. A
@@ -24,7 +24,7 @@ from batch_calibration.scoring.prompts.render import render
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.settings import Settings
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
 ROWS = 200
 LONGEST = 450

@@ -1,6 +1,6 @@
 """Division by the labels' lengths, as NCC does under content-free inputs, beside CC and BC.
 
-python -m benchmarks.label_lengths
+python -m experiments.evidence.label_lengths
 
 NCC (arXiv:2511.14385) divides a label's log-probability by its number of tokens and subtracts the
 same of content-free inputs. Of the scores at hand only the embedded models have both: they read

@@ -1,6 +1,6 @@
 """A few rows of each of many contexts: a context's bias shrunk to the others' mean, not to 0.
 
-python -m benchmarks.pooled_bias
+python -m experiments.evidence.pooled_bias
 
 Needs ../shared/scores: seven models on MMLU, 56 subjects, as they are and with an option that is
 never right; LLaMA-13B on 16 subjects with ten demonstrations each. A context's bias is learned from
@@ -25,7 +25,7 @@ from batch_calibration.scores import ScoreTable
 from experiments.evidence.sets import ScoreSet, read_sets, task_of
 from experiments.evidence.trials import outcome
 
-SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
+SCORES = Path(__file__).resolve().parents[3] / "shared" / "scores"
 SETS = ("mmlu", "mmlu_neverA", "mmlu_neverB", "demonstrations")
 SIZES = (2, 5, 10, 20, 50)
 DRAWS = 10

@@ -1,6 +1,6 @@
 """Accuracy and log loss by the number of labeled rows, on the real scores of ../shared.
 
-python -m benchmarks.labeled_rows
+python -m experiments.evidence.labeled_rows
 
 Labeled rows are drawn at random, the others are judged; means over seven models and five draws, or
 over seven models and the subjects of MMLU that have 100 rows. The figures behind docs/method.md.
@@ -14,7 +14,7 @@ import numpy as np
 from batch_calibration.methods import Evidence, compare
 from batch_calibration.metrics import table as metrics
 
-SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores" / "mmlu_base"
+SCORES = Path(__file__).resolve().parents[3] / "shared" / "scores" / "mmlu_base"
 METHODS = ("icl", "bc", "bcl", "rbcorr", "temperature", "vector", "matrix", "linc")
 DRAWS = 5
 # The defaults were chosen on the others, Phi-2, Mistral-7B and LLaMA3-8B.

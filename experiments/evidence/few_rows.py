@@ -1,6 +1,6 @@
 """Accuracy of Batch Calibration with the bias of a few rows, on the real scores of ../shared.
 
-python -m benchmarks.few_rows
+python -m experiments.evidence.few_rows
 
 The bias is the mean score of m rows drawn at random, applied to all rows of a context; 40 draws a
 context. The figures behind `batch_calibration.methods.validation.MIN_ROWS_WITHOUT_WARNING`.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
+SCORES = Path(__file__).resolve().parents[3] / "shared" / "scores"
 ROWS = (2, 10, 50)
 DRAWS = 40
 

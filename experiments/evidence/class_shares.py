@@ -1,6 +1,6 @@
 """Gain of known shares of the labels, and estimates of shares from unlabeled rows.
 
-python -m benchmarks.class_shares --scores=../shared/scores/mmlu_base
+python -m experiments.evidence.class_shares --scores=../shared/scores/mmlu_base
 
 Mean accuracy in % of the models of an npz file [models, n, 4]: plain scores (icl), less the mean of
 content-free prompts (cc) or of the batch (bc); cc with shares by expectation-maximization (Saerens

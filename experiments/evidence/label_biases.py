@@ -1,0 +1,39 @@
+r"""What the labels of demonstrations do to a model's answers, before and after each correction.
+
+python -m experiments.evidence.label_biases --config=configs/demo_labels.py \
+    --config.limit=250 --workdir=W
+
+Any model, by `--config.model=` and `--config.data=`; docs/results.md reads the tables.
+"""
+
+from pathlib import Path
+
+from absl import app, flags
+from ml_collections import config_flags
+
+from batch_calibration.settings import Settings
+from experiments.guard import guarded, machine_flags, parse_flags, set_up_machine
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "the study whose tasks, model, seeds and limit are taken", lock_config=True
+)
+WORKDIR = flags.DEFINE_string(
+    "workdir",
+    None,
+    "folder for the scores and the tables; give it to no other study",
+    required=True,
+)
+flags.mark_flag_as_required("config")
+machine_flags()
+
+
+def main() -> None:
+    """Score what the workdir does not hold yet, and print the tables."""
+    from experiments.evidence import label_sequences
+
+    set_up_machine()
+    print(label_sequences.run(Settings.of(**CONFIG.value.to_dict()), Path(WORKDIR.value)))
+
+
+if __name__ == "__main__":
+    app.run(guarded(main), flags_parser=parse_flags)
