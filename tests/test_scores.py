@@ -215,7 +215,7 @@ def test_foreign_file(tmp_path):
         (lambda h: h["context"].update(seed=7), "is not the hash of its own description"),
         (
             lambda h: h.update(format=99),
-            "format 99, this version reads 2; move .* elsewhere and run",
+            "format 99, this version reads 2; move .* elsewhere and score",
         ),
         (lambda h: h.update(format=1), "format 1, .* score with the same settings"),
         (lambda h: h.update(format="2"), "expected format to be int; got '2'"),
