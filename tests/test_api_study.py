@@ -20,25 +20,25 @@ ROOT = Path(__file__).resolve().parents[1]
 KEY = "sk-planted-0123456789"
 
 
-def study(address, way="top_k", **others):
+def study(address, way="top_k", **settings):
     return Settings.of(
         scorer="api", model="m", server=address, api_scores=way, data="mini", tasks="sst2",
-        limit=20, seeds=1, labeled_per_class=2, dc_texts=4, **others,
+        limit=20, seeds=1, labeled_per_class=2, dc_texts=4, **settings,
     )  # fmt: skip
 
 
 def test_a_study_asks_once_and_calibrates_as_any_other(tmp_path):
     with running() as server:
-        told = []
-        report = run_scoring(study(server.address), store=tmp_path, notify=told.append)
+        notes = []
+        report = run_scoring(study(server.address), store=tmp_path, notify=notes.append)
         # Of a task of one text, cc's prompts are those of cc_original.
         assert (report.scored, len(server.asked)) == (57, 54)
-        assert told[0].startswith(f"{server.address} will be asked 54 requests, about ")
-        again = run_scoring(study(server.address), store=tmp_path, notify=told.append)
-        assert again.scored == 0 and told[-1].endswith("will be asked 0 requests, about 0 tokens")
+        assert notes[0].startswith(f"{server.address} will be asked 54 requests, about ")
+        second = run_scoring(study(server.address), store=tmp_path, notify=notes.append)
+        assert second.scored == 0 and notes[-1].endswith("will be asked 0 requests, about 0 tokens")
         # Another rule for missing labels is another table of the same answers.
-        run_scoring(study(server.address, missing="-20"), store=tmp_path, notify=told.append)
-        assert told[-1].endswith("0 requests, about 0 tokens; 54 more were answered before")
+        run_scoring(study(server.address, missing="-20"), store=tmp_path, notify=notes.append)
+        assert notes[-1].endswith("0 requests, about 0 tokens; 54 more were answered before")
         assert len(server.asked) == 54
     tables, _ = Store(tmp_path).tables()
     assert len(tables) == 2
@@ -61,9 +61,9 @@ def test_a_run_whose_server_fails_goes_on(tmp_path):
             run_scoring(study(server.address, in_flight=1), store=tmp_path)
         assert len(server.asked) == 20
         server.fault = lambda *_: None
-        told = []
-        run_scoring(study(server.address, in_flight=1), store=tmp_path, notify=told.append)
-        assert "will be asked 42 requests" in told[0] and "12 more were answered bef" in told[0]
+        notes = []
+        run_scoring(study(server.address, in_flight=1), store=tmp_path, notify=notes.append)
+        assert "will be asked 42 requests" in notes[0] and "12 more were answered bef" in notes[0]
         assert len(server.asked) == 62
 
 
@@ -74,9 +74,9 @@ def test_a_refused_row_is_named_and_costs_no_other(tmp_path):
         if body["prompt"] == texts[4]:
             return Reply('{"error": {"message": "content_filter"}}', 400)
         if body["prompt"] == texts[7]:
-            said = answer(path, body)
-            said["choices"][0] |= {"finish_reason": "content_filter", "logprobs": None}
-            return Reply(said)
+            reply = answer(path, body)
+            reply["choices"][0] |= {"finish_reason": "content_filter", "logprobs": None}
+            return Reply(reply)
         return None
 
     with running(fault) as server:
@@ -93,9 +93,9 @@ def test_a_refused_row_is_named_and_costs_no_other(tmp_path):
             and repr(texts[4][-20:])[1:] in note
         )
         # The table is whole: nothing blocks it, nothing is asked again.
-        asked = len(server.asked)
+        requests_before = len(server.asked)
         assert run_scoring(study(server.address), store=tmp_path).scored == 0
-        assert len(server.asked) == asked
+        assert len(server.asked) == requests_before
 
 
 def test_a_probe_without_labels_leaves_the_others(tmp_path):
@@ -144,7 +144,7 @@ def test_settings_of_networks_are_refused_for_a_server():
 def test_the_price_is_that_of_the_tokens():
     settings = study("http://127.0.0.1:1/v1", "echo", price=2.5, tokenizer="mini")
     contexts = render_contexts(settings)
-    cost = api_cost([(one, one.blocks) for one in contexts], load_scorer(settings))
+    cost = api_cost([(context, context.blocks) for context in contexts], load_scorer(settings))
     assert cost.requests == 108 and cost.dollars == pytest.approx(cost.tokens * 2.5e-6)
     assert str(cost._replace(dollars=1234.5)).endswith("tokens, $1,234.50 at price=")
 
@@ -167,15 +167,15 @@ def test_the_programs_ask_estimate_and_keep_the_key_to_themselves(program, tmp_p
         contexts, rows, requests, tokens = (int(n.replace(",", "")) for n in line.split()[1:])
         assert (contexts, rows, requests) == (1, 89, 86) and f"${tokens:,}.00" in shown
         assert not server.asked
-        said = program("score", *flags, f"--workdir={tmp_path}")
-        assert f"86 requests, about {tokens:,} tokens, ${tokens:,}.00 at --price" in said.stdout
+        done = program("score", *flags, f"--workdir={tmp_path}")
+        assert f"86 requests, about {tokens:,} tokens, ${tokens:,}.00 at --price" in done.stdout
         assert {headers["Authorization"] for *_, headers in server.asked} == {f"Bearer {KEY}"}
         server.fault = lambda *_: Reply(f"no credit for {KEY}", 402)
         refused = program("score", *flags, f"--workdir={tmp_path}", "--config.seeds=2", code=2)
         assert "no credit for ..." in refused.stderr
     program("calibrate", f"--workdir={tmp_path}")
     program("tables", f"--workdir={tmp_path}")
-    for text in (shown, said.stdout, said.stderr, refused.stdout, refused.stderr):
+    for text in (shown, done.stdout, done.stderr, refused.stdout, refused.stderr):
         assert KEY not in text
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 4 and not [p for p in files if KEY.encode() in p.read_bytes()]
@@ -197,11 +197,11 @@ def test_an_interrupted_program_says_so_and_goes_on(tmp_path):
         try:
             assert reached.wait(120)
             os.kill(run.pid, signal.SIGINT)
-            _, said = run.communicate(timeout=120)
+            _, stdout = run.communicate(timeout=120)
         finally:
             run.kill()
             free.set()
-        assert run.returncode == 130 and b"stopped; what was finished is kept" in said
+        assert run.returncode == 130 and b"stopped; what was finished is kept" in stdout
         server.fault = lambda *_: None
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
         # The one that was under way is asked again.

@@ -111,16 +111,16 @@ def imports(path: Path, *, top: bool) -> set[str]:
         or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
         for inner in ast.walk(node)
     }
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         if top and id(node) in hidden:
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 # Flags of other programs, which remedies may name: of the harness, Inspect, TFDS and git.
@@ -138,9 +138,9 @@ COMPONENTS = {component(path) for path in FILES}
 
 def test_no_component_may_import_one_that_may_import_it():
     order = list(ARROWS)
-    for place, here in enumerate(order):
-        below = set(order[:place])
-        assert {name.split(".")[0] for name in ARROWS[here]} <= below, here
+    for position, component_name in enumerate(order):
+        below = set(order[:position])
+        assert {name.split(".")[0] for name in ARROWS[component_name]} <= below, component_name
 
 
 def test_only_doors_name_flags_and_programs():
@@ -157,32 +157,32 @@ def test_only_doors_name_flags_and_programs():
 
 def test_arrows_point_down():
     for path in FILES:
-        here = component(path)
-        assert here in ARROWS, f"{here} is a new component: say in ARROWS what it may import"
+        source = component(path)
+        assert source in ARROWS, f"{source} is a new component: say in ARROWS what it may import"
         for name in imports(path, top=False):
             if not name.startswith(PACKAGE + "."):
                 continue
             inner = name.removeprefix(PACKAGE + ".")
-            parts = inner.split(".")
-            assert parts[0] in COMPONENTS, f"{path.relative_to(ROOT)} imports {name} from the face"
-            fine = parts[0] == here or any(
-                inner == right or inner.startswith(right + ".") for right in ARROWS[here]
+            rooms = inner.split(".")
+            assert rooms[0] in COMPONENTS, f"{path.relative_to(ROOT)} imports {name} from the face"
+            allowed = rooms[0] == source or any(
+                inner == right or inner.startswith(right + ".") for right in ARROWS[source]
             )
             # `from x.scoring import tasks` names the component on the way.
-            fine = fine or any(right.startswith(inner + ".") for right in ARROWS[here])
-            fine = fine or (here, inner) in EXCEPTIONS
-            assert fine, f"{path.relative_to(ROOT)} may not import {name}"
+            allowed = allowed or any(right.startswith(inner + ".") for right in ARROWS[source])
+            allowed = allowed or (source, inner) in EXCEPTIONS
+            assert allowed, f"{path.relative_to(ROOT)} may not import {name}"
 
 
 def test_arrows_in_scoring_point_down():
     for path in sorted((ROOT / PACKAGE / "scoring").rglob("*.py")):
-        here = path.relative_to(ROOT / PACKAGE / "scoring").parts[0].removesuffix(".py")
+        source_room = path.relative_to(ROOT / PACKAGE / "scoring").parts[0].removesuffix(".py")
         for name in imports(path, top=False):
-            room, _, rest = name.removeprefix(PACKAGE + ".").partition(".")
-            there = rest.partition(".")[0]
-            if name.startswith(PACKAGE) and room == "scoring" and there in SCORING:
-                fine = there == here or there in SCORING[here]
-                assert fine, f"{path.relative_to(ROOT)} may not import {name}"
+            room, _, remainder = name.removeprefix(PACKAGE + ".").partition(".")
+            target_room = remainder.partition(".")[0]
+            if name.startswith(PACKAGE) and room == "scoring" and target_room in SCORING:
+                allowed = target_room == source_room or target_room in SCORING[source_room]
+                assert allowed, f"{path.relative_to(ROOT)} may not import {name}"
 
 
 def test_only_figures_import_matplotlib():
@@ -263,17 +263,17 @@ def public_annotations(path):
         public = isinstance(node, ast.FunctionDef) and id(node) not in hidden
         if public and (not node.name.startswith("_") or node.name in ("__init__", "__call__")):
             a = node.args
-            every = [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg]
-            for one in [arg.annotation for arg in every if arg] + [node.returns]:
-                if one is not None:
-                    yield node.name, ast.unparse(one)
+            arguments = [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg]
+            for annotation in [arg.annotation for arg in arguments if arg] + [node.returns]:
+                if annotation is not None:
+                    yield node.name, ast.unparse(annotation)
 
 
 def test_no_public_signature_says_any():
     for path in FILES:
         for name, annotation in public_annotations(path):
-            words = annotation.replace("[", " ").replace("]", " ").replace(",", " ").split()
-            assert "Any" not in words, f"{path.relative_to(ROOT)}: {name} says {annotation}"
+            names = annotation.replace("[", " ").replace("]", " ").replace(",", " ").split()
+            assert "Any" not in names, f"{path.relative_to(ROOT)}: {name} says {annotation}"
 
 
 def test_the_diagram_of_the_architecture_is_up_to_date():

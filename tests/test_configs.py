@@ -43,8 +43,8 @@ def test_every_cell_of_every_sweep_is_one_of_its_settings(path):
     config = config_of(path)
     assert set(config.keys()) == set(keys()) and config.is_locked
     assert set(config.tasks) <= set(TASKS)
-    settings, found = config_files.read_study(path, config.to_dict())
-    assert found and len(set(found)) == len(found)
+    settings, studied_cells = config_files.read_study(path, config.to_dict())
+    assert studied_cells and len(set(studied_cells)) == len(studied_cells)
     for cell in config_files.load(path).sweep(config):
         assert {"task", "seed"} <= set(cell) <= {"task", "seed", *config.keys()}
         for key in set(cell) - {"task", "seed"}:
@@ -56,8 +56,8 @@ def test_every_cell_of_every_sweep_is_one_of_its_settings(path):
 def test_a_config_says_its_command_and_what_to_expect_in_few_lines(path):
     with pytest.raises(ValueError, match=r"no preset 'smok'; there are: .*smoke"):
         config_files.load(path).get_config("smok")
-    said = config_files.load(path).__doc__
-    assert f"python -m experiments.score --config=configs/{Path(path).name}" in said
+    docstring = config_files.load(path).__doc__
+    assert f"python -m experiments.score --config=configs/{Path(path).name}" in docstring
     assert len(Path(path).read_text().splitlines()) <= 50
     assert median(len(Path(p).read_text().splitlines()) for p in PATHS) <= 40
 
@@ -82,14 +82,14 @@ def test_sizes_of_the_studies_of_the_suite():
 
 
 def test_robustness_varies_one_choice_at_a_time():
-    found = cells("robustness")
-    kinds = Counter(tuple(sorted(set(cell) - {"task", "seed"})) for cell in found)
+    combinations = cells("robustness")
+    kinds = Counter(tuple(sorted(set(cell) - {"task", "seed"})) for cell in combinations)
     assert kinds == {
         ("selection",): 10, ("order", "selection", "shots"): 24, ("template",): 10,
         ("verbalizer",): 10,
     }  # fmt: skip
     for options in ("template", "verbalizer"):
-        named = {cell[options] for cell in found if options in cell}
+        named = {cell[options] for cell in combinations if options in cell}
         assert named == set(getattr(TASKS["rte"], f"{options}s"))
 
 
@@ -104,7 +104,7 @@ def test_sweeps_of_studies_that_share_contexts_agree():
         ("shots:mini", "mini", {"shots", "labeled_per_class"}),
     ):
         file, _, preset = name.partition(":")
-        one = config_of(str(FOLDER / f"{main}.py"))
-        other = config_of(f"{FOLDER / file}.py:{preset}")
-        different = {key for key in one.keys() if one[key] != other[key]}  # noqa: SIM118
+        first = config_of(str(FOLDER / f"{main}.py"))
+        second = config_of(f"{FOLDER / file}.py:{preset}")
+        different = {key for key in first.keys() if first[key] != second[key]}  # noqa: SIM118
         assert different <= own | more

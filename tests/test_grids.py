@@ -111,8 +111,8 @@ def test_values_that_cannot_be(text, sentence):
 def test_the_sweep_of_a_config_is_made_for_each_combination():
     flags = ("--config.tasks=sst2", "--seeds=1", "--config.shots=1,2", "--limit=20,40")
     (study,) = studies_of("--config=configs/shots.py:mini", *flags)
-    found = [(cell.prompt.shots, cell.data.limit) for cell in study.cells]
-    assert found == [(shots, limit) for limit in (20, 40) for shots in (0, 1, 2)]
+    combinations = [(cell.prompt.shots, cell.data.limit) for cell in study.cells]
+    assert combinations == [(shots, limit) for limit in (20, 40) for shots in (0, 1, 2)]
 
 
 def test_without_values_a_grid_is_one_study():
