@@ -1,4 +1,4 @@
-"""What follows scoring, timed: calibrate (cold and warm), tables, figures, report.
+"""Times of programs after scoring: calibrate (cold and warm), tables, figures, report.
 
     python -m benchmarks.after_scoring [--workdir=DIR]
 
@@ -21,7 +21,7 @@ CONFIGS = ("mini.py", "shots.py:mini", "vision.py:mini")
 
 
 def seconds(name: str, *flags: str, cache: Path) -> float:
-    """How long `python -m experiments.NAME FLAGS` takes as a whole process."""
+    """Seconds of `python -m experiments.NAME FLAGS` as a whole process."""
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache)}
     environment.setdefault("JAX_PLATFORMS", "cpu")  # a caller may name the accelerator
     start = time.perf_counter()

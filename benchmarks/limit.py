@@ -61,7 +61,7 @@ AGREE = {"float32": 5e-3, "float16": 0.1}
 
 
 class Peer(NamedTuple):
-    """What a peer did with a case, at its best batch size."""
+    """A peer's speed on a case, at its best batch size."""
 
     rate: float  # rows/s
     batch: int
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def layers(shape: Shape, config: dict[str, Any]) -> str:
-    """How many layers of how many were run."""
+    """Numbers of layers run, and of all."""
     key = "n_layer" if "n_layer" in config else "num_hidden_layers"
     return f"{config[key]} of {shape.config[key]}"
 

@@ -1,4 +1,4 @@
-"""What the time of one batch goes to, for each network of `benchmarks.limit`.
+"""Parts of the time of one batch, for each network of `benchmarks.limit`.
 
     python -m benchmarks.parts
 

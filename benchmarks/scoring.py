@@ -44,7 +44,7 @@ QUICK_CASES = (FEW, ZERO)
 
 
 class Run(NamedTuple):
-    """What all measurements of this run share."""
+    """Settings that all measurements of this run share."""
 
     folder: Path
     data: Path
@@ -120,7 +120,7 @@ def check() -> tuple[Path, Path]:
 
 
 def cuda() -> bool:
-    """Whether torch sees an accelerator."""
+    """True if torch sees an accelerator."""
     return bool(importlib.import_module("torch").cuda.is_available())
 
 
@@ -209,7 +209,7 @@ def difference(turns: Turns, peers: int) -> tuple[float, float]:
 
 
 def compiled(*answers: dict[str, Any]) -> tuple[int, float]:
-    """How many programs were compiled in these calls, and in how many seconds."""
+    """Number of programs compiled in these calls, and the seconds it took."""
     return sum(a["compilations"] for a in answers), sum(a["compile_seconds"] for a in answers)
 
 

@@ -1,4 +1,4 @@
-"""How long a study takes from its command to the first scored rows, and what that time goes to.
+"""Time of a study from its command to the first scored rows, and its parts.
 
     python -m benchmarks.start [--repeats=5]
     python -m benchmarks.start --programs

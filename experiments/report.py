@@ -1,4 +1,4 @@
-"""What was found, in one paragraph a setting, and one HTML page with every table and figure.
+"""Results in one paragraph a setting, and one HTML page with every table and figure.
 
 python -m experiments.report --workdir=W
 """

@@ -12,7 +12,7 @@ from batch_calibration.settings import Settings, keys
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
 OTHERS = {"base", "train_mini", "train_mini_small", "train_mini_clip", "mini_ablations"}
-"""What configs share, and training runs, which are no studies to score; nor is evidence."""
+"""Configs that are no studies to score: shared parts, training runs, evidence."""
 PATHS = sorted(
     str(p)
     for p in FOLDER.glob("*.py")

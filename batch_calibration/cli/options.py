@@ -85,7 +85,7 @@ OUTPUTS = {
     "judge": "every candidate's win rates, .csv",
     "ask": "the scores, .csv; what is in it is not asked again",
 }
-"""What --output is, by command."""
+"""Meaning of --output, by command."""
 
 
 class Parser(ArgumentParser):

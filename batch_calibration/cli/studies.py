@@ -161,7 +161,7 @@ def sweep(
 
 
 def _show_sweep(report: "SweepReport", workdir: str) -> None:
-    """Print what the workers did, and the wall time beside that of one of them alone."""
+    """Print what the workers did, and the wall time compared with one worker alone."""
     from batch_calibration.studies import Store
 
     # Workers of one model say the same.

@@ -139,7 +139,7 @@ def flag_names(command: str) -> set[str]:
 
 
 def read_value(name: str, text: str) -> Value:
-    """What a text says of a key; tuples may be written as in Python.
+    """The value of a key from a text; tuples may be written as in Python.
 
     Raises:
         InputError: a value that the key cannot have.

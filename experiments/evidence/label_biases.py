@@ -1,4 +1,4 @@
-r"""What the labels of demonstrations do to a model's answers, before and after each correction.
+r"""Effect of demonstrations' labels on a model's answers, before and after each correction.
 
 python -m experiments.evidence.label_biases --config=configs/demo_labels.py \
     --config.limit=250 --workdir=W

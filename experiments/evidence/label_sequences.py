@@ -57,7 +57,7 @@ CHANGE = (
 
 
 class Asked(NamedTuple):
-    """What a model and corrections of its scores say of one task's rows with one kind of words.
+    """Answers of a model and of corrections on one task's rows with one kind of words.
 
     Attributes:
         scores: method -> [s c n 2]: draws, sequences, rows, labels.
