@@ -17,7 +17,7 @@ def load_module(path: str, key: str) -> ModuleType:
     """A Python file of the user's as a module; `key` is the flag that names it.
 
     Raises:
-        InputError: the file is missing, or one that cannot be run.
+        InputError: the file is missing, or cannot be run.
     """
     file = Path(path)
     if not file.is_file() or file.suffix != ".py":
