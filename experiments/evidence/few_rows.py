@@ -24,15 +24,15 @@ def accuracy(scores: np.ndarray, gold: np.ndarray, bias: np.ndarray) -> float:
 def measure(name: str, contexts: list[tuple[np.ndarray, np.ndarray]]) -> None:
     """Print plain ICL's, few rows' and all rows' accuracy, means over contexts."""
     random = np.random.default_rng(0)  # the same draws for each set
-    means = []
+    means: list[list[float]] = []
     for scores, gold in contexts:
-        few = []
+        few: list[float] = []
         for m in ROWS:
             accuracies = []
             for _ in range(DRAWS):
                 bias = scores[random.choice(len(scores), m, False)].mean(axis=0)
                 accuracies.append(accuracy(scores, gold, bias))
-            few.append(np.mean(accuracies))
+            few.append(float(np.mean(accuracies)))
         of_all_rows = accuracy(scores, gold, scores.mean(axis=0))
         means.append([accuracy(scores, gold, np.zeros(scores.shape[1])), *few, of_all_rows])
     columns = zip(("ICL", *(f"{m} rows" for m in ROWS), "all rows"), np.mean(means, 0), strict=True)

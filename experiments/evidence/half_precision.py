@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from batch_calibration import calibrate, diagnose, predict
+from batch_calibration.scoring import ImageInputs
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.data.texts import read
 from batch_calibration.scoring.embedded import CHECKPOINTS, MINI
@@ -41,7 +42,9 @@ def compare(name: str, model: Path, data: str, shots: int) -> None:
         cell = Settings.of(data=data, shots=shots, limit=ROWS).cell(task_name)
         train = read(task, data, "train")
         context = render(task, cell, read(task, data, "validation", ROWS), train)
-        texts = [text for text in context.blocks["test"].inputs if len(text) < LONGEST]
+        inputs = context.blocks["test"].inputs
+        assert not isinstance(inputs, ImageInputs)  # these are tasks of text
+        texts = [text for text in inputs if len(text) < LONGEST]
         labels = context.label_texts
         exact, rounded = (scorer.score(texts, labels).log_probs for scorer in scorers)
         difference = rounded - exact
