@@ -19,7 +19,7 @@ IMAGES = {
     "batch_size": 64,
 }  # fmt: skip
 """CLIP, zero-shot: the checkpoint's own learned scale, and its own 77 positions."""
-FEW_ROWS = {"limit": 16, "seeds": 1, "labeled_per_class": 4, "dc_texts": 4}
+FEW_ROWS: dict[str, object] = {"limit": 16, "seeds": 1, "labeled_per_class": 4, "dc_texts": 4}
 """A small run on real rows."""
 SMOKE = {"smoke": FEW_ROWS}
 """The presets of a study of real rows that has no other."""
