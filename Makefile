@@ -41,7 +41,7 @@ paper: run
 		--shots=1 --workdir=$(RUN)
 	$(BIN)/batch-calibration tables --workdir=$(RUN)
 	$(BIN)/batch-calibration figures --workdir=$(RUN)
-	$(BIN)/batch-calibration paper --models=mini_small,mini --workdir=$(RUN)
+	$(BIN)/python -m experiments.paper --models=mini_small,mini --workdir=$(RUN)
 	$(BIN)/batch-calibration report --workdir=$(RUN)
 
 # What a change can break (goal: 6 minutes on two cores); tests/tiers.py says what is left to test-all.
