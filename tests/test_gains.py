@@ -66,7 +66,7 @@ def test_draws_that_disagree_widen_the_interval():
 
 def test_each_method_over_the_tasks():
     group = study(record(cc=0.4), record("sst2", 0.8, 0.9, cc=0.7))
-    found = tables.overview_cells(group)
+    found = tables.method_overview(group)
     assert found[0] == ["method", "accuracy", "gain over icl", "wins, ties, losses"]
     assert [row[0] for row in found[1:]] == ["icl", "cc", "bc"]
     assert found[1][2:] == ["", ""] and found[2][3] == "0, 0, 2"

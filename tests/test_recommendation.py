@@ -206,7 +206,7 @@ def test_a_probe_is_measured_on_labeled_rows():
     [
         ({"labels": [0, 1]}, "labeled=.m, k. and labels=.m. together"),
         ({"labeled": [[-1.0, -2.0]]}, "labeled=.m, k. and labels=.m. together"),
-        ({"probe": [[-1.0, -2.0]]}, "probe= only beside them"),
+        ({"probe": [[-1.0, -2.0]]}, "probe= only with them"),
         (
             {"target_prior": [0.2, 0.2]},
             "target_prior: expected 2 shares of at least 0 that sum to 1",

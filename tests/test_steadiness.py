@@ -115,9 +115,8 @@ def test_a_study_of_the_prompt_in_words():
         "on RTE it matters less after the correction; on WiC it matters more after the correction; "
         "on SST-2 the correction makes no difference beyond noise to how much it matters"
     )
-    assert ": 1.8 and 1.8 on SST-2; 36.0 and 1.8 on RTE; 0.0 and 27.0 on WiC. The" in said
-    assert "changes by +0.0 [" in said and "], -11.5 [" in said and "]* and +9.1 [" in said
-    assert "; with 0, 8 and 2 of 10 it gains beyond noise, with 8 it loses. In brackets" in said
+    gained = said.split("bc gains ")[1].split(" points.")[0]
+    assert gained.startswith("+0.0 [") and "] and -" in gained.replace("]*", "]")
 
 
 def of_seeds(values):

@@ -23,7 +23,7 @@ TWO = [
 
 
 def test_models_stand_below_one_another_beside_their_tasks():
-    cells = tables.model_cells(by_setting(TWO))
+    cells = tables.family_cells(by_setting(TWO))
     assert cells == [
         ["model", "method", "CB", "RTE", "mine", "average"],
         ["big", "icl", "75.0", "75.0", "75.0", "75.0"],
@@ -39,9 +39,9 @@ def test_models_stand_below_one_another_beside_their_tasks():
 def test_an_average_is_over_the_tasks_of_all_models():
     some = [of_model("big", "rte", icl=0.5), of_model("big", "mine", icl=0.9)]
     found = by_setting([*some, of_model("small", "rte")])
-    assert tables.model_cells(found)[1] == ["big", "icl", "50.0", "90.0", "50.0"]
+    assert tables.family_cells(found)[1] == ["big", "icl", "50.0", "90.0", "50.0"]
     found = by_setting([some[0], of_model("small", "mine")])
-    assert [row[-1] for row in tables.model_cells(found)[1:]] == ["-"] * 6
+    assert [row[-1] for row in tables.family_cells(found)[1:]] == ["-"] * 6
 
 
 def test_other_shots_or_one_task_alone_are_no_table_of_models():

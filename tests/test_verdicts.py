@@ -60,7 +60,7 @@ def test_scores_that_are_left_expect_nothing():
     few = judge(scores=SCORES[:10], labels=GOLD[:10], shift=(0.0, 0.0))
     assert words.headline([few]) == "Leave the scores as they are."
     assert "Expected gain" not in words.facts([few])
-    assert verdict_tables.overview_cells([few])[1][4] == "leave it"
+    assert verdict_tables.verdict_cells([few])[1][4] == "leave it"
 
 
 def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
@@ -79,7 +79,7 @@ def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
 
 
 def test_contexts_stand_by_their_effect():
-    rows = verdict_tables.overview_cells(
+    rows = verdict_tables.verdict_cells(
         [judge("lost", labels=np.array(30 * [0, 0])), judge("unknown", labels=np.full(60, -1)),
          judge("won")]
     )  # fmt: skip

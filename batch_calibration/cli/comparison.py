@@ -32,7 +32,7 @@ def show(
         print("\n".join(terminal.aligned(words.comparison_cells(shown, is_all=is_all))))
         if is_quiet:
             continue
-        _print_filled(words.comparison_note(shown, is_all=is_all, more="--all shows"))
+        _print_filled(words.reading_note(shown, is_all=is_all, more="--all shows"))
         if is_all:
             for sentence in _why_skipped(shown):
                 _print_filled(sentence)

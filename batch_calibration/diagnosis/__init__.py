@@ -1,4 +1,4 @@
-"""What is biased, how sure that is, and which correction to use."""
+"""The bias of scores, its uncertainty, and the correction to use."""
 
 from batch_calibration.diagnosis.comparison import compare
 from batch_calibration.diagnosis.diagnose import diagnose

@@ -1,4 +1,4 @@
-"""What a prompt prefers, what correcting it changes, and whether that helps, in numbers."""
+"""Numbers of a diagnosis: the preference of a prompt, the changes by a correction, its gain."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,24 +49,24 @@ def diagnose(
     from_probs: bool | None = None,
     dtype: str = "",
 ) -> Diagnosis:
-    """What a prompt prefers, which predictions a correction changes, and whether it helps.
+    """The preference of a prompt, the predictions that a correction changes, and its gain.
 
-    The preference of a label is its mean score less the mean of those of all labels; its standard
-    error is over rows. A prediction that BC changes hangs on one row if leaving some row out of
+    The preference of a label is its mean score less the mean over all labels; its standard
+    error is over rows. A prediction that BC changes is fragile if leaving some row out of
     the batch changes it again (the jackknife). Correcting each row by the mean of all others
     instead predicts the same: m s_i / (m - 1) less a constant per label, as BC of strength 1.
 
     Args:
         scores: [n, k], log-probabilities in nats.
-        labels: [n], the right labels as indices or names of columns, -1 where unknown; those of
+        labels: [n], the right labels as indices or names of columns, -1 where unknown; labels of
             pandas are matched by index, as by `calibrate`.
         corrected: [n, k], the corrected scores; by default `calibrate(scores, method)`.
-        label_names: k names; by default those of a frame's columns, or "label 0" and so on.
+        label_names: k names; by default a frame's columns, or "label 0" and so on.
         method: what corrected them, by its name in `METHODS`.
         strength: of BC, where another than 1 corrected them.
         from_probs: whether scores are probabilities, as in `calibrate`.
         dtype: what the model computed in, such as "bfloat16", where the array is of another; rows
-            whose corrected margin is below the rounding of such numbers are counted.
+            whose corrected margin is below the rounding of these numbers are counted.
 
     Raises:
         InputError: as `calibrate`; an unknown dtype.
@@ -143,7 +143,7 @@ def check_names(label_names: Sequence[str], scores: object, k: int) -> tuple[str
     """The k names of labels in sentences: as given, of a frame's columns, or numbers.
 
     Raises:
-        InputError: another number of names; those of the columns in another order.
+        InputError: another number of names; the names of the columns in another order.
     """
     columns = names_of(scores)
     names = tuple(label_names) or tuple(map(str, columns or ()))

@@ -1,4 +1,4 @@
-"""What a recommendation gained on scores of real models that looked alike."""
+"""Gains of recommendations on scores of real models that look alike."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from batch_calibration.metrics import Estimate
 
 
 class Expected(NamedTuple):
-    """What to expect of a recommendation.
+    """The gain and the risk to expect of a recommendation.
 
     Attributes:
         gain: the expected change of accuracy with a 95 % interval, in shares of the rows; None
@@ -25,12 +25,12 @@ class Expected(NamedTuple):
 
     @classmethod
     def none(cls) -> "Expected":
-        """That of scores which are left as they are."""
+        """No gain: the scores are left as they are."""
         return cls(Estimate(0.0, 0.0, 0.0), 0.0, "nothing is changed")
 
     @classmethod
     def unknown(cls) -> "Expected":
-        """That of a recommendation of which nothing is known."""
+        """An unknown gain."""
         return cls(None, float("nan"), "not known")
 
     def sentence(self) -> str:
@@ -103,7 +103,7 @@ def promised_gain(before: np.ndarray, after: np.ndarray) -> float:
 
 
 def expect(before: np.ndarray, after: np.ndarray, method: str) -> Expected:
-    """What to expect where a method turns some scores into others, by what it did elsewhere.
+    """The gain to expect where a method turns some scores into others, by its gains elsewhere.
 
     Args:
         before: [n, k], scores in nats.
@@ -122,7 +122,7 @@ def find_range(ranges: Sequence[Range], promised: float) -> Range:
 
 
 def expect_from_rows(gain: Estimate, before: np.ndarray, after: np.ndarray) -> Expected:
-    """What labeled rows let expect.
+    """The gain to expect by labeled rows.
 
     The risk is the chance that rows are lost more often than won, of those that change: of the Beta
     distribution of won + 1 and lost + 1, its part below one half.

@@ -14,7 +14,7 @@ TARGET_ERROR = 0.1
 
 
 class Right(NamedTuple):
-    """How often predictions are right, where the right labels are known.
+    """Accuracies of predictions, where the right labels are known.
 
     Attributes:
         accuracy: of all labeled rows; the interval is the exact percentile bootstrap one.
@@ -27,7 +27,7 @@ class Right(NamedTuple):
 
 
 class Diagnosis(NamedTuple):
-    """What one context's scores say, before and after a correction.
+    """Numbers of one context's scores, before and after a correction.
 
     Attributes:
         label_names: k names.
@@ -104,7 +104,7 @@ class Diagnosis(NamedTuple):
         return words.diagnosis_frame(self)
 
     def sentences(self) -> list[str]:
-        """What the prompt prefers, what the correction changes, and whether that helps."""
+        """Sentences: the preference, what the correction changes, and whether that helps."""
         from batch_calibration.reporting import words
 
         return words.diagnosis_sentences(self)

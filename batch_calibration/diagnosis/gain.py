@@ -1,4 +1,4 @@
-"""What a correction is expected to gain, by three numbers of the scores and two of their use.
+"""The expected gain of a correction, by three numbers of the scores and two of their use.
 
 Of two labels, let a row's margin s_1 - s_2 be N(beta + delta, sigma^2) where the first is right and
 N(beta - delta, sigma^2) where the second is. A correction moves the threshold between them from 0
@@ -19,7 +19,7 @@ from batch_calibration.errors import InputError
 
 Correction = Literal["bc", "prior_matching"]
 GRID_ENDS, GRID_POINTS = 8.0, 513
-"""How far the grid of a margin's density reaches, in sigmas, and how many points it has."""
+"""Ends of the grid of a margin's density, in sigmas, and its number of points."""
 BISECTIONS = 40
 LATTICE_POINTS = 1021
 """Points of k - 1 dimensions over which integrals for k labels are averaged."""
@@ -54,7 +54,7 @@ class LabelScores(NamedTuple):
 
 
 class Threshold(NamedTuple):
-    """What a correction subtracts: a margin's threshold, or a bias [k] with its covariance."""
+    """The shift by a correction: a margin's threshold, or a bias [k] with its covariance."""
 
     mean: jax.Array
     variance: jax.Array
@@ -86,7 +86,7 @@ def expected_accuracy(
         stated_share: that share, or these shares [k]; `share` itself where it is not given.
 
     Raises:
-        InputError: no such correction.
+        InputError: an unknown correction.
 
     >>> biased = Margins(bias=2.0, separation=1.0, spread=1.0)
     >>> round(float(expected_accuracy(biased, 0.5, strength=0.0)), 3)

@@ -126,8 +126,8 @@ def estimate_gain(
     Args:
         scores: [n, k], in nats; 32 labeled rows tell most gains from losses.
         labels: [n], column indices; -1 means unknown.
-        share: [k], the shares of labels where the correction will be used; by default those of the
-            labeled rows, which then vary with the weights.
+        share: [k], the shares of labels where the correction will be used; by default the shares
+            of the labeled rows, which then vary with the weights.
         rows: how many unlabeled rows the bias will be learned from.
         strength: the part of the bias that will be subtracted.
         correction: "bc" or "prior_matching".

@@ -32,7 +32,7 @@ class MethodResult(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether the gain is one, a loss, or noise; "" for ICL."""
+        """The gain in words: a gain, a loss, or noise; "" for ICL."""
         if self.gain is None:
             return ""
         return ("within noise", "a gain", "a loss")[self.gain.beyond_noise]

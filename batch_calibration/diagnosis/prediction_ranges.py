@@ -1,4 +1,4 @@
-"""How far predictions depend on where below their bound the missing labels lie."""
+"""Ranges of predictions over where below their bound the missing labels lie."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from batch_calibration.arrays.missing_scores import fill_scores
 from batch_calibration.errors import InputError
 
 DISTANCES = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0)
-"""How far below the bound the missing labels are put, in nats, to see what depends on it."""
+"""Distances below the bound at which missing labels are put, in nats."""
 
 
 class PredictionRange(NamedTuple):
-    """What predictions do as the missing labels are put at several distances below their bound.
+    """Predictions as the missing labels are put at several distances below their bound.
 
     Attributes:
         rows: the rows that returned a label; the others are left out.
@@ -38,7 +38,7 @@ def range_of_predictions(
     labels: np.ndarray | None = None,
     distances: Sequence[float] = DISTANCES,
 ) -> PredictionRange:
-    """How far predictions depend on where below their bound the missing labels lie.
+    """The range of predictions over where below their bound the missing labels lie.
 
     All missing labels are put at the same distance, for each distance in turn; distances that
     differ by label and row could change more.
@@ -72,7 +72,7 @@ def range_of_predictions(
 def prediction_range(
     picks: np.ndarray, k: int, labels: np.ndarray | None = None
 ) -> PredictionRange:
-    """How far predictions `picks` [d, n] differ from one distance to the next.
+    """The range of predictions `picks` [d, n] from one distance to the next.
 
     >>> prediction_range(np.array([[0, 1], [0, 0]]), 2, np.array([0, 1]))[:3]
     (2, 1, (0.5, 1.0))

@@ -58,7 +58,7 @@ LABELS_SAY_MOST = f"{FEWEST_LABELED_TO_MEASURE} labeled rows or more would tell 
 
 
 def signals(scores: ArrayLike) -> Signals:
-    """What unlabeled scores [n, k], in nats, show.
+    """Measures of unlabeled scores [n, k], in nats.
 
     >>> shown = signals(10 * [[-1.0, -3.0], [-2.0, -2.5]])
     >>> round(shown.preference, 2), round(shown.information, 3)
@@ -114,12 +114,12 @@ def recommend(
         target_prior: [k], the share of each label that you expect, in order or by name; equal
             shares say that BC's supposition holds.
         share: between which shares the first of two labels is right, such as (0.3, 0.7).
-        label_names: k names for the sentences; by default those of a frame's columns.
+        label_names: k names for the sentences; by default a frame's columns.
         from_probs: whether scores, probe and labeled are probabilities, as in `calibrate`.
 
     Raises:
         InputError: as `calibrate`; labeled without labels or the reverse; a probe without them; a
-            range that is none, of other than two labels, or beside target_prior.
+            range that is none, of other than two labels, or together with target_prior.
 
     >>> advice = recommend(30 * [[-1.0, -4.0], [-2.0, -2.5]], label_names=("no", "yes"))
     >>> advice.method, advice.reason[0]
@@ -137,8 +137,8 @@ def recommend(
     if (labeled is None) != (labels is None) or (labeled is None and probe is not None):
         raise InputError(
             where="recommend", remedy="give what is missing or leave all out",
-            expected="labeled=[m, k] and labels=[m] together, and probe= only beside them, "
-            "for it is measured there",
+            expected="labeled=[m, k] and labels=[m] together, and probe= only with them, "
+            "as it is measured there",
         )  # fmt: skip
     if share is not None and target_prior is not None:
         raise InputError(
@@ -195,7 +195,7 @@ def _from_scores(
     rows: np.ndarray, names: Sequence[str], shares: tuple[float, ...] | None = None,
     share: tuple[float, float] | None = None, bias: np.ndarray | None = None,
 ) -> Recommendation:  # fmt: skip
-    """What unlabeled scores recommend, what is stated of their labels, and a bias known before."""
+    """The advice by unlabeled scores, stated shares of labels, and a bias known before."""
     seen = signals(rows)
     mean = rows.mean(axis=0, dtype=np.float64)  # [k], nats
     favors = (
@@ -239,7 +239,7 @@ def _to_shares(shares: tuple[float, ...]) -> tuple[str, Options, str]:
 
 
 def _expected_of(rows: np.ndarray, method: str, options: Options) -> Expected:
-    """What a method gains where the shares of labels are known."""
+    """The gain to expect where the shares of labels are known."""
     corrected = correct_context(METHODS[method], {"test": Evidence(rows)}, options=options)
     return expect(rows, np.asarray(corrected.scores), TO_SHARES)
 
@@ -247,7 +247,7 @@ def _expected_of(rows: np.ndarray, method: str, options: Options) -> Expected:
 def _from_labels(
     advice: Recommendation, blocks: Mapping[str, Evidence], *, is_stated: bool
 ) -> Recommendation:
-    """What labeled rows recommend; a choice by stated shares is the default beside them."""
+    """The advice by labeled rows; a choice by stated shares is then the default."""
     default = advice.method if is_stated else WITH_LABELS
     options = advice.options if is_stated else {}
     choice = choose_by_labels(blocks, default, options)

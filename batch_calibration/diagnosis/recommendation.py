@@ -33,8 +33,8 @@ class Recommendation(NamedTuple):
 
     Attributes:
         method: a name from `METHODS`; "icl" leaves the scores as they are.
-        options: what `calibrate(scores, method, **options)` takes beside the scores. A method that
-            reads labels or probes needs `labeled`, `labels`, `probe` too.
+        options: of `calibrate(scores, method, **options)`; with labels or probes a method needs
+            `labeled`, `labels`, `probe` too.
         reason: sentences; the first is the recommendation.
         signals: what the unlabeled scores show.
         expected: the gain in accuracy with a 95 % interval, and how likely it is a loss.

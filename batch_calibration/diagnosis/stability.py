@@ -1,4 +1,4 @@
-"""How sure a mean over rows is, and which predictions hang on one row of it."""
+"""Standard errors of mean scores; predictions that flip if one row is dropped."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ lie that close, 34 of 37 predictions that flip have a smaller margin
 
 
 def centered_error(rows: np.ndarray) -> np.ndarray:
-    """The standard error of each label's mean score less the mean of those.
+    """The standard error of each label's mean score less the mean over labels.
 
     The preference of label j is the mean over rows of r_ij = s_ij - mean_l s_il, so its standard
     error is sd(r_j) / sqrt(n), with n - 1 in the variance.
@@ -48,7 +48,7 @@ def _error(per_row: np.ndarray) -> np.ndarray:
 
 
 def rows_needed(error: float, rows: int, target_error: float = 0.1) -> int | None:
-    """How many rows bring a standard error down to `target_error` nats; None where it is not known.
+    """The rows that bring a standard error down to `target_error` nats; None where it is not known.
 
     An error falls with the square root of the rows: n (e / target_error)^2, and two at least.
 
@@ -109,7 +109,7 @@ def find_rounded(scores: np.ndarray, corrected: np.ndarray, dtype: str) -> np.nd
         dtype: what the model computed in; none of the rows is meant in full precision.
 
     Raises:
-        InputError: no such dtype.
+        InputError: an unknown dtype.
 
     Returns:
         Their indices: another order of the same sums may predict otherwise.

@@ -34,12 +34,12 @@ class Verdict(NamedTuple):
 
     @property
     def nats(self) -> float:
-        """How far the label that is preferred most is above the least preferred."""
+        """The preference: the most preferred label less the least preferred."""
         return float(np.ptp(self.diagnosis.preference))
 
     @property
     def is_biased(self) -> bool:
-        """Whether that is more than two standard errors."""
+        """True where that is more than two standard errors."""
         return self.nats > 2 * self.diagnosis.pair_error
 
     @property
@@ -100,7 +100,7 @@ def measured_gain(verdicts: Sequence[Verdict]) -> Estimate | None:
 
 
 def rows_to_settle(gain: Estimate, rows: int) -> int | None:
-    """How many labeled rows would show a gain of this size beyond noise; None where that is many.
+    """The labeled rows that would show a gain of this size beyond noise; None where that is many.
 
     An interval is half as wide for four times the rows.
 

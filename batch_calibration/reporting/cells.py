@@ -87,7 +87,7 @@ def gain_cell(gain: Estimate | None) -> Cell:
 
 
 def count_signs(gains: Iterable[Estimate]) -> tuple[int, int, int]:
-    """How many gains are above noise, within it, below it."""
+    """Counts of gains above noise, within it, below it."""
     signs = [gain.beyond_noise for gain in gains]
     return signs.count(1), signs.count(0), signs.count(-1)
 
@@ -117,7 +117,7 @@ def mark_best(
     numbers: Sequence[float | None], cells: Sequence[Cell], digits: int = 1, *,
     is_lowest: bool = False, marks: Sequence[type[Cell]] = (Best,),
 ) -> list[Cell]:  # fmt: skip
-    """The cells, those of the highest numbers as rounded for print marked; None is never the best.
+    """The cells, with a mark on the highest numbers as rounded for print; None is never the best.
 
     With `is_lowest` the lowest are the best; `marks` are of the best, the second best, and so on.
     """

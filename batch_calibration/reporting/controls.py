@@ -25,14 +25,14 @@ from batch_calibration.studies import Record, unpack
 NONE, GOLD, FLIPPED = "none", "gold", "flipped"
 NEW, NEW_FLIPPED = "held-out words", "held-out words, flipped"
 # What demonstrations show, in the order of the columns; others come behind.
-CONDITIONS = (NONE, GOLD, "random", FLIPPED, "training words", NEW, NEW_FLIPPED)
+SHOWN = (NONE, GOLD, "random", FLIPPED, "training words", NEW, NEW_FLIPPED)
 # Flipped labels cost a model that does not read them less; one that reads them far more.
 MAX_DROP_UNREAD = 0.1
-UNKNOWN = "cannot be told, for seeds or rows are too few"
+CANNOT_TELL = "cannot be told, for seeds or rows are too few"
 # Conditions, and the one that differs from each in that the labels are flipped.
 FLIPS = {GOLD: FLIPPED, NEW: NEW_FLIPPED}
 # The sentences below the table.
-NOTE = (
+CONTROL_NOTE = (
     f"Accuracy against the rows' own labels, mean over seeds. '{NONE}': no demonstrations; "
     f"'{FLIPPED}': each is shown with the next label, so that a model that reads them falls below "
     "chance; 'words': drawn words in place of the label words, in demonstrations and in what is "
@@ -68,7 +68,7 @@ class Point(NamedTuple):
 
 
 class Control(NamedTuple):
-    """What one model does under each condition."""
+    """Answers of one model under each condition."""
 
     setting: Setting  # what is held, without its shots
     # Those of the prompt that are not the task's own and do not vary, in words.
@@ -86,11 +86,11 @@ class Control(NamedTuple):
     def conditions(self) -> list[str]:
         """The conditions that there are, `NONE` where a task was asked without demonstrations."""
         present = {point.condition for point in self.hits}
-        return [*filter(present.__contains__, CONDITIONS), *sorted(present.difference(CONDITIONS))]
+        return [*filter(present.__contains__, SHOWN), *sorted(present.difference(SHOWN))]
 
     @property
     def heading(self) -> str:
-        """What the study shows."""
+        """The study in words."""
         return f"Demonstration labels: {', '.join([str(self.setting), *self.choices])}"
 
     @property
@@ -161,7 +161,7 @@ def right_by_data(record: Record, method: str) -> np.ndarray | None:
 
 
 def right_by_likelier_label(load: Callable[[Record], ScoreTable | None]) -> Hits:
-    """By the likelier label of the text of each row, of the embedded suite alone."""
+    """By the more probable label of the text of each row, of the embedded suite alone."""
 
     def hits(record: Record, method: str) -> np.ndarray | None:
         task, split = record.context.task, record.context.served or record.context.split
@@ -218,7 +218,7 @@ def _key(fixed: Fixed, record: Record) -> tuple[Fixed, str, int | None, int | No
 
 
 def condition_name(record: Record) -> str:
-    """What a record's demonstrations show, in words."""
+    """The condition of a record: its demonstrations' labels, in words."""
     labels, word_pool = (record.context.options.get(name, "") for name in frame.CONTROLS)
     if not labels and not word_pool:
         return GOLD if record.context.shots else NONE
@@ -299,7 +299,7 @@ def _mean_cell(differences: Sequence[Estimate | None]) -> str:
 
 
 def read_flips(control: Control, method: str = CORRECTED) -> dict[str, dict[str, Estimate]]:
-    """What flipped labels change, task by task, over all numbers of shots.
+    """Changes by flipped labels, task by task, over all numbers of shots.
 
     "labels" is accuracy with gold labels less that with flipped ones, "words" the same with
     held-out words for labels, "chance" accuracy with flipped labels less chance. The answers are
@@ -320,7 +320,7 @@ def read_flips(control: Control, method: str = CORRECTED) -> dict[str, dict[str,
 
 
 def judge_reading(control: Control) -> str:
-    """Yes, partly, no, or `UNKNOWN`: whether demonstrations are read; "" without flipped labels.
+    """Yes, partly, no, or `CANNOT_TELL`: are demonstrations read? "" without flipped labels.
 
     Yes: on every task accuracy drops beyond noise with flipped labels and with flipped held-out
     words, or with the one that was asked. Partly: one of them drops on average over the tasks. No:
@@ -335,4 +335,4 @@ def judge_reading(control: Control) -> str:
     means = list(map(over_tasks, tests))
     if any(mean.beyond_noise > 0 for mean in means):
         return "partly"
-    return "no" if all(mean.high < MAX_DROP_UNREAD for mean in means) else UNKNOWN
+    return "no" if all(mean.high < MAX_DROP_UNREAD for mean in means) else CANNOT_TELL

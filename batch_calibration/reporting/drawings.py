@@ -12,7 +12,7 @@ from batch_calibration.reporting.items import (
     ACROSS,
     Drawing,
     Results,
-    Texts,
+    TextsOf,
     compared_by_size,
     setting_slug,
 )
@@ -49,7 +49,7 @@ def _bc_first(methods: Sequence[str]) -> list[str]:
     return sorted(methods, key=lambda method: method != CORRECTED)
 
 
-def _page_gains(group: Frame, methods: Sequence[str], texts: Texts) -> Chart:
+def _page_gains(group: Frame, methods: Sequence[str], texts: TextsOf) -> Chart:
     return intervals.gain_chart(group, methods)
 
 
@@ -137,7 +137,7 @@ def of_boundaries(study: Results) -> Iterator[Drawing]:
                 yield Drawing(section, slug, chart, "Figure 10", is_on_page=False)
 
 
-def _plane_chart(study: Results, group: Frame, texts: Texts) -> Chart:
+def _plane_chart(study: Results, group: Frame, texts: TextsOf) -> Chart:
     """The planes of the first tasks that can be drawn."""
     loaded = map(study.load, group.first_seeds().records)
     drawable = filter(two_labels.can_draw, filter(None, loaded))

@@ -13,8 +13,8 @@ from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows,
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record, unpack
 
-Item = TypeVar("Item")
-Key = TypeVar("Key", bound=Hashable)
+Member = TypeVar("Member")
+GroupKey = TypeVar("GroupKey", bound=Hashable)
 
 BASELINE = "icl"  # the method that gains are measured against
 CORRECTED = "bc"  # the method that paragraphs describe
@@ -31,7 +31,7 @@ VARIED = ("selection", "order", "template", "verbalizer")
 CONTROLS = ("demonstration_labels", "label_words")
 CONTROL = "demonstration labels"  # the study in which they vary
 # Choices of the prompt that differ from the task's own -> the study in which they vary.
-AXES = {
+STUDIES = {
     ("selection",): "choices",
     ("order",): "orders",
     ("selection", "order"): "orders",
@@ -41,7 +41,7 @@ AXES = {
 
 
 class Setting(NamedTuple):
-    """What a table holds fixed; what is not known is empty, shots None."""
+    """The settings that a table holds fixed; empty where not known, shots None."""
 
     model: str
     scorer: str
@@ -92,7 +92,7 @@ class Frame:
     setting: Setting
     records: list[Record]
 
-    def by(self, key: Callable[[Record], Key]) -> "dict[Key, Frame]":
+    def by(self, key: Callable[[Record], GroupKey]) -> "dict[GroupKey, Frame]":
         """The contexts by a property of theirs, in the order in which its values come."""
         groups = group_by(self.records, key)
         return {name: Frame(self.setting, records) for name, records in groups.items()}
@@ -119,7 +119,7 @@ class Frame:
 
     @property
     def has_references(self) -> bool:
-        """Whether the gain of BC over ICL is known."""
+        """True where the gain of BC over ICL is known."""
         return CORRECTED in self.compared
 
     @property
@@ -232,13 +232,15 @@ def methods_of_group(group: Group) -> list[str]:
     return [name for name, method in METHODS.items() if method.group == group]
 
 
-def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+def group_by(
+    items: Iterable[Member], key: Callable[[Member], GroupKey]
+) -> dict[GroupKey, list[Member]]:
     """The items by their key, in the order in which they come.
 
     >>> group_by(["a", "bc", "d"], len)
     {1: ['a', 'd'], 2: ['bc']}
     """
-    groups: dict[Key, list[Item]] = {}
+    groups: dict[GroupKey, list[Member]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
@@ -281,7 +283,7 @@ def with_settings(records: Iterable[Record]) -> list[tuple[Setting, Record]]:
 
     Where one setting's records come from several scorers, each says which: another checkpoint in
     a folder of the same name, or another scale, is another scorer. A record that lacks a block
-    stands beside those that have it, unless they made it in several ways.
+    shares a table with records that have it, unless they made it in several ways.
     """
     ordered = sort_records(records)
     scorers: dict[Setting, set[str]] = {}
@@ -319,7 +321,7 @@ def _option_texts(options: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _setting(record: Record) -> Setting:
-    """What the record's table holds fixed."""
+    """The settings that the record's table holds fixed."""
     context = record.context
     varied = {*VARIED, *CONTROLS, "over_long"}
     options = {name: context.options[name] for name in context.options.keys() - varied}
@@ -340,7 +342,7 @@ def axis_name(record: Record) -> str:
     if not options.keys().isdisjoint(CONTROLS):
         return CONTROL
     varied = tuple(filter(options.__contains__, VARIED))
-    name = AXES.get(varied, "-".join(varied))
+    name = STUDIES.get(varied, "-".join(varied))
     selection = options.get("selection", "total")
     return name if selection == "total" else f"{name}-{selection}"
 

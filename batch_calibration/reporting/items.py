@@ -1,4 +1,4 @@
-"""What the catalogue is made of: results, a table, a figure."""
+"""Results, a table, a figure: the parts of the catalogue."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ ACROSS = "Across settings"  # the section of what varies from one setting to the
 
 @dataclass(frozen=True)
 class Results:
-    """What tables and figures are made of."""
+    """Results of which tables and figures are made."""
 
     records: list[Record]  # all of them
     groups: list[Frame]  # the same by setting, without those of robustness studies
@@ -35,7 +35,7 @@ class Results:
     # Tables, figures and the page walk the same studies: each is grouped once.
     @cached_property
     def varies(self) -> frozenset[str]:
-        """What differs between the contexts, or was varied in one: makers say what they need."""
+        """Names of differences between the contexts, and of what was varied in one."""
         contexts = [record.context for record in self.records]
         models = {(context.model, context.scorer.digest) for context in contexts}
         shots, names = {context.shots for context in contexts}, set(map(axis_name, self.records))
@@ -147,12 +147,12 @@ class Table(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What it shows, and in what."""
+        """The heading, and the unit."""
         return ", ".join(filter(None, (self.heading, self.unit)))
 
 
 # A score table -> the texts of its test rows by id, where they can be read.
-Texts = Callable[[ScoreTable], Mapping[str, str]]
+TextsOf = Callable[[ScoreTable], Mapping[str, str]]
 
 
 class Drawing(NamedTuple):
@@ -163,7 +163,7 @@ class Drawing(NamedTuple):
     chart: Callable[[], Chart]  # what files show
     number: str = ""  # its number in the paper behind its kind; empty for what is not in it
     # What a page shows where that is another view of the same numbers; None for what files show.
-    page_chart: Callable[[Texts], Chart] | None = None
+    page_chart: Callable[[TextsOf], Chart] | None = None
     is_on_page: bool = True  # whether no other figure shows all of it
 
 

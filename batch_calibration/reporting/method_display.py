@@ -23,7 +23,7 @@ def boundary_axes(name: str) -> Axes | None:
 
 
 def is_over_shots(name: str) -> bool:
-    """Whether curves of shots show a method: those of the paper's comparison of whole batches."""
+    """True of methods in curves of shots: the paper's comparison of whole batches."""
     method = METHODS[name]
     return method.group == "paper" and not method.own_rows
 

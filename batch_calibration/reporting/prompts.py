@@ -37,7 +37,7 @@ from batch_calibration.studies import Record
 
 SHOTS = "shots"
 # What a choice of the prompt is called where it is the task's own, or the default.
-OWN = {"selection": "per_class", "order": "as drawn", "template": "own", "verbalizer": "own"}
+UNCHANGED = {"selection": "per_class", "order": "as drawn", "template": "own", "verbalizer": "own"}
 # The choice of the prompt that a study changes, in words.
 VARIES = {
     "choices": "Which training rows are shown as demonstrations",
@@ -46,7 +46,7 @@ VARIES = {
     "verbalizers": "The words that stand for the labels",
 }
 # The sentences below the table of all studies.
-NOTE = (
+STUDIES_NOTE = (
     "A row is one task whose prompt was varied in one way; a prompt's accuracy is its mean over "
     "its seeds, the draws of demonstrations. ± is the standard deviation over the prompts; "
     "'change' is bc's less icl's: below 0, the choice of the prompt matters less. In brackets 95 % "
@@ -67,7 +67,7 @@ class PromptStudy:
 
     @property
     def setting(self) -> Setting:
-        """What all prompts share."""
+        """The settings that all prompts share."""
         return self.frame.setting
 
     @property
@@ -77,12 +77,12 @@ class PromptStudy:
 
     @property
     def heading(self) -> str:
-        """What the table of its prompts shows."""
+        """The title of the table of its prompts."""
         return f"{task_title(self.task)} over {self.name}: {self.setting}"
 
     @property
     def note(self) -> str:
-        """What a reader of the records must know."""
+        """Notes of the records, for their readers."""
         return notes(self.frame.records)
 
     @cached_property
@@ -103,19 +103,19 @@ class PromptStudy:
 
     @property
     def seeds(self) -> str:
-        """How many seeds a prompt has: "5", or "3 to 5"."""
+        """The number of seeds of a prompt: "5", or "3 to 5"."""
         counts = sorted({len(prompt.records) for prompt in self.prompts.values()})
         return " to ".join(dict.fromkeys((str(counts[0]), str(counts[-1]))))
 
     @property
     def count(self) -> str:
-        """How many prompts there are: "10 templates, 5 seeds each"."""
+        """The number of prompts: "10 templates, 5 seeds each"."""
         count = f"{len(self.prompts)} {self.name}"
         return count if self.seeds == "1" else f"{count}, {self.seeds} seeds each"
 
     @cached_property
     def is_compared(self) -> bool:
-        """Whether the answers of icl and bc are known, of two prompts or more."""
+        """True where the answers of icl and bc are known, of two prompts or more."""
         return self.frame.has_references and len(self.prompts) > 1
 
     def values(self, method: str) -> np.ndarray:
@@ -123,7 +123,7 @@ class PromptStudy:
         return np.array([(100 * prompt.values(method)).mean() for prompt in self.prompts.values()])
 
     def reach(self, method: str) -> str:
-        """How far the best prompt is from the worst, in points."""
+        """The distance of the best prompt from the worst, in points."""
         return f"{np.ptp(self.values(method)):.1f}"
 
     @cached_property
@@ -175,7 +175,7 @@ def find_axes(records: Iterable[Record]) -> list[PromptStudy]:
     studies = []
     for (setting, task, name), siblings in groups.items():
         studies.append(PromptStudy(Frame(setting, siblings), task, name))
-    order = list(dict.fromkeys(frame.AXES.values()))
+    order = list(dict.fromkeys(frame.STUDIES.values()))
     # Choices that the paper does not vary come behind its own.
     return sorted(studies, key=lambda study: [*order, study.name].index(study.name))
 
@@ -280,13 +280,13 @@ class Grid(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """What the table and the figure show."""
+        """The title of the table and the figure."""
         fixed = ", ".join([str(self.setting), *self.others])
         return f"{task_title(self.task)}, {self.down} × {self.across}: {fixed}"
 
     @property
     def note(self) -> str:
-        """What a reader of the records must know."""
+        """Notes of the records, for their readers."""
         return notes(chain.from_iterable(some.records for some in self.frames.values()))
 
     def values(self, dimension: int) -> list[str]:
@@ -310,8 +310,8 @@ def find_grids(records: Iterable[Record]) -> list[Grid]:
             continue
         chosen = {SHOTS: str(setting.shots)}
         for name in VARIED:
-            chosen[name] = str(record.context.options.get(name, OWN[name]))
-        changed = [name for name in VARIED if chosen[name] != OWN[name]]
+            chosen[name] = str(record.context.options.get(name, UNCHANGED[name]))
+        changed = [name for name in VARIED if chosen[name] != UNCHANGED[name]]
         for across, down in combinations((SHOTS, *VARIED), 2):
             fixed = setting._replace(shots=None) if across == SHOTS else setting
             others = tuple(f"{n} {chosen[n]}" for n in changed if n not in (across, down))

@@ -227,7 +227,7 @@ def _sum_cells(gains: Mapping[str, Estimate]) -> tuple[str, str]:
     return gain_cell(over_tasks(list(gains.values()))), cells.wins_cell(gains.values())
 
 
-def overview_cells(group: Frame) -> Cells:
+def method_overview(group: Frame) -> Cells:
     """A row a method: accuracy and gain, averages over the tasks, and tasks gained and lost."""
     if not group.compared:
         return []
@@ -318,7 +318,7 @@ def method_cells(measured: Frame) -> Cells:
 
 
 def data_cells(group: Frame) -> Cells:
-    """A row a task of the paper's; none where the setting has no such task."""
+    """A row for each task of the paper; none where the setting has none of these."""
     rows: Cells = [["task", "objective", "texts", "labels", "rows tested", "rows in the paper"]]
     for name, frame in group.tasks.items():
         if name in PAPER_LANGUAGE:
@@ -335,7 +335,7 @@ def data_note(group: Frame) -> str:
 
 
 def is_of_paper(group: Frame) -> bool:
-    """Whether images are scored as in the paper: by its checkpoint, real images, all of them."""
+    """True where images are scored as in the paper: its checkpoint, real images, all of them."""
     setting = group.setting
     is_whole = setting.data != "mini" and not setting.limit and not setting.options
     return is_whole and bool(PAPER_MODEL.search(setting.model))
@@ -370,7 +370,7 @@ def image_cells(group: Frame) -> Cells:
     return rows
 
 
-def model_cells(family: Sequence[Frame]) -> Cells:
+def family_cells(family: Sequence[Frame]) -> Cells:
     """Header, then a row for each model and method of the paper's comparison: accuracy in %."""
     tasks = sort_tasks(sorted(set().union(*(group.tasks for group in family))))
     rows: Cells = [["model", "method", *map(task_title, tasks), "average"]]
@@ -482,7 +482,7 @@ def of_models(study: Results) -> Iterator[Table]:
         study.groups, lambda group: group.setting._replace(model="", scorer="", variant="")
     )
     for setting, family in families.items():
-        rows = model_cells(family) if len(family) > 1 else []
+        rows = family_cells(family) if len(family) > 1 else []
         shared = setting._replace(model=setting.data or "unnamed data")
         if rows:
             heading = f"Models on {shared}"
@@ -513,19 +513,19 @@ def of_curves(study: Results) -> Iterator[Table]:
     return (across(curve, curves.curve_cells(curve)) for curve in study.curves)
 
 
-def of_prompts(study: Results) -> Iterator[Table]:
+def of_prompt_studies(study: Results) -> Iterator[Table]:
     """A row a robustness study and task: how far icl moves, how far bc, and how sure that is."""
     axes = [axis for axis in study.axes if axis.is_compared]
     if axes:
         rows, heading = prompts.study_cells(axes), "How much the choice of the prompt matters"
         unit = "accuracy in %, changes in points"
-        yield Table(ACROSS, "prompts", heading, rows, prompts.NOTE, rows, unit=unit)
+        yield Table(ACROSS, "prompts", heading, rows, prompts.STUDIES_NOTE, rows, unit=unit)
 
 
 def of_demonstration_labels(study: Results) -> Iterator[Table]:
     """A column a condition: accuracies by either truth, and differences."""
     for control in study.controls:
-        note = " ".join(filter(None, (words.reading_verdict(control), controls.NOTE)))
+        note = " ".join(filter(None, (words.reading_verdict(control), controls.CONTROL_NOTE)))
         yield _control_table(control, "", "", note)
         rows = controls.difference_cells(control)
         yield Table(
@@ -535,7 +535,7 @@ def of_demonstration_labels(study: Results) -> Iterator[Table]:
     for control in controls.find_controls(
         study.records, controls.right_by_likelier_label(study.load)
     ):
-        note_on_truth = f"{controls.LIKELIER_NOTE}{controls.NOTE}"
+        note_on_truth = f"{controls.LIKELIER_NOTE}{controls.CONTROL_NOTE}"
         yield _control_table(control, "-likelier", "; the likelier label is right", note_on_truth)
 
 
@@ -575,7 +575,7 @@ def tables_2_and_5(study: Results) -> Iterator[Table]:
 
 
 class Maker(NamedTuple):
-    """What makes tables of results, and what must vary in these for there to be any."""
+    """A maker of tables of results, and what must vary in these for there to be any."""
 
     make: Callable[[Results], Iterable[Table]]
     needs: str = ""
@@ -588,7 +588,7 @@ OF_SETTINGS = (
     *by_methods("Beyond the paper, with labels", "labeled", "labeled"),
     # A row a method, whatever its group: accuracy and gain over all tasks.
     SettingTable(
-        "overview", "Each method over the tasks", overview_cells, gain_note, overview_csv,
+        "overview", "Each method over the tasks", method_overview, gain_note, overview_csv,
         "accuracy in %, gain in points",
     ),
     of_probabilities("probabilities", "Probabilities over the tasks", "", probability_averages),
@@ -607,7 +607,7 @@ OF_MAIN = (
 )  # fmt: skip
 # What makes each table of a study, in the order in which they are shown.
 TABLES = (
-    *map(Maker, OF_SETTINGS), Maker(of_prompts, "prompt"), Maker(table_1),
+    *map(Maker, OF_SETTINGS), Maker(of_prompt_studies, "prompt"), Maker(table_1),
     Maker(tables_2_and_5, "size"), *map(Maker, OF_MAIN), Maker(of_models, "model"),
     Maker(of_grids, "prompt"), Maker(of_numbered_choices, "prompt"),
     Maker(of_demonstration_labels, "demonstration labels"), Maker(of_axes, "prompt"),

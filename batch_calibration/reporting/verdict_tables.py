@@ -24,7 +24,7 @@ OVERVIEW = (
 
 
 def context_cells(name: str, diagnosis: Diagnosis) -> dict[str, str]:
-    """What is known of a context, by column; accuracies and their gain where labels are known."""
+    """Facts of a context, by column; accuracies and their gain where labels are known."""
     cells = {
         "context": name,
         "rows": str(diagnosis.rows),
@@ -38,7 +38,7 @@ def context_cells(name: str, diagnosis: Diagnosis) -> dict[str, str]:
     return cells
 
 
-def overview_cells(verdicts: Sequence[Verdict]) -> Cells:
+def verdict_cells(verdicts: Sequence[Verdict]) -> Cells:
     """A row a context, the largest effect first: its gain where it is known, else its nats."""
 
     def effect(verdict: Verdict) -> tuple[bool, float]:
@@ -57,8 +57,8 @@ def overview_cells(verdicts: Sequence[Verdict]) -> Cells:
     return rows
 
 
-def tables(verdict: Verdict) -> list[Table]:
-    """What is known of each label of a context, and how often its predictions are right."""
+def context_tables(verdict: Verdict) -> list[Table]:
+    """Two tables of a context: facts of each label, and how often its predictions are right."""
     name, cells = verdict.name, label_cells(verdict.diagnosis)
     both = [Table(ACROSS, "labels", f"{name}: labels", cells, unit="shares in %")]
     if verdict.diagnosis.before:  # None where no right label is known

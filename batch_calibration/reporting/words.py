@@ -40,7 +40,7 @@ MANY_NAMES = 5
 """Labels that a sentence lists by name; of more it gives the number."""
 SUPPOSE_NO_EQUAL_SHARES = ("icl", "bc_empirical_bayes", "bcl_empirical_bayes")
 """Methods that do not suppose that labels are right about equally often."""
-MAX_NAMED = 3
+MAX_LISTED = 3
 """Labels, contexts and tasks that a sentence about many names; of more it gives the number."""
 MAX_NAMES = 13
 """Tasks of the paper; of more names than these a sentence gives the first `FIRST_NAMES`."""
@@ -133,7 +133,7 @@ def _estimate_columns(name: str, estimates: Sequence[Estimate]) -> dict[str, obj
 
 
 def diagnosis_sentences(found: Diagnosis) -> list[str]:
-    """What the prompt prefers, what the correction changes, and whether that helps."""
+    """Sentences: the preference, what the correction changes, and whether that helps."""
     if found.rows == 1:
         text = (
             "There is one row: what the prompt prefers cannot be told from what is right for it, "
@@ -315,10 +315,8 @@ def comparison_cells(found: Comparison, *, is_all: bool = False) -> Cells:
     return rows
 
 
-def comparison_note(
-    found: Comparison, *, is_all: bool = False, more: str = ".to_frame() has"
-) -> str:
-    """How to read the cells; `more` is what shows the methods that are left out."""
+def reading_note(found: Comparison, *, is_all: bool = False, more: str = ".to_frame() has") -> str:
+    """A note on how to read the cells; `more` is what shows the methods that are left out."""
     text = "In %, with 95 % intervals; gains are paired by row."
     if found.contexts > 1:
         text += " 'better, worse' counts contexts."
@@ -333,7 +331,7 @@ def comparison_note(
 def comparison_text(found: Comparison) -> str:
     """The table in aligned columns, and how to read it."""
     lines = terminal.aligned(comparison_cells(found))
-    return "\n".join([*lines, comparison_note(found)])
+    return "\n".join([*lines, reading_note(found)])
 
 
 def comparison_html(found: Comparison) -> str:
@@ -344,11 +342,11 @@ def comparison_html(found: Comparison) -> str:
     for row in rows:
         body += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<p>{found.rows:,} labeled rows</p>{table}<p>{escape(comparison_note(found))}</p>"
+    return f"<p>{found.rows:,} labeled rows</p>{table}<p>{escape(reading_note(found))}</p>"
 
 
 def headline(verdicts: Sequence[Verdict]) -> str:
-    """What to do, and what it gains, in one sentence."""
+    """The advice and its gain, in one sentence."""
     methods = {verdict.recommendation.short for verdict in verdicts}
     if methods == {"leave it"}:
         return "Leave the scores as they are."
@@ -391,7 +389,7 @@ def _bias(verdicts: Sequence[Verdict]) -> str:
     biased = [verdict for verdict in verdicts if verdict.is_biased]
     strongest = max(verdicts, key=lambda verdict: verdict.nats)
     median = float(np.median([verdict.nats for verdict in verdicts]))
-    counts = Counter(verdict.preferred for verdict in verdicts).most_common(MAX_NAMED)
+    counts = Counter(verdict.preferred for verdict in verdicts).most_common(MAX_LISTED)
     towards = join_names(f"{label!r} in {count:,}" for label, count in counts)
     answer = "Yes" if len(biased) > len(verdicts) / 2 else "Mostly not"
     return (
@@ -410,7 +408,7 @@ def _recommended(verdicts: Sequence[Verdict]) -> str:
 
 
 def count_recommended(advice: Iterable[Recommendation]) -> str:
-    """How often each correction is recommended: "bc_empirical_bayes in 3; leave it in 1"."""
+    """Counts of each recommended correction: "bc_empirical_bayes in 3; leave it in 1"."""
     counts = Counter(one.short for one in advice).most_common()
     return "; ".join(f"{name} in {count:,}" for name, count in counts)
 
@@ -468,7 +466,7 @@ def _safety(verdicts: Sequence[Verdict]) -> str:
         sentences.append(f"{answer} beyond noise.")
     elif signs:
         subject = f"{len(harmed):,} of {len(signs):,} contexts" if harmed else "No context"
-        named = f" ({join_names(harmed)})" if 0 < len(harmed) <= MAX_NAMED else ""
+        named = f" ({join_names(harmed)})" if 0 < len(harmed) <= MAX_LISTED else ""
         sentences.append(
             f"{subject} {'loses' if len(harmed) < 2 else 'lose'} accuracy beyond noise{named}, "
             f"{[*signs.values()].count(1):,} gain."
@@ -516,7 +514,7 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
 
 
 def setting_paragraph(group: Frame) -> str:
-    """ICL and BC, where BC gains and loses, what is not learned, the best method, the spread."""
+    """ICL and BC, where BC gains and loses, what is not learned, and the spread."""
     if not group.has_references:
         return (
             f"In this setting ({group.setting}), icl and bc were not both run, so there is nothing "
@@ -524,7 +522,7 @@ def setting_paragraph(group: Frame) -> str:
         )
     tasks, by_task = list(group.tasks), group.gains(CORRECTED)
     scope = f"{len(tasks)} tasks"
-    if len(tasks) <= MAX_NAMED:
+    if len(tasks) <= MAX_LISTED:
         scope = _list_names(list(map(task_title, tasks)))
     number, interval, _ = estimate_cell(over_tasks(list(by_task.values()))).parts
     over = "rows and seeds" if group.max_seeds > 1 else "rows alone"
@@ -535,7 +533,6 @@ def setting_paragraph(group: Frame) -> str:
         f"{interval} (95 % interval over {over}; noise where it holds 0).",
         _describe_gains(by_task),
         _describe_not_learned(group),
-        _describe_best(group),
         _describe_spread(group),
     ]
     return " ".join(filter(None, sentences))
@@ -603,22 +600,8 @@ def _describe_not_learned(group: Frame) -> str:
     )
 
 
-def _describe_best(group: Frame) -> str:
-    """The method with the best average, and where it reads labels the best that does not."""
-    best = max(group.methods, key=group.average)
-    sentence = f"The best average is {best}'s, {100 * group.average(best):.1f} %"
-    unlabeled = [name for name in group.methods if "labeled" not in METHODS[name].probe.blocks]
-    if best in unlabeled or not unlabeled:
-        return sentence + "."
-    second = max(unlabeled, key=group.average)
-    return (
-        f"{sentence} (it reads labeled rows; of the others {second}'s, "
-        f"{100 * group.average(second):.1f} %)."
-    )
-
-
 def _describe_spread(group: Frame) -> str:
-    """How far the seeds are apart, mean over the tasks."""
+    """The spread over seeds, mean over the tasks."""
     if min(len(task.records) for task in group.tasks.values()) < 2:
         return ""
     means = []
@@ -640,29 +623,15 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def prompt_paragraph(axes: Sequence[PromptStudy]) -> str:
-    """What one study varies, whether bc makes it matter less, how much, and how sure that is."""
-    moves, won, lost = [], [], 0
-    for axis in axes:
-        ends = f"{axis.reach(BASELINE)} and {axis.reach(CORRECTED)}"
-        moves.append(f"{ends} on {task_title(axis.task)}")
-        above, _, below = count_signs(axis.gains)
-        won.append(str(above))
-        lost += below
-    changes = [gain_cell(axis.change) for axis in axes if axis.change]
-    of_changes = "The standard deviation over them changes by {} points. "
-    counts = join_names(dict.fromkeys(str(len(axis.prompts)) for axis in axes))
+    """The choice that a study varies, and whether bc makes it matter less."""
     prompts = join_names(dict.fromkeys(axis.count for axis in axes))
     tasks = join_names(task_title(axis.task) for axis in axes)
-    seeds = ", seeds" if any(axis.seeds != "1" for axis in axes) else ""
     gained = join_names(gain_cell(axis.gain) for axis in axes)
+    seeds = ", seeds" if any(axis.seeds != "1" for axis in axes) else ""
     return (
         f"{describe_study(axes)} ({prompts} on {tasks}, all else stays: "
-        f"{axes[0].setting}){_matters(axes)}. From the worst to the best, accuracy moves by this "
-        "many points with the plain scores (icl) and with Batch Calibration (bc): "
-        f"{'; '.join(moves)}. {of_changes.format(join_names(changes)) if changes else ''}On "
-        f"average over them bc gains {gained} points; with {join_names(won)} of {counts} it gains "
-        f"beyond noise, with {lost or 'none'} it loses. In brackets 95 % intervals over prompts"
-        f"{seeds} and test rows, {MARK} where 0 is outside."
+        f"{axes[0].setting}){_matters(axes)}. On average over them bc gains {gained} points. In "
+        f"brackets 95 % intervals over prompts{seeds} and test rows, {MARK} where 0 is outside."
     )
 
 
@@ -681,7 +650,7 @@ def _matters(axes: Sequence[PromptStudy]) -> str:
 
 
 def reading_verdict(control: Control) -> str:
-    """Whether the model reads its demonstrations, and by how much; nothing if that is unknown."""
+    """The verdict on reading demonstrations, with its numbers; nothing if that is unknown."""
     answer = controls.judge_reading(control)
     if not answer:
         return ""

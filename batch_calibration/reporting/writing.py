@@ -14,7 +14,7 @@ from batch_calibration.files import file_name, write_whole
 from batch_calibration.reporting import catalogue, frame, report, verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Results
 from batch_calibration.reporting.cells import latex, markdown
-from batch_calibration.reporting.items import Texts
+from batch_calibration.reporting.items import TextsOf
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import Record, Run, csv_text
 
@@ -66,7 +66,7 @@ def write_report(
     cards: Sequence[report.Card] = (),
     *,
     runs: Sequence[Run] | None = None,
-    texts: Texts = lambda table: {},
+    texts: TextsOf = lambda table: {},
     contexts: bool = False,
     title: str = "",
     date: str = "",
@@ -98,7 +98,7 @@ def write_report(
     sections, paragraphs, shown_cards = [], [], [*cards]
     for card in cards:
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
-        tables = list(chain.from_iterable(map(verdict_tables.tables, few)))
+        tables = list(chain.from_iterable(map(verdict_tables.context_tables, few)))
         heading = f"{card.heading}: each context"
         sections.append(report.Section(heading, "", tables, (), card.verdicts))
     shorts = frame.name_differences([group.setting for group in study.sections])
@@ -146,7 +146,7 @@ def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
 
 
 def judge_record(record: Record, table: ScoreTable) -> Verdict:
-    """What is recommended for a record's scores, by the bias that the method found in them."""
+    """The verdict on a record's scores, by the bias that the method found in them."""
     context, scores = record.context, table.blocks["test"].log_probs
     if record.floor is not None:
         scores = np.maximum(scores, record.floor)
@@ -167,13 +167,13 @@ def known_bias(record: Record) -> np.ndarray | None:
 def judge_scores(
     name: str, task: str, table: ScoreTable, scores: np.ndarray, bias: np.ndarray | None
 ) -> Verdict:
-    """What is recommended for a table's test scores [n, k], and what that does to them.
+    """The verdict on a table's test scores [n, k]: a recommendation and its effect.
 
     Args:
         name: of the context.
         task: its name.
         table: where labels and their names are.
-        scores: [n, k], those of the table or floored.
+        scores: [n, k], of the table or floored.
         bias: [k], that `likely_bias` finds in them; None learns it.
     """
     if bias is None:

@@ -121,7 +121,7 @@ def _contexts(cards: Sequence[Card]) -> list[str]:
     drawn = f'<div id="effects">{plots.html(plots.Figure("preferences", chart))}</div>'
     if len(contexts) == 1:
         return [drawn]
-    cells = verdict_tables.overview_cells(contexts)
+    cells = verdict_tables.verdict_cells(contexts)
     table = Table(ACROSS, "contexts", "Contexts, the largest effect first", cells,
                   verdict_tables.OVERVIEW_NOTE, unit="")  # fmt: skip
     head = '<section id="overview"><h2>Contexts, the largest effect first</h2>'
