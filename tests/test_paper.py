@@ -11,12 +11,7 @@ from making import make_record
 
 from batch_calibration import calibrate
 from batch_calibration.methods import METHODS
-from batch_calibration.reporting import (
-    catalogue,
-    prompts,
-    tables,
-    two_labels,
-)
+from batch_calibration.reporting import catalogue, prompts, tables, two_labels
 from batch_calibration.reporting.cells import Best, Cell, Second, latex, markdown
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.frame import Frame, Setting, by_setting

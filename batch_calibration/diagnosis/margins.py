@@ -12,12 +12,7 @@ import numpy as np
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
-from batch_calibration.diagnosis.gain import (
-    Correction,
-    LabelScores,
-    Margins,
-    expected_gain,
-)
+from batch_calibration.diagnosis.gain import Correction, LabelScores, Margins, expected_gain
 from batch_calibration.errors import InputError
 from batch_calibration.methods import check_labels, check_scores
 from batch_calibration.metrics import Estimate

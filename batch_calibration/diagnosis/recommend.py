@@ -233,7 +233,7 @@ def _sentences(*sentences: str) -> tuple[str, ...]:
 
 def _to_shares(shares: tuple[float, ...]) -> tuple[str, Options, str]:
     if np.ptp(shares) < 1e-6:  # equal but for rounding
-        return CORRECT, {}, f"Use {CORRECT}, for labels are said to be right equally often."
+        return CORRECT, {}, f"Use {CORRECT}: you stated equal label frequencies."
     why = f"Use {TO_SHARES} with the shares that are given, which tell bias from what is right."
     return TO_SHARES, {"target_prior": shares}, why
 

@@ -10,14 +10,7 @@ import numpy as np
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.reporting import frame
 from batch_calibration.reporting.cells import MARK, Cells, gain_cell
-from batch_calibration.reporting.frame import (
-    BASELINE,
-    CONTROL,
-    CORRECTED,
-    REFERENCES,
-    Setting,
-    task_title,
-)
+from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Setting, task_title
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring.embedded import suite
 from batch_calibration.studies import Record, unpack
@@ -196,7 +189,9 @@ def find_controls(records: Iterable[Record], hits: Hits = right_by_data) -> list
             choices = tuple(f"{name} {options[name]}" for name in names)
             pairs.append(((setting._replace(shots=None), choices), record))
     # Means are over the seeds, shots and tasks that were asked otherwise too.
-    keys = {_key(fixed, record) for fixed, record in pairs if frame.axis_name(record) == CONTROL}
+    keys = {
+        _key(fixed, record) for fixed, record in pairs if frame.axis_name(record) == frame.CONTROL
+    }
     tasks = {key[:2] for key in keys}
     studies: dict[Fixed, Control] = {}
     for fixed, record in pairs:

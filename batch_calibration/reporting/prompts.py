@@ -10,29 +10,9 @@ import numpy as np
 
 from batch_calibration.metrics import Estimate, over_tasks
 from batch_calibration.metrics.steadiness import change_of_deviation, gain_over_prompts
-from batch_calibration.reporting import frame
-from batch_calibration.reporting.cells import (
-    MARK,
-    WINS,
-    Cells,
-    Sums,
-    best_of,
-    gain_cell,
-    notes,
-    rows_cell,
-    rows_of_methods,
-    spread,
-    wins_cell,
-)
-from batch_calibration.reporting.frame import (
-    CORRECTED,
-    REFERENCES,
-    VARIED,
-    Frame,
-    Setting,
-    group_by,
-    task_title,
-)
+from batch_calibration.reporting import cells, frame
+from batch_calibration.reporting.cells import Cells, Sums, notes
+from batch_calibration.reporting.frame import CORRECTED, REFERENCES, Frame, Setting, task_title
 from batch_calibration.studies import Record
 
 SHOTS = "shots"
@@ -51,8 +31,8 @@ STUDIES_NOTE = (
     "its seeds, the draws of demonstrations. ± is the standard deviation over the prompts; "
     "'change' is bc's less icl's: below 0, the choice of the prompt matters less. In brackets 95 % "
     "intervals over prompts of this kind, over seeds where there are several, and over the test "
-    f"rows, which are the same for all prompts. {MARK} beyond noise: 0 is outside it. "
-    f"'{WINS}' counts prompts with which bc gains, neither, loses beyond the noise of their "
+    f"rows, which are the same for all prompts. {cells.MARK} beyond noise: 0 is outside it. "
+    f"'{cells.WINS}' counts prompts with which bc gains, neither, loses beyond the noise of their "
     "seeds and rows."
 )
 
@@ -183,13 +163,15 @@ def find_axes(records: Iterable[Record]) -> list[PromptStudy]:
 def by_task(studies: Iterable[PromptStudy]) -> dict[str, list[PromptStudy]]:
     """The studies of icl and bc by the slug of a figure: one task and model, whatever the shots."""
     judged = [study for study in studies if {*REFERENCES} <= {*study.frame.paper_methods}]
-    return group_by(judged, lambda study: f"{study.setting._replace(shots=1).slug}-{study.task}")
+    return frame.group_by(
+        judged, lambda study: f"{study.setting._replace(shots=1).slug}-{study.task}"
+    )
 
 
 def by_study(studies: Iterable[PromptStudy]) -> dict[str, list[PromptStudy]]:
     """The studies of icl and bc that vary the same choice of one setting, by slug, a task each."""
     compared = [study for study in studies if study.is_compared]
-    return group_by(compared, lambda study: f"{study.setting.slug}-{study.name}")
+    return frame.group_by(compared, lambda study: f"{study.setting.slug}-{study.name}")
 
 
 def describe_study(axes: Sequence[PromptStudy]) -> str:
@@ -221,10 +203,10 @@ def prompt_cells(study: PromptStudy) -> Cells:
     methods = study.frame.paper_methods
     rows: Cells = [[study.name, "rows", *methods]]
     for name, prompt in study.prompts.items():
-        cells = best_of([100 * prompt.values(method) for method in methods])
-        rows.append([name, rows_cell(prompt.records), *cells])
-    of_all = best_of([study.values(method) for method in methods])
-    rows.append(Sums(["all", rows_cell(study.frame.records), *of_all]))
+        row = cells.best_of([100 * prompt.values(method) for method in methods])
+        rows.append([name, cells.rows_cell(prompt.records), *row])
+    of_all = cells.best_of([study.values(method) for method in methods])
+    rows.append(Sums(["all", cells.rows_cell(study.frame.records), *of_all]))
     return [*rows, Sums(["max - min", "", *map(study.reach, methods)])]
 
 
@@ -232,14 +214,18 @@ def study_cells(studies: Iterable[PromptStudy]) -> Cells:
     """Header, and a row a study: icl and bc, how far each moves, the gain, the change."""
     rows: Cells = [
         ["what varies", "task", "shots", "prompts", "seeds each", "icl", "icl max - min", "bc",
-         "bc max - min", "gain over icl", "change of ±", WINS]
+         "bc max - min", "gain over icl", "change of ±", cells.WINS]
     ]  # fmt: skip
     for study in studies:
         shots = "-" if study.setting.shots is None else str(study.setting.shots)
         row = [study.name, task_title(study.task), shots, str(len(study.prompts)), study.seeds]
         for method in REFERENCES:
-            row += [spread(study.values(method)), study.reach(method)]
-        row += [gain_cell(study.gain), gain_cell(study.change), wins_cell(study.gains)]
+            row += [cells.spread(study.values(method)), study.reach(method)]
+        row += [
+            cells.gain_cell(study.gain),
+            cells.gain_cell(study.change),
+            cells.wins_cell(study.gains),
+        ]
         rows.append(row)
     return rows
 
@@ -251,7 +237,7 @@ def number_cells(studies: Sequence[PromptStudy]) -> Cells:
     numbers = sorted(choices, key=choice_rank)
     rows: Cells = [["choice", "method", *numbers]]
     for study in numbered:
-        rows += rows_of_methods(study.name, REFERENCES, numbers, partial(_mean_of, study))
+        rows += cells.rows_of_methods(study.name, REFERENCES, numbers, partial(_mean_of, study))
     return rows if numbered else []
 
 
@@ -309,10 +295,10 @@ def find_grids(records: Iterable[Record]) -> list[Grid]:
         if setting.shots is None or not is_compared or is_control:
             continue
         chosen = {SHOTS: str(setting.shots)}
-        for name in VARIED:
+        for name in frame.VARIED:
             chosen[name] = str(record.context.options.get(name, UNCHANGED[name]))
-        changed = [name for name in VARIED if chosen[name] != UNCHANGED[name]]
-        for across, down in combinations((SHOTS, *VARIED), 2):
+        changed = [name for name in frame.VARIED if chosen[name] != UNCHANGED[name]]
+        for across, down in combinations((SHOTS, *frame.VARIED), 2):
             fixed = setting._replace(shots=None) if across == SHOTS else setting
             others = tuple(f"{n} {chosen[n]}" for n in changed if n not in (across, down))
             key = fixed, record.context.task, down, across, others
@@ -328,5 +314,5 @@ def grid_cells(grid: Grid) -> Cells:
     rows: Cells = [[grid.down, "method", *map(f"{grid.across} {{}}".format, grid.values(1))]]
     for down in grid.values(0):
         accuracies = partial(grid.accuracies, down)
-        rows += rows_of_methods(down, REFERENCES, grid.values(1), accuracies)
+        rows += cells.rows_of_methods(down, REFERENCES, grid.values(1), accuracies)
     return rows

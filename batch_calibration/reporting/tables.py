@@ -13,41 +13,10 @@ from numpy.typing import ArrayLike
 from batch_calibration.methods import METHODS, Group
 from batch_calibration.metrics import Estimate, over_tasks
 from batch_calibration.reporting import cells, controls, curves, prompts, words
-from batch_calibration.reporting.cells import (
-    LEARNED,
-    MARK,
-    WINS,
-    Best,
-    Cell,
-    Cells,
-    Second,
-    Sums,
-    best_of,
-    gain_cell,
-    notes,
-    rows_of_tasks,
-    task_cell,
-)
-from batch_calibration.reporting.frame import (
-    BASELINE,
-    LEARNED_MARGIN,
-    REFERENCES,
-    Frame,
-    accuracy,
-    gain,
-    group_by,
-    learned_tasks,
-    methods_of_group,
-    sort_tasks,
-    task_title,
-)
-from batch_calibration.reporting.items import (
-    ACROSS,
-    Results,
-    Table,
-    compared_by_size,
-    setting_slug,
-)
+from batch_calibration.reporting import frame as frames
+from batch_calibration.reporting.cells import Cell, Cells, Sums, notes
+from batch_calibration.reporting.frame import BASELINE, REFERENCES, Frame, gain, task_title
+from batch_calibration.reporting.items import ACROSS, Results, Table, compared_by_size, setting_slug
 from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
 
 MIN_TEST_ROWS = 200  # of fewer test rows, an accuracy near one half is known to 7 points at best
@@ -133,10 +102,10 @@ def gain_note(group: Frame) -> str:
     few_rows = f" Few test rows, so wide intervals: {', '.join(small)}." if small else ""
     return (
         f"A gain is paired: on the same rows, how many more are right than with {BASELINE}. In "
-        f"brackets its 95 % interval {over}. {MARK} beyond noise: 0 is outside it; of 20 methods "
-        f"that change nothing, about one is marked. '{WINS}' counts tasks whose interval is above "
-        f"0, holds 0, is below 0.{few_rows} Averages are over these tasks and say nothing of "
-        "others."
+        f"brackets its 95 % interval {over}. {cells.MARK} beyond noise: 0 is outside it; of 20 "
+        f"methods that change nothing, about one is marked. '{cells.WINS}' counts tasks whose "
+        f"interval is above 0, holds 0, is below 0.{few_rows} Averages are over these tasks and "
+        "say nothing of others."
     )
 
 
@@ -145,10 +114,10 @@ def accuracy_note(group: Frame, methods: Sequence[str]) -> str:
     learned = ""
     if group.has_references:
         learned = (
-            f"{LEARNED} learned ({len(learned_tasks(group))} of {len(group.tasks)}): the better "
-            f"of icl and bc, mean over seeds, is {LEARNED_MARGIN:.0f} points or more above chance "
-            "(100 % / number of labels), and its 95 % interval over seeds and rows excludes chance "
-            "and the share of the most frequent label, which are below it."
+            f"{cells.LEARNED} learned ({len(frames.learned_tasks(group))} of {len(group.tasks)}): "
+            f"the better of icl and bc, mean over seeds, is {frames.LEARNED_MARGIN:.0f} points or "
+            "more above chance (100 % / number of labels), and its 95 % interval over seeds and "
+            "rows excludes chance and the share of the most frequent label, which are below it."
         )
     of_gains = gain_note(group) if set(methods) & set(group.compared) else ""
     return " ".join(filter(None, (SPREAD if group.max_seeds > 1 else "", learned, of_gains)))
@@ -156,12 +125,14 @@ def accuracy_note(group: Frame, methods: Sequence[str]) -> str:
 
 def _percents(samples: Sequence[ArrayLike]) -> list[Cell]:
     """Accuracies in %, `mean ± sd` over seeds."""
-    return best_of([100 * np.asarray(sample) for sample in samples])
+    return cells.best_of([100 * np.asarray(sample) for sample in samples])
 
 
 def _lowest_best(samples: Sequence[ArrayLike]) -> list[Cell]:
     """Means of a metric of probabilities."""
-    return best_of([np.asarray(sample).mean() for sample in samples], digits=3, is_lowest=True)
+    return cells.best_of(
+        [np.asarray(sample).mean() for sample in samples], digits=3, is_lowest=True
+    )
 
 
 def _metric_cells(
@@ -174,7 +145,7 @@ def _metric_cells(
         return mark([group.tasks[task].values(method, metric) for method in methods])
 
     averages = mark([group.average(method, metric) for method in methods])
-    return [*rows_of_tasks(group.tasks, methods, cells_of), Sums(["average", "", *averages])]
+    return [*cells.rows_of_tasks(group.tasks, methods, cells_of), Sums(["average", "", *averages])]
 
 
 def accuracy_cells(group: Frame, methods: Sequence[str]) -> Cells:
@@ -184,14 +155,15 @@ def accuracy_cells(group: Frame, methods: Sequence[str]) -> Cells:
     """
     if not methods:
         return []
-    rows, learned = _metric_cells(group, methods, "accuracy", _percents), learned_tasks(group)
+    rows = _metric_cells(group, methods, "accuracy", _percents)
+    learned = frames.learned_tasks(group)
     gains = {method: group.gains(method) for method in methods if method in group.compared}
     for task, row in zip(group.tasks, rows[1:], strict=False):
-        row[0] += f" {LEARNED}" * (task in learned)
+        row[0] += f" {cells.LEARNED}" * (task in learned)
         for i, method in enumerate(methods, 2):
             if method in gains and gains[method][task].beyond_noise:
                 # The mark is as bold as its cell.
-                row[i] = type(row[i])(f"{row[i]} {MARK}")
+                row[i] = type(row[i])(f"{row[i]} {cells.MARK}")
     return rows + (_sum_rows("gain over icl", methods, gains) if gains else [])
 
 
@@ -205,9 +177,9 @@ def gain_cells(group: Frame, methods: Sequence[str]) -> Cells:
         return []
 
     def cells_of(task: str) -> list[Cell]:
-        return [gain_cell(by_task[task]) for by_task in gains.values()]
+        return [cells.gain_cell(by_task[task]) for by_task in gains.values()]
 
-    rows = rows_of_tasks(group.tasks, list(gains), cells_of)
+    rows = cells.rows_of_tasks(group.tasks, list(gains), cells_of)
     return [*rows, *_sum_rows("average", list(gains), gains)]
 
 
@@ -217,14 +189,14 @@ def _sum_rows(
     """Two rows: average gains, under this name, and wins, ties, losses."""
     sums = [_sum_cells(gains.get(method, {})) for method in methods]
     means, wins = zip(*sums, strict=True)
-    return [Sums([name, "", *means]), Sums([WINS, "", *wins])]
+    return [Sums([name, "", *means]), Sums([cells.WINS, "", *wins])]
 
 
 def _sum_cells(gains: Mapping[str, Estimate]) -> tuple[str, str]:
     """The mean over tasks, and wins, ties, losses; empty where no gain is known."""
     if not gains:
         return "", ""
-    return gain_cell(over_tasks(list(gains.values()))), cells.wins_cell(gains.values())
+    return cells.gain_cell(over_tasks(list(gains.values()))), cells.wins_cell(gains.values())
 
 
 def method_overview(group: Frame) -> Cells:
@@ -235,7 +207,7 @@ def method_overview(group: Frame) -> Cells:
     means = [group.accuracy(method) for method in methods]
     shown = [cells.estimate_cell(mean, is_share=True) for mean in means]
     marked = cells.mark_best([100 * mean.value for mean in means], shown)
-    rows: Cells = [["method", "accuracy", "gain over icl", WINS]]
+    rows: Cells = [["method", "accuracy", "gain over icl", cells.WINS]]
     for method, cell in zip(methods, marked, strict=True):
         rows.append([method, cell, *_sum_cells(group.gains(method) if method != BASELINE else {})])
     return rows
@@ -245,7 +217,7 @@ def overview_csv(group: Frame) -> Cells:
     """One line per task and method, and of all tasks: accuracy and gain, 0 to 1, and their ends."""
     rows: Cells = [["task", "method", "metric", "value", "low", "high"]]
     for metric, measure, names in (
-        ("accuracy", accuracy, [BASELINE, *group.compared]),
+        ("accuracy", frames.accuracy, [BASELINE, *group.compared]),
         ("gain", gain, group.compared),
     ):
         for method in names:
@@ -313,7 +285,7 @@ def method_cells(measured: Frame) -> Cells:
             mean = None
             if row[0] in measured.compared:
                 mean = over_tasks([gain(measured.tasks[task], row[0]) for task in tasks])
-            row.append(gain_cell(mean))
+            row.append(cells.gain_cell(mean))
     return rows
 
 
@@ -324,7 +296,7 @@ def data_cells(group: Frame) -> Cells:
         if name in PAPER_LANGUAGE:
             task, tested = TASKS[name], cells.rows_cell(frame.records)
             counts = [str(len(task.fields)), str(len(task.label_names)), tested]
-            rows.append([task_cell(frame), task.objective, *counts, str(task.test_rows)])
+            rows.append([cells.task_cell(frame), task.objective, *counts, str(task.test_rows)])
     return rows if len(rows) > 1 else []
 
 
@@ -360,7 +332,7 @@ def image_cells(group: Frame) -> Cells:
     sides = {"": np.stack(columns, axis=1)}  # [task, 2]
     if is_of_paper(group):
         sides["paper "] = np.array([IMAGES[task] for task in tasks])
-    rows: Cells = [["task"], *([task_cell(group.tasks[task])] for task in tasks)]
+    rows: Cells = [["task"], *([cells.task_cell(group.tasks[task])] for task in tasks)]
     rows.append(Sums(["average"]))
     for side, shares in sides.items():
         rows[0] += [f"{side}ZS", f"{side}ZS+BC", f"{side}gain"]
@@ -372,7 +344,7 @@ def image_cells(group: Frame) -> Cells:
 
 def family_cells(family: Sequence[Frame]) -> Cells:
     """Header, then a row for each model and method of the paper's comparison: accuracy in %."""
-    tasks = sort_tasks(sorted(set().union(*(group.tasks for group in family))))
+    tasks = frames.sort_tasks(sorted(set().union(*(group.tasks for group in family))))
     rows: Cells = [["model", "method", *map(task_title, tasks), "average"]]
     of_all = set(tasks).intersection(*(group.tasks for group in family))
     # The last column is the average over the tasks that all models have.
@@ -402,7 +374,7 @@ def size_cells(columns: Sequence[tuple[str, Frame]]) -> Cells:
         methods = group.among(compared_by_size())
         header += [f"{name} {method}" for method in methods]
         means = [100 * group.average(method) for method in methods]
-        averages += best_of(means, marks=(Best, Second))
+        averages += cells.best_of(means, marks=(cells.Best, cells.Second))
         tasks = group.tasks | tasks  # the first model that has a task names it
 
     def cells_of(task: str) -> list[Cell]:
@@ -410,11 +382,11 @@ def size_cells(columns: Sequence[tuple[str, Frame]]) -> Cells:
         for _, group in columns:
             frame, methods = group.tasks.get(task), group.among(compared_by_size())
             samples = [100 * frame.values(method) if frame else () for method in methods]
-            row += best_of(samples, marks=(Best, Second))
+            row += cells.best_of(samples, marks=(cells.Best, cells.Second))
         return row
 
-    ordered = {task: tasks[task] for task in sort_tasks(tasks)}
-    return [*rows_of_tasks(ordered, header, cells_of), averages]
+    ordered = {task: tasks[task] for task in frames.sort_tasks(tasks)}
+    return [*cells.rows_of_tasks(ordered, header, cells_of), averages]
 
 
 @dataclass(frozen=True)
@@ -448,7 +420,7 @@ def by_methods(heading: str, slug: str, kind: Group) -> tuple[SettingTable, Sett
     """Tables of tasks x methods for each setting: accuracy, and what is gained over ICL."""
 
     def methods_of(group: Frame) -> list[str]:
-        methods = group.among(methods_of_group(kind))
+        methods = group.among(frames.methods_of_group(kind))
         # Other groups than the paper's are compared with icl and bc.
         return group.among([*REFERENCES, *methods]) if methods and kind != "paper" else methods
 
@@ -478,7 +450,7 @@ def across(study: prompts.PromptStudy | prompts.Grid | curves.Curves, rows: Cell
 
 def of_models(study: Results) -> Iterator[Table]:
     """Settings that differ in the model alone, of two tasks or more."""
-    families = group_by(
+    families = frames.group_by(
         study.groups, lambda group: group.setting._replace(model="", scorer="", variant="")
     )
     for setting, family in families.items():

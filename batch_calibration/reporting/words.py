@@ -17,19 +17,11 @@ from batch_calibration.diagnosis.verdicts import Verdict, measured_gain, rows_to
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation, over_tasks
-from batch_calibration.reporting import controls, terminal
+from batch_calibration.reporting import controls, frame, terminal
 from batch_calibration.reporting.cells import MARK, Cells, count_signs, estimate_cell, gain_cell
 from batch_calibration.reporting.controls import Control
 from batch_calibration.reporting.curves import Curves
-from batch_calibration.reporting.frame import (
-    BASELINE,
-    CORRECTED,
-    LEARNED_MARGIN,
-    REFERENCES,
-    Frame,
-    learned_tasks,
-    task_title,
-)
+from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Frame, task_title
 from batch_calibration.reporting.items import Results
 from batch_calibration.reporting.prompts import PromptStudy, by_study, describe_study
 
@@ -584,11 +576,11 @@ def _describe_gains(gain_by_task: Mapping[str, Estimate]) -> str:
 
 def _describe_not_learned(group: Frame) -> str:
     """Tasks the model has not learned, and the averages without them."""
-    learned = learned_tasks(group)
+    learned = frame.learned_tasks(group)
     missing = [task_title(task) for task in group.tasks if task not in learned]
     rule = (
-        f"the better of ICL and BC is less than {LEARNED_MARGIN:.0f} points above chance, or its "
-        "interval holds chance or the most frequent label's share"
+        f"the better of ICL and BC is less than {frame.LEARNED_MARGIN:.0f} points above chance, or "
+        "its interval holds chance or the most frequent label's share"
     )
     if not missing:
         return ""

@@ -12,7 +12,7 @@ from batch_calibration.reporting.frame import group_by
 from batch_calibration.reporting.items import Drawing, Results, Table
 from batch_calibration.scoring.tasks import TASKS
 
-MINI = "mini"  # the data of the embedded suite, whose studies have configs of their own
+MINI_DATA = "mini"  # the data of the embedded suite, whose studies have configs of their own
 LATEX_HEAD = r"""\documentclass{article}
 \usepackage[a3paper,landscape,margin=15mm]{geometry}
 \usepackage{amssymb,booktabs,graphicx}
@@ -20,8 +20,8 @@ LATEX_HEAD = r"""\documentclass{article}
 \setlength{\parindent}{0pt}
 \begin{document}
 """
-UNLIKE = "The paper's numbers are of {}; these are of another setting, so they do not stand beside."
-SAME = "The setting is the paper's ({}): its numbers stand beside."
+UNLIKE = "The paper's numbers are of {}; these are of another setting and do not compare."
+SAME = "The setting is the paper's ({}): its numbers are in the table, too."
 
 
 class Lack(NamedTuple):
@@ -48,8 +48,8 @@ class Item(NamedTuple):
     curves: tuple[str, str] = ("", "")
 
 
-class State(NamedTuple):
-    """What there is of an item."""
+class ItemState(NamedTuple):
+    """The artifacts of an item, and what it lacks."""
 
     item: Item  # which
     artifacts: list[Table | Drawing]  # its tables or figures, in the order of the catalogue
@@ -57,12 +57,12 @@ class State(NamedTuple):
 
     @property
     def lacking(self) -> str:
-        """What is missing, in words; nothing where nothing is."""
+        """The missing scores, in words; nothing where nothing is missing."""
         return " and ".join(lack.words for lack in self.lacks)
 
     def commands(self, workdir: Path, data: str) -> list[str]:
-        """What to run for what is missing."""
-        is_mini, at = data == MINI, f"--workdir={workdir}"
+        """Commands that score what is missing."""
+        is_mini, at = data == MINI_DATA, f"--workdir={workdir}"
         configs = [f"--config=configs/{lack.mini if is_mini else lack.real}" for lack in self.lacks]
         commands = [f"python -m experiments.score {config} {at}" for config in configs]
         tasks = self.item.curves[is_mini]
@@ -136,8 +136,8 @@ ITEMS = (
 )  # fmt: skip
 
 
-def find_states(study: Results) -> list[State]:
-    """What there is of each item, and what it lacks."""
+def find_states(study: Results) -> list[ItemState]:
+    """The state of each item."""
     catalogued: list[Table | Drawing] = [*catalogue.tables(study), *catalogue.figures(study)]
     by_number = group_by(catalogued, lambda artifact: artifact.number)
     states = []
@@ -148,11 +148,11 @@ def find_states(study: Results) -> list[State]:
         lacks = [Lack(missing, item.real, item.mini)] if missing else []
         if item.number == "Table 5" and not study.middle:
             lacks.append(MIDDLE)
-        states.append(State(item, artifacts, lacks))
+        states.append(ItemState(item, artifacts, lacks))
     return states
 
 
-def write_item(state: State, folder: Path) -> list[Path]:
+def write_item(state: ItemState, folder: Path) -> list[Path]:
     """Write what there is of an item under its number; hands back the first file of each."""
     name = state.item.number.lower().replace(" ", "-")
     firsts = []
@@ -184,7 +184,7 @@ def write_paper(study: Results, workdir: Path) -> Iterator[str]:
 
 
 def comparison_note(item: Item, artifact: Table | Drawing) -> str:
-    """Whether the paper's numbers stand beside ours, and why not; nothing where it has none."""
+    """A note on whether the paper's numbers compare; nothing where it has none."""
     if not item.setting:
         return ""
     header = artifact.cells[0] if isinstance(artifact, Table) else []
@@ -192,7 +192,7 @@ def comparison_note(item: Item, artifact: Table | Drawing) -> str:
     return (SAME if has_paper else UNLIKE).format(item.setting)
 
 
-def to_markdown(states: Sequence[State], files: Mapping[Item, Sequence[Path]]) -> str:
+def to_markdown(states: Sequence[ItemState], files: Mapping[Item, Sequence[Path]]) -> str:
     """Every item under its number: its tables, its figures by file name, and what it lacks."""
     lines = ["# The paper's tables and figures, from these scores", ""]
     for state in states:
@@ -209,8 +209,8 @@ def to_markdown(states: Sequence[State], files: Mapping[Item, Sequence[Path]]) -
     return "\n".join(lines)
 
 
-def to_latex(states: Sequence[State], files: Mapping[Item, Sequence[Path]]) -> str:
-    """A document that takes in the tables and figures from the files beside it."""
+def to_latex(states: Sequence[ItemState], files: Mapping[Item, Sequence[Path]]) -> str:
+    """A document that takes in the tables and figures from the files in its folder."""
     size = r"width=0.98\linewidth,height=0.8\textheight,keepaspectratio"
     lines = [LATEX_HEAD]
     for state in states:
