@@ -4,7 +4,7 @@ import numpy as np
 
 from batch_calibration.metrics.intervals import OF_GAIN, Estimate, deviation, over_rows
 
-MIN_PROMPTS = 3  # of fewer prompts no change of their standard deviation is told
+MIN_PROMPTS = 3  # of fewer prompts the change of their standard deviation is not known
 
 
 def gain_over_prompts(outcomes: np.ndarray, *, level: float = 0.95) -> Estimate:

@@ -66,7 +66,7 @@ KINDS: dict[str, Callable[[str], bool]] = {
     "several texts": lambda task: len(TASKS[task].fields) > 1,
     "three labels or more": lambda task: len(TASKS[task].label_names) > 2,
 }
-DATA_NOTE = "Rows in the paper are those of the whole validation split."
+DATA_NOTE = "'rows in the paper' counts the whole validation split."
 IMAGES = {
     "svhn": (18.0, 35.0), "eurosat": (47.8, 54.7), "ucf101": (66.7, 66.0),
     "clevr": (14.7, 29.2), "aircraft": (24.8, 22.3), "dtd": (44.4, 41.7),
@@ -77,11 +77,11 @@ PAPER_MODEL = re.compile(r"vit-?b(ase)?-?(patch)?/?16", re.IGNORECASE)  # names 
 DRAWN_IMAGES = (
     "These are drawn images of 48 x 48 pixels, of DTD 12 of its 47 classes, with noise whose size "
     "was chosen with a look at the test images (docs/mini.md): a small CLIP's accuracy on them is "
-    "no result on the data sets of these names, and the paper's numbers do not stand beside it."
+    "no result on the data sets of these names, and the paper's numbers do not compare."
 )
 UNLIKE_IMAGES = (
     "The paper's numbers are of CLIP ViT-B/16 on all test images and classes; this is another "
-    "setting, so they do not stand here."
+    "setting, so they are left out."
 )
 
 
@@ -303,7 +303,7 @@ def data_cells(group: Frame) -> Cells:
 def data_note(group: Frame) -> str:
     """The origin of the two numbers of rows."""
     suite = group.setting.data
-    return f"{DATA_NOTE} Rows tested are those of the data {suite}." if suite else DATA_NOTE
+    return f"{DATA_NOTE} 'rows tested' counts rows of the data {suite}." if suite else DATA_NOTE
 
 
 def is_of_paper(group: Frame) -> bool:

@@ -450,8 +450,9 @@ def _mean_accuracies(diagnoses: Sequence[Diagnosis]) -> tuple[float, float]:
 
 
 def _safety(verdicts: Sequence[Verdict]) -> str:
-    signs = {v.name: v.diagnosis.gain.beyond_noise for v in verdicts if v.diagnosis.gain}
-    harmed = [name for name, sign in signs.items() if sign < 0]
+    judged = [(verdict.name, verdict.diagnosis.gain) for verdict in verdicts]
+    signs = [(name, gain.beyond_noise) for name, gain in judged if gain]
+    harmed = [name for name, sign in signs if sign < 0]
     sentences = []
     if len(signs) == 1:
         answer = "No: accuracy falls" if harmed else "Yes: accuracy does not fall"
@@ -461,7 +462,7 @@ def _safety(verdicts: Sequence[Verdict]) -> str:
         named = f" ({join_names(harmed)})" if 0 < len(harmed) <= MAX_LISTED else ""
         sentences.append(
             f"{subject} {'loses' if len(harmed) < 2 else 'lose'} accuracy beyond noise{named}, "
-            f"{[*signs.values()].count(1):,} gain."
+            f"{sum(sign > 0 for _, sign in signs):,} gain."
         )
     before, after, right = [], [], []
     for found in (verdict.diagnosis for verdict in verdicts):
