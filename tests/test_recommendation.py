@@ -122,7 +122,7 @@ def test_shares_that_are_given_are_used():
     )
     equal = recommend(scores, target_prior=np.ones(3) / 3)
     assert (equal.method, equal.options) == ("bc", {})
-    assert "right equally often" in equal.reason[0]
+    assert "equal label frequencies" in equal.reason[0]
 
 
 def test_labeled_rows_are_judged_by_folds_that_did_not_see_them():

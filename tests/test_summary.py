@@ -130,7 +130,7 @@ def test_every_loss_is_named_and_the_paragraph_stays_short(loss):
 
 def test_the_paragraph_of_one_task():
     said = words.setting_paragraph(study(record("sst2", 0.7, 0.75)))
-    assert "BC gains, by more than noise, on SST-2 (+5.0); it loses on none. " in said
+    assert "BC gains, by more than noise, on SST-2 (+5.0); it loses on none." in said
     little = words.setting_paragraph(study(record("sst2", 0.7, 0.706)))
     assert "BC gains, by no more than noise, on SST-2 (+0.6)" in little
     worse = words.setting_paragraph(study(record("sst2", 0.7, 0.6)))

@@ -189,9 +189,8 @@ def find_controls(records: Iterable[Record], hits: Hits = right_by_data) -> list
             choices = tuple(f"{name} {options[name]}" for name in names)
             pairs.append(((setting._replace(shots=None), choices), record))
     # Means are over the seeds, shots and tasks that were asked otherwise too.
-    keys = {
-        _key(fixed, record) for fixed, record in pairs if frame.axis_name(record) == frame.CONTROL
-    }
+    varied = [pair for pair in pairs if frame.axis_name(pair[1]) == frame.CONTROL]
+    keys = {_key(fixed, record) for fixed, record in varied}
     tasks = {key[:2] for key in keys}
     studies: dict[Fixed, Control] = {}
     for fixed, record in pairs:
