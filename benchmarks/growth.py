@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib
 from absl import app
 
-from batch_calibration.reporting.figures.style import STYLE, plt
+from batch_calibration.reporting.figures.style import STYLE, Picture
 from benchmarks import cases, report, scoring
 from benchmarks.cases import Case
 from benchmarks.shapes import SHAPES, TINY, random_checkpoint
@@ -135,8 +136,9 @@ def cells(point: Point) -> list[str]:
 def draw(points: list[Point], path: Path) -> None:
     """The curves, a column for each thing that grows: rows a second above memory."""
     kinds = list(dict.fromkeys(point.what for point in points))
-    with plt.rc_context({**STYLE, "text.parse_math": True}):  # powers of ten
-        figure, axes = plt.subplots(2, len(kinds), figsize=(2.5 * len(kinds), 4), squeeze=False)
+    with matplotlib.rc_context({**STYLE, "text.parse_math": True}):  # powers of ten
+        figure = Picture((2.5 * len(kinds), 4), layout="tight")
+        axes = figure.subplots(2, len(kinds), squeeze=False)
         for column, what in enumerate(kinds):
             curve = [point for point in points if point.what == what]
             sizes = [max(point.size, 0.5) for point in curve]  # 0 has no place on a log axis
@@ -152,9 +154,7 @@ def draw(points: list[Point], path: Path) -> None:
                 axis.set_ylim(min(heights) / 3, max(heights) * 3)
                 axis.minorticks_off()
                 axis.grid(alpha=0.3)
-        figure.tight_layout()
         figure.savefig(path, dpi=110)
-        plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -1,97 +1,207 @@
-"""Charts: what is described once is drawn by matplotlib and by plotly.js, and is its own CSV."""
+"""Figures: every function that draws: its texts, colors, numbers and files."""
 
-import json
+import importlib
+import inspect
+import re
+import subprocess
+import sys
 
+import figures
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
+from making import make_curve, make_record, make_sizes
 
+from batch_calibration import diagnose
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting.figures import intervals, render
-from batch_calibration.reporting.figures.chart import Axis, Chart, Panel, share_values, shown_marks
-from batch_calibration.reporting.figures.marks import Bars, Dots, Field, Heat, Line, Rule, Spans
+from batch_calibration.reporting import controls, curves, prompts, two_labels
+from batch_calibration.reporting.figures import curves as curve_figures
+from batch_calibration.reporting.figures import files, intervals, preferences, scores, style
+from batch_calibration.reporting.figures import studies as study_figures
+from batch_calibration.reporting.frame import by_setting
 from batch_calibration.reporting.method_display import PALETTE
-from batch_calibration.reporting.report import plots
 from batch_calibration.reporting.two_labels import zero_lines
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.studies import run_calibration
 
-NAMES = ["a", "b <i>", "c $d$"]
-MARKS = (
-    Line("line", [0.0, 1, 2], [1.0, 3, 2], "#7f7f7f", low=[0.5, 2.5, 1.5], high=[1.5, 3.5, 2.5],
-         has_dots=True),
-    Dots("dots", [0.0, 1, 2], [2.0, 1, 3], ["#1f77c4", "#d55e00", "#1f77c4"], low=[1.0, 0, 2],
-         high=[3.0, 2, 4], extra={"seed": [4, 5, 6]}),
-    Dots("", [1.0], [1.0], is_hollow=True, symbol="star", texts=["x"]),
-    Spans([0.5], [0.0], [2.0], "x"),
-    Bars("bars", [0.0, 1, 2], [1.0, 2, 3], "#00936b", alpha=0.5, has_edge=True),
-    Rule(1.0, name="rule"),
-    Field(np.linspace(0, 2, 5), np.linspace(-1, 1, 25).reshape(5, 5), ("#d55e00", "#1f77c4")),
-)  # fmt: skip
-PANEL = Panel("first", MARKS, Axis("across", names=NAMES), Axis("up"))
-CHART = Chart("Every mark", [PANEL, PANEL._replace(name="second")],
-              ("panel", "mark", "place", "value"), "A note.", together=True)  # fmt: skip
+LABELS = {"sst2": ("negative", "positive"), "qnli": ("entailment", "not_entailment")}
+ROWS = {"test": 24, "cc": 3, "dc": 5, "labeled": 24}
+TASKS = ("sst2", "rte", "wic")
+GAINS = {"near": Estimate(0.01, -0.01, 0.03), "far": Estimate(0.9, 0.2, 0.95)}
 
 
-def test_the_csv_is_what_is_drawn():
-    header, *rows = CHART.data()
-    assert header == ["panel", "mark", "place", "value", "low", "high", "seed"]
-    assert len(rows) == 2 * 9 and rows[0] == ["first", "line", "a", "1", "0.5", "1.5", ""]
-    assert rows[4] == ["first", "dots", "b <i>", "1", "0", "2", "5"]
-    assert rows[8] == ["first", "bars", "c $d$", "3", "", "", ""]
-    heat = Heat(np.array([[1.0, np.nan]]), 0, 1, ("#fff", "#000"), "gain")
-    panel = Panel("p", [heat], Axis("x", names=["u", "v"]), Axis("y", names=["w"]))
-    assert Chart("h", [panel], ("", "", "y", "gain")).data() == [
-        ["y", "gain", "x"],
-        ["w", "1", "u"],
-    ]
+def record(task, icl, bc, **others):
+    about = {"shots": 1, "seed": others.pop("seed", 0), "options": others.pop("options", {})}
+    about["shots"] = others.pop("shots", 1)
+    return make_record(task, {"icl": icl, "bc": bc}, context=about, **others)
 
 
-def test_both_renderers_draw_the_same_numbers():
-    graph_objects = pytest.importorskip("plotly.graph_objects", reason="needs plotly")
-    axes = render.draw(CHART).axes[0]
-    parts = json.loads(plots.embed_json(CHART))["panels"][0]
-    graph_objects.Figure(json.loads(json.dumps(parts["traces"]).replace('"ink"', '"#000"')))
-    traces = {trace["name"]: trace for trace in parts["traces"] if trace.get("name")}
-    (line,) = (one for one in axes.lines if one.get_label() == "line")
-    assert list(line.get_ydata()) == traces["line"]["y"]
-    (dots,) = (one for one in axes.collections if one.get_label() == "dots")
-    assert dots.get_offsets()[:, 1].tolist() == traces["dots"]["y"]
-    heights = [bar.get_height() for bar in axes.patches]
-    assert heights == traces["bars"]["y"]
-    assert parts["x"]["ticktext"] == ["a", "b &lt;i&gt;", "c $d$"]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == NAMES
-    assert "95 % interval 0 to 2" in traces["dots"]["text"][1]
-    plt.close("all")
+@pytest.fixture(scope="module")
+def tables(planted):
+    found = []
+    for number, (task, names) in enumerate(LABELS.items()):
+        blocks = {}
+        for name, rows in ROWS.items():
+            values, labels, _ = planted(rows, 2, number)
+            blocks[name] = make_block(np.asarray(values), np.asarray(labels))
+        about = {"task": task, "seed": 0, "shots": 1, "model": "m", "split": "validation"}
+        found.append(ScoreTable(about, names, blocks))
+    return found
 
 
-def test_what_lies_beyond_the_axis_is_an_arrow_with_its_number():
-    gains = {"near": Estimate(0.01, -0.01, 0.03), "far": Estimate(0.9, 0.2, 0.95)}
-    pairs = {name: (gain, gain.beyond_noise) for name, gain in gains.items()}
-    rows = [*gains, "missing"]
-    chart = intervals.forest({"bc": pairs}, rows, "points", "h", ("panel", "row"))
-    (panel,) = chart.panels
-    dots = [mark for mark in shown_marks(panel) if isinstance(mark, Dots)]
-    right = panel.x.limits[1]
-    assert right == intervals.FARTHEST and dots[0].x.tolist() == [1.0, right]
-    assert dots[0].texts == ["", "+90"] and dots[1].symbol == "triangle-right"
-    assert len(dots) == 2 and [row[2] for row in chart.data()[1:]] == ["1", "90"]
+@pytest.fixture(scope="module")
+def shifted(tables):
+    records = run_calibration(tables, ("icl", "cc", "dc", "bc"))
+    return [two_labels.shift_scores(*pair) for pair in zip(records, tables, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def drawn(tables, shifted):
+    """A figure of each function, by its name."""
+    random = np.random.default_rng(0)
+    group = by_setting([
+        record(task, 0.5 + i / 10, 0.6, seed=seed, strength=0.5 + seed,
+               curve=make_curve(0.5 + random.normal(0, 0.02, 101)))
+        for i, task in enumerate(TASKS) for seed in range(2)
+    ])[0]  # fmt: skip
+    varied = []
+    for task in TASKS[:2]:
+        for name in "012345678":
+            icl = 0.4 + int(name) / 30
+            varied += [record(task, icl, 0.7, options={"template": name})]
+    flipped = []
+    for words in ({}, {"label_words": "held_out"}):
+        for kind, right in (({}, 0.8), ({"demonstration_labels": "flipped"}, 0.3)):
+            flipped += [record("sst2", right, right, seed=s, options=words | kind) for s in (0, 1)]
+    pairs = [record("rte", 0.4 + shots / 10, 0.7, shots=shots, options=options)
+             for shots in (0, 1, 4) for options in ({}, {"template": "2"})]  # fmt: skip
+    (grid,), (control,) = prompts.find_grids(pairs), controls.find_controls(flipped)
+    shots = [record(task, 0.5 + n / 20, 0.7, shots=n, seed=s)
+             for task in TASKS for n in range(5) for s in (0, 1)]  # fmt: skip
+    sizes = make_sizes([2, 8, 277], bc=[[0.5, 0.6], [0.6, 0.6], [0.7]])
+    by_size = curves.by_probe_size(by_setting([record("rte", 0.5, 0.7, probe_size=sizes)]))
+    rows, labels = np.asarray(tables[0].blocks["test"].log_probs), tables[0].blocks["test"].labels
+    found = [diagnose(rows + shift, labels, label_names=LABELS["sst2"]) for shift in (0, 1)]
+    signs = {name: (gain, gain.beyond_noise) for name, gain in GAINS.items()}
+    names = [f"context {i}" for i in range(1000)]
+    numbers = random.normal(0, 0.1, (1000, 1)) + np.array([0, -0.02, 0.02])
+    maps = {"a": np.array([[1.0, np.nan]]), "b": np.array([[2.0, 3.0]])}
+    return {
+        "draw_curves": curve_figures.draw_curves(curves.by_shots(by_setting(shots))[0]),
+        "draw_curves of rows": curve_figures.draw_curves(by_size[0]),
+        "draw_strength": curve_figures.draw_strength(group),
+        "draw_gains": intervals.draw_gains(group, ["bc"]),
+        "draw_forest": intervals.draw_forest(
+            {"bc": signs, "pc": signs}, [*GAINS, "missing"], "points", "h", ("panel", "row")
+        ),
+        "draw_contexts": intervals.draw_contexts(GAINS, "h"),
+        "draw_strip": intervals.draw_strip("gain", names, numbers, "#1f77c4", ("x", "y"), "h", ""),
+        "draw_estimates": intervals.draw_estimates({"SST-2": {"icl": GAINS["near"],
+            "bc": GAINS["near"], "bcl": GAINS["far"]}}, "h"),
+        "draw_preferences": preferences.draw_preferences(found, ["one", "the other"]),
+        "draw_preferences of many": preferences.draw_preferences(2 * found, list("abcd")),
+        "draw_boundaries": scores.draw_boundaries(tables, "m"),
+        "draw_planes": scores.draw_planes([(table, {}) for table in tables], "m"),
+        "draw_distributions": scores.draw_distributions(shifted[0], "m"),
+        "draw_correction": scores.draw_correction(shifted[:1], "m"),
+        "draw_boxes": study_figures.draw_boxes(prompts.find_axes(varied)[:1]),
+        "draw_prompts": study_figures.draw_prompts(prompts.find_axes(varied)),
+        "draw_control": study_figures.draw_control(control),
+        "draw_grid": study_figures.draw_grid(grid),
+        "draw_maps": style.finish(
+            study_figures.draw_maps(maps, ["u", "v"], ["w"], ("x", "y", "z"), (1, 1), (1, 3),
+                                    study_figures.BLUES, digits=0), "h", "", []),
+    }  # fmt: skip
+
+
+MODULES = ("curves", "intervals", "preferences", "scores", "studies")
+
+
+def test_every_function_that_draws_is_tested(drawn):
+    found = set()
+    for name in MODULES:
+        module = importlib.import_module(f"batch_calibration.reporting.figures.{name}")
+        for function, value in inspect.getmembers(module, inspect.isfunction):
+            if function.startswith("draw_") and value.__module__ == module.__name__:
+                found.add(function)
+    assert found == {name.split()[0] for name in drawn}
+
+
+def test_no_two_texts_overlap_and_no_color_has_two_meanings(drawn):
+    wrong = {}
+    for name, one in drawn.items():
+        try:
+            figures.check(one.figure)
+        except AssertionError as error:
+            wrong[name] = str(error)
+    assert wrong == {}
+
+
+def test_a_page_has_each_figure_as_text_in_its_own_colors(drawn):
+    for name, one in drawn.items():
+        svg = files.page_svg(one, name.replace(" ", "-"))
+        assert svg.startswith("<svg ") and "<text" in svg and "currentColor" in svg
+        wrong = re.findall("#000000|#ffffff|#eeeeee|font-family|<style|<metadata", svg)
+        assert not wrong, (name, wrong)
+        assert not [text for text in re.findall("<text[^>]*>([^<]*)", svg) if "Lines are" in text]
+        ids, used = set(re.findall(' id="([^"]+)"', svg)), set(re.findall(r'#(\w+)[")]', svg))
+        assert ids <= used, (name, ids - used)
+
+
+def test_marks_say_their_numbers(drawn):
+    for name, said in {
+        "draw_forest": "far: +90.0 [+20.0, +95.0]", "draw_estimates": "icl: 1.0 %",
+        "draw_curves": "bc, 4, shots per class: ", "draw_preferences": "negative, predicted: ",
+        "draw_prompts": "8, icl: 66.", "draw_planes": "bc: ", "draw_strip": "context ",
+        "draw_control": "1 shots, flipped: ", "draw_boxes": "0, bc: 70.0 %",
+    }.items():  # fmt: skip
+        svg = files.page_svg(drawn[name], "f")
+        texts = re.findall("<title>([^<]*)</title>", svg)
+        # A layer of very many dots is an image.
+        assert any(said in text for text in texts) or ("<image" in svg and name == "draw_strip"), (
+            name, texts[:9])  # fmt: skip
+
+
+def test_the_numbers_are_what_is_drawn(drawn):
+    found = figures.columns(drawn["draw_forest"].cells)
+    assert list(found) == ["panel", "row", "gain", "low", "high"]
+    assert found["gain"] == ["1", "90", "1", "90"] and found["row"] == 2 * ["near", "far"]
+    axes = drawn["draw_forest"].figure.axes[0]
+    assert [text.get_text() for text in axes.texts] == ["+90"]
+    assert axes.get_xlim() == (-1.08 * intervals.FARTHEST, 1.08 * intervals.FARTHEST)
+    found = figures.columns(drawn["draw_grid"].cells)
+    assert list(found) == ["method", "template", "accuracy", "shots"]
+    bars = drawn["draw_preferences"].figure.axes[1].patches
+    found = figures.columns(drawn["draw_preferences"].cells)
+    values = [float(value) for what, value in zip(found["what"], found["value"], strict=True)
+              if what == "predicted"]  # fmt: skip
+    assert [bar.get_height() for bar in bars[:2]] == pytest.approx(values[:2])
 
 
 @pytest.mark.parametrize("count", [1, intervals.MAX_NAMED, 1000])
 def test_few_contexts_have_a_row_each_and_many_a_strip(count):
     numbers = np.random.default_rng(0).normal(0, 0.1, count)
     gains = {f"context {i}": Estimate(x, x - 0.02, x + 0.02) for i, x in enumerate(numbers)}
-    chart = intervals.context_chart(gains, "h")
-    dots = next(mark for mark in chart.panels[0].marks if isinstance(mark, Dots))
-    values = dots.x if count <= intervals.MAX_NAMED else dots.y
-    assert np.all(np.diff(values) <= 0) and len(values) == count
-    assert chart.size[1] <= 12  # inches
-    assert {row[chart.data()[0].index("context")] for row in chart.data()[1:]} == set(gains)
+    found = intervals.draw_contexts(gains, "h")
+    values = figures.columns(found.cells)
+    assert set(values["context"]) == set(gains) and len(values["gain"]) == count
+    assert np.all(np.diff(list(map(float, values["gain"]))) <= 0)
+    assert found.figure.get_size_inches()[1] <= 13
 
 
-def test_panels_share_a_range():
-    panels = [PANEL._replace(marks=[Line("", [0.0], [y])]) for y in (1.0, 5.0)]
-    assert [panel.y.limits for panel in share_values(panels)] == [(0.84, 5.16)] * 2
+def test_files_are_the_same_each_time_and_pyplot_knows_no_figure(tmp_path):
+    """In a fresh process: other tests import pyplot."""
+    code = (
+        "import sys; from batch_calibration import diagnose, plot; import hashlib\n"
+        "from batch_calibration.reporting.figures.files import to_file\n"
+        "found = diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], label_names=('no', 'yes'))\n"
+        "for form in ('png', 'pdf', 'svg'):\n"
+        "    one, other = (to_file(plot(found), form) for _ in range(2))\n"
+        "    assert one == other, form\n"
+        "assert plot(found)._repr_png_().startswith(b'\\x89PNG')\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
 
 
 def test_lines_of_zeros_are_those_of_contourpy():

@@ -13,7 +13,6 @@ from tokenizers import Tokenizer
 from batch_calibration.cli.config_files import read_config, read_study
 from batch_calibration.errors import InputError
 from batch_calibration.reporting import catalogue, controls, words, writing
-from batch_calibration.reporting.figures.marks import Dots
 from batch_calibration.reporting.frame import by_setting
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
 from batch_calibration.scoring.data.task_file import load_task
@@ -283,13 +282,15 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     (figure,) = [one for one in catalogue.figures(results) if "demonstration-labels" in one.slug]
     written = writing.write_figure(figure, tmp_path / "figure")
     assert [path.suffix for path in written] == [".png", ".pdf", ".csv"]
-    chart = figure.chart()
-    assert [panel.name for panel in chart.panels] == ["SST-2: icl", "SST-2: bc"]
-    assert chart.data() == drawn.csv
-    for panel in chart.panels:
-        marks = {mark.name: mark for mark in panel.marks if isinstance(mark, Dots)}
-        assert set(marks) < {*header[4:11]}
-        np.testing.assert_allclose(marks["flipped"].y, [100 - 100 * RIGHT] * 2, 1e-4)
+    chart = figure.draw()
+    panels = chart.figure.axes
+    assert [axes.get_title(loc="left") for axes in panels] == ["SST-2: icl", "SST-2: bc"]
+    assert chart.cells == drawn.csv
+    for axes in panels:
+        dots = {one.get_label(): one for one in axes.collections if one.get_label()[0] != "_"}
+        assert set(dots) < {*header[4:11]}
+        flipped = dots["flipped"].get_offsets()[:, 1]
+        np.testing.assert_allclose(flipped, [100 - 100 * RIGHT] * 2, 1e-4)
     rows = store.records().rows()
     assert {row["option_label_words"] for row in rows} == {None, "training", "held_out"}
 

@@ -9,10 +9,11 @@ import sys
 import numpy as np
 import pytest
 from making import make_record
+from matplotlib.collections import PathCollection
+from matplotlib.colors import to_hex
 
 from batch_calibration.reporting import catalogue, tables, terminal
 from batch_calibration.reporting.cells import Best, Sums, latex, markdown
-from batch_calibration.reporting.figures.marks import Dots
 from batch_calibration.reporting.frame import by_setting, gain, learned_tasks
 from batch_calibration.reporting.method_display import VERDICTS
 from batch_calibration.studies import csv_text
@@ -186,14 +187,16 @@ def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
 def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
     results = catalogue.gather(ONE.records)
     (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-differences"))
-    chart = drawing.chart()
-    (panel,) = chart.panels
-    (dots,) = (mark for mark in panel.marks if isinstance(mark, Dots))
-    assert panel.y.names == ["SST-2", "RTE", "WiC", "average"] and panel.y.from_top
-    assert np.round(dots.x, 1).tolist() == [0.4, 10.0, -10.0, 0.1]
-    assert dots.color[1:3] == [VERDICTS["gain"], VERDICTS["loss"]]
+    drawn = drawing.draw()
+    (axes,) = drawn.figure.axes
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    assert names == ["SST-2", "RTE", "WiC", "average"] and axes.yaxis.get_inverted()
+    dots = next(one for one in axes.collections if isinstance(one, PathCollection))
+    assert dots.get_offsets()[:, 0].round(1).tolist() == [0.4, 10.0, -10.0, 0.1]
+    colors = list(map(to_hex, dots.get_facecolors()))
+    assert colors[1:3] == [VERDICTS["gain"], VERDICTS["loss"]]
     # What is drawn is the table's.
-    header, *rows = chart.data()
+    header, *rows = drawn.cells
     assert header == ["method", "task", "gain", "low", "high"]
     cells = [f"{float(row[2]):+.1f} [{float(row[3]):+.1f}, {float(row[4]):+.1f}]" for row in rows]
     assert cells == [row[2].rstrip("*") for row in tables.gain_cells(ONE, ["bc"])[1:-1]]

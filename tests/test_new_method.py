@@ -90,14 +90,14 @@ def test_every_figure_draws_it(workdir, tmp_path):
     results = catalogue.gather(workdir.records(), workdir.table_of)
     drawn = {d.slug.rsplit("-", 1)[-1] + d.section[:1]: d for d in catalogue.figures(results)}
     assert two_labels.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "pc_raw", "toy")
-    boundaries = drawn["boundariesm"].chart()
-    titles = [panel.name.rsplit(": ", 1)[1] for panel in boundaries.panels[:7]]
-    assert titles == [*two_labels.drawn_methods()]
+    panels = drawn["boundariesm"].draw().figure.axes
+    titles = [axes.get_title(loc="left").split("\n")[-1] for axes in panels[:7]]
+    assert [title.split(":")[0] for title in titles] == [*two_labels.drawn_methods()]
     said = {}
     for name, drawing in drawn.items():
-        marks = [mark for panel in drawing.chart().panels for mark in panel.marks]
-        names = [getattr(mark, "name", "") for mark in marks]
-        said[name] = " ".join([*names, *(panel.name for panel in drawing.chart().panels)])
+        panels = drawing.draw().figure.axes
+        names = [label for axes in panels for label in axes.get_legend_handles_labels()[1]]
+        said[name] = " ".join([*names, *(axes.get_title(loc="left") for axes in panels)])
     for name in ("differencesm", "boundariesm", "curveA"):
         assert "toy" in said[name], name
 

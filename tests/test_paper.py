@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 
+import figures
 import numpy as np
 import pytest
 from making import make_record
@@ -103,6 +104,13 @@ def test_every_item_is_drawn_and_says_where(page):
     assert stems == {item.number.lower().replace(" ", "-") for item in paper.ITEMS} | {"paper"}
     assert "lacks MNLI, MRPC" in next(one for one in said if one.startswith("Table 4 "))
     assert said[-1].startswith("15 of 18 are whole")
+
+
+def test_no_two_texts_of_a_figure_overlap(workdir):
+    for drawing in catalogue.figures(gathered(workdir)):
+        figures.check(drawing.draw().figure)
+        if drawing.draw_for_page:
+            figures.check(drawing.draw_for_page(lambda table: {}).figure)
 
 
 def test_files_written_again_are_the_same(workdir, page, tmp_path):

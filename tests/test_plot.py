@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
 
 from batch_calibration import Comparison, compare, diagnose, plot, recommend
 from batch_calibration.errors import InputError
@@ -10,12 +9,6 @@ from batch_calibration.errors import InputError
 SCORES = np.array(20 * [[-1.0, -3.0], [-2.0, -2.5]])
 GOLD = np.array(20 * [0, 1])
 NAMES = ("no", "yes")
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def test_a_diagnosis_is_drawn_and_a_frame():

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from making import make_record
+from matplotlib.colors import to_hex
 from scipy.stats import norm, t
 
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.metrics.steadiness import change_of_deviation, gain_over_prompts
 from batch_calibration.reporting import catalogue, curves, prompts, words
 from batch_calibration.reporting.figures import studies
-from batch_calibration.reporting.figures.marks import Spans
 from batch_calibration.reporting.frame import by_setting
 from batch_calibration.reporting.method_display import VERDICTS
 
@@ -145,12 +145,12 @@ def test_seeds_are_averaged_before_prompts_are_compared():
     assert sum(map(int, of_study["wins, ties, losses"].split(", "))) == 3
     assert "(3 templates, 2 seeds each on RTE, all" in words.prompt_paragraph([study])
     assert "intervals over prompts, seeds and test rows" in words.prompt_paragraph([study])
-    chart = studies.prompt_chart([study])
-    first = dict(zip(chart.data()[0], chart.data()[1], strict=True))
+    drawn = studies.draw_prompts([study])
+    first = dict(zip(drawn.cells[0], drawn.cells[1], strict=True))
     assert [first[name] for name in ("prompt", "accuracy", "shots", "seeds")] == [
         "0", "50", "2", "0 1"]  # fmt: skip
-    assert "3 templates, 2 seeds each" in chart.panels[0].title
-    boxes = studies.box_chart([study]).data()
+    assert "3 templates, 2 seeds each" in drawn.figure.axes[0].get_title(loc="left")
+    boxes = studies.draw_boxes([study]).cells
     assert len(boxes) == 1 + 2 * 3 and boxes[0][-3:] == ["choice", "shots", "seeds"]
 
 
@@ -197,8 +197,8 @@ def test_the_table_and_the_figure_of_all_prompts():
     assert of_rte["change of ±"].startswith("-11.5 [") and of_rte["change of ±"].endswith("]*")
     assert of_rte["wins, ties, losses"] == "8, 1, 1"
     (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-prompts"))
-    chart = drawing.chart()
-    header, first = chart.data()[0], dict(zip(chart.data()[0], chart.data()[11], strict=True))
+    drawn = drawing.draw()
+    header, first = drawn.cells[0], dict(zip(drawn.cells[0], drawn.cells[11], strict=True))
     assert header == [
         "task",
         "method",
@@ -212,17 +212,19 @@ def test_the_table_and_the_figure_of_all_prompts():
     ]
     assert [first[name] for name in ("task", "method", "accuracy")] == ["SST-2", "bc", "60"]
     assert [float(first[name]) for name in ("gain", "low")] == pytest.approx([0, -0.5522], abs=1e-4)
-    assert [panel.name for panel in chart.panels] == ["SST-2", "RTE", "WiC"]
-    (moves,) = (mark for mark in chart.panels[2].marks if isinstance(mark, Spans))
-    assert moves.color.count(VERDICTS["loss"]) == 7 and moves.color.count(VERDICTS["gain"]) == 2
-    assert list(chart.panels[1].y.names) == list("0123456789") and chart.panels[1].y.shows_names
-    assert len({panel.x.limits for panel in chart.panels}) == 1
+    panels = [axes for axes in drawn.figure.axes if axes.axison]
+    tasks = [axes.get_title(loc="left").split(",")[0] for axes in panels]
+    assert tasks == ["SST-2", "RTE", "WiC"]
+    moves = list(map(to_hex, panels[2].collections[0].get_colors()))
+    assert moves.count(VERDICTS["loss"]) == 7 and moves.count(VERDICTS["gain"]) == 2
+    assert [text.get_text() for text in panels[1].get_yticklabels()] == list("0123456789")
+    assert len({axes.get_xlim() for axes in panels}) == 1
 
 
 def test_many_prompts_are_not_named():
     many = [record(0.5 + 0.01 * i, 0.8, f"{i}") for i in range(studies.MAX_PROMPTS_NAMED + 1)]
-    (panel,) = studies.prompt_chart(prompts.find_axes(many)).panels
-    assert not panel.y.shows_names
+    axes = studies.draw_prompts(prompts.find_axes(many)).figure.axes[0]
+    assert {text.get_text() for text in axes.get_yticklabels()} == {""}
 
 
 def shots(number, seed, icl, bc, task="rte"):

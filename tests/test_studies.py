@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from making import make_record, make_sizes
+from making import make_curve, make_record, make_sizes
 
 from batch_calibration.reporting import (
     catalogue,
@@ -16,8 +16,8 @@ from batch_calibration.reporting import (
 )
 from batch_calibration.reporting.cells import Best
 from batch_calibration.reporting.figures import curves as curve_figures
-from batch_calibration.reporting.figures import render, studies
-from batch_calibration.reporting.figures.style import save
+from batch_calibration.reporting.figures import studies
+from batch_calibration.reporting.figures.files import save
 from batch_calibration.reporting.frame import axis_name, by_setting
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store, csv_text
@@ -44,10 +44,14 @@ def test_bands_and_tables_have_one_standard_deviation():
     """Of 40, 50 and 60 % it is 10 points by n - 1, and 8.2 by n."""
     values = np.array([40.0, 50.0, 60.0])
     found = curves.Curves("a", "a", "shots", {"rte": {"bc": {1: values, 2: values[:1]}}})
-    (line,) = curve_figures.curve_chart(found).panels[0].marks
-    assert line.high.tolist() == [60.0, 40.0] and line.low.tolist() == [40.0, 40.0]
-    line = curve_figures.strength_band("bc", np.repeat(values[:, None], 101, 1), "red", "solid")
-    assert set(line.high) == {60.0}
+    _, *rows = curve_figures.draw_curves(found).cells
+    assert [row[4:] for row in rows] == [["40", "60"], ["40", "40"]]  # low and high
+    runs = []
+    for seed, value in enumerate(values):
+        curve = make_curve([value / 100] * 101)
+        runs.append(make_record("rte", {"bc": 0.5}, context={"seed": seed}, curve=curve))
+    _, *rows = curve_figures.draw_strength(by_setting(runs)[0]).cells
+    assert {tuple(row[4:]) for row in rows} == {("40", "60")}
     assert cells.spread(values) == "50.0 ± 10.0" and cells.spread(values[:1]) == "40.0"
 
 
@@ -146,22 +150,24 @@ def test_probe_sizes_make_curves_with_draws_of_all_seeds():
 @pytest.mark.parametrize("what", ["robustness", "shots", "probe sizes"])
 def test_figures_are_drawn(tmp_path, what):
     if what == "robustness":
-        chart = studies.box_chart(prompts.find_axes(ROBUST))
-        assert chart.panels[0].x.names[1] == "24 orders, 4-shot"
-        assert len(chart.data()) == 1 + 2 * len(ROBUST) and "seeds" in chart.data()[0]
+        drawn = studies.draw_boxes(prompts.find_axes(ROBUST))
+        names = [text.get_text() for text in drawn.figure.axes[0].get_xticklabels()]
+        assert names[1] == "24 orders, 4-shot"
+        assert len(drawn.cells) == 1 + 2 * len(ROBUST) and "seeds" in drawn.cells[0]
     elif what == "shots":
         tasks = ("rte", "cb", "copa", "wic", "sst2")
         records = [record(0, shots, task=task) for shots in range(5) for task in tasks]
-        chart = curve_figures.curve_chart(curves.by_shots(by_setting(records))[0])
-        assert [panel.name for panel in chart.panels][-1] == curve_figures.AVERAGE
-        assert len(chart.panels) == 6 and len({panel.y.limits for panel in chart.panels}) == 1
+        drawn = curve_figures.draw_curves(curves.by_shots(by_setting(records))[0])
+        panels = [axes for axes in drawn.figure.axes if axes.axison]
+        assert panels[-1].get_title(loc="left") == curve_figures.AVERAGE
+        assert len(panels) == 6 and len({axes.get_ylim() for axes in panels}) == 1
     else:
-        chart = curve_figures.curve_chart(
+        drawn = curve_figures.draw_curves(
             curves.by_probe_size(by_setting([record(sizes=SIZES)]))[0]
         )
-        assert chart.panels[0].x.is_log
-    drawn = save(render.draw(chart), tmp_path / "f")
-    assert [path.stat().st_size > 5000 for path in drawn] == [True, True]
+        assert drawn.figure.axes[0].get_xscale() == "log"
+    written = save(drawn.figure, tmp_path / "f")
+    assert [path.stat().st_size > 5000 for path in written] == [True, True]
 
 
 def stored(store, planted, **context):
@@ -213,8 +219,8 @@ def test_tasks_with_two_numbers_of_shots_are_not_drawn_beside_curves_of_more():
     found = curves.Curves(
         "a", "a", "shots", {"rte": {"bc": three}, "cb": {"bc": two}, "wic": {"bc": two}}
     )
-    chart = curve_figures.curve_chart(found)
-    assert [panel.name for panel in chart.panels] == ["RTE"]
-    assert chart.note.endswith("run with two numbers of shots alone: CB, WiC.")
+    drawn = curve_figures.draw_curves(found)
+    assert [axes.get_title(loc="left") for axes in drawn.figure.axes] == ["RTE"]
+    assert drawn.note.endswith("run with two numbers of shots alone: CB, WiC.")
     alike = found._replace(tasks={"cb": {"bc": two}, "wic": {"bc": two}})
-    assert len(curve_figures.curve_chart(alike).panels) == 3  # the average too
+    assert len(curve_figures.draw_curves(alike).figure.axes) == 3  # the average too

@@ -4,7 +4,6 @@ import textwrap
 
 import pytest
 from making import make_curve, make_record
-from matplotlib import pyplot as plt
 
 from batch_calibration.reporting import (
     catalogue,
@@ -18,7 +17,7 @@ from batch_calibration.reporting import cells as forms
 from batch_calibration.reporting.catalogue import Table
 from batch_calibration.reporting.cells import Best
 from batch_calibration.reporting.figures import curves as curve_figures
-from batch_calibration.reporting.figures import intervals, render
+from batch_calibration.reporting.figures import intervals
 from batch_calibration.reporting.frame import by_setting, learned_tasks
 from batch_calibration.scoring.tasks import TASKS
 
@@ -168,15 +167,12 @@ def test_an_axis_ends_with_its_spread():
 
 
 def test_figures_of_many_tasks_have_rows_of_panels_or_a_line_a_task():
-    chart = curve_figures.strength_chart(many())
-    assert len(chart.panels) == 13 + 1
-    drawn = render.draw(chart).axes
-    assert sum(axes.axison for axes in drawn) == 14 and len(drawn) == 4 * chart.across
-    plt.close("all")
-    chart = intervals.gain_chart(many(), ["pc", "bc"])
-    assert [panel.name for panel in chart.panels] == ["pc", "bc"]
+    drawn = curve_figures.draw_strength(many()).figure.axes
+    assert sum(axes.axison for axes in drawn) == 13 + 1 and len(drawn) == 4 * 4
+    panels = intervals.draw_gains(many(), ["pc", "bc"]).figure.axes
+    assert [axes.get_title(loc="left") for axes in panels] == ["pc", "bc"]
     names = [*(TASKS[task].title for task in SUITE), "average"]
-    assert [panel.y.names for panel in chart.panels] == [names, names]
+    assert [text.get_text() for text in panels[0].get_yticklabels()] == names
     # One range for all, with 0 in its middle.
-    (limits,) = {panel.x.limits for panel in chart.panels}
+    (limits,) = {axes.get_xlim() for axes in panels}
     assert limits[0] == -limits[1]

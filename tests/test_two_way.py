@@ -5,8 +5,7 @@ from making import make_record
 
 from batch_calibration.reporting import catalogue, prompts, tables
 from batch_calibration.reporting.cells import Best, Sums, latex
-from batch_calibration.reporting.figures import render
-from batch_calibration.reporting.figures.style import save
+from batch_calibration.reporting.figures.files import save
 from batch_calibration.reporting.frame import by_setting
 
 
@@ -112,17 +111,16 @@ def test_a_grid_is_drawn_with_a_panel_a_method_and_a_number_a_cell():
     (drawing,) = (
         d for d in catalogue.figures(catalogue.gather([*GRID, at(2)])) if "grid" in d.slug
     )
-    panels = {panel.name: panel for panel in drawing.chart().panels}
-    assert list(panels) == ["icl", "bc"]
-    (heat,) = panels["icl"].marks
-    shown = np.nan_to_num(heat.values, nan=-1).round(1).tolist()
+    drawn = drawing.draw()
+    icl, bc, _ = drawn.figure.axes  # the last one is the scale of the colors
+    assert [icl.get_title(loc="left"), bc.get_title(loc="left")] == ["icl", "bc"]
+    shown = np.ma.filled(icl.images[0].get_array(), -1).round(1).tolist()
     assert shown == [[30.0, -1, 75.0]] * 2 + [[30.0, 50.0, 75.0]]
-    assert panels["icl"].y.names == ["2", "10", "own"] and "template" in drawing.chart().data()[0]
+    assert [text.get_text() for text in icl.get_yticklabels()] == ["2", "10", "own"]
+    assert len(icl.texts) == 7 and "template" in drawn.cells[0]
 
 
 def test_a_grid_of_one_accuracy_can_be_drawn(tmp_path):
     flat = [at(shots, **options) for options in ({}, {"verbalizer": "2"}) for shots in (0, 1)]
     (drawing,) = (d for d in catalogue.figures(catalogue.gather(flat)) if "grid" in d.slug)
-    assert all(
-        path.stat().st_size for path in save(render.draw(drawing.chart()), tmp_path / "grid")
-    )
+    assert all(path.stat().st_size for path in save(drawing.draw().figure, tmp_path / "grid"))

@@ -109,7 +109,7 @@ RULES = {
     "test_readme.py::test_pages_print_what_their_comments_say": PROGRAMS,
     "test_readme.py::test_pages_print_what_their_comments_say[README": "",
     "test_real_input.py": SHIPPED,
-    "test_report.py::test_printing_draws": BROWSER,
+    "test_report.py::test_the_page_is_printed_whole": BROWSER,
     "test_site.py": BROWSER,
     "test_sharing.py": WORKERS,
     "test_sharing.py::test_a_process_is_known_by_its_beginning": "",

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from batch_calibration.errors import InputError, escape_controls
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
-EXTRA = ("flax", "huggingface_hub", "matplotlib", "optax", "PIL", "platformdirs", "plotly",
+EXTRA = ("flax", "huggingface_hub", "matplotlib", "optax", "PIL", "platformdirs",
          "pyarrow", "rich", "tokenizers")  # fmt: skip
 """Packages of the extra "experiments", without which some commands cannot run."""
 

@@ -217,15 +217,16 @@ def plot(path: str, contexts: Sequence[CorrectedContext], output_stream: TextIO)
     """Write the figure where a path is given."""
     if path:
         try:
-            from batch_calibration.reporting.figures import preferences, render, style
+            from batch_calibration.reporting.figures.files import to_file
+            from batch_calibration.reporting.figures.preferences import draw_preferences
         except ImportError as error:
             raise InputError(
                 "--plot needs matplotlib, which is not installed: pip install "
                 "'batch-calibration[plots]'."
             ) from error
         titles = [title(context.table) for context in contexts]
-        chart = preferences.chart([context.diagnosis for context in contexts], titles)
-        write_whole(Path(path), style.to_file(render.draw(chart), Path(path).suffix[1:]))
+        drawn = draw_preferences([context.diagnosis for context in contexts], titles)
+        write_whole(Path(path), to_file(drawn.figure, Path(path).suffix[1:]))
         print(f"figure: {path}", file=output_stream)
 
 

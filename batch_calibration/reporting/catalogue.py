@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TypeVar
 
-from batch_calibration.reporting.drawings import FIGURES
 from batch_calibration.reporting.frame import by_setting
 from batch_calibration.reporting.items import ACROSS, Drawing, Results, Table
 from batch_calibration.reporting.tables import TABLES
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import Record
 
-__all__ = ["ACROSS", "FIGURES", "TABLES", "Drawing", "Results", "Table", "figures", "gather",
+__all__ = ["ACROSS", "TABLES", "Drawing", "Results", "Table", "figures", "gather",
            "tables"]  # fmt: skip
 Artifact = TypeVar("Artifact", Table, Drawing)
 
@@ -38,7 +37,13 @@ def tables(study: Results) -> list[Table]:
 
 
 def figures(study: Results) -> list[Drawing]:
-    """Every figure: section by section, and in each in the order of `FIGURES`."""
+    """Every figure: section by section, and in each in the order of `drawings.FIGURES`.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from batch_calibration.reporting.drawings import FIGURES
+
     return _in_sections(study, chain.from_iterable(find(study) for find in FIGURES))
 
 

@@ -1,4 +1,4 @@
-"""Makes the figures from results; each is described when it is asked for."""
+"""Makes the figures from results; each is drawn when it is asked for."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from itertools import chain, islice
 
 from batch_calibration.reporting import prompts, two_labels
 from batch_calibration.reporting.figures import curves, intervals, scores, studies
-from batch_calibration.reporting.figures.chart import Chart
+from batch_calibration.reporting.figures.style import Drawn
 from batch_calibration.reporting.frame import CORRECTED, REFERENCES, Frame, accuracy, task_title
 from batch_calibration.reporting.items import (
     ACROSS,
@@ -35,22 +35,22 @@ def of_methods(study: Results) -> Iterator[Drawing]:
     """What each method gains over ICL task by task, setting by setting."""
     for group in study.sections:
         methods = list(filter(group.compared.__contains__, group.paper_methods))
-        # A page lets readers choose among all methods.
+        # A page shows all methods, the paper's and ours.
         page_methods = group.compared
         if len(group.tasks) > MAX_TASKS:
             page_methods = _bc_first(methods)[:1]
         if methods:
-            chart = partial(intervals.gain_chart, group, methods)
-            page_chart = partial(_page_gains, group, _bc_first(page_methods))
-            yield Drawing(*setting_slug(group, "differences"), chart, page_chart=page_chart)
+            draw = partial(intervals.draw_gains, group, methods)
+            draw_for_page = partial(_draw_page_gains, group, _bc_first(page_methods))
+            yield Drawing(*setting_slug(group, "differences"), draw, draw_for_page=draw_for_page)
 
 
 def _bc_first(methods: Sequence[str]) -> list[str]:
     return sorted(methods, key=lambda method: method != CORRECTED)
 
 
-def _page_gains(group: Frame, methods: Sequence[str], texts: TextsOf) -> Chart:
-    return intervals.gain_chart(group, methods)
+def _draw_page_gains(group: Frame, methods: Sequence[str], texts: TextsOf) -> Drawn:
+    return intervals.draw_gains(group, methods)
 
 
 def figure_1(study: Results) -> Iterator[Drawing]:
@@ -66,8 +66,8 @@ def figure_1(study: Results) -> Iterator[Drawing]:
         heading = "Average over the tasks, 1-shot"
         if len(panels) == 1:
             heading = f"Average over the tasks: {study.sizes[0].setting}"
-        chart = partial(intervals.estimate_chart, panels, heading)
-        yield Drawing(ACROSS, "paper-averages", chart, "Figure 1")
+        draw = partial(intervals.draw_estimates, panels, heading)
+        yield Drawing(ACROSS, "paper-averages", draw, "Figure 1")
 
 
 def figure_7(study: Results) -> Iterator[Drawing]:
@@ -79,8 +79,8 @@ def figure_7(study: Results) -> Iterator[Drawing]:
             panels[task_title(task)] = estimates
         if panels:
             heading = f"Zero-shot images: {group.setting}"
-            chart = partial(intervals.estimate_chart, panels, heading)
-            yield Drawing(*setting_slug(group, "image-gains"), chart, "Figure 7")
+            draw = partial(intervals.draw_estimates, panels, heading)
+            yield Drawing(*setting_slug(group, "image-gains"), draw, "Figure 7")
 
 
 def figures_3_and_4(study: Results) -> Iterator[Drawing]:
@@ -90,14 +90,14 @@ def figures_3_and_4(study: Results) -> Iterator[Drawing]:
         return
     setting = str(group.setting)
     if contexts := _shifted_contexts(study, group, SCORES_TASK):
-        chart = partial(scores.distribution_chart, contexts[0], setting)
-        yield Drawing(*setting_slug(group, "distributions"), chart, "Figure 3")
+        draw = partial(scores.draw_distributions, contexts[0], setting)
+        yield Drawing(*setting_slug(group, "distributions"), draw, "Figure 3")
     if contexts := _shifted_contexts(study, group, METHOD_TASK):
         # The two draws of demonstrations whose biases are farthest from one another.
         order = sorted(contexts, key=lambda context: context.preference)
         ends = order[:1] if len(order) == 1 else [order[0], order[-1]]
-        chart = partial(scores.correction_chart, ends, setting)
-        yield Drawing(*setting_slug(group, "correction"), chart, "Figure 4")
+        draw = partial(scores.draw_correction, ends, setting)
+        yield Drawing(*setting_slug(group, "correction"), draw, "Figure 4")
 
 
 def _shifted_contexts(study: Results, group: Frame, preferred: str) -> list[Shifted]:
@@ -126,23 +126,23 @@ def of_boundaries(study: Results) -> Iterator[Drawing]:
             continue
         is_main, setting = group == study.main, str(group.setting)
         yield Drawing(
-            *setting_slug(group, "boundaries"), partial(scores.boundary_chart, examples, setting),
-            "Figure 2" if is_main else "", partial(_plane_chart, study, group),
+            *setting_slug(group, "boundaries"), partial(scores.draw_boundaries, examples, setting),
+            "Figure 2" if is_main else "", partial(_draw_planes, study, group),
         )  # fmt: skip
         if is_main and study.all_boundaries:
             of_two = [table for table in (*examples, *drawable) if len(table.label_names) == 2]
             if len(of_two) > len(examples):
                 section, slug = setting_slug(group, "boundaries-all")
-                chart = partial(scores.boundary_chart, of_two, setting)
-                yield Drawing(section, slug, chart, "Figure 10", is_on_page=False)
+                draw = partial(scores.draw_boundaries, of_two, setting)
+                yield Drawing(section, slug, draw, "Figure 10", is_on_page=False)
 
 
-def _plane_chart(study: Results, group: Frame, texts: TextsOf) -> Chart:
+def _draw_planes(study: Results, group: Frame, texts: TextsOf) -> Drawn:
     """The planes of the first tasks that can be drawn."""
     loaded = map(study.load, group.first_seeds().records)
     drawable = filter(two_labels.can_draw, filter(None, loaded))
     pairs = [(table, texts(table)) for table in islice(drawable, MAX_PLANES)]
-    return scores.plane_chart(pairs, str(group.setting))
+    return scores.draw_planes(pairs, str(group.setting))
 
 
 def of_strength(study: Results) -> Iterator[Drawing]:
@@ -156,32 +156,32 @@ def of_strength(study: Results) -> Iterator[Drawing]:
             records = [group.tasks[task].records for task in tasks]
             examples = Frame(group.setting, list(chain.from_iterable(records)))
             section, slug = setting_slug(group, "strength-examples")
-            chart = partial(curves.strength_chart, examples)
-            yield Drawing(section, slug, chart, "Figure 5", is_on_page=False)
-        chart, number = partial(curves.strength_chart, group), "Figure 11" if is_main else ""
-        yield Drawing(*setting_slug(group, "strength"), chart, number)
+            draw = partial(curves.draw_strength, examples)
+            yield Drawing(section, slug, draw, "Figure 5", is_on_page=False)
+        draw, number = partial(curves.draw_strength, group), "Figure 11" if is_main else ""
+        yield Drawing(*setting_slug(group, "strength"), draw, number)
 
 
 def of_prompts(study: Results) -> Iterator[Drawing]:
     """Each prompt of a study with icl and with bc, a panel a task."""
     for slug, axes in prompts.by_study(study.axes).items():
-        yield Drawing(ACROSS, f"{slug}-prompts", partial(studies.prompt_chart, axes))
+        yield Drawing(ACROSS, f"{slug}-prompts", partial(studies.draw_prompts, axes))
 
 
 def of_studies(study: Results) -> Iterator[Drawing]:
     """Two choices of the prompt, labels of demonstrations, one choice at a time, curves."""
     for grid in study.grids:
-        yield Drawing(ACROSS, f"{grid.slug}-grid", partial(studies.grid_chart, grid))
+        yield Drawing(ACROSS, f"{grid.slug}-grid", partial(studies.draw_grid, grid))
     for control in study.controls:
-        yield Drawing(ACROSS, control.slug, partial(studies.control_chart, control))
+        yield Drawing(ACROSS, control.slug, partial(studies.draw_control, control))
     for slug, axes in prompts.by_task(study.axes).items():
-        yield Drawing(ACROSS, f"{slug}-robustness", partial(studies.box_chart, axes), "Figure 8")
+        yield Drawing(ACROSS, f"{slug}-robustness", partial(studies.draw_boxes, axes), "Figure 8")
     # Curves of the main setting's model have a number in the paper.
     model = f"{study.main.setting.model}-".replace(" ", "-") if study.main else ""
     for curve in study.curves:
-        chart, number = partial(curves.curve_chart, curve), curve.number
+        draw, number = partial(curves.draw_curves, curve), curve.number
         is_main = curve.slug.startswith(model)
-        yield Drawing(ACROSS, f"{curve.slug}-curve", chart, number if is_main else "")
+        yield Drawing(ACROSS, f"{curve.slug}-curve", draw, number if is_main else "")
 
 
 # What makes each figure of a study, in the order in which they are shown.

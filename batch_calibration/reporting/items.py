@@ -4,16 +4,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting import controls, curves, prompts
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.figures.chart import Chart
 from batch_calibration.reporting.frame import CONTROL, Frame, axis_name, group_by
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record
+
+if TYPE_CHECKING:
+    from batch_calibration.reporting.figures.style import Drawn
 
 ACROSS = "Across settings"  # the section of what varies from one setting to the next
 
@@ -156,14 +158,14 @@ TextsOf = Callable[[ScoreTable], Mapping[str, str]]
 
 
 class Drawing(NamedTuple):
-    """One figure, described when it is asked for."""
+    """One figure, drawn when it is asked for."""
 
     section: str  # the setting that it belongs to, or `ACROSS`
     slug: str  # the file's name without its ending
-    chart: Callable[[], Chart]  # what files show
+    draw: "Callable[[], Drawn]"  # for files
     number: str = ""  # its number in the paper behind its kind; empty for what is not in it
-    # What a page shows where that is another view of the same numbers; None for what files show.
-    page_chart: Callable[[TextsOf], Chart] | None = None
+    # For a page, where that is another view of the same numbers; None for the figure of files.
+    draw_for_page: "Callable[[TextsOf], Drawn] | None" = None
     is_on_page: bool = True  # whether no other figure shows all of it
 
 

@@ -20,6 +20,9 @@ from batch_calibration.studies import ContextInfo, Record
 
 # The two labels drawn of a task that has them among others, wherever they stand.
 OPPOSITE = "entailment", "contradiction"
+MAX_TEXTS = 100  # rows of a task whose texts a page has
+MAX_LETTERS = 240  # letters of a text that are shown
+TEXT_HEADER = ["row", "text", "right", "log p first", "log p second", "wrong in"]
 TICKS = 101  # points along each side of a panel at which a boundary is computed
 
 
@@ -200,6 +203,24 @@ def row_cells(tables: Sequence[ScoreTable]) -> Cells:
         for pair, label in zip(*two.blocks["test"], strict=True):
             gold = two.names[label] if label >= 0 else ""
             rows.append([two.task, *two.names, gold, *map("{:.5g}".format, pair)])
+    return rows
+
+
+def text_cells(
+    table: ScoreTable, two: TwoLabels, boundaries: Mapping[str, Boundary], texts: Mapping[str, str]
+) -> Cells:
+    """A line for each of the first test rows: its text, its scores, which methods are wrong."""
+    block, (scores, labels) = table.blocks["test"], two.blocks["test"]
+    columns = list(map(table.label_names.index, two.names))
+    ids = [block.row_ids[row] for row in np.flatnonzero(np.isin(block.labels, columns))]
+    rows: Cells = []
+    for i, row_id in enumerate(ids[:MAX_TEXTS]):
+        text = " ".join(texts.get(row_id, "").split())
+        if len(text) > MAX_LETTERS:
+            text = f"{text[: MAX_LETTERS - 1]}…"
+        first, second = (f"{two.names[k]} {scores[i, k]:.2f}" for k in (0, 1))
+        wrong = [name for name, boundary in boundaries.items() if boundary.answers[i] != labels[i]]
+        rows.append([row_id, text, two.names[labels[i]], first, second, ", ".join(wrong)])
     return rows
 
 

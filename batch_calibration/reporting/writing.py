@@ -19,6 +19,9 @@ from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import Record, Run, csv_text
 
 MAX_IN_TABLES = 3  # contexts of a card whose labels have tables; of more the overview says enough
+WITHOUT_FIGURES = (
+    "The figures need matplotlib, which is not installed: pip install 'batch-calibration[plots]'."
+)
 
 
 def write_tables(study: Results, folder: Path) -> list[catalogue.Table]:
@@ -40,10 +43,10 @@ def write_figures(
 
 def write_figure(drawing: catalogue.Drawing, path: Path) -> list[Path]:
     """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
-    from batch_calibration.reporting.figures import render, style
+    from batch_calibration.reporting.figures.files import save
 
-    chart = drawing.chart()
-    return [*style.save(render.draw(chart), path), _write(path, "csv", csv_text(chart.data()))]
+    drawn = drawing.draw()
+    return [*save(drawn.figure, path), _write(path, "csv", csv_text(drawn.cells))]
 
 
 def write_table(table: catalogue.Table, path: Path) -> list[Path]:
@@ -71,7 +74,9 @@ def write_report(
     title: str = "",
     date: str = "",
 ) -> list[str]:
-    """One HTML page: verdicts and contexts, every table, and every figure, drawn by plotly.js.
+    """One HTML page: verdicts and contexts, every table, and every figure.
+
+    Without matplotlib it has words and tables alone, and says so.
 
     Args:
         study: what is shown.
@@ -89,12 +94,15 @@ def write_report(
     """
     shown_tables = filter(attrgetter("shown"), catalogue.tables(study))
     shown = frame.group_by(shown_tables, attrgetter("section"))
-    drawn: dict[str, list[report.Figure]] = {}
-    for drawing in catalogue.figures(study):
+    drawn: dict[str, list[str]] = {}
+    try:
+        drawings = catalogue.figures(study)
+    except ImportError:
+        drawings, missing = [], [*missing, WITHOUT_FIGURES]
+    for drawing in drawings:
         if drawing.is_on_page:
-            chart = drawing.page_chart(texts) if drawing.page_chart else drawing.chart()
-            figure = report.Figure(drawing.slug, chart)
-            drawn.setdefault(drawing.section, []).append(figure)
+            figure = drawing.draw_for_page(texts) if drawing.draw_for_page else drawing.draw()
+            drawn.setdefault(drawing.section, []).append(report.figure_html(drawing.slug, figure))
     sections, paragraphs, shown_cards = [], [], [*cards]
     for card in cards:
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []

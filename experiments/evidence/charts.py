@@ -1,12 +1,14 @@
-"""Charts of evidence alone: heat maps of gains, and what methods reach by rows learned from."""
+"""Figures of evidence alone: heat maps of gains, and what methods reach by rows learned from."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from batch_calibration.reporting.figures.chart import Axis, Chart, Panel
-from batch_calibration.reporting.figures.marks import Heat, Line, Mark, Rule
+from batch_calibration.reporting.figures import style
+from batch_calibration.reporting.figures.studies import draw_maps
 from batch_calibration.reporting.method_display import PALETTE
 
 FARTHEST = 15.0  # the color of so many points, and of all beyond
@@ -26,7 +28,7 @@ def gain_maps(
     labels: tuple[str, str, str],
     heading: str,
     columns: int = 4,
-) -> Chart:
+) -> Figure:
     """A panel for each title: gains[x y] in points, violet above zero and orange below.
 
     Args:
@@ -37,18 +39,19 @@ def gain_maps(
         heading: what is shown.
         columns: panels side by side.
     """
-    drawn = []
-    for title, gains in panels.items():
-        heat = Heat(gains.T, -FARTHEST, FARTHEST, ORANGE_TO_VIOLET, labels[2], digits=0)
-        drawn.append(Panel(title, [heat], Axis(labels[0], names=across), Axis(labels[1], names=up)))
-    size = (0.5 + 0.24 * len(across), 0.75 + 0.2 * len(up))
-    return Chart(heading, drawn, ("panel", "", labels[1], labels[2]), size=size, across=columns,
-                 dpi=100)  # fmt: skip
+    maps = {title: gains.T for title, gains in panels.items()}
+    size = 0.5 + 0.24 * len(across), 0.75 + 0.2 * len(up)
+    figure = draw_maps(
+        maps, across, up, labels, size, (-FARTHEST, FARTHEST), ORANGE_TO_VIOLET, digits=0,
+        columns=columns, from_top=False, dpi=100,
+    )  # fmt: skip
+    return style.finish(figure, heading, "", []).figure
 
 
+@style.styled
 def learning_chart(
     lines: Sequence[Mapping[str, Learning]], sizes: Sequence[Sequence[int]], heading: str
-) -> Chart:
+) -> Figure:
     """Accuracy of methods against the rows they learned from, a line of panels a kind of rows.
 
     Args:
@@ -56,28 +59,29 @@ def learning_chart(
         sizes: rows learned from, of each line.
         heading: what is shown.
     """
-    panels = []
+    columns = max(map(len, lines))
+    figure, grid = style.panels(sum(map(len, lines)), (4.2, 2.8), columns, shares_y=False, dpi=100)
+    panels = iter(grid)
     for by_title, at in zip(lines, sizes, strict=True):
         for title, panel in by_title.items():
-            panels.append(_learning_panel(title, panel, np.array(at)))
-    return Chart(
-        heading, panels, ("panel", "method", "rows", "value"), size=(4.2, 2.8),
-        across=max(map(len, lines)), dpi=100, shares_y=False,
-    )  # fmt: skip
+            _draw_learning(next(panels), title, panel, np.array(at))
+    return style.finish(figure, heading, "", []).figure
 
 
-def _learning_panel(title: str, panel: Learning, sizes: np.ndarray) -> Panel:
+def _draw_learning(axes: Axes, title: str, panel: Learning, sizes: np.ndarray) -> None:
     curves, is_logarithmic = panel
-    marks: list[Mark] = [] if is_logarithmic else [Rule(0.0, "x")]
     for method, heights in curves.items():
         # A logarithmic axis has no place for 0.
         kept = heights > 0 if is_logarithmic else np.ones(len(heights), bool)
-        marks.append(Line(method, sizes[kept], heights[kept], PALETTE.color(method),
-                          PALETTE.dash(method)))  # fmt: skip
+        dash = style.DASHES[PALETTE.dash(method)]
+        axes.plot(sizes[kept], heights[kept], color=PALETTE.color(method), ls=dash, label=method)
+    style.label(axes, title, "rows learned from", width=4.2)
     ticks = SIZE_TICKS[: bisect_right(SIZE_TICKS, sizes[-1])]
+    style.number_ticks(axes.xaxis, ticks, is_log=True)
     if is_logarithmic:
-        y = Axis("", (NATS_TICKS[0], NATS_TICKS[-1]), is_log=True, ticks=NATS_TICKS)
+        style.number_ticks(axes.yaxis, NATS_TICKS, is_log=True)
+        axes.set_ylim(NATS_TICKS[0], NATS_TICKS[-1])
     else:
+        axes.axhline(0.0, color=style.INK, lw=1.0, zorder=0)
         highest = max((float(heights.max()) for heights in curves.values()), default=1.0)
-        y = Axis("", (MIN_GAIN_SHOWN, highest + 1))
-    return Panel(title, marks, Axis("rows learned from", is_log=True, ticks=ticks), y)
+        axes.set_ylim(MIN_GAIN_SHOWN, highest + 1)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import Cells, markdown
-from batch_calibration.reporting.figures.chart import Chart
-from batch_calibration.reporting.figures.intervals import forest
+from batch_calibration.reporting.figures.intervals import draw_forest
 from experiments.evidence import batches, statistics
 from experiments.evidence.comparing import BASELINE, LEVEL
 from experiments.evidence.judging import answers
@@ -182,7 +182,7 @@ def cells(
     return lines
 
 
-def draw(gains: Mapping[str, Change], spreads: Mapping[str, Change]) -> Chart:
+def draw(gains: Mapping[str, Change], spreads: Mapping[str, Change]) -> Figure:
     """A panel for accuracy and one for its deviation over prompts, a row a method."""
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
     # Less deviation is better: its sign is turned, so that the color of a gain is one.
@@ -192,4 +192,4 @@ def draw(gains: Mapping[str, Change], spreads: Mapping[str, Change]) -> Chart:
             shares = Estimate(change.value / 100, change.low / 100, change.high / 100)
             panels[title][name] = shares, sign * change.sign
     heading, label = "Ten demonstrations: what each method changes", f"change from {BASELINE}"
-    return forest(panels, list(gains), f"{label} (points)", heading, ("what", "method"))
+    return draw_forest(panels, list(gains), f"{label} (points)", heading, ("what", "method")).figure

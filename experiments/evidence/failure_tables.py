@@ -6,9 +6,9 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from batch_calibration.reporting.cells import Cells, markdown
-from batch_calibration.reporting.figures.chart import Chart
 from batch_calibration.reporting.frame import REFERENCES
 from experiments.evidence import batches, charts
 from experiments.evidence.page import Written, csv_link
@@ -173,7 +173,7 @@ LABELS = "share of the most frequent label", "rows of a batch", f"points above {
 HEADING = f"Gain over {BASELINE} by the shares of the labels and the rows of a batch"
 
 
-def draw_real(grids: Sequence[Grid]) -> Chart:
+def draw_real(grids: Sequence[Grid]) -> Figure:
     """The paper's method on each kind of real rows, accuracy and balanced accuracy."""
     # Grids of four labels have more shares; those of all are drawn.
     is_shared = np.ones(len(grids[0].shares), bool)
@@ -193,14 +193,14 @@ def draw_real(grids: Sequence[Grid]) -> Chart:
     )
 
 
-def draw_methods(grid: Grid) -> Chart:
+def draw_methods(grid: Grid) -> Figure:
     """Every method on one kind of real rows."""
     panels = {name: gains[:, :, 0].mean(axis=-1) for name, gains in grid.accuracy.items()}  # [s, z]
     heading = f"{HEADING}, {grid.title}"
     return charts.gain_maps(panels, *_ticks(grid, list(grid.shares)), LABELS, heading)
 
 
-def draw_simulated(grids: Sequence[Grid]) -> Chart:
+def draw_simulated(grids: Sequence[Grid]) -> Figure:
     """The paper's method on simulated rows: a line of panels an accuracy, a column a bias."""
     panels = {}
     for grid, (index, strength) in product(grids, enumerate(grids[0].strengths)):

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from matplotlib.figure import Figure
 from scipy.special import expit, logit
 from scipy.stats import spearmanr
 
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting.cells import Cells, markdown
-from batch_calibration.reporting.figures.chart import Axis, Chart, Panel
-from batch_calibration.reporting.figures.marks import Dots, Line, Mark
+from batch_calibration.reporting.figures import style
 from experiments.evidence import sets, statistics
 from experiments.evidence.page import Written
 
@@ -171,18 +171,15 @@ def cells(rates: Mapping[str, np.ndarray], options: Options) -> Cells:
     return lines
 
 
-def draw(rates: Mapping[str, np.ndarray]) -> Chart:
+@style.styled
+def draw(rates: Mapping[str, np.ndarray]) -> Figure:
     """Each candidate's win rates by place, before and after BC; even places are on the line."""
     most = float(np.max(list(rates.values())))
-    panels = []
-    for name in ("icl", "bc"):
-        marks: list[Mark] = [
-            Line("", [0, most], [0, most], "faint"),
-            Dots("candidate", rates[name][:, 0], rates[name][:, 1], alpha=0.7),
-        ]
-        axes = Axis("wins shown first (%)"), Axis("wins shown second (%)")
-        panels.append(Panel(name, marks, *axes, is_square=True))
-    return Chart(
-        "A judge's win rates by the place of the candidate", panels,
-        ("method", "mark", "first", "second"), "A dot is a candidate.",
-    )  # fmt: skip
+    figure, grid = style.panels(2, (3.0, 2.4))
+    for axes, name in zip(grid, ("icl", "bc"), strict=True):
+        axes.plot([0, most], [0, most], color=style.FAINT, lw=1.5)
+        style.dots(axes, rates[name][:, 0], rates[name][:, 1], alpha=0.7)
+        style.label(axes, name, "wins shown first (%)", "wins shown second (%)")
+        axes.set_aspect("equal")
+    heading = "A judge's win rates by the place of the candidate"
+    return style.finish(figure, heading, "A dot is a candidate.", []).figure

@@ -6,12 +6,13 @@ from itertools import product
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from batch_calibration.diagnosis import Margins, break_even_shares, expected_gain
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import Cells, markdown
-from batch_calibration.reporting.figures.chart import Axis, Chart, Panel
-from batch_calibration.reporting.figures.marks import Dots, Line, Mark, Rule
+from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.method_display import PALETTE
 from experiments.evidence import statistics
 
@@ -251,35 +252,33 @@ def typical(cells: Sequence[PairCells]) -> PairCells:
     return cells[int(np.argsort(errors)[len(errors) // 2])]
 
 
-def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[int]) -> Chart:
+@style.styled
+def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[int]) -> Figure:
     """Of each set the pair that is predicted as well as the median, and break-even shares."""
     names = list(dict.fromkeys(cell.set_name for cell in cells))
-    at, panels = np.linspace(0.02, 0.98, 97), []
-    for name in names:
+    figure, grid = style.panels(len(names) + 1, (2.6, 2.4), shares_y=False)
+    at = np.linspace(0.02, 0.98, 97)
+    for axes, name in zip(grid, names, strict=False):
         cell = typical(of_set(cells, name))
-        marks: list[Mark] = [Rule(0.0, "x")]
+        axes.axhline(0.0, color=style.INK, lw=1.0, zorder=0)
         for j, (size, color) in enumerate(zip(sizes, PALETTE.spares, strict=False)):
-            predicted = 100 * np.asarray(expected_gain(cell.margins, at, size))
-            marks += [
-                Line("", at, predicted, color),
-                Dots(f"{size:,} rows", shares, 100 * cell.measured[:, j], color, size=3.0),
-            ]
+            axes.plot(at, 100 * np.asarray(expected_gain(cell.margins, at, size)), color=color)
+            measured = 100 * cell.measured[:, j]
+            style.dots(axes, shares, measured, color, size=3.0, name=f"{size:,} rows")
         beta, delta, sigma = cell.margins
         title = f"{cell.unit}\nβ {beta:.2f}, δ {delta:.2f}, {SIGMA} {sigma:.2f}"
-        x, y = Axis("share of the first label"), Axis("gain over icl (points)")
-        panels.append(Panel(name, marks, x, y, title))
-    return Chart(
-        "The gain that the law predicts (lines) and that rows show (dots)",
-        [*panels, _break_even_panel()], ("set", "rows", "share", "gain"), size=(2.6, 2.4),
-        shares_y=False,
-    )  # fmt: skip
+        style.label(axes, title, "share of the first label", "gain over icl (points)", width=2.6)
+    _draw_break_even(grid[-1])
+    heading = "The gain that the law predicts (lines) and that rows show (dots)"
+    return style.finish(figure, heading, "", []).figure
 
 
-def _break_even_panel() -> Panel:
+def _draw_break_even(axes: Axes) -> None:
     """The greatest share of the preferred label at which BC gains, of many rows."""
-    biases, marks = np.linspace(0.0, 4.0, 81), []
+    biases = np.linspace(0.0, 4.0, 81)
     for separation, dash in zip((0.5, 1.0, 2.0, 4.0), PALETTE.dashes, strict=False):
         high = np.asarray(break_even_shares(Margins(biases, separation, 1.0))[1])
-        marks.append(Line(f"δ/{SIGMA} {separation:g}", biases, high, dash=dash))
-    x, y = Axis(f"bias |β| / {SIGMA}"), Axis("share of the preferred label")
-    return Panel("break-even", marks, x, y, "BC gains below the line")
+        name = f"δ/{SIGMA} {separation:g}"
+        axes.plot(biases, high, color=style.INK, ls=style.DASHES[dash], label=name)
+    style.label(axes, "BC gains below the line", f"bias |β| / {SIGMA}",
+                "share of the preferred label", width=2.6)  # fmt: skip

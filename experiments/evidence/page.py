@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from matplotlib.figure import Figure
+
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.figures.chart import Chart
+from batch_calibration.reporting.figures.files import save
 from batch_calibration.studies import csv_text
 
 PARTS = ("findings", "section")
@@ -29,7 +31,7 @@ class Written(NamedTuple):
     findings: list[str]
     section: str
     tables: Mapping[str, Cells]
-    figures: Mapping[str, Callable[[], Chart]]
+    figures: Mapping[str, Callable[[], Figure]]
 
 
 def write(written: Written, study: str, workdir: Path, page: Path | None) -> list[Path]:
@@ -38,8 +40,6 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
     Raises:
         InputError: a page without the marks of this study.
     """
-    from batch_calibration.reporting.figures import render, style
-
     texts = {
         "findings": "\n".join(f"- {sentence}" for sentence in written.findings),
         "section": written.section,
@@ -55,7 +55,7 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
             files.append(folder / f"{slug}.csv")
             write_whole(files[-1], csv_text(cells).encode())
     for slug, draw in written.figures.items():
-        drawn = style.save(render.draw(draw()), workdir / slug)
+        drawn = save(draw(), workdir / slug)
         files += drawn
         # Beside the page lie smaller copies; the workdir keeps the full ones.
         if page is not None:

@@ -201,7 +201,7 @@ def to_markdown(states: Sequence[ItemState], files: Mapping[Item, Sequence[Path]
             if isinstance(artifact, Table):
                 lines += [f"{artifact.title}:", "", markdown(artifact.cells, artifact.note)]
             else:
-                heading = artifact.chart().heading
+                heading = artifact.draw().heading
                 lines += [f"{heading}:", "", f"![{heading}]({path.name})", ""]
             note = comparison_note(state.item, artifact)
             lines += [note, ""] if note else []

@@ -6,11 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from matplotlib.figure import Figure
+
 from batch_calibration.methods import METHODS, get_method
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import markdown
-from batch_calibration.reporting.figures.chart import Chart
-from batch_calibration.reporting.figures.intervals import forest
+from batch_calibration.reporting.figures.intervals import draw_forest
 from batch_calibration.reporting.frame import REFERENCES
 from experiments.evidence import real_tables as tables
 from experiments.evidence.comparing import BASELINE, compare, count
@@ -93,7 +94,7 @@ def judge(score_set: ScoreSet, options: Options) -> Judged:
 SIGNS = {"gain": 1, "loss": -1}
 
 
-def draw(judged: Sequence[Judged]) -> Chart:
+def draw(judged: Sequence[Judged]) -> Figure:
     """A panel a set, a row a method."""
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
     for judged_set in judged:
@@ -103,7 +104,9 @@ def draw(judged: Sequence[Judged]) -> Chart:
             sign = SIGNS.get(compared.accuracy.verdict, 0)
             panel[name] = Estimate(value / 100, low / 100, high / 100), sign
     label, heading = f"accuracy - {BASELINE} (points)", "Each method against the scores as they are"
-    return forest(panels, tables.method_names(judged), label, heading, ("set", "method"))
+    return draw_forest(
+        panels, tables.method_names(judged), label, heading, ("set", "method")
+    ).figure
 
 
 def findings(judged: Sequence[Judged]) -> list[str]:

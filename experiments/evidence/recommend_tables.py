@@ -5,12 +5,12 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from batch_calibration.diagnosis.recommend import LIKELY, TO_SHARES, WITH_LABELS
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import Cells, markdown
-from batch_calibration.reporting.figures.chart import Chart
-from batch_calibration.reporting.figures.intervals import forest
+from batch_calibration.reporting.figures.intervals import draw_forest
 from experiments.evidence import statistics, trials
 from experiments.evidence.experience import Judged, held
 from experiments.evidence.page import csv_link
@@ -252,7 +252,7 @@ def number_of(judged: Judged) -> int:
     return int(np.flatnonzero((gains == chosen).all(axis=0))[0])
 
 
-def draw(judged: Sequence[Judged], options: Options) -> Chart:
+def draw(judged: Sequence[Judged], options: Options) -> Figure:
     """The gain of the rule before and of this one, a row a source."""
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
     for title, rule in (("always bc", "bc"), ("the old rule", OLD), (LIKELY, LIKELY)):
@@ -263,4 +263,6 @@ def draw(judged: Sequence[Judged], options: Options) -> Chart:
             panels[title][judgment.source.set.title] = (fractions, gain.beyond_noise)
     names = list(panels[LIKELY])
     heading = "Recommendations without labels: the gain on each source"
-    return forest(panels, names, f"change from {BASELINE} (points)", heading, ("rule", "source"))
+    return draw_forest(
+        panels, names, f"change from {BASELINE} (points)", heading, ("rule", "source")
+    ).figure

@@ -5,10 +5,10 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting.cells import Cells, markdown
-from batch_calibration.reporting.figures.chart import Chart
 from batch_calibration.reporting.frame import REFERENCES
 from experiments.evidence import charts
 from experiments.evidence.page import Written, csv_link
@@ -130,7 +130,7 @@ def cells(curves_by_group: Sequence[Curves]) -> Cells:
     return lines
 
 
-def draw(curves_by_group: Sequence[Curves]) -> Chart:
+def draw(curves_by_group: Sequence[Curves]) -> Figure:
     """Bias error, gain without labels and gain with labels, a line of panels each kind of rows."""
     lines = []
     for curves in curves_by_group:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from matplotlib.figure import Figure
 
 from batch_calibration.reporting.cells import Cells, markdown
-from batch_calibration.reporting.figures.chart import Chart
 from batch_calibration.reporting.frame import REFERENCES
 from experiments.evidence import batches, charts, pools
 from experiments.evidence.page import Written, csv_link
@@ -168,7 +168,7 @@ def cells(grids: Sequence[Grid]) -> Cells:
     return lines
 
 
-def draw(grids: Sequence[Grid]) -> Chart:
+def draw(grids: Sequence[Grid]) -> Figure:
     """The paper's method on each kind of rows, the others on the first."""
     panels = {f"{SHOWN}, {grid.title}": grid.gains[SHOWN].mean(axis=-1) for grid in grids}
     first = grids[0]

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from batch_calibration.cli.progress import ProgressBar
-from batch_calibration.reporting.figures.style import STYLE
+from batch_calibration.reporting.figures.style import Picture, styled
 from batch_calibration.reporting.method_display import PALETTE
 
 LANGUAGE = {"loss": "all tokens, labels weighted"}
@@ -73,6 +72,7 @@ def read_curve(path: Path) -> list[dict[str, float]]:
     return [steps[step] for step in sorted(steps)]
 
 
+@styled
 def draw_curve(
     steps: Sequence[dict[str, Any]],
     stage_ends: Sequence[int],
@@ -85,25 +85,25 @@ def draw_curve(
     `steps` holds `step` and the keys of `losses`, and for some steps the keys of `tasks`, each a
     thin line; `stage_ends` are the last steps of the stages.
     """
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(6, 3))
-        colors = ("black",) if tasks else (PALETTE.color("bc"), PALETTE.color("cc"))
-        for (key, name), color in zip(losses.items(), colors, strict=False):
-            # Above the tasks' thin lines.
-            axes.plot(*_smooth(steps, key), color=color, label=name, zorder=3)
-        palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
-        for task, color in zip(tasks, palette, strict=False):
-            axes.plot(*_smooth(steps, task), color=color, linewidth=0.8, label=task)
-        for end in stage_ends[:-1]:  # the last one is the end of the curve
-            axes.axvline(end, color="#999999", linestyle=":", linewidth=1)
-        axes.set_xlim(steps[0]["step"] - 1, steps[-1]["step"])
-        axes.set_ylim(0, 3 if unit == "token" else None)  # nats; the first steps lie above
-        axes.set_xlabel("step" + " (dotted: the next stage begins)" * (len(stage_ends) > 1))
-        axes.set_ylabel(f"loss (nats per {unit})")
-        if tasks:
-            axes.legend(loc="upper left", bbox_to_anchor=(1, 1.05), fontsize=7, borderaxespad=0)
-        else:
-            axes.legend()
+    figure = Picture((6, 3), dpi=150)
+    axes = figure.subplots()
+    colors = ("black",) if tasks else (PALETTE.color("bc"), PALETTE.color("cc"))
+    for (key, name), color in zip(losses.items(), colors, strict=False):
+        # Above the tasks' thin lines.
+        axes.plot(*_smooth(steps, key), color=color, label=name, zorder=3)
+    palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
+    for task, color in zip(tasks, palette, strict=False):
+        axes.plot(*_smooth(steps, task), color=color, linewidth=0.8, label=task)
+    for end in stage_ends[:-1]:  # the last one is the end of the curve
+        axes.axvline(end, color="#999999", linestyle=":", linewidth=1)
+    axes.set_xlim(steps[0]["step"] - 1, steps[-1]["step"])
+    axes.set_ylim(0, 3 if unit == "token" else None)  # nats; the first steps lie above
+    axes.set_xlabel("step" + " (dotted: the next stage begins)" * (len(stage_ends) > 1))
+    axes.set_ylabel(f"loss (nats per {unit})")
+    if tasks:
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1.05), fontsize=7, borderaxespad=0)
+    else:
+        axes.legend()
     return figure
 
 

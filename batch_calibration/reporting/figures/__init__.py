@@ -1,1 +1,1 @@
-"""Draws the figures; only here is matplotlib imported."""
+"""Draws the figures, each by a function of typed values; only here is matplotlib imported."""

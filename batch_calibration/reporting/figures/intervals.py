@@ -1,14 +1,15 @@
 """Numbers with intervals: gains by task or context, and accuracies by method."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from batch_calibration.metrics import Estimate, over_tasks
-from batch_calibration.reporting.cells import task_cell
-from batch_calibration.reporting.figures.chart import INTERVALS, Axis, Chart, Panel
-from batch_calibration.reporting.figures.marks import FAINT, Dots, Mark, Rule, Spans
+from batch_calibration.reporting.cells import estimate_cell, task_cell
+from batch_calibration.reporting.figures import style
+from batch_calibration.reporting.figures.style import ACCURACY, FAINT, INK, INTERVALS, Drawn
 from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.method_display import PALETTE, verdict_color
 
@@ -24,10 +25,10 @@ Gains = Mapping[str, Mapping[str, tuple[Estimate, int]]]
 Accuracies = Mapping[str, Mapping[str, Estimate]]  # title -> method -> accuracy, 0 to 1
 
 
-def forest(
-    panels: Gains, rows: Sequence[str], label: str, heading: str, columns: tuple[str, str],
-    *, together: bool = False,
-) -> Chart:  # fmt: skip
+@style.styled
+def draw_forest(
+    panels: Gains, rows: Sequence[str], label: str, heading: str, columns: tuple[str, str]
+) -> Drawn:
     """A panel a set: differences in points, a row each, with intervals and a line at zero.
 
     All panels have one range, which holds 0 in its middle and nine in ten of all ends. Rows are
@@ -39,26 +40,52 @@ def forest(
         for estimate, _ in by_row.values():
             ends += [abs(100 * estimate.low), abs(100 * estimate.high)]
     reach = STEP * max(1.0, float(np.ceil(np.quantile(ends or [0.0], 0.9) / STEP)))
-    limits = -min(reach, FARTHEST), min(reach, FARTHEST)
-    y = Axis("", names=rows, from_top=True, shows_names=len(rows) <= MAX_NAMED)
-    heights, ones = np.arange(len(rows)), np.ones(len(rows))
-    grid = Spans(heights, limits[0] * ones, limits[1] * ones, "x", FAINT, 0.6)
-    drawn = []
-    for title, by_row in panels.items():
-        shown = [row for row in rows if row in by_row]
-        numbers = 100 * np.array([by_row[row][0] for row in shown]).reshape(-1, 3)  # [row 3]
-        places = np.array([i for i, row in enumerate(rows) if row in by_row], float)
-        colors = [verdict_color(by_row[row][1]) for row in shown]
-        value, low, high = numbers.T
-        dots = Dots("gain", value, places, colors, along="x", low=low, high=high)
-        drawn.append(Panel(title, [grid, Rule(0.0), dots], Axis(label, limits, clips=True), y))
-    return Chart(
-        heading, drawn, (columns[0], "", columns[1], "gain"), VERDICT_NOTE,
-        (2.6, 0.7 + 0.17 * max(3, len(rows))), together=together, dpi=100,
-    )  # fmt: skip
+    reach = min(reach, FARTHEST)
+    is_named = len(rows) <= MAX_NAMED
+    figure, grid = style.panels(
+        len(panels), (2.6, 0.7 + 0.17 * max(3, len(rows))), names=rows if is_named else (), dpi=100
+    )
+    lines: list[Sequence[object]] = []
+    for axes, (title, by_row) in zip(grid, panels.items(), strict=True):
+        axes.hlines(range(len(rows)), -reach, reach, colors=FAINT, lw=0.6, zorder=0)
+        axes.axvline(0.0, color=INK, lw=1.0, zorder=0)
+        places = {row: float(place) for place, row in enumerate(rows) if row in by_row}
+        if places:
+            _draw_differences(axes, places, by_row, reach)
+        for row in places:
+            names = [title, row] if columns[0] else [row]
+            lines.append([*names, *(100 * end for end in by_row[row][0])])
+        style.label(axes, title, label, width=2.6)
+        style.name_ticks(axes.yaxis, rows, is_shown=is_named)
+        axes.set_xlim(-1.08 * reach, 1.08 * reach)
+    header = [*filter(None, columns), "gain", "low", "high"]
+    return style.finish(figure, heading, VERDICT_NOTE, style.table_of(header, lines))
 
 
-def gain_chart(group: Frame, methods: Sequence[str]) -> Chart:
+def _draw_differences(
+    axes: Axes, places: Mapping[str, float], by_row: Mapping[str, tuple[Estimate, int]],
+    reach: float,
+) -> None:  # fmt: skip
+    """Dots and their intervals; an end beyond the axis is an arrow, a dot there has its number."""
+    value, low, high = 100 * np.array([by_row[row][0] for row in places]).T  # [row] each
+    at, colors = np.array(list(places.values())), [verdict_color(by_row[row][1]) for row in places]
+    shown, left, right = (np.clip(ends, -reach, reach) for ends in (value, low, high))
+    axes.hlines(at, left, right, colors=colors, lw=1.4)
+    titles = [f"{row}: {estimate_cell(by_row[row][0])}" for row in places]
+    style.dots(axes, shown, at, colors, titles)
+    for is_beyond, edge, marker in ((low < -reach, -reach, "<"), (high > reach, reach, ">")):
+        count = int(is_beyond.sum())
+        style.dots(axes, np.full(count, edge), at[is_beyond], list(compress(colors, is_beyond)),
+                   size=4.0, marker=marker)  # fmt: skip
+    for number, x, y in zip(value, shown, at, strict=True):
+        if number != x:
+            aside, side = (-6, "right") if number > 0 else (6, "left")
+            # Above its own interval, which may reach to the left and to the right of the number.
+            axes.annotate(f"{number:+.0f}", (x, y), (aside, 1), textcoords="offset points",
+                          ha=side, va="bottom", fontsize=7)  # fmt: skip
+
+
+def draw_gains(group: Frame, methods: Sequence[str]) -> Drawn:
     """The gain of each method on each task in points, and its 95 % interval; last their average.
 
     The gain of all these methods over icl is known.
@@ -73,55 +100,69 @@ def gain_chart(group: Frame, methods: Sequence[str]) -> Chart:
         pairs = [(estimate, estimate.beyond_noise) for estimate in estimates]
         panels[method] = dict(zip(rows, pairs, strict=False))
     heading = f"Gain over icl, task by task: {group.setting}"
-    return forest(panels, rows, "gain over icl (points)", heading, ("method", "task"))
+    return draw_forest(panels, rows, "gain over icl (points)", heading, ("method", "task"))
 
 
-def context_chart(gains_by_context: Mapping[str, Estimate], heading: str) -> Chart:
+def draw_contexts(gains_by_context: Mapping[str, Estimate], heading: str) -> Drawn:
     """The gain of each context, the largest on top: a named row each, or of many a thin strip."""
     names = sorted(gains_by_context, key=lambda name: -gains_by_context[name].value)
     pairs = {name: (gains_by_context[name], gains_by_context[name].beyond_noise) for name in names}
     label = "gain in accuracy (points)"
     if len(names) <= MAX_NAMED:
-        return forest({"gain": pairs}, names, label, heading, ("", "context"), together=True)
+        return draw_forest({"gain": pairs}, names, label, heading, ("", "context"))
     numbers = 100 * np.array([gains_by_context[name] for name in names])  # [context 3]
     colors = [verdict_color(pairs[name][1]) for name in names]
-    axes = Axis("contexts, the largest gain first"), Axis(label)
-    return strip("gain", names, numbers, colors, axes, heading, VERDICT_NOTE)._replace(dpi=100)
+    axes_titles = "contexts, the largest gain first", label
+    return draw_strip("gain", names, numbers, colors, axes_titles, heading, VERDICT_NOTE)
 
 
-def strip(
+@style.styled
+def draw_strip(
     kind: str, names: Sequence[str], numbers: np.ndarray, color: str | Sequence[str],
-    axes: tuple[Axis, Axis], heading: str, note: str,
-) -> Chart:  # fmt: skip
-    """Many contexts by rank, a thin line each: number and ends [context 3], the name on hover."""
+    axes_titles: tuple[str, str], heading: str, note: str,
+) -> Drawn:  # fmt: skip
+    """Many contexts by rank, a thin line each: number and ends [context 3], its name a title."""
     ranks, (value, low, high) = np.arange(1.0, len(names) + 1), numbers.T
-    dots = Dots(
-        kind, ranks, value, color, size=3, low=low, high=high, hover=names,
-        extra={"context": names},
-    )  # fmt: skip
-    panel = Panel(kind, [Rule(0.0, "x"), dots], *axes)
-    return Chart(heading, [panel], ("", "", "rank", kind), note, size=(8.0, 3.0), together=True)
+    figure, (axes,) = style.panels(1, (8.0, 3.0), dpi=100)
+    axes.axhline(0.0, color=INK, lw=1.0, zorder=0)
+    axes.vlines(ranks, low, high, colors=color, lw=1.4, rasterized=len(names) > style.MAX_VECTOR)
+    titles = [f"{name}: {number:.3g}" for name, number in zip(names, value, strict=True)]
+    style.dots(axes, ranks, value, color, titles, size=3)
+    style.label(axes, "", *axes_titles)
+    header, rows = (
+        ["rank", kind, "low", "high", "context"],
+        zip(ranks, *numbers.T, names, strict=True),
+    )
+    return style.finish(figure, heading, note, style.table_of(header, rows))
 
 
-def estimate_chart(panels: Accuracies, heading: str) -> Chart:
+@style.styled
+def draw_estimates(panels: Accuracies, heading: str) -> Drawn:
     """A dot and its interval for each method; the dotted line is the first method's."""
     methods = list(dict.fromkeys(chain.from_iterable(panels.values())))
     estimates = chain.from_iterable(panel.values() for panel in panels.values())
     ends = [100 * end for end in chain.from_iterable(estimates)]
-    x = Axis("accuracy (%)", (min(ends) - 2, max(ends) + 2))
-    y = Axis("", names=methods, from_top=True)
-    drawn = []
-    for title, panel in panels.items():
+    figure, grid = style.panels(len(panels), (3.2, 0.7 + 0.28 * len(methods)), names=methods)
+    rows: list[Sequence[object]] = []
+    for axes, (title, panel) in zip(grid, panels.items(), strict=True):
+        first = 100 * next(iter(panel.values())).value
+        axes.axvline(first, color=PALETTE.color(methods[0]), ls=":", lw=1.0, zorder=0)
         value, low, high = 100 * np.array(list(panel.values())).T  # [method] each
-        places = [float(methods.index(method)) for method in panel]
-        texts = [f"{number:.1f}" for number in value]
-        marks: list[Mark] = [
-            Rule(float(value[0]), color=PALETTE.color(methods[0]), dash="dot"),
-            Dots("accuracy", value, places, list(map(PALETTE.color, panel)), along="x", low=low,
-                 high=high, texts=texts),
-        ]  # fmt: skip
-        drawn.append(Panel(title, marks, x, y))
-    return Chart(
-        heading, drawn, ("panel", "", "method", "accuracy"), f"{INTERVALS} Dotted: {methods[0]}.",
-        (3.2, 0.7 + 0.28 * len(methods)), together=len(drawn) <= 4,
-    )  # fmt: skip
+        places, colors = (
+            [float(methods.index(method)) for method in panel],
+            list(map(PALETTE.color, panel)),
+        )
+        axes.hlines(places, low, high, colors=colors, lw=1.4)
+        style.dots(axes, value, places, colors, style.percents(panel, value))
+        for number, place in zip(value, places, strict=True):
+            axes.annotate(f"{number:.1f}", (number, place), (0, 4), textcoords="offset points",
+                          ha="center", fontsize=7)  # fmt: skip
+        rows += [[title, *line] for line in zip(panel, value, low, high, strict=True)]
+        style.label(axes, title, ACCURACY, width=3.2)
+        style.name_ticks(axes.yaxis, methods)
+        axes.set_xlim(min(ends) - 2, max(ends) + 2)
+    note, header = (
+        f"{INTERVALS} Dotted: {methods[0]}.",
+        ["panel", "method", "accuracy", "low", "high"],
+    )
+    return style.finish(figure, heading, note, style.table_of(header, rows))

@@ -3,72 +3,97 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from batch_calibration.diagnosis import Diagnosis
-from batch_calibration.reporting.figures.chart import Axis, Chart, Panel
-from batch_calibration.reporting.figures.intervals import context_chart, strip
-from batch_calibration.reporting.figures.marks import Bars, Dots, Mark, Rule, Spans
+from batch_calibration.reporting.figures import style
+from batch_calibration.reporting.figures.intervals import draw_contexts, draw_strip
+from batch_calibration.reporting.figures.style import INK, Drawn
 from batch_calibration.reporting.frame import BASELINE, CORRECTED
 from batch_calibration.reporting.method_display import PALETTE
 
 MAX_PANELS = 3  # contexts that have panels of their own; of more the gains are drawn
 HEADING = "What the prompts prefer"
+Row = tuple[object, ...]  # of the CSV: context, what, label, value
 
 
-def chart(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Chart:
+def draw_preferences(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Drawn:
     """A few contexts: preference and shares of each label; many: the gain of each, sorted.
 
     Without right labels it is the strength of each preference.
     """
     pairs = list(zip(titles, diagnoses, strict=True))
-    if len(diagnoses) > MAX_PANELS:
-        gains = {title: diagnosis.gain for title, diagnosis in pairs if diagnosis.gain}
-        if not gains:
-            return _strengths(pairs)
-        methods = {diagnosis.method for diagnosis in diagnoses}
-        subject = methods.pop() if len(methods) == 1 else "the recommended method"
-        return context_chart(gains, f"Gain in accuracy by {subject}, context by context")
-    panels = []
-    for title, diagnosis in pairs:
-        panels += [_preference(title, diagnosis), _shares(title, diagnosis)]
-    most = max(len(diagnosis.label_names) for diagnosis in diagnoses)
+    if len(diagnoses) <= MAX_PANELS:
+        return _draw_labels(pairs)
+    gains = {title: diagnosis.gain for title, diagnosis in pairs if diagnosis.gain}
+    if not gains:
+        return _draw_strengths(pairs)
+    methods = {diagnosis.method for diagnosis in diagnoses}
+    subject = methods.pop() if len(methods) == 1 else "the recommended method"
+    return draw_contexts(gains, f"Gain in accuracy by {subject}, context by context")
+
+
+@style.styled
+def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
+    """A line of two panels a context: the preference of each label, and its shares."""
+    most = max(len(diagnosis.label_names) for _, diagnosis in pairs)
+    size = 3.2 + 0.3 * most, 2.4
+    figure, grid = style.panels(2 * len(pairs), size, across=2, shares_y=False)
+    rows: list[Row] = []
+    for (title, diagnosis), left, right in zip(pairs, grid[::2], grid[1::2], strict=True):
+        rows += _draw_preference(left, title, diagnosis)
+        rows += _draw_shares(right, title, diagnosis)
+        for axes in (left, right):
+            style.name_ticks(axes.xaxis, diagnosis.label_names)
     note = "Lines on the bars of a preference are ± 2 standard errors over rows."
-    return Chart(
-        HEADING, panels, ("context", "what", "label", "value"), note, (3.2 + 0.3 * most, 2.4), 2,
-        together=True, shares_y=False,
-    )  # fmt: skip
+    cells = style.table_of(["context", "what", "label", "value"], rows)
+    return style.finish(figure, HEADING, note, cells)
 
 
-def _preference(title: str, diagnosis: Diagnosis) -> Panel:
-    at = np.arange(float(len(diagnosis.label_names)))
+def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> list[Row]:
+    at = np.arange(len(diagnosis.label_names))
     size, error = diagnosis.preference, 2 * np.nan_to_num(diagnosis.error)
-    marks: list[Mark] = [
-        Bars("preference", at, size, PALETTE.color(BASELINE)),
-        Spans(at, size - error, size + error, "y"),
-        Rule(0.0, "x"),
-    ]
-    x = Axis("", names=diagnosis.label_names)
-    y = Axis("mean log-probability\nless the labels' mean (nats)")
-    return Panel(title, marks, x, y, f"{title}: preference")
+    rows = _draw_bars(axes, title, "preference", at, size, diagnosis, PALETTE.spares[4], 0.6)
+    axes.vlines(at, size - error, size + error, colors=INK, lw=1.4)
+    axes.axhline(0.0, color=INK, lw=1.0, zorder=0)
+    y = "mean log-probability\nless the labels' mean (nats)"
+    style.label(axes, f"{title}: preference", y=y, width=3.5)
+    return rows
 
 
-def _shares(title: str, diagnosis: Diagnosis) -> Panel:
-    at = np.arange(float(len(diagnosis.label_names)))
-    before, after = 100 * diagnosis.predicted, 100 * diagnosis.corrected
-    marks: list[Mark] = [
-        Bars("predicted", at - 0.2, before, PALETTE.color(BASELINE), 0.38),
-        Bars(f"after {diagnosis.method}", at + 0.2, after, PALETTE.color(CORRECTED), 0.38),
-    ]
+def _draw_shares(axes: Axes, title: str, diagnosis: Diagnosis) -> list[Row]:
+    at, rows = np.arange(len(diagnosis.label_names)), list[Row]()
+    after = f"after {diagnosis.method}"
+    for name, shift, share, method in (
+        ("predicted", -0.2, diagnosis.predicted, BASELINE),
+        (after, 0.2, diagnosis.corrected, CORRECTED),
+    ):
+        color = PALETTE.color(method)
+        rows += _draw_bars(axes, title, name, at + shift, 100 * share, diagnosis, color, 0.38)
     if diagnosis.classes is not None:
         right = 100 * diagnosis.classes
-        marks.append(Dots("right", at, right, size=1))
-        for i, share in enumerate(right):
-            marks.append(Spans([share], [at[i] - 0.42], [at[i] + 0.42], "x", width=1.8))
-    x, y = Axis("", names=diagnosis.label_names), Axis("share of rows (%)")
-    return Panel(title, marks, x, y, f"{title}: {diagnosis.rows:,} rows")
+        lines = axes.hlines(right, at - 0.42, at + 0.42, colors=INK, lw=1.8, label="right")
+        style.say(lines, [f"right: {share:.1f} %" for share in right])
+        for name, share in zip(diagnosis.label_names, right, strict=True):
+            rows.append((title, "right", name, float(share)))
+    style.label(axes, f"{title}: {diagnosis.rows:,} rows", y="share of rows (%)", width=3.5)
+    return rows
 
 
-def _strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Chart:
+def _draw_bars(
+    axes: Axes, title: str, name: str, at: np.ndarray, heights: np.ndarray, diagnosis: Diagnosis,
+    color: str, width: float,
+) -> list[Row]:  # fmt: skip
+    """Bars of one kind, one for each label."""
+    rows: list[Row] = []
+    bars = axes.bar(at, heights, width, color=color, label=name)
+    for bar, label, height in zip(bars, diagnosis.label_names, heights, strict=True):
+        style.say(bar, [f"{label}, {name}: {height:.4g}"])
+        rows.append((title, name, label, float(height)))
+    return rows
+
+
+def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
     """How strong each preference is, the strongest first."""
     strengths = []
     for title, diagnosis in pairs:
@@ -76,7 +101,6 @@ def _strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Chart:
     sizes, errors, names = zip(*sorted(strengths, reverse=True), strict=True)
     size, error = np.array(sizes), 2 * np.nan_to_num(np.array(errors))
     numbers = np.stack([size, size - error, size + error], axis=1)
-    axes = Axis("contexts, the strongest first"), Axis("preference of a label (nats)")
+    titles = "contexts, the strongest first", "preference of a label (nats)"
     heading, note = f"{HEADING}: how strongly", "Lines are ± 2 standard errors over rows."
-    drawn = strip("preference", names, numbers, PALETTE.color(CORRECTED), axes, heading, note)
-    return drawn._replace(columns=("", "", "rank", "nats"))
+    return draw_strip("nats", names, numbers, PALETTE.color(CORRECTED), titles, heading, note)

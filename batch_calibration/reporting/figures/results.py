@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
 from batch_calibration.errors import InputError
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting.figures import preferences, render
-from batch_calibration.reporting.figures.chart import Chart
-from batch_calibration.reporting.figures.intervals import estimate_chart, forest
+from batch_calibration.reporting.figures.intervals import draw_estimates, draw_forest
+from batch_calibration.reporting.figures.preferences import draw_preferences
+from batch_calibration.reporting.figures.style import Drawn
 
 
 def plot(result: Diagnosis | Recommendation | Comparison, title: str = "scores") -> Figure:
@@ -18,7 +18,8 @@ def plot(result: Diagnosis | Recommendation | Comparison, title: str = "scores")
     Of a diagnosis it is the preference for each label with ± 2 standard errors, and the shares of
     labels before and after; of a recommendation the accuracy of each method that was measured,
     without labels the gain to expect; of a comparison the gain of each method over ICL. Intervals
-    are at 95 %. The figure is matplotlib's: `plot(found).savefig("found.png")`.
+    are at 95 %. The figure is matplotlib's: `plot(found).savefig("found.png")`. A notebook shows it
+    once, and pyplot does not keep it.
 
     Args:
         result: what is drawn.
@@ -33,12 +34,12 @@ def plot(result: Diagnosis | Recommendation | Comparison, title: str = "scores")
     >>> [axes.get_ylabel().split()[0] for axes in figure.axes]
     ['mean', 'share']
     """
-    return render.draw(_chart(result, title))
+    return _draw(result, title).figure
 
 
-def _chart(result: object, title: str) -> Chart:
+def _draw(result: object, title: str) -> Drawn:
     if isinstance(result, Diagnosis):
-        return preferences.chart([result], [title])
+        return draw_preferences([result], [title])
     if isinstance(result, Comparison):
         gains = {row.method: row.gain for row in result.results if row.gain}
         if not gains:
@@ -46,13 +47,13 @@ def _chart(result: object, title: str) -> Chart:
                 where="plot", expected="a comparison with icl and another method",
                 got=", ".join(row.method for row in result.results), remedy="compare icl, too",
             )  # fmt: skip
-        return _gain_chart(gains, f"Gain over icl: {title}, {result.rows:,} labeled rows")
+        return _draw_gains(gains, f"Gain over icl: {title}, {result.rows:,} labeled rows")
     if isinstance(result, Recommendation):
         if result.measured:
-            return estimate_chart({title: result.measured}, "Each judged by what other rows teach")
+            return draw_estimates({title: result.measured}, "Each judged by what other rows teach")
         if gain := result.expected.gain:
             heading = f"Gain to expect: {title} ({result.expected.source})"
-            return _gain_chart({result.short: gain}, heading)
+            return _draw_gains({result.short: gain}, heading)
         raise InputError(
             where="plot", expected="a recommendation with measured accuracies or a gain to expect",
             got=f"{result.short}, of which nothing is known",
@@ -64,7 +65,7 @@ def _chart(result: object, title: str) -> Chart:
     )  # fmt: skip
 
 
-def _gain_chart(gains: Mapping[str, Estimate], heading: str) -> Chart:
+def _draw_gains(gains: Mapping[str, Estimate], heading: str) -> Drawn:
     pairs = {method: (gain, gain.beyond_noise) for method, gain in gains.items()}
     label, columns = "gain in accuracy (points)", ("", "method")
-    return forest({"gain": pairs}, list(gains), label, heading, columns, together=True)
+    return draw_forest({"gain": pairs}, list(gains), label, heading, columns)

@@ -1,63 +1,200 @@
-"""How figures look: one size of type, colors that survive color blindness, PNG and PDF."""
+"""Parts of all figures: the look, panels side by side, dots, axes of names, heading, legend."""
 
 import io
-from pathlib import Path
-from typing import Any
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import fill
+from typing import Any, NamedTuple
 
 import matplotlib
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot as plt
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import XAxis, YAxis
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
-from batch_calibration.files import write_whole
+from batch_calibration.reporting.cells import Cells
 
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
+    "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
-    "figure.dpi": 150,
-    "savefig.bbox": "tight",
+    "legend.fontsize": 9,
     "pdf.fonttype": 42,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "batch-calibration",  # the same ids each time
     # A dollar sign in a name is no formula.
     "text.parse_math": False,
 }
+styled = matplotlib.rc_context(STYLE)
+"""Decorates what draws, so that all of it has this look."""
+INK = "#000000"  # text and lines; on a page the color of its text
+FAINT = "#eeeeee"  # lines behind the numbers
+PAPER = "#ffffff"  # what hollow dots are filled with; on a page its own color
+DASHES: Mapping[str, Any] = {
+    "solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3)),
+    "longdashdot": (0, (8, 3, 1, 3)),
+}  # fmt: skip
+INTERVALS = "Lines are 95 % intervals."
+ACCURACY = "accuracy (%)"
+LETTER = 0.065  # inches of a letter of the names of an axis
+LETTERS = 12  # letters of a title in an inch of a panel
+MAX_UPRIGHT = 4  # of more long names below a panel all are turned
+MAX_VECTOR = 400  # of more dots a layer is an image, also in SVG and PDF
+LONGEST_NAME = 34  # letters of a line of a name beside a panel
 
 
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG and PDF, close it, and say where they are."""
-    targets = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]
-    with plt.rc_context({**STYLE, "savefig.bbox": "standard"}):
-        # Laid out and measured once for both files, and drawn once for each: cutting makes
-        # matplotlib draw twice, so only what reaches beyond the figure is cut to its own size.
-        if engine := figure.get_layout_engine():
-            engine.execute(figure)
-            figure.set_layout_engine(None)
-        box, pad = figure.get_tightbbox(), plt.rcParams["savefig.pad_inches"]
-        wide, high = figure.get_size_inches()
-        is_inside = engine and min(box.x0, box.y0, wide - box.x1, high - box.y1) >= 0
-        extent = None if is_inside else box.padded(pad)
-        for target in targets:
-            # A date in the file would make every drawing another one.
-            undated = {"CreationDate": None} if target.suffix == ".pdf" else None
-            content = _to_bytes(figure, target.suffix[1:], metadata=undated, bbox_inches=extent)
-            write_whole(target, content)
-    plt.close(figure)
-    return targets
+class Picture(Figure):
+    """A figure that notebooks show; matplotlib.pyplot does not know it."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        with matplotlib.rc_context(STYLE):
+            self.savefig(buffer, format="png", bbox_inches="tight")
+        return buffer.getvalue()
 
 
-def to_file(figure: Figure, form: str) -> bytes:
-    """A figure as one file: png, pdf or svg; it is closed."""
-    with plt.rc_context({**STYLE, "savefig.bbox": "tight"}):
-        content = _to_bytes(figure, form)
-    plt.close(figure)
-    return content
+class Drawn(NamedTuple):
+    """A figure, what it shows in words, and its numbers: a header and a row for each point."""
+
+    figure: Figure
+    heading: str
+    note: str
+    cells: Cells
+    rows: Sequence[
+        list[str]
+    ] = ()  # more about the rows that are drawn, which a page has in a table below
 
 
-def _to_bytes(figure: Figure, form: str, **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=form, **options)
-    return buffer.getvalue()
+def panels(
+    count: int, size: tuple[float, float], across: int = 4, *, names: Iterable[str] = (),
+    shares_y: bool = True, dpi: int = 150,
+) -> tuple[Figure, list[Axes]]:  # fmt: skip
+    """A figure with panels side by side, and their axes, line by line.
+
+    Args:
+        count: panels.
+        size: inches of a panel, width and height.
+        across: panels of a line, at most.
+        names: of the vertical axes; the longest needs inches of its own.
+        shares_y: whether the panels have one vertical axis.
+        dpi: dots an inch, of PNG and of layers that are images.
+    """
+    columns = min(count, across)
+    lines = -(-count // columns)
+    name_inches = LETTER * min(max(map(len, names), default=0), LONGEST_NAME)
+    width = 1 + columns * size[0] + name_inches * (1 if shares_y else columns)
+    figure = Picture((width, 1.1 + lines * size[1]), dpi=dpi, layout="constrained")
+    grid = figure.subplots(lines, columns, squeeze=False, sharey=shares_y)
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
+    return figure, list(grid.flat[:count])
+
+
+def label(axes: Axes, title: str, x: str = "", y: str = "", *, width: float = 3.0) -> None:
+    """Set the title of a panel and of its axes, in lines that fit its width (inches)."""
+    letters = int(LETTERS * width)
+    axes.set_title("\n".join(fill(line, letters) for line in title.split("\n")))
+    axes.set_xlabel(fill(x, letters))
+    axes.set_ylabel(y)
+
+
+def name_ticks(
+    axis: XAxis | YAxis, names: Sequence[str], *, is_shown: bool = True, from_top: bool = True
+) -> None:
+    """Names at the places 0, 1, ... of an axis, of a vertical one from the top on."""
+    is_upright = isinstance(axis, YAxis)
+    wrapped = [fill(" ".join(name.split()), LONGEST_NAME) for name in names]
+    longest = max(map(len, wrapped))
+    is_turned = not is_upright and len(names) > MAX_UPRIGHT and longest > 4
+    axis.set_ticks(range(len(names)), wrapped if is_shown else [""] * len(names),
+                   rotation=90 if is_turned else 0)  # fmt: skip
+    axis.set_view_interval(-0.6, len(names) - 0.4, ignore=True)
+    axis.set_inverted(is_upright and from_top)
+
+
+def number_ticks(axis: XAxis | YAxis, numbers: Sequence[float], *, is_log: bool) -> None:
+    """Ticks at these numbers alone; a logarithmic horizontal axis has them upright."""
+    if is_log:
+        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    texts = [f"{number:,g}" for number in numbers]
+    axis.set_ticks(numbers, texts, rotation=90 if is_log and isinstance(axis, XAxis) else 0)
+    axis.set_minor_locator(matplotlib.ticker.NullLocator())
+
+
+def say(artist: Artist, titles: Sequence[str]) -> None:
+    """Give each mark of an artist the text that a page shows where the mouse is over it.
+
+    The texts are its gid: the SVG of a page has them as `<title>`, other files leave them out.
+    """
+    artist.set_gid(json.dumps(list(titles)))
+
+
+def percents(names: Iterable[object], values: Iterable[float], kind: str = "") -> list[str]:
+    """Titles of values in %.
+
+    >>> percents(["SST-2"], [50.0], "icl")
+    ['SST-2, icl: 50.0 %']
+    """
+    titles = []
+    for name, value in zip(names, values, strict=True):
+        titles.append(f"{name}{kind and f', {kind}'}: {value:.1f} %")
+    return titles
+
+
+def dots(
+    axes: Axes, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray,
+    color: str | Sequence[str] = INK, titles: Sequence[str] = (), *, size: float = 5.0,
+    marker: str = "o", is_hollow: bool = False, alpha: float = 1.0, name: str = "",
+    is_layer: bool = False,
+) -> None:  # fmt: skip
+    """Draw points above all else, each with its title; `size` in pixels at 72 dpi.
+
+    With `is_layer` they are one image, also in SVG and PDF: dots of rows are many.
+    """
+    look: dict[str, Any] = {"c": color, "linewidths": 0}
+    if is_hollow:
+        look = {"edgecolors": color, "facecolors": PAPER, "linewidths": 1.2}
+    drawn = axes.scatter(
+        x, y, s=size**2, marker=marker, alpha=alpha, zorder=3, label=name or None, **look
+    )
+    if is_layer or len(x) > MAX_VECTOR:
+        drawn.set_rasterized(True)
+    elif titles:
+        say(drawn, titles)
+
+
+def finish(figure: Figure, heading: str, note: str, cells: Cells) -> Drawn:
+    """Add a heading, and a legend below of each name once; equal titles of axes stand once."""
+    handles: dict[str, Any] = {}
+    first = figure.axes[0].get_ylabel()
+    for axes in figure.axes:
+        spec = axes.get_subplotspec()
+        if spec is not None and not spec.is_first_col() and axes.get_ylabel() == first:
+            axes.set_ylabel("")
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(name, handle)
+    wide = figure.get_size_inches()[0]
+    if len(handles) > 1:
+        columns = max(1, int(wide / (0.5 + LETTER * max(map(len, handles)))))
+        legend = figure.legend(
+            list(handles.values()), list(handles), loc="outside lower center", ncols=columns
+        )
+        for shown in legend.legend_handles:
+            if isinstance(shown, PathCollection):  # dots, of which small ones show no color
+                shown.set_sizes([20])
+    words = " ".join(filter(None, (f"{heading}.", note)))
+    figure.suptitle(fill(words, max(int(15 * wide), 60)), x=0.01, ha="left", fontsize=9)
+    return Drawn(figure, heading, note, cells)
+
+
+def table_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Cells:
+    """Numbers as a file of CSV has them, with six digits."""
+    cells: Cells = [list(header)]
+    for row in rows:
+        cells.append([f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row])
+    return cells

@@ -1,6 +1,5 @@
-"""One self-contained HTML page: verdicts, contexts, tables, interactive figures, what was run."""
+"""One self-contained HTML page: verdicts, contexts, tables, figures, what was run."""
 
-from batch_calibration.reporting.report.page import Card, Section, page
-from batch_calibration.reporting.report.plots import Figure
+from batch_calibration.reporting.report.page import Card, Section, figure_html, page
 
-__all__ = ["Card", "Figure", "Section", "page"]
+__all__ = ["Card", "Section", "figure_html", "page"]

@@ -1,26 +1,28 @@
-"""The page as text: its style, its program and plotly.js are in it, nothing is fetched."""
+"""The page as text: its style, figures and program are in it, nothing is fetched."""
 
+import base64
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.files import file_name
 from batch_calibration.reporting import verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Table
-from batch_calibration.reporting.cells import Best, Sums
-from batch_calibration.reporting.figures import preferences
+from batch_calibration.reporting.cells import Best, Cells, Sums
 from batch_calibration.reporting.frame import group_by
-from batch_calibration.reporting.report import plots
-from batch_calibration.studies import Run
+from batch_calibration.studies import Run, csv_text
+
+if TYPE_CHECKING:
+    from batch_calibration.reporting.figures.style import Drawn
 
 TITLE = "Label-bias correction"
 MAX_TABLES_OPEN = 4  # of more tables in a section the first alone stands open
 FOLDER = Path(__file__).parent
-MAX_CONTEXTS_DRAWN = 100  # of more contexts none has a figure of its own
+MAX_CONTEXTS_FULL = 100  # of more contexts none has reasons and a table of its own
 NO_RUNS = (
     "This workdir keeps no facts about scoring runs: its scores came from elsewhere, or from a "
     "version that kept none."
@@ -41,7 +43,7 @@ class Section(NamedTuple):
     heading: str
     paragraph: str
     tables: Sequence[Table] = ()
-    figures: Sequence[plots.Figure] = ()
+    figures: Sequence[str] = ()  # of `figure_html`
     contexts: Sequence[Verdict] = ()
 
 
@@ -76,17 +78,13 @@ def page(
     if runs is not None:
         lines.append(f'<section id="run"><h2>What was run</h2>{runs_html(runs)}</section>')
     body, named = "\n".join(lines), escape(", ".join(filter(None, (title, date))))
-    # Without a figure to draw, its library of some megabytes stays out.
-    library = ""
-    if 'class="plot"' in body:
-        library = f'<script id="library" type="text/plain">{plots.library()}</script>\n'
     style, program = ((FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
         f"<title>{named}</title>\n<style>{style}</style></head>\n"
-        f"<body><main>\n{body}\n</main>\n{library}<script>{program}</script></body></html>\n"
+        f"<body><main>\n{body}\n</main>\n<script>{program}</script></body></html>\n"
     )
 
 
@@ -117,8 +115,14 @@ def _contexts(cards: Sequence[Card]) -> list[str]:
             for verdict in card.verdicts:
                 contexts.append(verdict._replace(name=f"{verdict.name}: {setting}"))
     names = [verdict.name for verdict in contexts]
-    chart = preferences.chart([verdict.diagnosis for verdict in contexts], names)
-    drawn = f'<div id="effects">{plots.html(plots.Figure("preferences", chart))}</div>'
+    try:
+        from batch_calibration.reporting.figures.preferences import draw_preferences
+    except ImportError:  # without matplotlib the page has words and tables
+        drawn = ""
+    else:
+        diagnoses = [verdict.diagnosis for verdict in contexts]
+        figure = figure_html("preferences", draw_preferences(diagnoses, names))
+        drawn = f'<div id="effects">{figure}</div>'
     if len(contexts) == 1:
         return [drawn]
     cells = verdict_tables.verdict_cells(contexts)
@@ -136,16 +140,46 @@ def _section(section: Section, name: str) -> str:
         heading = f"<h4>{escape(table.title)}</h4>"
         lines.append(_fold(f'id="{name}-t{i}"{state}', heading, table_html(table)))
     for i, figure in enumerate(section.figures):
-        lines.append(f'<div id="{name}-f{i}">{plots.html(figure)}</div>')
+        lines.append(f'<div id="{name}-f{i}">{figure}</div>')
     if section.contexts:
         count, contexts = len(section.contexts), []
         for i, context in enumerate(section.contexts):
-            is_drawn = count <= MAX_CONTEXTS_DRAWN
-            contexts.append(context_html(context, f"{name}-c{i}", is_drawn=is_drawn))
+            is_full = count <= MAX_CONTEXTS_FULL
+            contexts.append(context_html(context, f"{name}-c{i}", is_full=is_full))
         heading = f"<h4>Each context in words ({count:,})</h4>"
         lines.append(_fold(f'id="{name}-contexts"', heading, "\n".join([*contexts, ""])))
     heading = f"<h3>{escape(section.heading)}</h3>"
     return _fold(f'class="section" id="{name}"', heading, "\n".join([*lines, ""]))
+
+
+def figure_html(slug: str, drawn: "Drawn") -> str:
+    """A figure with its heading, how to read it, its rows in a table, and a link to its numbers."""
+    from batch_calibration.reporting.figures.files import page_svg
+
+    name = file_name(slug)
+    lines = [
+        f'<figure id="figure-{name}"><figcaption>{escape(drawn.heading)}</figcaption>',
+        f'<div class="drawn" tabindex="0">{page_svg(drawn, slug)}</div>',
+    ]
+    if drawn.note:
+        lines.append(f'<p class="note">{escape(drawn.note)}</p>')
+    if drawn.rows:
+        table = Table(
+            ACROSS, f"{slug}-rows", f"{drawn.heading}: rows", list(drawn.rows), unit="nats"
+        )
+        heading = f"Texts of {len(drawn.rows) - 1:,} rows"
+        lines.append(_fold(f'class="texts" id="{name}-rows"', heading, table_html(table)))
+    lines.append(f"<p>{_download(name, drawn.cells)}</p>")
+    return "\n".join([*lines, "</figure>"])
+
+
+def _download(name: str, cells: Cells) -> str:
+    """A link that saves the cells as a file of CSV, which the page holds."""
+    encoded = base64.b64encode(csv_text(cells).encode()).decode()
+    return (
+        f'<a class="csv" download="{name}.csv" '
+        f'href="data:text/csv;charset=utf-8;base64,{encoded}">{name}.csv</a>'
+    )
 
 
 def table_html(table: Table) -> str:
@@ -206,14 +240,13 @@ def _run(runs: Sequence[Run]) -> str:
     return "\n".join(filter(None, lines))
 
 
-def context_html(context: Verdict, name: str, *, is_drawn: bool) -> str:
-    """The context's line, and its sentences, and with `is_drawn` reasons and a figure."""
-    sentences, figure = context.diagnosis.sentences(), ""
-    if is_drawn:
+def context_html(context: Verdict, name: str, *, is_full: bool) -> str:
+    """The context's line, and its sentences, and with `is_full` reasons and a table of labels."""
+    sentences, table = context.diagnosis.sentences(), ""
+    if is_full:
         sentences += context.recommendation.reason
-        chart = preferences.chart([context.diagnosis], [context.name])
-        figure = plots.html(plots.Figure(name, chart))
-    content = f"<p>{escape(' '.join(sentences))}</p>\n{figure}"
+        table = table_html(verdict_tables.context_tables(context)[0]._replace(slug=f"{name}-labels"))
+    content = f"<p>{escape(' '.join(sentences))}</p>\n{table}"
     return _fold(f'id="{name}" class="context"', escape(headline(context)), content)
 
 
