@@ -245,7 +245,9 @@ def context_html(context: Verdict, name: str, *, is_full: bool) -> str:
     sentences, table = context.diagnosis.sentences(), ""
     if is_full:
         sentences += context.recommendation.reason
-        table = table_html(verdict_tables.context_tables(context)[0]._replace(slug=f"{name}-labels"))
+        table = table_html(
+            verdict_tables.context_tables(context)[0]._replace(slug=f"{name}-labels")
+        )
     content = f"<p>{escape(' '.join(sentences))}</p>\n{table}"
     return _fold(f'id="{name}" class="context"', escape(headline(context)), content)
 
