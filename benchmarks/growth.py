@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def curves(quick: bool, full: bool) -> list[tuple[str, str, Sequence[int]]]:
-    """What grows, in which network, and to which sizes."""
+    """The quantity that grows, in which network, and to which sizes."""
     if quick:
         return [("rows", "width 64", (100, 400)), ("labels", "width 64", (2, 40))]
     rows = (1_000, 10_000, 40_000, *((200_000, 1_000_000) if full else ()))

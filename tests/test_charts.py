@@ -211,12 +211,12 @@ def test_lines_of_zeros_are_those_of_contourpy():
     x, y = np.meshgrid(ticks, ticks)
     for values in (y - x - 0.2, x**2 + y**2 - 0.5, x * y - 0.01, x + 9, np.sin(5 * x) - y):
         expected = contour_generator(ticks, ticks, values).lines(0.0)
-        found = zero_lines(ticks, values)
-        assert len(found) == len(expected)
-        for line in found:
+        lines = zero_lines(ticks, values)
+        assert len(lines) == len(expected)
+        for line in lines:
             # Each point lies on a line of the other, and on a step's half at most beside it.
-            apart = np.linalg.norm(line[:, None] - np.concatenate(expected)[None], axis=-1)
-            assert apart.min(axis=1).max() < 0.02
+            distances = np.linalg.norm(line[:, None] - np.concatenate(expected)[None], axis=-1)
+            assert distances.min(axis=1).max() < 0.02
     assert len(zero_lines(ticks, y - x - 0.2)[0]) == 2
 
 

@@ -36,25 +36,25 @@ def table(tmp_path):
     return path, scores, right
 
 
-def run(*words, code=0):
+def run(*arguments, code=0):
     """Run the program in this process; its exit code is checked."""
-    words = [str(word) for word in words]
+    arguments = [str(argument) for argument in arguments]
     if not code:
-        cli.run(words)
+        cli.run(arguments)
         return
-    with pytest.raises(SystemExit) as found:
-        cli.run(words)
-    assert found.value.code == code
+    with pytest.raises(SystemExit) as exit_info:
+        cli.run(arguments)
+    assert exit_info.value.code == code
 
 
 GIVEN = ("--gold=gold", "--ids=id")
 
 
 def test_help_and_version_are_quick_and_load_no_jax():
-    for word in ("--help", "--version"):
+    for flag in ("--help", "--version"):
         check = (
             "import sys; from batch_calibration.cli import run\n"
-            f"try:\n run(['{word}'])\nexcept SystemExit as e:\n assert not e.code\n"
+            f"try:\n run(['{flag}'])\nexcept SystemExit as e:\n assert not e.code\n"
             "assert not {'jax', 'numpy', 'flax'} & set(sys.modules), 'heavy'"
         )
         done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
@@ -65,9 +65,9 @@ def test_help_and_version_are_quick_and_load_no_jax():
     "command", ["calibrate", "diagnose", "compare", "convert", "recommend", "report"]
 )
 def test_each_command_has_help(command, capsys):
-    with pytest.raises(SystemExit) as found:
+    with pytest.raises(SystemExit) as exit_info:
         cli.run([command, "--help"])
-    assert found.value.code == 0
+    assert exit_info.value.code == 0
     assert "--gold" in capsys.readouterr().out
 
 
@@ -77,28 +77,28 @@ def test_corrected_scores_are_those_of_calibrate(table, tmp_path, ending, capsys
     out = tmp_path / f"out.{ending}"
     run("calibrate", path, *GIVEN, f"--output={out}")
     expected = np.asarray(calibrate(scores.round(6)))
-    given = Reading(gold="gold", labels=("no", "yes"))
-    (found,) = read(out, given)
-    np.testing.assert_allclose(found.blocks["test"].log_probs, expected, atol=1e-6)
-    assert found.blocks["test"].labels.tolist() == right.tolist()
-    assert found.label_names == ("no", "yes")
-    said = capsys.readouterr().out
-    assert f"corrected scores: {out}" in said
+    reading = Reading(gold="gold", labels=("no", "yes"))
+    (corrected,) = read(out, reading)
+    np.testing.assert_allclose(corrected.blocks["test"].log_probs, expected, atol=1e-6)
+    assert corrected.blocks["test"].labels.tolist() == right.tolist()
+    assert corrected.label_names == ("no", "yes")
+    stdout = capsys.readouterr().out
+    assert f"corrected scores: {out}" in stdout
 
 
 def test_what_is_said_is_right(table, capsys):
     path, scores, right = table
     run("diagnose", path, *GIVEN, "--changed=2")
-    said = " ".join(capsys.readouterr().out.split())
+    stdout = " ".join(capsys.readouterr().out.split())
     new = scores - scores.mean(axis=0)
     before, after = ((s.argmax(axis=1) == right).mean() for s in (scores, new))
     changed = int((scores.argmax(axis=1) != new.argmax(axis=1)).sum())
-    assert f"Accuracy moves from {100 * before:.1f}" in said
-    assert f"to {100 * after:.1f} [" in said
-    assert f"bc changes the prediction of {changed:,} of 60 rows" in said
+    assert f"Accuracy moves from {100 * before:.1f}" in stdout
+    assert f"to {100 * after:.1f} [" in stdout
+    assert f"bc changes the prediction of {changed:,} of 60 rows" in stdout
     gap = float(np.ptp(scores.mean(axis=0)))
-    assert f"the scores favor 'yes' over 'no' by {gap:.2f} ± 0." in said
-    assert f"and {changed - 2} more" in said
+    assert f"the scores favor 'yes' over 'no' by {gap:.2f} ± 0." in stdout
+    assert f"and {changed - 2} more" in stdout
 
 
 def test_without_right_labels_nothing_is_said_of_accuracy(tmp_path, capsys):
@@ -106,8 +106,8 @@ def test_without_right_labels_nothing_is_said_of_accuracy(tmp_path, capsys):
     path = tmp_path / "scores.csv"
     path.write_text(text)
     run("diagnose", path, "--ids=id")
-    said = capsys.readouterr().out
-    assert "Accuracy" not in said and "No right label is known" in said
+    stdout = capsys.readouterr().out
+    assert "Accuracy" not in stdout and "No right label is known" in stdout
     run("report", path, "--ids=id", f"--output={tmp_path / 'r.html'}")
     assert "No right label is known" in (tmp_path / "r.html").read_text()
     run("compare", path, code=2)
@@ -139,11 +139,11 @@ def test_the_prior_is_subtracted(table, tmp_path, capsys):
     shares = np.bincount(right) + 1.0
     shares /= shares.sum()
     (tmp_path / "shares.csv").write_text(f"yes,{shares[1]}\nno,{shares[0]}\n")
-    for given in (",".join(map(str, shares)), "estimated", str(tmp_path / "shares.csv")):
-        run("calibrate", path, *GIVEN, f"--output={out}", f"--prior={given}")
+    for prior in (",".join(map(str, shares)), "estimated", str(tmp_path / "shares.csv")):
+        run("calibrate", path, *GIVEN, f"--output={out}", f"--prior={prior}")
         expected = scores - scores.mean(axis=0) + np.log(shares)
-        with np.load(out) as found:
-            np.testing.assert_allclose(found["scores"], expected, atol=1e-4)
+        with np.load(out) as archive:
+            np.testing.assert_allclose(archive["scores"], expected, atol=1e-4)
     assert "right answers in the file itself" in " ".join(capsys.readouterr().err.split())
 
 
@@ -156,8 +156,8 @@ def test_estimated_shares_are_those_of_the_labeled_set(table, tmp_path):
     out = tmp_path / "out.npz"
     run("calibrate", path, *GIVEN, f"--output={out}", "--prior=estimated", labeled)
     expected = scores - scores.mean(axis=0) + np.log([0.8, 0.2])
-    with np.load(out) as found:
-        np.testing.assert_allclose(found["scores"], expected, atol=1e-4)
+    with np.load(out) as archive:
+        np.testing.assert_allclose(archive["scores"], expected, atol=1e-4)
 
 
 def test_probes_make_cc_and_dc(table, tmp_path):
@@ -166,10 +166,10 @@ def test_probes_make_cc_and_dc(table, tmp_path):
     probe.write_text("no,yes\n-1.0,-0.5\n-3.0,-0.5\n")
     out = tmp_path / "out.npz"
     for method, name in (("cc", ""), ("cc", "cc="), ("dc", "dc="), ("dc", "")):
-        given = f"--method={method}", f"--probe={name}{probe}"
-        run("calibrate", path, *GIVEN, f"--output={out}", *given)
-        with np.load(out) as found:
-            np.testing.assert_allclose(found["scores"], scores - [-2.0, -0.5], atol=1e-4)
+        flags = f"--method={method}", f"--probe={name}{probe}"
+        run("calibrate", path, *GIVEN, f"--output={out}", *flags)
+        with np.load(out) as archive:
+            np.testing.assert_allclose(archive["scores"], scores - [-2.0, -0.5], atol=1e-4)
 
 
 def test_many_files_are_many_contexts(table, tmp_path, capsys):
@@ -177,9 +177,9 @@ def test_many_files_are_many_contexts(table, tmp_path, capsys):
     for name in ("one", "two", "three", "four"):
         (tmp_path / f"part-{name}.csv").write_text(path.read_text())
     run("diagnose", tmp_path / "part-*.csv", *GIVEN, "--model=m")
-    said = capsys.readouterr().out
-    assert all(f"part-{name}, m" in said for name in ("one", "two", "three", "four"))
-    assert "4 contexts, 240 rows" in said
+    stdout = capsys.readouterr().out
+    assert all(f"part-{name}, m" in stdout for name in ("one", "two", "three", "four"))
+    assert "4 contexts, 240 rows" in stdout
     run("calibrate", tmp_path / "part-*.csv", *GIVEN, f"--output={tmp_path / 'o.csv'}")
     assert (tmp_path / "o.csv").read_text().startswith("task,model,row,no,yes,prediction,gold\n")
 
@@ -190,8 +190,8 @@ def test_by_tells_contexts_apart(tmp_path, capsys):
     path = tmp_path / "by.csv"
     path.write_text("a,b,gold,subject\n" + "\n".join(rows))
     run("diagnose", path, "--gold=gold", "--by=subject")
-    said = capsys.readouterr().out
-    assert "5 contexts, 100 rows" in said and "by s3" in said
+    stdout = capsys.readouterr().out
+    assert "5 contexts, 100 rows" in stdout and "by s3" in stdout
 
 
 def test_compare_prints_every_method(table, capsys):
@@ -220,11 +220,11 @@ def test_commands_read_one_file_with_the_same_flags(table, tmp_path, capsys):
         named.append(f"{cells['no']},{cells['yes']},{cells['gold']}")
     (tmp_path / "l.csv").write_text("\n".join(named))
     for command in ("diagnose", "calibrate", "recommend", "compare"):
-        words = ["--methods=icl,bc"] if command == "compare" else []
-        run(command, tmp_path / "l.csv", *words)
+        flags = ["--methods=icl,bc"] if command == "compare" else []
+        run(command, tmp_path / "l.csv", *flags)
         shown = capsys.readouterr()
         assert "is read as the right ones (--gold)" in shown.err
-        run(command, tmp_path / "l.csv", "--gold=label", "--quiet", *words)
+        run(command, tmp_path / "l.csv", "--gold=label", "--quiet", *flags)
         quiet = capsys.readouterr()
         assert quiet.err == "" and quiet.out.splitlines()[:3] == shown.out.splitlines()[:3]
 
@@ -240,8 +240,8 @@ def test_convert_makes_what_programs_of_a_study_read(table, program, tmp_path, c
     assert "unnamed model" in (work / "report.html").read_text()
     assert "-shot" not in (work / "report.html").read_text()
     run("convert", path, *GIVEN, f"--output={tmp_path / 't.safetensors'}")
-    (again,) = read(tmp_path / "t.safetensors")
-    assert again.id == stored.id
+    (reread,) = read(tmp_path / "t.safetensors")
+    assert reread.id == stored.id
     run("convert", path, *GIVEN, code=2)
     assert "--output=FILE or --workdir=DIR" in capsys.readouterr().err
 
@@ -279,7 +279,7 @@ def test_figures(table, tmp_path, ending):
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         (["calibrat", "x.csv"], "invalid choice: 'calibrat'"),
         (["calibrate", "{}", "--golt=gold"], "did you mean --gold?"),
@@ -302,13 +302,13 @@ def test_figures(table, tmp_path, ending):
         (["calibrate", "{}", "{}"], "two contexts have one name"),
     ],
 )
-def test_mistakes_are_answered_by_a_sentence(table, words, sentence, capsys):
+def test_mistakes_are_answered_by_a_sentence(table, arguments, sentence, capsys):
     path, *_ = table
-    words = [word.format(path) for word in words]
-    run(*words, *(GIVEN if words[0] != "calibrat" else ()), code=2)
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.count("\n") == 1 and said.startswith("error: ")
+    arguments = [argument.format(path) for argument in arguments]
+    run(*arguments, *(GIVEN if arguments[0] != "calibrat" else ()), code=2)
+    stderr = capsys.readouterr().err
+    assert sentence in stderr
+    assert stderr.count("\n") == 1 and stderr.startswith("error: ")
 
 
 def test_estimated_shares_need_labels(tmp_path, capsys):
@@ -329,9 +329,9 @@ def test_missing_labels_have_a_range(tmp_path, capsys):
     run("diagnose", path, "--gold=gold", code=2)
     assert "--missing=least" in capsys.readouterr().err
     run("diagnose", path, "--gold=gold", "--missing=bound")
-    said = capsys.readouterr()
-    assert "The range that missing labels allow" in said.out
-    assert "10 of 30 rows lack the score of a label" in " ".join(said.err.split())
+    captured = capsys.readouterr()
+    assert "The range that missing labels allow" in captured.out
+    assert "10 of 30 rows lack the score of a label" in " ".join(captured.err.split())
 
 
 def test_a_label_that_is_never_right_is_told(tmp_path, capsys):
@@ -340,8 +340,8 @@ def test_a_label_that_is_never_right_is_told(tmp_path, capsys):
     path = tmp_path / "never.csv"
     path.write_text("a,b,c,gold\n" + "\n".join(rows))
     run("diagnose", path, "--gold=gold")
-    said = " ".join(capsys.readouterr().out.split())
-    assert "No labeled row's right answer is 'c'" in said and "(a prior)" in said
+    stdout = " ".join(capsys.readouterr().out.split())
+    assert "No labeled row's right answer is 'c'" in stdout and "(a prior)" in stdout
 
 
 def parquet(folder, scores, right):
@@ -360,20 +360,20 @@ def test_parquet_is_corrected_batch_by_batch(table, tmp_path, capsys):
     _, scores, right = table
     path = parquet(tmp_path, scores, right)
     out = tmp_path / "out.parquet"
-    given = "--gold=gold", "--labels=no,yes", f"--output={out}"
-    run("calibrate", path, *given, "--prior=0.7,0.3")
-    found = read_table(out)
+    flags = "--gold=gold", "--labels=no,yes", f"--output={out}"
+    run("calibrate", path, *flags, "--prior=0.7,0.3")
+    columns = read_table(out)
     new = scores - scores.mean(axis=0) + np.log([0.7, 0.3])
-    np.testing.assert_allclose(np.stack([found["no"], found["yes"]], axis=1), new, atol=1e-5)
-    assert found["text"].to_pylist() == ["t"] * 60
+    np.testing.assert_allclose(np.stack([columns["no"], columns["yes"]], axis=1), new, atol=1e-5)
+    assert columns["text"].to_pylist() == ["t"] * 60
     changed = int((scores.argmax(axis=1) != new.argmax(axis=1)).sum())
-    said = capsys.readouterr().out
-    assert f"bc changes the prediction of {changed} of 60 rows" in said
-    assert f"Accuracy moves from {100 * (scores.argmax(axis=1) == right).mean():.1f}" in said
+    stdout = capsys.readouterr().out
+    assert f"bc changes the prediction of {changed} of 60 rows" in stdout
+    assert f"Accuracy moves from {100 * (scores.argmax(axis=1) == right).mean():.1f}" in stdout
     (tmp_path / "probe.csv").write_text("no,yes\n-1.0,-0.5\n-3.0,-0.5\n")
-    run("calibrate", path, *given, "--method=cc", f"--probe={tmp_path / 'probe.csv'}")
+    run("calibrate", path, *flags, "--method=cc", f"--probe={tmp_path / 'probe.csv'}")
     np.testing.assert_allclose(read_table(out)["no"], scores[:, 0] + 2.0, atol=1e-5)
-    run("calibrate", path, *given, f"--plot={tmp_path / 'p.png'}", code=2)
+    run("calibrate", path, *flags, f"--plot={tmp_path / 'p.png'}", code=2)
     assert "a stream of Parquet is not drawn" in capsys.readouterr().err
 
 
@@ -422,9 +422,9 @@ def test_a_damaged_file_is_a_sentence(tmp_path, name, text, sentence, capsys):
     path = tmp_path / name
     path.write_bytes(text.encode("latin-1"))
     run("calibrate", path, code=2)
-    said = capsys.readouterr().err
-    assert sentence in said and said.startswith("error: ") and said.count("\n") == 1, said
-    assert len(said) < 1200
+    stderr = capsys.readouterr().err
+    assert sentence in stderr and stderr.startswith("error: ") and stderr.count("\n") == 1, stderr
+    assert len(stderr) < 1200
 
 
 def test_repeated_row_ids_are_refused(tmp_path, capsys):
@@ -444,8 +444,8 @@ def test_ends_of_lines_and_marks_at_the_beginning_are_read_over(tmp_path, head, 
 def test_one_row_and_a_label_never_predicted(tmp_path, capsys):
     (tmp_path / "s.csv").write_text("no,yes\n-1.5,-0.5\n")
     run("diagnose", tmp_path / "s.csv")
-    said = capsys.readouterr()
-    assert "has one row to learn from" in " ".join(said.err.split())
+    captured = capsys.readouterr()
+    assert "has one row to learn from" in " ".join(captured.err.split())
     (tmp_path / "s.csv").write_text("a,b,c,gold\n" + "-1.5,-0.5,-9.5,a\n-0.7,-1.5,-9.6,b\n" * 9)
     run("compare", tmp_path / "s.csv", "--gold=gold")
     assert "bc" in capsys.readouterr().out
@@ -454,19 +454,19 @@ def test_one_row_and_a_label_never_predicted(tmp_path, capsys):
 def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys):
     path, scores, _ = table
     run("recommend", path, *GIVEN)
-    said = " ".join(capsys.readouterr().out.split())
-    found = recommend(scores.round(6), label_names=("no", "yes"))
-    assert all(" ".join(sentence.split()) in said for sentence in found.reason)
-    assert "which the recommendation did not see" in said
+    stdout = " ".join(capsys.readouterr().out.split())
+    recommendation = recommend(scores.round(6), label_names=("no", "yes"))
+    assert all(" ".join(sentence.split()) in stdout for sentence in recommendation.reason)
+    assert "which the recommendation did not see" in stdout
     run("recommend", path, *GIVEN, "--prior=0.7,0.3")
     assert "--prior=0.7,0.3" in capsys.readouterr().out
     (tmp_path / "few.csv").write_text(lines_of(np.random.default_rng(5), n=20)[0])
     run("recommend", tmp_path / "few.csv", *GIVEN)
-    said = capsys.readouterr().out
-    assert "Leave the scores as they are" in said and "--method" not in said
+    stdout = capsys.readouterr().out
+    assert "Leave the scores as they are" in stdout and "--method" not in stdout
     run("recommend", tmp_path / "few.csv", *GIVEN, f"--labeled={path}")
-    said = " ".join(capsys.readouterr().out.split())
-    assert "60 labeled rows" in said and "Labeled rows, each judged by what the others" in said
+    stdout = " ".join(capsys.readouterr().out.split())
+    assert "60 labeled rows" in stdout and "Labeled rows, each judged by what the others" in stdout
     run("recommend", path, f"--probe={path}", code=2)
     assert "--probe: its methods are measured on labeled rows" in capsys.readouterr().err
 
@@ -479,9 +479,9 @@ def test_recommendations_of_many_contexts_are_rows_of_a_table(tmp_path, capsys):
         rows = [f"{a},{b},{y}" for (a, b), y in zip(sure, right, strict=True)]
         (tmp_path / f"part-{i}.csv").write_text("\n".join(["no,yes,gold", *rows]))
     run("recommend", tmp_path / "part-*.csv", "--gold=gold")
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Recommended, of 4 contexts: bc_empirical_bayes in 3; leave it in 1." in said
-    assert "If it is followed: 4 contexts, 199 rows" in said
+    stdout = " ".join(capsys.readouterr().out.split())
+    assert "Recommended, of 4 contexts: bc_empirical_bayes in 3; leave it in 1." in stdout
+    assert "If it is followed: 4 contexts, 199 rows" in stdout
     run("diagnose", tmp_path / "part-*.csv", "--gold=gold")
     assert "Recommended, of 4 contexts: " in " ".join(capsys.readouterr().out.split())
 
@@ -516,8 +516,8 @@ def test_a_study_without_a_checkout(tmp_path, monkeypatch, capsys):
     assert "2 score tables in" in capsys.readouterr().out
     for command in ("tables", "figures", "report", "status"):
         run(command, "--workdir=W")
-    said = capsys.readouterr().out
-    assert "SST-2" in said and "2 done, 0 running" in said and "report:  W/report.html" in said
+    text = capsys.readouterr().out
+    assert "SST-2" in text and "2 done, 0 running" in text and "report:  W/report.html" in text
     assert Path("W/report.html").is_file() and list(Path("W/figures").glob("*.png"))
     run("show", *SMALL, "--rows=1")
     assert "tokens of the first test row" in capsys.readouterr().out
@@ -526,7 +526,7 @@ def test_a_study_without_a_checkout(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         (["score", "--workdir=W", "--shots=two"], "--shots: expected a whole number; got 'two'"),
         (["score", "--workdir=W", "--shotz=2"], "did you mean --shots?"),
@@ -542,21 +542,21 @@ def test_a_study_without_a_checkout(tmp_path, monkeypatch, capsys):
     ],
 )
 def test_mistakes_in_a_study_are_answered_by_a_sentence(
-    table, words, sentence, tmp_path, monkeypatch, capsys
+    table, arguments, sentence, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    run(*(word.format(table[0]) for word in words), code=2)
-    said = capsys.readouterr().err
-    assert sentence in said and said.count("\n") == 1 and said.startswith("error: ")
+    run(*(argument.format(table[0]) for argument in arguments), code=2)
+    stderr = capsys.readouterr().err
+    assert sentence in stderr and stderr.count("\n") == 1 and stderr.startswith("error: ")
 
 
 def test_help_of_a_study_explains_every_setting(capsys):
     with pytest.raises(SystemExit):
         cli.run(["score", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
+    stdout = " ".join(capsys.readouterr().out.split())
     for name, key in keys().items():
         if key.part != "calibration":
-            assert f"--{name} " in said and key.help.split()[0] in said
+            assert f"--{name} " in stdout and key.help.split()[0] in stdout
 
 
 @pytest.mark.parametrize("package", ["absl", "rich"])
@@ -582,8 +582,8 @@ def test_what_is_not_installed_is_named(package, tmp_path):
 def test_completions_have_every_command_and_flag(shell, capsys):
     run("completions", shell)
     lines = capsys.readouterr().out
-    for word in ("compare", "sweep", "completions", "json", "workdir", "from-probs"):
-        assert word in lines
+    for name in ("compare", "sweep", "completions", "json", "workdir", "from-probs"):
+        assert name in lines
 
 
 def test_bash_completes_commands_flags_and_values(capsys):
@@ -604,8 +604,8 @@ def test_json_of_diagnose_and_recommend_holds_what_is_said(table, capsys):
     diagnosis = json.loads(capsys.readouterr().out)
     assert diagnosis["rows"] == 60 and diagnosis["label_names"] == ["no", "yes"]
     run("recommend", path, *GIVEN, "--json")
-    found = recommend(scores.round(6), label_names=("no", "yes"))
-    assert json.loads(capsys.readouterr().out)["reason"] == list(found.reason)
+    recommendation = recommend(scores.round(6), label_names=("no", "yes"))
+    assert json.loads(capsys.readouterr().out)["reason"] == list(recommendation.reason)
 
 
 def test_lm_eval_without_the_harness_says_what_to_install(capsys, monkeypatch):

@@ -40,17 +40,17 @@ def shown(context):
 
 @pytest.mark.parametrize("task", ["sst2", "mnli"])
 def test_flipped_labels_are_those_of_no_demonstration(task):
-    words = load_task(task).label_words
+    names = load_task(task).label_words
     gold, flipped = (made(task=task, shots=2, demonstration_labels=how) for how in LABELS[:2])
-    assert sorted(shown(gold)) == sorted(2 * words)
-    for right, other in zip(shown(gold), shown(flipped), strict=True):
-        assert other == words[(words.index(right) + 1) % len(words)] != right
+    assert sorted(shown(gold)) == sorted(2 * names)
+    for right, wrong in zip(shown(gold), shown(flipped), strict=True):
+        assert wrong == names[(names.index(right) + 1) % len(names)] != right
     assert gold.context["demonstrations"] == flipped.context["demonstrations"]
     assert flipped.context["options"] == {"demonstration_labels": "flipped"}
     # All else is the same: the texts, and what is scored and right.
     assert label_texts(gold) == label_texts(flipped)
     assert gold.blocks["test"].labels == flipped.blocks["test"].labels
-    assert flipped.blocks["looc"].labels == flipped_labels(gold.blocks["looc"].labels, len(words))
+    assert flipped.blocks["looc"].labels == flipped_labels(gold.blocks["looc"].labels, len(names))
 
 
 LABELS = ("gold", "flipped", "random")
@@ -61,8 +61,8 @@ def test_random_labels_are_even_and_belong_to_the_rows():
     counts = Counter(label for labels in drawn for label in labels)
     assert sorted(counts) == [0, 1, 2] and min(counts.values()) > 340
     assert drawn[0] == random_labels([3, 8, 21, 40], 3, 0) != random_labels([4, 9, 22, 41], 3, 0)
-    one = made(shots=4, demonstration_labels="random", seed=1)
-    assert shown(one) != shown(made(shots=4, seed=1)) and set(shown(one)) <= set(
+    context = made(shots=4, demonstration_labels="random", seed=1)
+    assert shown(context) != shown(made(shots=4, seed=1)) and set(shown(context)) <= set(
         TASKS["sst2"].label_words
     )
 
@@ -75,10 +75,10 @@ def test_without_demonstrations_their_labels_are_nothing():
 @pytest.mark.parametrize("pool", ["training", "held_out"])
 def test_drawn_words_stand_in_demonstrations_and_are_scored(pool):
     context = made(shots=2, label_words=pool, seed=3)
-    words = label_words.draw_words(pool, TASKS["sst2"], seed=3)
-    assert label_texts(context) == [f" {word}" for word in words]
-    assert Counter(shown(context)) == dict.fromkeys(words, 2)
-    assert set(words) <= set(POOLS[pool]) and len(set(words)) == 2
+    drawn = label_words.draw_words(pool, TASKS["sst2"], seed=3)
+    assert label_texts(context) == [f" {label}" for label in drawn]
+    assert Counter(shown(context)) == dict.fromkeys(drawn, 2)
+    assert set(drawn) <= set(POOLS[pool]) and len(set(drawn)) == 2
     assert context.context["options"] == {"label_words": pool}
     assert context.blocks["test"].labels == made(shots=2, seed=3).blocks["test"].labels
     # They depend on the seed alone, whatever the task and the shots.
@@ -94,23 +94,23 @@ def test_words_of_the_task_are_passed_over():
 
 
 def test_lists_of_words():
-    words = TRAINING + HELD_OUT
-    assert len(set(words)) == len(words) and len(HELD_OUT) == 60 and len(TRAINING) >= 300
+    pool = TRAINING + HELD_OUT
+    assert len(set(pool)) == len(pool) and len(HELD_OUT) == 60 and len(TRAINING) >= 300
     assert list(TRAINING) == sorted(TRAINING) and list(HELD_OUT) == sorted(HELD_OUT)
-    told = {word for name in VERBALIZERS for word in TASKS[name].own_words}
-    told = told.union(*(words for one in VERBALIZERS.values() for words in one))
-    assert not told & set(words)
+    in_use = {label for name in VERBALIZERS for label in TASKS[name].own_words}
+    in_use = in_use.union(*(pool for verbalizer in VERBALIZERS.values() for pool in verbalizer))
+    assert not in_use & set(pool)
     tokenizer = Tokenizer.from_file(str(CHECKPOINTS["mini"] / "tokenizer.json"))
-    tokens = [tokenizer.encode(f" {w}", add_special_tokens=False).tokens for w in words]
-    assert tokens == [[f"Ġ{word}"] for word in words]
+    tokens = [tokenizer.encode(f" {w}", add_special_tokens=False).tokens for w in pool]
+    assert tokens == [[f"Ġ{label}"] for label in pool]
 
 
 def test_the_rule_that_chose_the_words():
     tokenizer = Tokenizer.from_file(str(CHECKPOINTS["mini"] / "tokenizer.json"))
     tasks = [TASKS[name] for name in VERBALIZERS]
-    texts = [f"It was {word} ." for word in (*TRAINING, *HELD_OUT)]
-    others = ["It was bad but wonderful , Rome is it , an awfully zigzagging maybe ."]
-    assert chosen_words.choose(texts + others, tokenizer, tasks) == (TRAINING, HELD_OUT)
+    texts = [f"It was {label} ." for label in (*TRAINING, *HELD_OUT)]
+    excluded = ["It was bad but wonderful , Rome is it , an awfully zigzagging maybe ."]
+    assert chosen_words.choose(texts + excluded, tokenizer, tasks) == (TRAINING, HELD_OUT)
 
 
 def test_a_seed_for_every_draw_of_words():
@@ -145,12 +145,12 @@ def test_more_labels_than_words_are_refused():
 def test_the_config_makes_each_condition_once():
     settings, cells = read_study(CONFIG, read_config(CONFIG))
     assert settings.tasks == ("sst2", "rte", "mrpc") and len(set(cells)) == len(cells) == 3 * 91
-    said = Counter(
+    conditions = Counter(
         (c.prompt.shots, c.prompt.demonstration_labels, c.prompt.label_words) for c in cells
     )
-    assert said.pop((0, "gold", "own")) == 3
-    assert set(said.values()) == {3 * 5} and len(said) == 3 * 6
-    assert {shots for shots, _, _ in said} == {1, 2, 4}
+    assert conditions.pop((0, "gold", "own")) == 3
+    assert set(conditions.values()) == {3 * 5} and len(conditions) == 3 * 6
+    assert {shots for shots, _, _ in conditions} == {1, 2, 4}
 
 
 ROWS = {split: suite.rows("sst2", split) for split in ("train", "validation")}
@@ -173,44 +173,44 @@ class Reader:
         self.notes, self.identity = [], {"kind": "causal_lm", "version": type(self).__name__}
 
     def score(self, inputs, labels, *, progress=None, finished=NOTHING_FINISHED):
-        words = [texts[0].strip() for texts in labels]
-        rows = [self.one(text, words) for text in inputs]
+        candidates = [texts[0].strip() for texts in labels]
+        rows = [self.one(text, candidates) for text in inputs]
         noise = np.array([number % 10 == 0 for number in range(len(rows))])
         scores = np.array(rows, np.float32)
         scores[noise] = scores[noise][:, ::-1]
         finished.add(list(range(len(rows))), scores)
         return LabelScores(scores - 3.0, np.full(len(rows), 9, np.int32))
 
-    def one(self, text, words):
-        *parts, query = text.split("\n\n")
-        pairs = [part.removeprefix("Review: ").split("\nSentiment: ") for part in parts]
+    def one(self, text, candidates):
+        *blocks, query = text.split("\n\n")
+        pairs = [block.removeprefix("Review: ").split("\nSentiment: ") for block in blocks]
         sentence = query.removeprefix("Review: ").removesuffix("\nSentiment:")
-        shown = [(CLASSES["train"][s], word) for s, word in pairs]
-        word = self.word(CLASSES["validation"].get(sentence), shown)
-        return [float(one == word) for one in words]
+        shown = [(CLASSES["train"][s], label) for s, label in pairs]
+        label = self.word(CLASSES["validation"].get(sentence), shown)
+        return [float(candidate == label) for candidate in candidates]
 
-    def word(self, about, demonstrations):
-        return dict(demonstrations).get(about)
+    def word(self, gold, demonstrations):
+        return dict(demonstrations).get(gold)
 
 
 class Ignorer(Reader):
     """Knows the task's own words and no others, whatever the demonstrations say."""
 
-    def one(self, text, words):
-        if set(words) == set(OWN):
-            return super().one(text, words)
+    def one(self, text, labels):
+        if set(labels) == set(OWN):
+            return super().one(text, labels)
         query = text.split("\n\n")[-1]
-        return [sha256(f"{word} {query}".encode()).digest()[0] / 256 for word in words]
+        return [sha256(f"{candidate} {query}".encode()).digest()[0] / 256 for candidate in labels]
 
-    def word(self, about, demonstrations):
-        return None if about is None else OWN[about]
+    def word(self, gold, demonstrations):
+        return None if gold is None else OWN[gold]
 
 
 class KnowsWords(Ignorer):
     """Copies labels as long as they are the task's own words."""
 
-    def word(self, about, demonstrations):
-        return Reader.word(self, about, demonstrations) if demonstrations else OWN[about or 0]
+    def word(self, gold, demonstrations):
+        return Reader.word(self, gold, demonstrations) if demonstrations else OWN[gold or 0]
 
 
 def study(scorer, workdir):
@@ -232,18 +232,18 @@ def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
     store = study(scorer(), tmp_path)
     (control,) = controls.find_controls(store.records())
     assert controls.judge_reading(control) == verdict
-    said = words.study_paragraphs(catalogue.gather(store.records()))[control.slug]
-    assert f"Reads its demonstrations: {verdict}." in said and "shots per class: 1 and 2" in said
-    found = {
+    text = words.study_paragraphs(catalogue.gather(store.records()))[control.slug]
+    assert f"Reads its demonstrations: {verdict}." in text and "shots per class: 1 and 2" in text
+    means = {
         (method, name): [control.accuracy(controls.Point("sst2", n, name, method)) for n in (1, 2)]
         for method in ("icl", "bc") for name in control.conditions
     }  # fmt: skip
-    assert [one.value for one in found["icl", "gold"]] == pytest.approx([RIGHT] * 2)
+    assert [mean.value for mean in means["icl", "gold"]] == pytest.approx([RIGHT] * 2)
     flipped = RIGHT if scorer is Ignorer else 1 - RIGHT
-    assert [one.value for one in found["icl", "flipped"]] == pytest.approx([flipped] * 2)
-    assert all(one.low <= one.value <= one.high for of in found.values() for one in of)
+    assert [mean.value for mean in means["icl", "flipped"]] == pytest.approx([flipped] * 2)
+    assert all(mean.low <= mean.value <= mean.high for group in means.values() for mean in group)
     if scorer is Reader:
-        assert [one.value for one in found["icl", "held-out words"]] == pytest.approx([RIGHT] * 2)
+        assert [mean.value for mean in means["icl", "held-out words"]] == pytest.approx([RIGHT] * 2)
     differs = control.difference([controls.Point("sst2", 1, "gold", "icl")], "flipped")
     assert differs.value == pytest.approx(RIGHT - flipped)
 
@@ -251,8 +251,8 @@ def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
 def test_tables_and_the_figure_of_a_study(tmp_path):
     store = study(Reader(), tmp_path)
     results = catalogue.gather(store.records(), store.table_of)
-    kept = [one for one in catalogue.tables(results) if "demonstration-labels" in one.slug]
-    drawn, gained, likelier = kept
+    views = [view for view in catalogue.tables(results) if "demonstration-labels" in view.slug]
+    drawn, gained, likelier = views
     assert gained.slug == f"{drawn.slug}-differences"
     assert [row[1] for row in gained.cells] == [
         "difference", "bc - icl, 1 shot", "bc - icl, 2 shots", "icl, 2 - 1 shots", "bc, 2 - 1 shots"
@@ -275,11 +275,11 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     share = np.mean(np.array(suite.likelier("sst2", "validation")[:60]) == ANSWERS)
     assert likelier.cells[1][5] == f"{100 * share:.1f}" != percent
     # Beside the curve of shots there is no other table of these contexts, and no robustness study.
-    assert not [one for one in catalogue.tables(results) if "label_words" in one.heading]
+    assert not [view for view in catalogue.tables(results) if "label_words" in view.heading]
     csv = csv_text(drawn.csv).splitlines()
     assert csv[0] == "task,shots,method,condition,value,low,high"
     assert csv[2].startswith(f"sst2,1,icl,gold,{100 * RIGHT:.4g},")
-    (figure,) = [one for one in catalogue.figures(results) if "demonstration-labels" in one.slug]
+    (figure,) = [view for view in catalogue.figures(results) if "demonstration-labels" in view.slug]
     written = writing.write_figure(figure, tmp_path / "figure")
     assert [path.suffix for path in written] == [".png", ".pdf", ".csv"]
     chart = figure.draw()
@@ -287,7 +287,7 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     assert [axes.get_title(loc="left") for axes in panels] == ["SST-2: icl", "SST-2: bc"]
     assert chart.cells == drawn.csv
     for axes in panels:
-        dots = {one.get_label(): one for one in axes.collections if one.get_label()[0] != "_"}
+        dots = {view.get_label(): view for view in axes.collections if view.get_label()[0] != "_"}
         assert set(dots) < {*header[4:11]}
         flipped = dots["flipped"].get_offsets()[:, 1]
         np.testing.assert_allclose(flipped, [100 - 100 * RIGHT] * 2, 1e-4)
@@ -298,10 +298,10 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
 def test_without_score_tables_the_likelier_label_is_not_judged(tmp_path):
     store = study(Reader(), tmp_path)
     tables = catalogue.tables(catalogue.gather(store.records()))
-    assert [one.slug for one in tables if "likelier" in one.slug] == []
+    assert [table.slug for table in tables if "likelier" in table.slug] == []
 
 
-def records(task, gold, flipped, words=None, words_flipped=None, *, options=(), seeds=3):
+def records(task, gold, flipped, own_words=None, words_flipped=None, *, options=(), seeds=3):
     """Records of a study of one task; numbers are how many of 300 rows are right."""
     flip, new = {"demonstration_labels": "flipped"}, {"label_words": "held_out"}
     kinds = {"gold": {}, "flipped": flip, "words": new, "words flipped": new | flip}
@@ -310,14 +310,14 @@ def records(task, gold, flipped, words=None, words_flipped=None, *, options=(), 
             task, dict.fromkeys(("icl", "bc"), right / 300), rows=300,
             context={"shots": 1, "seed": seed, "options": kinds[kind] | dict(options)},
         )
-        for kind, right in zip(kinds, (gold, flipped, words, words_flipped), strict=True)
+        for kind, right in zip(kinds, (gold, flipped, own_words, words_flipped), strict=True)
         if right is not None
         for seed in range(seeds)
     ]  # fmt: skip
 
 
-def one_control(some):
-    (control,) = controls.find_controls(some)
+def one_control(study_records):
+    (control,) = controls.find_controls(study_records)
     return control
 
 
@@ -325,10 +325,10 @@ def test_the_verdict_needs_every_task():
     reads, ignores = records("sst2", 270, 30, 240, 60), records("rte", 270, 270, 180, 180)
     assert controls.judge_reading(one_control(reads)) == "yes"
     assert controls.judge_reading(one_control(ignores)) == "no"
-    both = one_control(reads + ignores)
-    assert controls.judge_reading(both) == "partly"
-    assert "above 0 beyond noise on 1 of 2 tasks" in words.reading_verdict(both)
-    assert "below chance beyond noise on 1 of 2 tasks" in words.reading_verdict(both)
+    whole_study = one_control(reads + ignores)
+    assert controls.judge_reading(whole_study) == "partly"
+    assert "above 0 beyond noise on 1 of 2 tasks" in words.reading_verdict(whole_study)
+    assert "below chance beyond noise on 1 of 2 tasks" in words.reading_verdict(whole_study)
     # A few rows that happen to agree are no proof that nothing is read.
     few = one_control(records("sst2", 270, 265, seeds=2) + records("rte", 265, 270, seeds=2))
     assert "Reads its demonstrations: no." in words.reading_verdict(few)
@@ -357,8 +357,8 @@ RANDOM = [
 def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own():
     usual = records("sst2", 270, None)
     assert controls.find_controls(usual) == []
-    other = records("sst2", 240, 60, options={"template": "1"}.items())
-    plain, second = controls.find_controls(usual + RANDOM + other)
+    with_template = records("sst2", 240, 60, options={"template": "1"}.items())
+    plain, second = controls.find_controls(usual + RANDOM + with_template)
     assert plain.choices == () and second.choices == ("template 1",)
     assert second.slug.endswith("-template-1-demonstration-labels")
     assert "template 1" in second.heading
@@ -385,10 +385,10 @@ def test_a_condition_that_was_not_asked_is_a_dash():
     control = one_control(records("sst2", 270, 30, seeds=2) + RANDOM)
     header, *_ = controls.condition_cells(control)
     assert header[4:] == ["gold", "random", "flipped", "gold - flipped"]
-    both = one_control([*records("sst2", 270, 30), *records("rte", 270, None, 240)])
-    cells = {(row[0], row[2]): row for row in controls.condition_cells(both)}
-    place = cells["task", "method"].index("flipped")
-    assert cells["RTE", "icl"][place] == "-" and cells["SST-2", "icl"][place] == "10.0"
+    study_of_both = one_control([*records("sst2", 270, 30), *records("rte", 270, None, 240)])
+    cells = {(row[0], row[2]): row for row in controls.condition_cells(study_of_both)}
+    column = cells["task", "method"].index("flipped")
+    assert cells["RTE", "icl"][column] == "-" and cells["SST-2", "icl"][column] == "10.0"
 
 
 def test_gains_are_paired_and_their_average_is_of_tasks_that_were_all_asked():
@@ -401,16 +401,16 @@ def test_gains_are_paired_and_their_average_is_of_tasks_that_were_all_asked():
         for right, options in ((0.8, {}), (0.6, {"demonstration_labels": "flipped"}))
     ]  # fmt: skip
     cells = controls.difference_cells(one_control([*records("sst2", 270, None, 240), *more]))
-    said = "bc - icl, 1 shot"
-    assert [row[:2] for row in cells[1:]] == [["SST-2", said], ["RTE", said], ["average", said]]
+    label = "bc - icl, 1 shot"
+    assert [row[:2] for row in cells[1:]] == [["SST-2", label], ["RTE", label], ["average", label]]
     gold = cells[0].index("gold")
-    said = [row[gold].split()[0] for row in cells[1:]]
-    assert said == ["+0.0", "+30.0", "+15.0"] and cells[2][gold].endswith("*")
+    label = [row[gold].split()[0] for row in cells[1:]]
+    assert label == ["+0.0", "+30.0", "+15.0"] and cells[2][gold].endswith("*")
     assert cells[1][gold + 1] == cells[3][gold + 1] == "-"
 
 
 def test_more_shots_are_compared_with_the_fewest_of_the_same_seed():
-    some = [
+    study_records = [
         make_record(
             "sst2", {"icl": 0.5, "bc": 0.5 + shots / 10}, rows=300,
             context={"shots": shots, "seed": seed, "options": options},
@@ -419,16 +419,16 @@ def test_more_shots_are_compared_with_the_fewest_of_the_same_seed():
         for shots in (1, 2, 4)
         for options in ({}, {"demonstration_labels": "flipped"})
     ]  # fmt: skip
-    cells = controls.difference_cells(one_control(some))
+    cells = controls.difference_cells(one_control(study_records))
     assert [row[1] for row in cells[4:]] == ["icl, 4 - 1 shots", "bc, 4 - 1 shots"]
     assert [row[2].split()[0] for row in cells[4:]] == ["+0.0", "+30.0"]
 
 
 def test_seeds_are_the_unit_of_the_interval_over_shots():
     """Contexts of one seed share drawn words: more numbers of shots are no more draws."""
-    one, two = records("sst2", 270, 30, 240, 60), records("sst2", 270, 30, 240, 60)
+    first, two = records("sst2", 270, 30, 240, 60), records("sst2", 270, 30, 240, 60)
     more = [replace(r, id=f"{r.id}-2", context=replace(r.context, shots=2)) for r in two]
-    narrow, wide = (controls.read_flips(one_control(some)) for some in (one, one + more))
+    narrow, wide = (controls.read_flips(one_control(group)) for group in (first, first + more))
     assert narrow == wide
 
 

@@ -20,30 +20,30 @@ from batch_calibration.studies import csv_text
 
 
 def study(*records):
-    (one,) = by_setting(records)
-    return one
+    (group_of_records,) = by_setting(records)
+    return group_of_records
 
 
-def record(task="rte", icl=0.5, bc=0.6, seed=0, rows=500, **others):
-    return make_record(task, {"icl": icl, "bc": bc, **others}, rows=rows, context={"seed": seed})
+def record(task="rte", icl=0.5, bc=0.6, seed=0, rows=500, **methods):
+    return make_record(task, {"icl": icl, "bc": bc, **methods}, rows=rows, context={"seed": seed})
 
 
 ONE = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
 
 
 def test_a_table_of_gains():
-    found = tables.gain_cells(ONE, ["bc"])
-    assert [row[0] for row in found] == [
+    cells = tables.gain_cells(ONE, ["bc"])
+    assert [row[0] for row in cells] == [
         "task", "SST-2", "RTE", "WiC", "average", "wins, ties, losses"]  # fmt: skip
     # 50 rows of 500 are won and none lost: p = 51 / 502, q = 1 / 502.
     p, q = 51 / 502, 1 / 502
     reach = 1.959964 * np.sqrt((p + q - (p - q) ** 2) / 502)
     ends = 100 * (p - q - reach), 100 * (p - q + reach)
-    assert found[2][2] == "+10.0 [{:+.1f}, {:+.1f}]*".format(*ends)
-    assert found[1][2] == "+0.4 [-0.4, +1.2]"
-    assert found[3][2].startswith("-10.0 [-12.6") and found[3][2].endswith("]*")
-    assert found[4][2].startswith("+0.1 [-1.") and found[4][2].endswith("]")
-    assert found[5] == ["wins, ties, losses", "", "1, 1, 1"]
+    assert cells[2][2] == "+10.0 [{:+.1f}, {:+.1f}]*".format(*ends)
+    assert cells[1][2] == "+0.4 [-0.4, +1.2]"
+    assert cells[3][2].startswith("-10.0 [-12.6") and cells[3][2].endswith("]*")
+    assert cells[4][2].startswith("+0.1 [-1.") and cells[4][2].endswith("]")
+    assert cells[5] == ["wins, ties, losses", "", "1, 1, 1"]
 
 
 def test_few_rows_that_are_asked_again_stay_few():
@@ -55,11 +55,11 @@ def test_few_rows_that_are_asked_again_stay_few():
 
 
 def test_draws_that_disagree_widen_the_interval():
-    alike = study(*(record(bc=0.6, seed=seed) for seed in range(3)))
-    apart = study(*(record(bc=bc, seed=seed) for seed, bc in enumerate((0.5, 0.6, 0.7))))
-    one, other = (gain(group, "bc") for group in (alike, apart))
-    assert one.value == pytest.approx(0.1) == other.value
-    assert one.beyond_noise and not other.beyond_noise
+    agreeing = study(*(record(bc=0.6, seed=seed) for seed in range(3)))
+    disagreeing = study(*(record(bc=bc, seed=seed) for seed, bc in enumerate((0.5, 0.6, 0.7))))
+    narrow, wide = (gain(group, "bc") for group in (agreeing, disagreeing))
+    assert narrow.value == pytest.approx(0.1) == wide.value
+    assert narrow.beyond_noise and not wide.beyond_noise
     # Seeds with unlike rows have nothing in common.
     unlike = study(record(rows=500), record(rows=300, seed=1))
     assert gain(unlike, "bc").value == pytest.approx(0.1)
@@ -67,15 +67,17 @@ def test_draws_that_disagree_widen_the_interval():
 
 def test_each_method_over_the_tasks():
     group = study(record(cc=0.4), record("sst2", 0.8, 0.9, cc=0.7))
-    found = tables.method_overview(group)
-    assert found[0] == ["method", "accuracy", "gain over icl", "wins, ties, losses"]
-    assert [row[0] for row in found[1:]] == ["icl", "cc", "bc"]
-    assert found[1][2:] == ["", ""] and found[2][3] == "0, 0, 2"
-    assert isinstance(found[3][1], Best) and found[3][1].startswith("75.0 [")
+    cells = tables.method_overview(group)
+    assert cells[0] == ["method", "accuracy", "gain over icl", "wins, ties, losses"]
+    assert [row[0] for row in cells[1:]] == ["icl", "cc", "bc"]
+    assert cells[1][2:] == ["", ""] and cells[2][3] == "0, 0, 2"
+    assert isinstance(cells[3][1], Best) and cells[3][1].startswith("75.0 [")
     rows = list(csv.DictReader(io.StringIO(csv_text(tables.overview_csv(group)))))
     assert len(rows) == 3 * (3 + 2)
-    (one,) = (r for r in rows if (r["task"], r["method"], r["metric"]) == ("average", "bc", "gain"))
-    low, value, high = (float(one[name]) for name in ("low", "value", "high"))
+    (cell,) = (
+        r for r in rows if (r["task"], r["method"], r["metric"]) == ("average", "bc", "gain")
+    )
+    low, value, high = (float(cell[name]) for name in ("low", "value", "high"))
     assert low < value < high and value == pytest.approx(0.1)
 
 
@@ -91,11 +93,11 @@ def test_gains_stay_what_they_are_in_every_form():
 
 
 def test_the_catalogue_has_a_table_of_gains_for_each_table_of_methods():
-    found = catalogue.tables(catalogue.gather([record(bc_mean_prob=0.55)]))
-    found = [table for table in found if not table.number]
-    slugs = [table.slug.split("validation-", 1)[1] for table in found]
+    found_tables = catalogue.tables(catalogue.gather([record(bc_mean_prob=0.55)]))
+    found_tables = [table for table in found_tables if not table.number]
+    slugs = [table.slug.split("validation-", 1)[1] for table in found_tables]
     assert slugs == ["methods", "methods-gains", "variants", "variants-gains", "overview"]
-    assert all("say nothing of others" in t.note for t in found if "gains" in t.slug)
+    assert all("say nothing of others" in t.note for t in found_tables if "gains" in t.slug)
     alone = catalogue.tables(catalogue.gather([make_record("rte", {"bc": 0.5})]))
     slugs = [table.slug for table in alone if not table.number]
     assert slugs == ["m-0shot-validation-methods"]
@@ -103,22 +105,22 @@ def test_the_catalogue_has_a_table_of_gains_for_each_table_of_methods():
 
 def test_probabilities_have_their_units_and_the_lowest_is_best():
     values = {"icl": (0.7, 0.5, 0.1), "bc": (0.6, 0.4, 0.2)}
-    one = record()
+    plain = record()
     methods = {
-        name: {**one.methods[name], **dict(zip(("nll", "brier", "ece"), of, strict=True))}
-        for name, of in values.items()
+        name: {**plain.methods[name], **dict(zip(("nll", "brier", "ece"), numbers, strict=True))}
+        for name, numbers in values.items()
     }
-    group = study(dataclasses.replace(one, methods=methods))
+    group = study(dataclasses.replace(plain, methods=methods))
     results = catalogue.gather(group.records)
-    made = [table for make in tables.OF_SETTINGS for table in make(results)][-4:]
-    kinds = [table.slug.rsplit("-", 1)[-1] for table in made]
+    shown = [table for make in tables.OF_SETTINGS for table in make(results)][-4:]
+    kinds = [table.slug.rsplit("-", 1)[-1] for table in shown]
     assert kinds == ["probabilities", "nll", "brier", "ece"]
-    assert [table.shown for table in made] == [True, False, False, False]
-    cells = made[0].cells
+    assert [table.shown for table in shown] == [True, False, False, False]
+    cells = shown[0].cells
     assert cells[0] == ["method", "NLL (nats)", "Brier (0 to 2)", "ECE (0 to 1)"]
     assert cells[1:] == [["icl", "0.700", "0.500", "0.100"], ["bc", "0.600", "0.400", "0.200"]]
     assert [isinstance(x, Best) for x in cells[2]] == [False, True, True, False]
-    assert made[3].title == "ECE, 0 to 1" and made[3].cells[1][2:] == ["0.100", "0.200"]
+    assert shown[3].title == "ECE, 0 to 1" and shown[3].cells[1][2:] == ["0.100", "0.200"]
     assert (
         "not label bias" in tables.PROBABILITIES_NOTE
         and "Lower is better" in tables.PROBABILITIES_NOTE
@@ -126,7 +128,7 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "rows", "classes", "said"),
+    ("accuracy", "rows", "classes", "is_learned"),
     [
         (0.65, 500, (250, 250), True),
         (0.65, 20, (10, 10), False),
@@ -135,10 +137,10 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
     ],
 )
 def test_a_task_is_learned_beyond_noise_and_beyond_its_most_frequent_label(
-    accuracy, rows, classes, said
+    accuracy, rows, classes, is_learned
 ):
-    one = dataclasses.replace(record(icl=accuracy, bc=0.5, rows=rows), classes=classes)
-    assert learned_tasks(study(one)) == ["rte"] * said
+    measured = dataclasses.replace(record(icl=accuracy, bc=0.5, rows=rows), classes=classes)
+    assert learned_tasks(study(measured)) == ["rte"] * is_learned
 
 
 def test_a_narrow_terminal_gets_the_columns_in_parts(monkeypatch, capsys):
@@ -156,27 +158,29 @@ def test_a_narrow_terminal_gets_the_columns_in_parts(monkeypatch, capsys):
 
 def test_the_note_says_over_what_the_intervals_are():
     several = study(*(record(seed=seed) for seed in range(5)), record("cb", rows=56))
-    said = tables.gain_note(several)
-    assert "over the draws of demonstrations (1 to 5 a task) and over the test rows, which" in said
-    assert "more draws make a small test set no larger" in said
-    assert "Few test rows, so wide intervals: CB (56)." in said and "RTE (" not in said
-    one = make_record("rte", {"icl": 0.5, "bc": 0.6}, context={"shots": 1})
+    text = tables.gain_note(several)
+    assert "over the draws of demonstrations (1 to 5 a task) and over the test rows, which" in text
+    assert "more draws make a small test set no larger" in text
+    assert "Few test rows, so wide intervals: CB (56)." in text and "RTE (" not in text
+    single = make_record("rte", {"icl": 0.5, "bc": 0.6}, context={"shots": 1})
     assert "over the test rows alone: one draw of demonstrations says nothing" in tables.gain_note(
-        study(one)
+        study(single)
     )
     assert "over the test rows alone. " in tables.gain_note(ONE)
 
 
 def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
     group = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
-    found = tables.accuracy_cells(group, ["icl", "bc"])
-    assert [row[2] for row in found[1:4]] == ["80.0", "50.0", "60.0"]
-    assert [row[3] for row in found[1:4]] == ["80.4", "60.0 *", "50.0 *"]
-    assert isinstance(found[2][3], Best) and not isinstance(found[3][3], Best)
-    assert found[5][:3] == ["gain over icl", "", ""] and found[5][3].startswith("+0.1 [-1.")
-    assert found[6] == ["wins, ties, losses", "", "", "1, 1, 1"]
+    main_cells = tables.accuracy_cells(group, ["icl", "bc"])
+    assert [row[2] for row in main_cells[1:4]] == ["80.0", "50.0", "60.0"]
+    assert [row[3] for row in main_cells[1:4]] == ["80.4", "60.0 *", "50.0 *"]
+    assert isinstance(main_cells[2][3], Best) and not isinstance(main_cells[3][3], Best)
+    assert main_cells[5][:3] == ["gain over icl", "", ""] and main_cells[5][3].startswith(
+        "+0.1 [-1."
+    )
+    assert main_cells[6] == ["wins, ties, losses", "", "", "1, 1, 1"]
     alone = tables.accuracy_cells(group, ["icl"])
-    for cells, count in ((found, 3), (alone, 1)):
+    for cells, count in ((main_cells, 3), (alone, 1)):
         assert [isinstance(row, Sums) for row in cells] == [False] * 4 + [True] * count
     assert "± is the standard" not in tables.accuracy_note(group, ["icl", "bc"])
     (table, *_) = catalogue.tables(catalogue.gather(group.records))
@@ -186,12 +190,12 @@ def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
 
 def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
     results = catalogue.gather(ONE.records)
-    (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-differences"))
+    (drawing,) = (f for f in catalogue.figures(results) if f.slug.endswith("-differences"))
     drawn = drawing.draw()
     (axes,) = drawn.figure.axes
     names = [text.get_text() for text in axes.get_yticklabels()]
     assert names == ["SST-2", "RTE", "WiC", "average"] and axes.yaxis.get_inverted()
-    dots = next(one for one in axes.collections if isinstance(one, PathCollection))
+    dots = next(f for f in axes.collections if isinstance(f, PathCollection))
     assert dots.get_offsets()[:, 0].round(1).tolist() == [0.4, 10.0, -10.0, 0.1]
     colors = list(map(to_hex, dots.get_facecolors()))
     assert colors[1:3] == [VERDICTS["gain"], VERDICTS["loss"]]

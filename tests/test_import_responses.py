@@ -21,25 +21,25 @@ LEAST = Reading(labels=("yes", "no"), missing="least")
 
 def chat(**probs):
     tops = [{"token": t, "logprob": math.log(p), "bytes": None} for t, p in probs.items()]
-    place = {"token": tops[0]["token"], "logprob": tops[0]["logprob"], "top_logprobs": tops}
-    choice = {"index": 0, "message": {"content": "x"}, "logprobs": {"content": [place]}}
+    token_place = {"token": tops[0]["token"], "logprob": tops[0]["logprob"], "top_logprobs": tops}
+    choice = {"index": 0, "message": {"content": "x"}, "logprobs": {"content": [token_place]}}
     return {"object": "chat.completion", "model": "m-1", "choices": [choice]}
 
 
 def completion(**probs):
     top = {t: math.log(p) for t, p in probs.items()}
     first = next(iter(top))
-    given = {
+    log_probs = {
         "tokens": [first],
         "token_logprobs": [top[first]],
         "top_logprobs": [top],
         "text_offset": [9],
     }
-    return {"object": "text_completion", "choices": [{"text": first, "logprobs": given}]}
+    return {"object": "text_completion", "choices": [{"text": first, "logprobs": log_probs}]}
 
 
 def echoed(tokens, values, new=0):
-    given = {
+    log_probs = {
         "tokens": tokens,
         "token_logprobs": values,
         "top_logprobs": [None] + [{"x": -1.0}] * (len(tokens) - 1),
@@ -47,20 +47,20 @@ def echoed(tokens, values, new=0):
     }
     return {
         "object": "text_completion",
-        "choices": [{"text": "".join(tokens), "logprobs": given}],
+        "choices": [{"text": "".join(tokens), "logprobs": log_probs}],
         "usage": {"completion_tokens": new},
     }
 
 
-def place(token_id, text, value, **others):
+def place(token_id, text, value, **rivals):
     rows = {str(token_id): {"logprob": value, "rank": 9, "decoded_token": text}}
-    for other, (number, nats) in others.items():
-        rows[str(number)] = {"logprob": nats, "rank": 1, "decoded_token": other}
+    for label_text, (number, nats) in rivals.items():
+        rows[str(number)] = {"logprob": nats, "rank": 1, "decoded_token": label_text}
     return rows
 
 
-def prompted(places, **beside):
-    return {"choices": [{"text": "", "logprobs": None, "prompt_logprobs": places, **beside}]}
+def prompted(places, **fields):
+    return {"choices": [{"text": "", "logprobs": None, "prompt_logprobs": places, **fields}]}
 
 
 def generated(top, fixed=None):
@@ -155,19 +155,19 @@ def test_labels_that_are_numbers_are_names(saved):
 
 
 def test_pairs_lists_and_whole_files_are_read(tmp_path, saved):
-    one, two = chat(yes=0.5, no=0.2), chat(yes=0.1, no=0.2)
+    first, two = chat(yes=0.5, no=0.2), chat(yes=0.1, no=0.2)
     expected = log([0.5, 0.2], [0.1, 0.2])
-    pairs = [{"request": {"model": "m"}, "response": of, "answer": "yes"} for of in (one, two)]
-    lists = [[{"model": "m"}, of, {"answer": "yes"}] for of in (one, two)]
-    for values in ((one, two), pairs, lists):
+    pairs = [{"request": {"model": "m"}, "response": r, "answer": "yes"} for r in (first, two)]
+    lists = [[{"model": "m"}, r, {"answer": "yes"}] for r in (first, two)]
+    for values in ((first, two), pairs, lists):
         np.testing.assert_allclose(scores(read(saved(*values), YES_NO)[0]), expected, rtol=1e-5)
     for values in (pairs, lists):
         table = read(saved(*values), Reading(labels=("yes", "no"), gold="answer"))[0]
         assert table.blocks["test"].labels.tolist() == [0, 0]
     path = tmp_path / "whole.json"
-    path.write_bytes(b"\xef\xbb\xbf" + json.dumps([one, two], indent=1).encode())
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps([first, two], indent=1).encode())
     np.testing.assert_allclose(scores(read(path, YES_NO)[0]), expected, rtol=1e-5)
-    path.write_bytes(b"\xef\xbb\xbf" + "\r\n\r\n".join(map(json.dumps, (one, two))).encode())
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n\r\n".join(map(json.dumps, (first, two))).encode())
     np.testing.assert_allclose(scores(read(path, YES_NO)[0]), expected, rtol=1e-5)
 
 
@@ -186,9 +186,9 @@ def test_echoed_prompts_are_grouped_and_their_labels_summed(saved):
 
 
 def test_several_prompts_of_a_request_are_each_a_choice(saved):
-    both = echoed(["Q", " yes", " x"], [None, -1.0, -9.0], new=2)
-    both["choices"] += echoed(["Q", " no", " x"], [None, -2.0, -9.0])["choices"]
-    assert scores(read(saved({**both, "custom_id": "a"}), YES_NO)[0]).tolist() == [[-1.0, -2.0]]
+    response = echoed(["Q", " yes", " x"], [None, -1.0, -9.0], new=2)
+    response["choices"] += echoed(["Q", " no", " x"], [None, -2.0, -9.0])["choices"]
+    assert scores(read(saved({**response, "custom_id": "a"}), YES_NO)[0]).tolist() == [[-1.0, -2.0]]
 
 
 def test_the_longest_label_that_a_prompt_ends_with_is_meant(saved):
@@ -223,16 +223,16 @@ def test_sglang_generate(saved):
     bare = {"meta_info": {"output_token_ids_logprobs": [[[-1.0, 7, None], [-2.0, 9, None]]]}}
     assert SGLANG.first_tokens(bare) == {"token_id:7": -1.0, "token_id:9": -2.0}
     named = Reading(labels=("yes", "no"), tokens={"yes": ("token_id:7",), "no": ("token_id:9",)})
-    other = {"meta_info": {"output_token_ids_logprobs": [[[-1.5, 7, None], [-2.0, 9, None]]]}}
-    assert scores(read(saved(bare, other), named)[0]).tolist() == [[-1.0, -2.0], [-1.5, -2.0]]
+    other_reply = {"meta_info": {"output_token_ids_logprobs": [[[-1.5, 7, None], [-2.0, 9, None]]]}}
+    assert scores(read(saved(bare, other_reply), named)[0]).tolist() == [[-1.0, -2.0], [-1.5, -2.0]]
 
 
 def test_sglang_prompts_that_end_with_labels(saved):
-    given = [
+    responses = [
         {"meta_info": {"input_token_logprobs": [[None, 1, "Q:"], [value, 2, f" {label}"]]}}
         for label, value in (("yes", -1.0), ("no", -2.0))
     ]
-    assert scores(read(saved(*given), YES_NO)[0]).tolist() == [[-1.0, -2.0]]
+    assert scores(read(saved(*responses), YES_NO)[0]).tolist() == [[-1.0, -2.0]]
 
 
 def test_sglang_score(saved):
@@ -446,6 +446,9 @@ def test_files_are_recognized(saved):
     for name, response in start.items():
         data = json.dumps({"custom_id": "a", "response": {"body": response}}).encode()
         path = saved(response)
-        assert next(of for of in IMPORTERS if IMPORTERS[of].recognizes(path, data)) == name
+        assert (
+            next(importer for importer in IMPORTERS if IMPORTERS[importer].recognizes(path, data))
+            == name
+        )
     lm_eval = {"doc": {"choices": {"text": ["a"]}}, "arguments": {}, "resps": [["-1.0", "False"]]}
     assert not IMPORTERS["openai"].recognizes(path, json.dumps(lm_eval).encode())

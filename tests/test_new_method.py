@@ -48,17 +48,17 @@ def workdir(toy, planted, tmp_path_factory):
             for context in ({"shots": 0}, {"shots": 1}, {"options": {"template": "2"}},
                             {"options": {"template": "3"}}):  # fmt: skip
                 scores, labels, _ = planted(24, 2, seed)
-                parts = {"test": 24, "cc": 3, "dc": 5, "cc_original": 3, "labeled": 24}
+                sizes = {"test": 24, "cc": 3, "dc": 5, "cc_original": 3, "labeled": 24}
                 blocks = {
                     name: make_block(
                         np.asarray(scores[:rows]),
                         None if name not in ("test", "labeled") else np.asarray(labels[:rows]),
                     )
-                    for name, rows in parts.items()
+                    for name, rows in sizes.items()
                 }
-                about = {"task": task, "seed": seed, "shots": 1, "split": "validation",
+                details = {"task": task, "seed": seed, "shots": 1, "split": "validation",
                          "limit": 0, "model": "m", "scorer": SCORER, **context}  # fmt: skip
-                store.put(ScoreTable(about, ("yes", "no"), blocks))
+                store.put(ScoreTable(details, ("yes", "no"), blocks))
     calibrate_store(store, CALIBRATED, probe_sizes=(4, 8), draws=2)
     return store
 
@@ -75,11 +75,11 @@ def test_every_table_names_it(workdir, tmp_path):
     kinds = {table.slug.rsplit("-", 1)[-1]: table.cells[0] for table in tables}
     columns = {"methods", "templates", "validation", "size", "nll", "brier", "ece"}
     rows = {"overview", "probabilities"}
-    others = {"variants", "unlabeled", "labeled", "gains", "prompts"}
-    assert others | columns | rows == set(kinds)
+    common = {"variants", "unlabeled", "labeled", "gains", "prompts"}
+    assert common | columns | rows == set(kinds)
     assert all("toy" in kinds[kind] for kind in columns)
-    of = {table.slug.rsplit("-", 1)[-1]: table.cells for table in tables}
-    assert all("toy" in {row[0] for row in of[kind]} for kind in rows)
+    cells_by_slug = {table.slug.rsplit("-", 1)[-1]: table.cells for table in tables}
+    assert all("toy" in {row[0] for row in cells_by_slug[kind]} for kind in rows)
     (gains,) = (table for table in tables if table.slug == "m-1shot-validation-methods-gains")
     assert "toy" in gains.cells[0]
     write_results(workdir.records(), tmp_path)
@@ -93,13 +93,13 @@ def test_every_figure_draws_it(workdir, tmp_path):
     panels = drawn["boundariesm"].draw().figure.axes
     titles = [axes.get_title(loc="left").split("\n")[-1] for axes in panels[:7]]
     assert [title.split(":")[0] for title in titles] == [*two_labels.drawn_methods()]
-    said = {}
+    text_of = {}
     for name, drawing in drawn.items():
         panels = drawing.draw().figure.axes
         names = [label for axes in panels for label in axes.get_legend_handles_labels()[1]]
-        said[name] = " ".join([*names, *(axes.get_title(loc="left") for axes in panels)])
+        text_of[name] = " ".join([*names, *(axes.get_title(loc="left") for axes in panels)])
     for name in ("differencesm", "boundariesm", "curveA"):
-        assert "toy" in said[name], name
+        assert "toy" in text_of[name], name
 
 
 def test_the_report_and_the_records_hold_it(workdir, tmp_path):

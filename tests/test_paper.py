@@ -39,21 +39,21 @@ def workdir(tmp_path_factory, planted):
     """Every study of the paper on planted scores: three models, five tasks of text, images."""
     store = Store(tmp_path_factory.mktemp("paper"), create=True)
 
-    def put(task, rows=ROWS, **about):
+    def put(task, rows=ROWS, **fields):
         names = TASKS[task].label_names
         number = len(list(store.workdir.glob("scores/*")))
-        made = {n: planted(m, len(names), number)[:2] for n, m in rows.items()}
-        blocks = {name: make_block(*map(np.asarray, one)) for name, one in made.items()}
-        given = {
+        planted_blocks = {n: planted(m, len(names), number)[:2] for n, m in rows.items()}
+        blocks = {name: make_block(*map(np.asarray, pair)) for name, pair in planted_blocks.items()}
+        defaults = {
             "model": "big",
             "seed": 0,
             "shots": 1,
             "limit": 0,
             "split": "validation",
             "data": "mini",
-            "scorer": {"kind": "causal_lm", "of": about.get("model", "big")},
+            "scorer": {"kind": "causal_lm", "of": fields.get("model", "big")},
         }
-        store.put(ScoreTable(given | {"task": task} | about, names, blocks))
+        store.put(ScoreTable(defaults | {"task": task} | fields, names, blocks))
 
     probes = {name: ROWS[name] for name in ("test", "cc", "dc")}
     for task in TEXT:
@@ -80,10 +80,10 @@ def gathered(store):
 
 @pytest.fixture(scope="module")
 def page(workdir):
-    """What is said, and by name every file."""
-    said = list(paper.write_paper(gathered(workdir), workdir.workdir))
+    """The printed lines, and every file by name."""
+    lines = list(paper.write_paper(gathered(workdir), workdir.workdir))
     folder = workdir.workdir / "paper"
-    return said, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    return lines, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def test_the_list_is_the_papers():
@@ -92,18 +92,18 @@ def test_the_list_is_the_papers():
 
 
 def test_every_item_is_drawn_and_says_where(page):
-    said, files = page
+    lines, files = page
     for item in paper.ITEMS:
         name = item.number.lower().replace(" ", "-")
         endings = ("md", "tex") if item.number.startswith("Table") else ("png", "pdf")
         for ending in endings:
             assert len(files[f"{name}.{ending}"]) > 100
-        (line,) = [one for one in said if one.startswith(f"{item.number} ")]
+        (line,) = [line for line in lines if line.startswith(f"{item.number} ")]
         assert f"{name}.{endings[0]}" in line
     stems = {name.split(".")[0] for name in files}
     assert stems == {item.number.lower().replace(" ", "-") for item in paper.ITEMS} | {"paper"}
-    assert "lacks MNLI, MRPC" in next(one for one in said if one.startswith("Table 4 "))
-    assert said[-1].startswith("15 of 18 are whole")
+    assert "lacks MNLI, MRPC" in next(line for line in lines if line.startswith("Table 4 "))
+    assert lines[-1].startswith("15 of 18 are whole")
 
 
 def test_no_two_texts_of_a_figure_overlap(workdir):
@@ -114,12 +114,12 @@ def test_no_two_texts_of_a_figure_overlap(workdir):
 
 
 def test_files_written_again_are_the_same(workdir, page, tmp_path):
-    again = [
+    later_states = [
         state
         for state in paper.find_states(gathered(workdir))
         if state.item.number.startswith("Table") or state.item.number in ("Figure 2", "Figure 7")
     ]
-    for state in again:
+    for state in later_states:
         paper.write_item(state, tmp_path)
     names = [path.name for path in tmp_path.iterdir()]
     assert len(names) > 20 and {name.rsplit(".")[-1] for name in names} == {
@@ -155,20 +155,20 @@ def test_what_lacks_is_said_with_commands(program, planted, tmp_path):
     store = Store(tmp_path, create=True)
     scores, labels, _ = planted(12, 2)
     block = make_block(np.asarray(scores), np.asarray(labels))
-    about = {"task": "sst2", "model": "m", "seed": 0, "shots": 1, "data": "real"}
-    store.put(ScoreTable(about, TASKS["sst2"].label_names, {"test": block}))
+    details = {"task": "sst2", "model": "m", "seed": 0, "shots": 1, "data": "real"}
+    store.put(ScoreTable(details, TASKS["sst2"].label_names, {"test": block}))
     calibrate_store(store, ("icl", "bc"))
-    said = program("paper", f"--workdir={tmp_path}").stdout
-    assert "Table 2    13 tasks, two sizes of model\n    lacks two models:\n" in said
+    stdout = program("paper", f"--workdir={tmp_path}").stdout
+    assert "Table 2    13 tasks, two sizes of model\n    lacks two models:\n" in stdout
     assert (
         "    python -m experiments.score --config=configs/zero_shot.py --config.model=DIR "
         f"--config.data=DATA --workdir={tmp_path}\n"
-    ) in said
+    ) in stdout
     assert (
         "    python -m experiments.calibrate --config=configs/probe_size.py --config.model=DIR "
         f"--config.data=DATA --tasks=rte --shots=1 --workdir={tmp_path}\n"
-    ) in said
-    assert "Figure 4   The method, illustrated\n    drawn: " in said
+    ) in stdout
+    assert "Figure 4   The method, illustrated\n    drawn: " in stdout
 
 
 def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):
@@ -177,8 +177,8 @@ def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):
     block = make_block(np.asarray(scores), np.asarray(labels))
     for task, shots in (("sst2", 0), ("sst2", 1), ("rte", 1)):
         store.put(ScoreTable({"task": task, "shots": shots}, ("a", "b"), {"test": block}))
-    made = calibrate_store(store, ("icl",), tasks=("sst2",), shots=1).records
-    assert [(one.context.task, one.context.shots) for one in made] == [("sst2", 1)]
+    records = calibrate_store(store, ("icl",), tasks=("sst2",), shots=1).records
+    assert [(record.context.task, record.context.shots) for record in records] == [("sst2", 1)]
     wrong = program("calibrate", f"--workdir={tmp_path}", "--tasks=sst2,cb", "--shots=4", code=2)
     assert (
         f"workdir {tmp_path}: no score table is of sst2, cb, 4 shots; run batch-calibration score "
@@ -203,27 +203,27 @@ def test_gains_stand_by_the_kind_of_task():
         *(make_record("rte", {"icl": 0.6, "bc": 0.5}, context={"shots": 1}),),
     ]
     (group,) = by_setting(rows)
-    header, *found = tables.method_cells(group)
+    header, *bodies = tables.method_cells(group)
     assert header[-2:] == ["gain, one text", "gain, several texts"]
-    bc = next(row for row in found if row[0] == "bc")
+    bc = next(row for row in bodies if row[0] == "bc")
     assert bc[-2].startswith("+20.2 [") and bc[-1].startswith("-10.1 [")
-    assert next(row for row in found if row[0] == "cc")[-2:] == ["-", "-"]
+    assert next(row for row in bodies if row[0] == "cc")[-2:] == ["-", "-"]
 
 
 def sized(model, shots=1, **accuracy):
     context = {"shots": shots, "model": model}
-    return [make_record(task, dict(of), context=context) for task, of in accuracy.items()]
+    return [make_record(task, dict(methods), context=context) for task, methods in accuracy.items()]
 
 
 def test_best_and_second_best_of_each_size_are_marked():
-    found = catalogue.gather(
+    settings = catalogue.gather(
         sized("s", rte={"icl": 0.5, "cc": 0.6, "dc": 0.6, "bc": 0.55})
         + sized("l", rte={"icl": 0.9, "bc": 0.8}, cb={"icl": 0.7, "bc": 0.7}),
         models=("s",),
     )
-    same = found.sizes
-    assert [group.setting.model for group in same] == ["s", "l"]
-    cells = tables.size_cells([(one.setting.model, one) for one in same])
+    sizes = settings.sizes
+    assert [group.setting.model for group in sizes] == ["s", "l"]
+    cells = tables.size_cells([(group.setting.model, group) for group in sizes])
     assert cells[0] == ["task", "rows", "s icl", "s cc", "s dc", "s bc", "l icl", "l bc"]
     cb, rte, average = cells[1:]
     assert cb == ["CB", "277", "-", "-", "-", "-", "70.0", "70.0"]
@@ -236,13 +236,11 @@ def test_best_and_second_best_of_each_size_are_marked():
 
 
 def test_the_middle_size_is_the_one_between_others():
-    records = [
-        one for model in ("c", "a", "b") for one in sized(model, rte={"icl": 0.9, "bc": 0.5})
-    ]
+    records = [r for model in ("c", "a", "b") for r in sized(model, rte={"icl": 0.9, "bc": 0.5})]
     for models, middle in (((), "b"), (("b", "a", "c"), "a")):
         results = catalogue.gather(records, models=models)
         assert [group.setting.model for group in results.middle] == [middle]
-        (table,) = [one for one in catalogue.tables(results) if one.number == "Table 5"]
+        (table,) = [r for r in catalogue.tables(results) if r.number == "Table 5"]
         assert table.cells[0][2] == f"{middle} 1-shot icl"
     assert catalogue.gather(sized("a", rte={"icl": 0.9, "bc": 0.5})).middle == []
 
@@ -302,30 +300,30 @@ def test_the_papers_images_stand_beside_its_own_setting_alone():
         "average", "35.0", "35.0", "+0.0", "31.2", "38.4", "+7.2"
     ]  # fmt: skip
     assert header[4] == "paper ZS" and tables.image_note(group) == ""
-    for other, note in (
+    for changes, note in (
         ({"data": "mini"}, "12 of its 47 classes"),
         ({"limit": 100}, "another setting"),
         ({"options": ("classes present",)}, "another setting"),
         ({"model": "openai-clip-vit-large-patch14"}, "another setting"),
     ):
-        unlike = dataclasses.replace(group, setting=setting._replace(**other))
+        unlike = dataclasses.replace(group, setting=setting._replace(**changes))
         assert len(tables.image_cells(unlike)[0]) == 4 and note in tables.image_note(unlike)
     text = Frame(setting, [record("sst2", 0.5, 0.6)])
     assert tables.image_cells(text) == []
 
 
 def test_shifted_scores_are_those_of_the_method(workdir):
-    record = next(one for one in workdir.records() if one.context.task == "qnli")
+    record = next(candidate for candidate in workdir.records() if candidate.context.task == "qnli")
     table = workdir.table_of(record)
-    found = two_labels.shift_scores(record, table)
-    assert list(found.biases) == ["icl", "cc", "dc", "bc"]
+    shifted = two_labels.shift_scores(record, table)
+    assert list(shifted.biases) == ["icl", "cc", "dc", "bc"]
     after = np.asarray(calibrate(table.blocks["test"].log_probs, method="bc"))
-    np.testing.assert_allclose(found.margin("bc"), after[:, 0] - after[:, 1], atol=1e-5)
-    for name in found.biases:
-        assert found.accuracy(name) == pytest.approx(record.methods[name]["accuracy"])
-    rows = two_labels.shifted_cells([found])
-    assert len(rows) == 1 + len(found.gold) and len({len(row) for row in rows}) == 1
-    of_three = next(one for one in workdir.records() if one.context.task == "cb")
+    np.testing.assert_allclose(shifted.margin("bc"), after[:, 0] - after[:, 1], atol=1e-5)
+    for name in shifted.biases:
+        assert shifted.accuracy(name) == pytest.approx(record.methods[name]["accuracy"])
+    rows = two_labels.shifted_cells([shifted])
+    assert len(rows) == 1 + len(shifted.gold) and len({len(row) for row in rows}) == 1
+    of_three = next(candidate for candidate in workdir.records() if candidate.context.task == "cb")
     assert two_labels.shift_scores(of_three, workdir.table_of(of_three)) is None
 
 

@@ -12,13 +12,13 @@ NAMES = ("no", "yes")
 
 
 def test_a_diagnosis_is_drawn_and_a_frame():
-    found = diagnose(SCORES, GOLD, label_names=NAMES)
-    figure = plot(found, "mine")
+    diagnosis = diagnose(SCORES, GOLD, label_names=NAMES)
+    figure = plot(diagnosis, "mine")
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
         "mine: preference", "mine: 40 rows"]  # fmt: skip
     heights = [bar.get_height() for bar in figure.axes[0].patches]
     assert heights == pytest.approx([0.625, -0.625])
-    frame = found.to_frame()
+    frame = diagnosis.to_frame()
     assert list(frame.index) == ["no", "yes"]
     assert frame.loc["no", "preference"] == pytest.approx(0.625)
     assert frame.loc["yes", ["predicted", "corrected", "right"]].tolist() == [0.0, 0.5, 0.5]
@@ -26,11 +26,11 @@ def test_a_diagnosis_is_drawn_and_a_frame():
 
 
 def test_a_comparison_shows_each_gain():
-    found = compare(SCORES, GOLD, methods=["icl", "bc", "bc_loo"])
-    (axes,) = plot(found).axes
+    comparison = compare(SCORES, GOLD, methods=["icl", "bc", "bc_loo"])
+    (axes,) = plot(comparison).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["bc", "bc_loo"]
     with pytest.raises(InputError, match="icl"):
-        plot(Comparison(found.results[:1], 40, 1, {}))
+        plot(Comparison(comparison.results[:1], 40, 1, {}))
 
 
 def test_a_recommendation_shows_what_is_measured_or_expected():

@@ -23,26 +23,26 @@ EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 def scored(program, tmp_path_factory):
     """A workdir of the smoke study, scored and calibrated."""
     workdir = tmp_path_factory.mktemp("study")
-    said = program("score", "--config=configs/mini.py:smoke", f"--workdir={workdir}")
-    assert "2 contexts: 259 rows scored" in said.stdout
+    process = program("score", "--config=configs/mini.py:smoke", f"--workdir={workdir}")
+    assert "2 contexts: 259 rows scored" in process.stdout
     program("calibrate", f"--workdir={workdir}")
     return workdir
 
 
 def asked_from_elsewhere(page):
-    """What a page loads or links to that is not in it, by its attributes and its styles."""
-    asked = []
+    """Addresses outside a page that its attributes and styles load or link to."""
+    addresses = []
 
     class Reader(HTMLParser):
         def handle_starttag(self, tag, attrs):
-            asked.extend(value for name, value in attrs if name in ("src", "href"))
+            addresses.extend(value for name, value in attrs if name in ("src", "href"))
             self.handle_data(dict(attrs).get("style") or "")
 
         def handle_data(self, text):
-            asked.extend(re.findall(r"url\(\s*[\"']?([^\"')]*)", text))
+            addresses.extend(re.findall(r"url\(\s*[\"']?([^\"')]*)", text))
 
     Reader().feed(page)
-    return [where for where in asked if not where.startswith(("data:", "#"))]
+    return [where for where in addresses if not where.startswith(("data:", "#"))]
 
 
 def test_what_is_asked_from_elsewhere_is_found():
@@ -53,8 +53,8 @@ def test_what_is_asked_from_elsewhere_is_found():
 
 
 def test_from_config_to_page(program, scored):
-    said = program("tables", f"--workdir={scored}").stdout
-    assert "SST-2" in said and "MNLI" in said and "average" in said
+    stdout = program("tables", f"--workdir={scored}").stdout
+    assert "SST-2" in stdout and "MNLI" in stdout and "average" in stdout
     names = {path.name for path in (scored / "tables").iterdir()}
     kinds = {"paper": "methods", "variant": "variants"}
     groups = {kinds.get(method.group, method.group) for method in METHODS.values()}
@@ -70,8 +70,8 @@ def test_from_config_to_page(program, scored):
     forms = sorted(path.name for path in (scored / "figures").iterdir())
     assert {f"{start}-{name}" for name in ("boundaries", "differences", "strength")} <= drawn
     assert forms == sorted(f"{name}.{form}" for name in drawn for form in ("csv", "pdf", "png"))
-    said = program("report", f"--workdir={scored}").stdout
-    assert "Batch Calibration on" in said and "report.html" in said
+    stdout = program("report", f"--workdir={scored}").stdout
+    assert "Batch Calibration on" in stdout and "report.html" in stdout
     page = (scored / "report.html").read_text()
     shown = set(re.findall('<figure id="figure-([^"]+)"', page))
     assert f"{start}-differences" in shown and asked_from_elsewhere(page) == []
@@ -97,8 +97,8 @@ def test_records_say_what_every_method_did(scored):
 def test_a_second_run_scores_nothing_and_a_lost_context_is_scored_alone(program, scored, tmp_path):
     workdir = tmp_path / "w"
     shutil.copytree(scored, workdir)
-    again = program("score", "--config=configs/mini.py:smoke", f"--workdir={workdir}")
-    assert "0 rows scored" in again.stdout and "259 were there already" in again.stdout
+    process = program("score", "--config=configs/mini.py:smoke", f"--workdir={workdir}")
+    assert "0 rows scored" in process.stdout and "259 were there already" in process.stdout
     lost = sorted((workdir / "scores").iterdir())[0]
     before = lost.read_bytes()
     lost.unlink()
@@ -109,9 +109,9 @@ def test_a_second_run_scores_nothing_and_a_lost_context_is_scored_alone(program,
 def test_a_changed_probe_scores_its_block_alone(program, scored, tmp_path):
     workdir = tmp_path / "w"
     shutil.copytree(scored, workdir)
-    said = program("score", "--config=configs/mini.py:smoke", "--config.dc_texts=4",
+    stdout = program("score", "--config=configs/mini.py:smoke", "--config.dc_texts=4",
                    f"--workdir={workdir}").stdout  # fmt: skip
-    assert "8 rows scored" in said
+    assert "8 rows scored" in stdout
     tables = [load(path) for path in (workdir / "scores").iterdir()]
     assert all(len(table.blocks["dc"].row_ids) == 4 for table in tables)
 
@@ -120,10 +120,12 @@ def test_one_override_changes_one_thing(program, scored, tmp_path):
     program("score", "--config=configs/mini.py:smoke", "--config.shots=2",
             "--config.tasks=('sst2',)", f"--workdir={tmp_path}")  # fmt: skip
     (two,) = [load(path) for path in (tmp_path / "scores").iterdir()]
-    one = next(t for p in (scored / "scores").iterdir() if (t := load(p)).context["task"] == "sst2")
-    changed = {k for k in one.context if one.context[k] != two.context[k]}
+    first = next(
+        t for p in (scored / "scores").iterdir() if (t := load(p)).context["task"] == "sst2"
+    )
+    changed = {k for k in first.context if first.context[k] != two.context[k]}
     assert changed == {"shots", "demonstrations", "shown"}
-    assert one.blocks["test"].row_ids == two.blocks["test"].row_ids
+    assert first.blocks["test"].row_ids == two.blocks["test"].row_ids
 
 
 MINI = "--config=configs/mini.py"
@@ -206,13 +208,13 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
-    name, flags, sentence = WRONG[what]
-    workdir = [] if what == "a flag that is missing" else [f"--workdir={tmp_path / 'w'}"]
-    said = program(name, *workdir, *flags, code=2)
-    assert sentence in said.stderr and "Traceback" not in said.stderr
-    assert said.stderr.count("error: ") == 1
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, case):
+    name, flags, sentence = WRONG[case]
+    workdir = [] if case == "a flag that is missing" else [f"--workdir={tmp_path / 'w'}"]
+    process = program(name, *workdir, *flags, code=2)
+    assert sentence in process.stderr and "Traceback" not in process.stderr
+    assert process.stderr.count("error: ") == 1
 
 
 @pytest.mark.parametrize(
@@ -228,23 +230,23 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
 def test_training_that_cannot_be(program, tmp_path, flags, sentence):
     folders = [f"--out={tmp_path / 'out'}", f"--workdir={tmp_path / 'w'}"]
     # A process of its own: devices are asked for before JAX starts.
-    said = program("train_mini", *flags, *folders, code=2, process=True)
-    assert sentence in said.stderr and "Traceback" not in said.stderr
+    process = program("train_mini", *flags, *folders, code=2, process=True)
+    assert sentence in process.stderr and "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize("lost", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_checkpoint_without_a_file(program, tmp_path, lost):
     shutil.copytree(CHECKPOINTS["mini"], tmp_path / "model")
     (tmp_path / "model" / lost).unlink()
-    said = program("score", MINI + ":smoke", f"--config.model={tmp_path / 'model'}",
+    process = program("score", MINI + ":smoke", f"--config.model={tmp_path / 'model'}",
                    f"--workdir={tmp_path / 'w'}", code=2)  # fmt: skip
-    assert lost.split(".")[-1] in said.stderr and "Traceback" not in said.stderr
+    assert lost.split(".")[-1] in process.stderr and "Traceback" not in process.stderr
 
 
 def test_an_unwritable_workdir(program, tmp_path):
     (tmp_path / "file").write_text("")
-    said = program("score", MINI, f"--workdir={tmp_path / 'file' / 'w'}", code=2)
-    assert "cannot be written" in said.stderr
+    process = program("score", MINI, f"--workdir={tmp_path / 'file' / 'w'}", code=2)
+    assert "cannot be written" in process.stderr
 
 
 def test_one_broken_table_is_named_and_the_others_are_calibrated(program, scored, tmp_path):
@@ -252,8 +254,8 @@ def test_one_broken_table_is_named_and_the_others_are_calibrated(program, scored
     shutil.copytree(scored / "scores", workdir / "scores")
     broken = sorted((workdir / "scores").iterdir())[0]
     broken.write_bytes(broken.read_bytes()[:100])
-    said = program("calibrate", f"--workdir={workdir}", code=2)
-    assert broken.name in said.stderr and "truncated" in said.stderr
+    process = program("calibrate", f"--workdir={workdir}", code=2)
+    assert broken.name in process.stderr and "truncated" in process.stderr
     assert len(list((workdir / "records").iterdir())) == 1
 
 
@@ -341,8 +343,8 @@ def test_a_program_does_what_the_command_does(program, scored, tmp_path):
 def test_a_config_of_ones_own_that_is_none(program, tmp_path, text, sentence):
     (tmp_path / "own.py").write_text(text)
     flags = (f"--config={tmp_path / 'own.py'}", f"--workdir={tmp_path / 'w'}")
-    said = program("score", *flags, code=2)
-    assert sentence in said.stderr and "Traceback" not in said.stderr
+    process = program("score", *flags, code=2)
+    assert sentence in process.stderr and "Traceback" not in process.stderr
     assert not (tmp_path / "w").exists()
 
 
@@ -361,9 +363,9 @@ def test_a_config_of_ones_own_states_what_differs_alone(program, tmp_path):
 
 
 def test_tasks_may_be_named_without_quotes(program, tmp_path):
-    said = program("score", MINI + ":smoke", "--config.tasks=sst2,cb", "--config.limit=2",
+    stdout = program("score", MINI + ":smoke", "--config.tasks=sst2,cb", "--config.limit=2",
                    "--config.labeled_per_class=0", f"--workdir={tmp_path}").stdout  # fmt: skip
-    assert "2 contexts: 103 rows scored" in said
+    assert "2 contexts: 103 rows scored" in stdout
 
 
 METHOD = """
@@ -423,16 +425,16 @@ def test_a_disk_that_is_full_leaves_what_was_derived_before(program, scored, tmp
         program(name, f"--workdir={tmp_path / 'w'}")
     before = derived(tmp_path / "w")
     code = FULL.replace("1024", "64" if name == "tables" else "1024")
-    said = driven(code, name, f"--workdir={tmp_path / 'w'}")
-    assert said.returncode == 2 and "Traceback" not in said.stderr
-    assert "cannot be written (File too large); make room" in said.stderr
+    process = driven(code, name, f"--workdir={tmp_path / 'w'}")
+    assert process.returncode == 2 and "Traceback" not in process.stderr
+    assert "cannot be written (File too large); make room" in process.stderr
     assert derived(tmp_path / "w") == before
 
 
 def test_an_output_that_is_full_or_lacks_letters_or_has_no_reader(program, scored, tmp_path):
     shutil.copytree(scored, tmp_path / "w")
     program("tables", f"--workdir={tmp_path / 'w'}")
-    every = {path.name for path in (tmp_path / "w/tables").iterdir()}
+    names = {path.name for path in (tmp_path / "w/tables").iterdir()}
     flags = [sys.executable, "-m", "batch_calibration", "tables", f"--workdir={tmp_path / 'w'}"]
 
     def run(out, **environment):
@@ -441,23 +443,23 @@ def test_an_output_that_is_full_or_lacks_letters_or_has_no_reader(program, score
             flags, stdout=out, stderr=subprocess.PIPE, text=True, check=False,
             env=os.environ | environment, cwd=Path(__file__).resolve().parents[1],
         )  # fmt: skip
-        assert {path.name for path in (tmp_path / "w/tables").iterdir()} == every
+        assert {path.name for path in (tmp_path / "w/tables").iterdir()} == names
         return done
 
     with open("/dev/full", "w") as full:
-        said = run(full)
-    assert said.returncode == 2 and said.stderr.startswith("error: the program's output: No space")
-    assert said.stderr.count("\n") == 1
-    said = run(subprocess.PIPE, PYTHONIOENCODING="ascii")
-    assert said.returncode == 0 and "\\u2713 learned" in said.stdout
+        done = run(full)
+    assert done.returncode == 2 and done.stderr.startswith("error: the program's output: No space")
+    assert done.stderr.count("\n") == 1
+    done = run(subprocess.PIPE, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and "\\u2713 learned" in done.stdout
     reading, writing = os.pipe()
     os.close(reading)
-    said = run(writing)
+    done = run(writing)
     os.close(writing)
-    assert said.returncode == 0 and not said.stderr
+    assert done.returncode == 0 and not done.stderr
     flags[:0] = ["sh", "-c", 'exec "$0" "$@" >&-']
-    said = run(None)
-    assert said.returncode == 0 and not said.stderr
+    done = run(None)
+    assert done.returncode == 0 and not done.stderr
 
 
 WITHOUT_READER = """
@@ -485,9 +487,9 @@ def test_a_program_without_a_reader_goes_on(tmp_path):
 
 
 def test_a_disk_that_is_full(tmp_path):
-    said = driven(FULL, "score", MINI + ":smoke", f"--workdir={tmp_path}")
-    assert said.returncode == 2 and "Traceback" not in said.stderr
-    assert f"workdir {tmp_path}: cannot be written (File too large); make room" in said.stderr
+    process = driven(FULL, "score", MINI + ":smoke", f"--workdir={tmp_path}")
+    assert process.returncode == 2 and "Traceback" not in process.stderr
+    assert f"workdir {tmp_path}: cannot be written (File too large); make room" in process.stderr
     assert not list((tmp_path / "scores").glob("*.safetensors"))
 
 
@@ -511,15 +513,15 @@ SIGNALS = {"SIGINT": 130, "SIGTERM": 143}
 @pytest.mark.parametrize("signal", SIGNALS)
 def test_an_interrupted_score_goes_on_from_there(program, scored, tmp_path, signal):
     flags = (MINI + ":smoke", f"--workdir={tmp_path}")
-    said = driven(INTERRUPTED.replace("SIGINT", signal), "score", *flags)
-    assert said.returncode == SIGNALS[signal] and "Traceback" not in said.stderr
-    assert said.stderr.count("error: ") == 1 and STOPPED in said.stderr
-    (kept,) = (tmp_path / "scores").iterdir()
-    stored = sum(len(block.row_ids) for block in load(kept).blocks.values())
-    before, stamp = kept.read_bytes(), os.stat(kept).st_mtime_ns
-    again = program("score", *flags).stdout
-    assert f"{259 - stored} rows scored" in again and f"{stored} were there already" in again
-    assert (kept.read_bytes(), os.stat(kept).st_mtime_ns) == (before, stamp)
+    process = driven(INTERRUPTED.replace("SIGINT", signal), "score", *flags)
+    assert process.returncode == SIGNALS[signal] and "Traceback" not in process.stderr
+    assert process.stderr.count("error: ") == 1 and STOPPED in process.stderr
+    (stored_table,) = (tmp_path / "scores").iterdir()
+    stored = sum(len(block.row_ids) for block in load(stored_table).blocks.values())
+    before, stamp = stored_table.read_bytes(), os.stat(stored_table).st_mtime_ns
+    stdout = program("score", *flags).stdout
+    assert f"{259 - stored} rows scored" in stdout and f"{stored} were there already" in stdout
+    assert (stored_table.read_bytes(), os.stat(stored_table).st_mtime_ns) == (before, stamp)
     for path in (scored / "scores").iterdir():
         assert (tmp_path / "scores" / path.name).read_bytes() == path.read_bytes()
 
@@ -552,7 +554,7 @@ guard.guard(main)
 @pytest.mark.parametrize("signal", SIGNALS)
 @pytest.mark.parametrize("code", [EARLY, SWALLOWED])
 def test_an_interruption_while_imports_or_hooks_run(code, signal):
-    said = driven(code.replace("SIGINT", signal))
-    assert not said.stdout
-    assert said.returncode == SIGNALS[signal] and "Traceback" not in said.stderr
-    assert said.stderr.count("error: ") == 1 and STOPPED in said.stderr
+    process = driven(code.replace("SIGINT", signal))
+    assert not process.stdout
+    assert process.returncode == SIGNALS[signal] and "Traceback" not in process.stderr
+    assert process.stderr.count("error: ") == 1 and STOPPED in process.stderr

@@ -1,4 +1,4 @@
-"""What recommend says: its signals against plain loops, its rules, and what labels choose."""
+"""Recommendations: signals against plain loops, rules, and the choice by labels."""
 
 import numpy as np
 import pytest
@@ -10,11 +10,11 @@ from batch_calibration.methods import Evidence
 WITH_LABELS = "bcl_empirical_bayes"
 
 
-def world(right, rows=400, bias=(0.0, 1.0, 0.0), seed=0, apart=3.0):
+def world(right, rows=400, bias=(0.0, 1.0, 0.0), seed=0, separation=3.0):
     """Scores of three labels, of shares `right`, and the right labels."""
     rng = np.random.default_rng(seed)
     gold = rng.choice(3, rows, p=right)
-    scores = rng.normal(-4, 1, (rows, 3)) + apart * np.eye(3)[gold] + bias
+    scores = rng.normal(-4, 1, (rows, 3)) + separation * np.eye(3)[gold] + bias
     return scores.astype(np.float32), gold
 
 
@@ -27,9 +27,9 @@ def test_signals_are_those_of_plain_loops():
         raised = [np.exp(row[j] - bias[j]) for j in range(3)]
         after.append([x / sum(raised) for x in raised])
     mean = [sum(row[j] for row in after) / 60 for j in range(3)]
-    told = sum(sum(p * np.log(p / q) for p, q in zip(row, mean, strict=True)) for row in after)
+    gain = sum(sum(p * np.log(p / q) for p, q in zip(row, mean, strict=True)) for row in after)
     # A row's constant is no part of what is told: the core normalizes rows first.
-    assert seen.information == pytest.approx(told / 60, rel=0.02)
+    assert seen.information == pytest.approx(gain / 60, rel=0.02)
     high, low = np.argmax(bias), np.argmin(bias)
     more = scores[:, high] - scores[:, low]
     assert seen.preference == pytest.approx(more.mean())
@@ -56,17 +56,17 @@ def test_few_rows_and_scores_that_tell_nothing_are_left():
     assert few.expected.gain.value == few.expected.risk == 0
     assert recommend(scores[:1]).method == "icl" and recommend(scores[:20]).method != "icl"
     rng = np.random.default_rng(0)
-    told = recommend(rng.normal([0.0, 1.0, 0.0], 0.1, (400, 3)))
-    assert told.method == "icl" and "nats of a row's label (less than 0.05)" in told.reason[0]
+    advice = recommend(rng.normal([0.0, 1.0, 0.0], 0.1, (400, 3)))
+    assert advice.method == "icl" and "nats of a row's label (less than 0.05)" in advice.reason[0]
 
 
 @pytest.mark.parametrize("method", experience.RANGES)
 def test_what_to_expect_is_of_contexts_that_promise_alike(method):
     ranges = experience.RANGES[method]
-    ends = [part.most for part in ranges]
+    ends = [bounds.most for bounds in ranges]
     assert ends == sorted(ends) and ends[-1] == np.inf
-    for part in ranges:
-        assert part.low <= part.gain <= part.high and 0 <= part.fell < 0.6
+    for bounds in ranges:
+        assert bounds.low <= bounds.gain <= bounds.high and 0 <= bounds.fell < 0.6
     before = np.log([[0.6, 0.4]])
     # Before it had 0.4 after the correction: promised are 20 points.
     expected = experience.expect(before, np.log([[0.4, 0.6]]), method)
@@ -115,8 +115,8 @@ def test_a_range_is_refused_of_three_labels_and_said_where_margins_show_nothing(
 
 def test_shares_that_are_given_are_used():
     scores, _ = world([0.5, 0.5, 0.0], bias=(0.0, 0.6, -1.0))
-    found = recommend(scores, target_prior=[0.495, 0.495, 0.01])
-    assert (found.method, found.options) == (
+    recommendation = recommend(scores, target_prior=[0.495, 0.495, 0.01])
+    assert (recommendation.method, recommendation.options) == (
         "prior_matching",
         {"target_prior": (0.495, 0.495, 0.01)},
     )
@@ -153,7 +153,7 @@ def test_labeled_rows_are_judged_by_folds_that_did_not_see_them():
 
 def test_a_fold_s_choice_and_fits_know_nothing_of_its_labels():
     """Turn the labels of a fold: what is chosen for it and predicted of it stays."""
-    scores, gold = world([0.1, 0.3, 0.6], rows=200, bias=(1.5, 0.0, 0.0), apart=1.0)
+    scores, gold = world([0.1, 0.3, 0.6], rows=200, bias=(1.5, 0.0, 0.0), separation=1.0)
     fold_of_row = np.random.default_rng(0).permutation(40) % 8
     turned = np.where(fold_of_row == 3, (gold[:40] + 1) % 3, gold[:40]).astype(np.int32)
     outs = []
@@ -164,14 +164,14 @@ def test_a_fold_s_choice_and_fits_know_nothing_of_its_labels():
         choice = cross_validation.choose_by_labels(blocks, "bcl_empirical_bayes", {})
         is_right = choice.held_out[fold_of_row == 3]
         outs.append((is_right, labels[fold_of_row == 3]))
-    (first, labels), (second, others) = outs
+    (first, labels), (second, second_labels) = outs
     # A prediction is right under one of both labels at most.
-    assert not (first & second).any() and (labels != others).all()
+    assert not (first & second).any() and (labels != second_labels).all()
 
 
 def test_a_method_that_is_clearly_ahead_is_taken():
     # Scores that speak for the wrong label: a scale below 0 alone sets them right.
-    scores, gold = world([0.5, 0.3, 0.2], rows=400, bias=(0.0, 0.5, 0.0), apart=-3.0)
+    scores, gold = world([0.5, 0.3, 0.2], rows=400, bias=(0.0, 0.5, 0.0), separation=-3.0)
     advice = recommend(scores[100:], labeled=scores[:100], labels=gold[:100])
     assert advice.method in ("vector", "bcl")
     assert f"points ahead of {WITH_LABELS}" in advice.reason[0]
@@ -186,11 +186,14 @@ def test_few_labeled_rows_are_not_measured_and_unknown_ones_do_not_count():
     assert advice.measured == {} and advice.method == "bc_empirical_bayes"
     assert advice.reason[-1].startswith("15 labeled rows are too few")
     labels[15] = gold[15]
-    some = recommend(scores, labeled=scores[:40], labels=labels)
-    assert some.measured["icl"].value * 16 == pytest.approx(
+    recommendation = recommend(scores, labeled=scores[:40], labels=labels)
+    assert recommendation.measured["icl"].value * 16 == pytest.approx(
         (scores[:16].argmax(axis=1) == gold[:16]).sum()
     )
-    assert some.method == WITH_LABELS and "no other method is ahead of it" in some.reason[0]
+    assert (
+        recommendation.method == WITH_LABELS
+        and "no other method is ahead of it" in recommendation.reason[0]
+    )
 
 
 def test_a_probe_is_measured_on_labeled_rows():
@@ -202,7 +205,7 @@ def test_a_probe_is_measured_on_labeled_rows():
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("options", "sentence"),
     [
         ({"labels": [0, 1]}, "labeled=.m, k. and labels=.m. together"),
         ({"labeled": [[-1.0, -2.0]]}, "labeled=.m, k. and labels=.m. together"),
@@ -214,8 +217,8 @@ def test_a_probe_is_measured_on_labeled_rows():
         ({"labeled": [[-1.0, -2.0, -3.0]], "labels": [0]}, "labeled: expected 2 columns"),
     ],
 )
-def test_what_does_not_fit_is_a_sentence(given, sentence):
+def test_what_does_not_fit_is_a_sentence(options, sentence):
     with pytest.raises(InputError, match=sentence):
-        recommend([[-1.0, -2.0], [-2.0, -1.0]], **given)
+        recommend([[-1.0, -2.0], [-2.0, -1.0]], **options)
     with pytest.raises(InputError, match="the rows of one prompt"):
         recommend(np.zeros((2, 3, 2)))

@@ -37,8 +37,8 @@ def results(planted, tmp_path_factory):
             contexts = [{"shots": 1}]
             if task in ("rte", "sst2"):
                 contexts += [{"shots": 0}, *({"options": {"template": t}} for t in "234")]
-            for place, context in enumerate(contexts):
-                scores, labels, _ = planted(24, 2, 7 * number + seed + 100 * place)
+            for index, context in enumerate(contexts):
+                scores, labels, _ = planted(24, 2, 7 * number + seed + 100 * index)
                 blocks = {
                     name: make_block(
                         np.asarray(scores[:rows]),
@@ -47,9 +47,9 @@ def results(planted, tmp_path_factory):
                     )
                     for name, rows in ROWS.items()
                 }
-                about = {"task": task, "seed": seed, "shots": 1, "split": "validation", "limit": 0,
+                fields = {"task": task, "seed": seed, "shots": 1, "split": "validation", "limit": 0,
                          "model": "m", "scorer": {"kind": "causal_lm"}, **context}  # fmt: skip
-                store.put(ScoreTable(about, ("no", "yes"), blocks))
+                store.put(ScoreTable(fields, ("no", "yes"), blocks))
     calibrate_store(store, METHODS, probe_sizes=(4, 8), draws=2)
     return catalogue.gather(store.records(), store.table_of)
 
@@ -72,22 +72,22 @@ OPEN = "document.querySelectorAll('details').forEach(d => { d.open = true; })"
 
 @pytest.fixture(scope="module")
 def driver(page, tmp_path_factory):
-    with browser(tmp_path_factory.mktemp("profile")) as found:
-        found.get(page.as_uri())
-        found.execute_script(OPEN)
-        yield found
+    with browser(tmp_path_factory.mktemp("profile")) as browser_driver:
+        browser_driver.get(page.as_uri())
+        browser_driver.execute_script(OPEN)
+        yield browser_driver
 
 
 def wait(driver, script):
     """Wait until the script returns what is true."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(driver, 60).until(lambda found: found.execute_script(script))
+    return WebDriverWait(driver, 60).until(lambda web_driver: web_driver.execute_script(script))
 
 
 def test_the_page_is_the_same_each_time_and_small_enough(results, page, tmp_path):
-    again = write(results, tmp_path / "report.html")
-    assert again.read_bytes() == page.read_bytes()
+    second_page = write(results, tmp_path / "report.html")
+    assert second_page.read_bytes() == page.read_bytes()
     assert len(page.read_bytes()) < 4e6
 
 
@@ -138,11 +138,11 @@ def test_each_context_is_said_in_words_with_its_shares(page):
 
 
 def test_every_figure_gives_its_numbers(page):
-    found = re.findall(
+    files = re.findall(
         r'<a class="csv" download="([^"]+)" href="data:[^,]+,([^"]+)"', page.read_text()
     )
-    assert len(re.findall("<figure ", page.read_text())) == len(found)
-    for name, data in found:
+    assert len(re.findall("<figure ", page.read_text())) == len(files)
+    for name, data in files:
         head, *rows = csv.reader(io.StringIO(b64decode(data).decode()))
         assert rows and all(len(row) == len(head) for row in rows), name
 
@@ -156,15 +156,15 @@ def test_the_verdict_stands_first_and_what_was_run_last(page):
     text = page.read_text()
     order = ["<h1>Label bias of m on 6 tasks</h1>", 'class="verdict"', "Biased?", "Measured gain",
              'id="overview"', 'id="effects"', "Details", 'id="run"']  # fmt: skip
-    assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
+    assert [text.index(h) for h in order] == sorted(text.index(h) for h in order)
     assert "<title>Label bias of m on 6 tasks, 2026-01-02</title>" in text
     body = text[text.index("<body>") :]
     assert " open" not in re.findall(r'<details class="section"[^>]*>', body)
-    said = text[text.index("What was run") :]
-    assert said.count("<code>") == 1 and "configs/&lt;mine&gt;.py" in said
-    assert said.count("2026-01-02 03:04:05 UTC: 240 rows in 9.5 s") == 2
-    assert "8 contexts on 1 x cpu. Commit abc123. jax 1.2." in said
-    assert "<dt>tasks</dt><dd>rte, sst2</dd>" in said
+    run_section = text[text.index("What was run") :]
+    assert run_section.count("<code>") == 1 and "configs/&lt;mine&gt;.py" in run_section
+    assert run_section.count("2026-01-02 03:04:05 UTC: 240 rows in 9.5 s") == 2
+    assert "8 contexts on 1 x cpu. Commit abc123. jax 1.2." in run_section
+    assert "<dt>tasks</dt><dd>rte, sst2</dd>" in run_section
     assert "keeps no facts about scoring runs" in report.page([], [])
     assert "What was run" not in report.page([])
 
@@ -182,15 +182,15 @@ def test_a_verdict_is_the_same_with_a_known_bias(results):
     table = results.load(record)
     learned = likely_bias(table.blocks["test"].log_probs)
     recorded = replace(record, bias={LIKELY: tuple(learned.tolist())})
-    verdicts = [writing.judge_record(known, table) for known in (record, recorded)]
+    verdicts = [writing.judge_record(judged, table) for judged in (record, recorded)]
     assert len({verdict.recommendation.expected for verdict in verdicts}) == 1
     assert len({tuple(verdict.diagnosis.changed) for verdict in verdicts}) == 1
 
 
 def test_nothing_is_asked_for_and_nothing_fails(driver):
-    assert [one for one in driver.get_log("browser") if one["level"] == "SEVERE"] == []
-    asked = requests(driver)
-    assert asked and not [one for one in asked if one.startswith(("http", "ws"))]
+    assert [url for url in driver.get_log("browser") if url["level"] == "SEVERE"] == []
+    addresses = requests(driver)
+    assert addresses and not [url for url in addresses if url.startswith(("http", "ws"))]
 
 
 @pytest.mark.parametrize("width", [360, 400, 1280])
@@ -323,21 +323,21 @@ def test_the_page_is_printed_whole(driver):
 
 
 def luminance(color):
-    parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    channels = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-def contrast(one, other):
-    low, high = sorted((luminance(one), luminance(other)))
+def contrast(first, second):
+    low, high = sorted((luminance(first), luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
 
 def test_colors_have_the_contrast_that_wcag_asks_for(page):
     light, dark = re.findall(r":root[^{]*\{([^}]+)\}", page.read_text())[:2]
     for block in (light, dark):
-        said = dict(re.findall(r"--(\w+): (#\w{6})", block))
+        css = dict(re.findall(r"--(\w+): (#\w{6})", block))
         for back in ("page", "raised"):
-            assert min(contrast(said[name], said[back]) for name in ("ink", "faint", "link")) >= 4.5
+            assert min(contrast(css[name], css[back]) for name in ("ink", "faint", "link")) >= 4.5
         drawn = (*PALETTE.methods.values(), *PALETTE.spares, *PALETTE.labels)
-        assert min(contrast(one, said["page"]) for one in drawn) >= 3
+        assert min(contrast(color, css["page"]) for color in drawn) >= 3

@@ -1,4 +1,4 @@
-"""How far accuracy moves over prompts: the jackknife, and what is said and drawn of a study."""
+"""Deviation of accuracy over prompts: the jackknife, and a study's sentences and figures."""
 
 import numpy as np
 import pytest
@@ -17,19 +17,19 @@ from batch_calibration.reporting.method_display import VERDICTS
 def outcomes(p, n, deviations, seed=0):
     """Right or not [p 1 n] before and after, prompts apart by `deviations`, of about 75 %."""
     rng = np.random.default_rng(seed)
-    row, found = rng.normal(size=n), []
+    row, draws = rng.normal(size=n), []
     for sd in deviations:
         share = 0.75 + sd * rng.normal(size=(p, 1))
-        found.append(norm.cdf(0.8 * row + 0.6 * rng.normal(size=(p, n))) < share)
-    return [np.asarray(right, float)[:, None] for right in found]
+        draws.append(norm.cdf(0.8 * row + 0.6 * rng.normal(size=(p, n))) < share)
+    return [np.asarray(right, float)[:, None] for right in draws]
 
 
 def test_the_change_of_a_deviation_is_the_jackknife_in_loops():
     before, after = outcomes(6, 40, (0.1, 0.02))
 
     def change(keep_prompts, keep_rows):
-        both = [side[keep_prompts][:, 0, keep_rows].mean(axis=1) for side in (before, after)]
-        return np.std(both[1], ddof=1) - np.std(both[0], ddof=1)
+        means = [side[keep_prompts][:, 0, keep_rows].mean(axis=1) for side in (before, after)]
+        return np.std(means[1], ddof=1) - np.std(means[0], ddof=1)
 
     p, n = np.arange(6), np.arange(40)
     of_prompts = np.array([change(p[p != i], n) for i in p])
@@ -38,9 +38,9 @@ def test_the_change_of_a_deviation_is_the_jackknife_in_loops():
         t.ppf(0.975, 5) ** 2 * 5 / 6 * ((of_prompts - of_prompts.mean()) ** 2).sum()
         + norm.ppf(0.975) ** 2 * 39 / 40 * ((of_rows - of_rows.mean()) ** 2).sum()
     )
-    found = change_of_deviation(before, after)
+    change_found = change_of_deviation(before, after)
     value = change(p, n)
-    assert tuple(found) == pytest.approx((value, value - spread, value + spread))
+    assert tuple(change_found) == pytest.approx((value, value - spread, value + spread))
 
 
 def test_seeds_count_in_the_change_of_a_deviation():
@@ -49,18 +49,18 @@ def test_seeds_count_in_the_change_of_a_deviation():
     sides = [np.concatenate(side, axis=1) for side in zip(*draws, strict=True)]
 
     def change(prompts, seeds, rows):
-        both = [side[prompts][:, seeds][:, :, rows].mean(axis=(1, 2)) for side in sides]
-        return np.std(both[1], ddof=1) - np.std(both[0], ddof=1)
+        means = [side[prompts][:, seeds][:, :, rows].mean(axis=(1, 2)) for side in sides]
+        return np.std(means[1], ddof=1) - np.std(means[0], ddof=1)
 
-    whole, square = [list(range(size)) for size in (5, 4, 30)], 0.0
+    full, square = [list(range(size)) for size in (5, 4, 30)], 0.0
     for axis, factor in enumerate((t.ppf(0.975, 4), t.ppf(0.975, 3), norm.ppf(0.975))):
         without = []
-        for i in whole[axis]:
-            parts = list(whole)
-            parts[axis] = [j for j in whole[axis] if j != i]
-            without.append(change(*parts))
+        for i in full[axis]:
+            kept_rows = list(full)
+            kept_rows[axis] = [j for j in full[axis] if j != i]
+            without.append(change(*kept_rows))
         square += factor**2 * (len(without) - 1) * np.var(without)
-    value, spread = change(*whole), np.sqrt(square)
+    value, spread = change(*full), np.sqrt(square)
     assert tuple(change_of_deviation(*sides)) == pytest.approx(
         (value, value - spread, value + spread)
     )
@@ -73,21 +73,21 @@ def test_seeds_count_in_the_gain_over_prompts():
     """By hand: two templates, two seeds of gains 0.1 and 0.3; the rows agree with one another."""
     gains = np.zeros((2, 2, 1000))
     gains[:, 0, :100], gains[:, 1, :300] = 1.0, 1.0
-    found, of_rows = gain_over_prompts(gains), over_rows(gains.mean(axis=1), OF_GAIN)
-    assert found.value == pytest.approx(0.2)
+    gain, of_rows = gain_over_prompts(gains), over_rows(gains.mean(axis=1), OF_GAIN)
+    assert gain.value == pytest.approx(0.2)
     # Student's t of one degree of freedom is 12.706; the seeds' deviation is 0.1414, of two 0.1.
-    assert found.high == pytest.approx(min(0.2 + np.hypot(of_rows.high - 0.2, 1.2706), 1.0))
+    assert gain.high == pytest.approx(min(0.2 + np.hypot(of_rows.high - 0.2, 1.2706), 1.0))
     assert tuple(gain_over_prompts(gains[:, :1])) == tuple(over_rows(gains[:, 0], OF_GAIN))
 
 
 @pytest.mark.parametrize(("p", "n", "after"), [(10, 500, 0.02), (10, 56, 0.1), (24, 200, 0.1)])
 def test_the_interval_holds_the_change(p, n, after):
     """Of few rows it is wide: what rows and prompts have together is counted on both sides."""
-    found = [change_of_deviation(*outcomes(p, n, (0.1, after), seed)) for seed in range(150)]
-    mean = np.mean([one.value for one in found])
-    assert np.mean([one.low <= mean <= one.high for one in found]) > 0.9
+    changes = [change_of_deviation(*outcomes(p, n, (0.1, after), seed)) for seed in range(150)]
+    mean = np.mean([change.value for change in changes])
+    assert np.mean([change.low <= mean <= change.high for change in changes]) > 0.9
     if after == 0.1:
-        assert np.mean([one.beyond_noise != 0 for one in found]) < 0.09
+        assert np.mean([change.beyond_noise != 0 for change in changes]) < 0.09
 
 
 def test_too_few_prompts_tell_of_no_change():
@@ -107,15 +107,15 @@ WORSE = [record(0.7, 0.5 + 0.03 * i, str(i), "wic") for i in range(10)]
 
 
 def test_a_study_of_the_prompt_in_words():
-    (found,) = prompts.by_study(prompts.find_axes([*STEADY, *ALIKE, *WORSE])).values()
-    said = words.prompt_paragraph(found)
-    assert said.startswith("The wording around the row (10 templates on SST-2, RTE and WiC, all ")
-    verdict = said.split("): ")[1].split(". ")[0]
+    (study,) = prompts.by_study(prompts.find_axes([*STEADY, *ALIKE, *WORSE])).values()
+    text = words.prompt_paragraph(study)
+    assert text.startswith("The wording around the row (10 templates on SST-2, RTE and WiC, all ")
+    verdict = text.split("): ")[1].split(". ")[0]
     assert verdict == (
         "on RTE it matters less after the correction; on WiC it matters more after the correction; "
         "on SST-2 the correction makes no difference beyond noise to how much it matters"
     )
-    gained = said.split("bc gains ")[1].split(" points.")[0]
+    gained = text.split("bc gains ")[1].split(" points.")[0]
     assert gained.startswith("+0.0 [") and "] and -" in gained.replace("]*", "]")
 
 
@@ -175,9 +175,9 @@ def test_an_order_of_another_draw_is_another_prompt():
 
 def test_prompts_on_unlike_rows_tell_of_no_change():
     axes = [record(0.5, 0.6, "1"), record(0.6, 0.7, "2"), record(0.7, 0.8, "3", rows=300)]
-    (one,) = prompts.find_axes(axes)
-    assert one.change is None and prompts.study_cells([one])[1][-2:] == ["-", "3, 0, 0"]
-    assert "changes" not in words.prompt_paragraph([one])
+    (axis,) = prompts.find_axes(axes)
+    assert axis.change is None and prompts.study_cells([axis])[1][-2:] == ["-", "3, 0, 0"]
+    assert "changes" not in words.prompt_paragraph([axis])
 
 
 def test_a_study_without_icl_or_of_one_prompt_is_not_told():
@@ -185,18 +185,18 @@ def test_a_study_without_icl_or_of_one_prompt_is_not_told():
             for i in range(3)]  # fmt: skip
     for records in (lone, STEADY[:1]):
         assert prompts.by_study(prompts.find_axes(records)) == {}
-        assert "prompts" not in {one.slug for one in catalogue.tables(catalogue.gather(records))}
+        assert "prompts" not in {t.slug for t in catalogue.tables(catalogue.gather(records))}
 
 
 def test_the_table_and_the_figure_of_all_prompts():
     results = catalogue.gather([*STEADY, *ALIKE, *WORSE])
-    (table,) = (one for one in catalogue.tables(results) if one.slug == "prompts")
+    (table,) = (view for view in catalogue.tables(results) if view.slug == "prompts")
     assert [row[1] for row in table.cells[1:]] == ["SST-2", "RTE", "WiC"]
     of_rte = dict(zip(table.cells[0], table.cells[2], strict=True))
     assert of_rte["icl max - min"] == "36.0" and of_rte["bc"] == "80.9 ± 0.6"
     assert of_rte["change of ±"].startswith("-11.5 [") and of_rte["change of ±"].endswith("]*")
     assert of_rte["wins, ties, losses"] == "8, 1, 1"
-    (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-prompts"))
+    (drawing,) = (view for view in catalogue.figures(results) if view.slug.endswith("-prompts"))
     drawn = drawing.draw()
     header, first = drawn.cells[0], dict(zip(drawn.cells[0], drawn.cells[11], strict=True))
     assert header == [
@@ -237,14 +237,14 @@ def test_the_study_of_shots_in_words():
     records = [shots(0, 0, 0.6, 0.6), shots(0, 0, 0.5, 0.4, "cb")]
     for seed, up in enumerate((-0.02, 0.0, 0.02)):
         records += [shots(4, seed, 0.5 + up, 0.7 + up / 10), shots(4, seed, 0.5, 0.5, "cb")]
-    (one,) = curves.by_shots(by_setting(records))
-    said = words.curve_paragraph(one)
-    assert said.startswith(
+    (curve,) = curves.by_shots(by_setting(records))
+    text = words.curve_paragraph(curve)
+    assert text.startswith(
         "Shots: m, validation split, all rows (0 to 4 shots per class on CB and "
     )
-    assert "at 1 of 4 points Batch Calibration (bc) gains beyond noise over" in said
-    assert "(icl), at 1 it loses; its gain goes from -10.0 [" in said
-    assert "]* points (CB at 0) to +20.0 [" in said
-    assert words.study_paragraphs(catalogue.gather(records)) == {f"{one.slug}-curve": said}
+    assert "at 1 of 4 points Batch Calibration (bc) gains beyond noise over" in text
+    assert "(icl), at 1 it loses; its gain goes from -10.0 [" in text
+    assert "]* points (CB at 0) to +20.0 [" in text
+    assert words.study_paragraphs(catalogue.gather(records)) == {f"{curve.slug}-curve": text}
     alone = [make_record("rte", {"bc": 0.5}, context={"shots": n}) for n in (0, 1)]
     assert words.study_paragraphs(catalogue.gather(alone)) == {}

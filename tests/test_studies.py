@@ -43,8 +43,8 @@ ROBUST = [
 def test_bands_and_tables_have_one_standard_deviation():
     """Of 40, 50 and 60 % it is 10 points by n - 1, and 8.2 by n."""
     values = np.array([40.0, 50.0, 60.0])
-    found = curves.Curves("a", "a", "shots", {"rte": {"bc": {1: values, 2: values[:1]}}})
-    _, *rows = curve_figures.draw_curves(found).cells
+    shot_curves = curves.Curves("a", "a", "shots", {"rte": {"bc": {1: values, 2: values[:1]}}})
+    _, *rows = curve_figures.draw_curves(shot_curves).cells
     assert [row[4:] for row in rows] == [["40", "60"], ["40", "40"]]  # low and high
     runs = []
     for seed, value in enumerate(values):
@@ -67,10 +67,10 @@ def test_boundaries_are_drawn_between_opposite_labels(names, drawn):
     rows = np.log([[0.5, 0.2, 0.1], [0.1, 0.6, 0.2], [0.2, 0.1, 0.4]])
     table = ScoreTable({"task": "cb"}, names, {"test": make_block(rows, [0, 1, 2])})
     two = two_labels.cut_table(table)
-    kept = [names.index(name) for name in drawn]
+    indices = [names.index(name) for name in drawn]
     scores, gold = two.blocks["test"]
     assert two.names == drawn and gold.tolist() == [0, 1]
-    np.testing.assert_array_equal(scores, rows.astype(np.float32)[kept][:, kept])
+    np.testing.assert_array_equal(scores, rows.astype(np.float32)[indices][:, indices])
 
 
 def test_a_robustness_study_is_not_mixed_with_the_main_table():
@@ -83,8 +83,8 @@ def test_a_robustness_study_is_not_mixed_with_the_main_table():
 
 def test_two_choices_at_once_are_an_axis_of_their_own():
     assert axis_name(record(template="1", verbalizer="2")) == "template-verbalizer"
-    (one,) = prompts.find_axes([record(template="1", verbalizer="2")])
-    assert prompts.prompt_cells(one)[1][0] == "1, 2"
+    (axis,) = prompts.find_axes([record(template="1", verbalizer="2")])
+    assert prompts.prompt_cells(axis)[1][0] == "1, 2"
 
 
 def test_policies_for_long_prompts_are_settings():
@@ -104,24 +104,24 @@ def test_policies_for_long_prompts_are_settings():
 
 def test_table_of_an_axis_has_a_row_for_each_value_in_order():
     templates = next(a for a in prompts.find_axes(ROBUST) if a.name == "templates")
-    found = prompts.prompt_cells(templates)
-    assert found[0] == ["templates", "rows", "icl", "bc"]
-    assert [row[0] for row in found[1:]] == [*map(str, range(1, 11)), "all", "max - min"]
-    assert found[1] == ["1", "277", "31.0", "41.0"]
-    assert found[-2] == ["all", "277", "35.5 ± 3.0", "45.5 ± 3.0"]
-    assert [isinstance(cell, Best) for cell in found[1]] == [False, False, False, True]
-    assert found[-1] == ["max - min", "", "9.0", "9.0"]
-    assert csv_text(found).splitlines()[1] == "1,277,31.0,41.0"
-    assert "| 1 | 277 | 31.0 | **41.0** |" in cells.markdown(found)
+    table_cells = prompts.prompt_cells(templates)
+    assert table_cells[0] == ["templates", "rows", "icl", "bc"]
+    assert [row[0] for row in table_cells[1:]] == [*map(str, range(1, 11)), "all", "max - min"]
+    assert table_cells[1] == ["1", "277", "31.0", "41.0"]
+    assert table_cells[-2] == ["all", "277", "35.5 ± 3.0", "45.5 ± 3.0"]
+    assert [isinstance(cell, Best) for cell in table_cells[1]] == [False, False, False, True]
+    assert table_cells[-1] == ["max - min", "", "9.0", "9.0"]
+    assert csv_text(table_cells).splitlines()[1] == "1,277,31.0,41.0"
+    assert "| 1 | 277 | 31.0 | **41.0** |" in cells.markdown(table_cells)
 
 
 def test_shots_make_curves():
     records = [record(s, shots, 0.1 * shots + s / 100) for shots in (1, 0, 4) for s in range(2)]
-    (found,) = curves.by_shots(by_setting([*records, *ROBUST]))
-    assert found.slug == "m-0to4shots-validation"
-    assert sorted(found.tasks["rte"]["icl"]) == [0, 1, 4]
-    np.testing.assert_allclose(found.tasks["rte"]["bc"][4], [50, 51])
-    assert curves.curve_cells(found)[1] == ["RTE", "0", "0.5 ± 0.7", "10.5 ± 0.7"]
+    (shot_curves,) = curves.by_shots(by_setting([*records, *ROBUST]))
+    assert shot_curves.slug == "m-0to4shots-validation"
+    assert sorted(shot_curves.tasks["rte"]["icl"]) == [0, 1, 4]
+    np.testing.assert_allclose(shot_curves.tasks["rte"]["bc"][4], [50, 51])
+    assert curves.curve_cells(shot_curves)[1] == ["RTE", "0", "0.5 ± 0.7", "10.5 ± 0.7"]
     assert curves.by_shots(by_setting(MAIN)) == []
 
 
@@ -132,29 +132,31 @@ def test_what_a_reader_must_know_stands_below_every_table():
     ]
     tables = catalogue.tables(catalogue.gather(records))
     # What methods do and what the data are hangs on no context.
-    told = [table for table in tables if table.number not in ("Table 1", "Table 4")]
-    assert len(told) > 10 and all("† known" in table.note for table in told)
+    marked = [table for table in tables if table.number not in ("Table 1", "Table 4")]
+    assert len(marked) > 10 and all("† known" in table.note for table in marked)
 
 
 SIZES = make_sizes([2, 277], bc=[[0.5, 0.6], [0.7]], pc=[[0.4, 0.4], [0.5]])
 
 
 def test_probe_sizes_make_curves_with_draws_of_all_seeds():
-    (found,) = curves.by_probe_size(by_setting([record(seed, sizes=SIZES) for seed in range(3)]))
-    assert found.slug == "m-1shot-validation-probe-size"
-    np.testing.assert_allclose(found.tasks["rte"]["bc"][2], [50, 60] * 3)
-    assert curves.curve_cells(found)[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0 ± 0.0"]
+    (size_curves,) = curves.by_probe_size(
+        by_setting([record(seed, sizes=SIZES) for seed in range(3)])
+    )
+    assert size_curves.slug == "m-1shot-validation-probe-size"
+    np.testing.assert_allclose(size_curves.tasks["rte"]["bc"][2], [50, 60] * 3)
+    assert curves.curve_cells(size_curves)[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0 ± 0.0"]
     assert curves.by_probe_size(by_setting(MAIN)) == []
 
 
-@pytest.mark.parametrize("what", ["robustness", "shots", "probe sizes"])
-def test_figures_are_drawn(tmp_path, what):
-    if what == "robustness":
+@pytest.mark.parametrize("kind", ["robustness", "shots", "probe sizes"])
+def test_figures_are_drawn(tmp_path, kind):
+    if kind == "robustness":
         drawn = studies.draw_boxes(prompts.find_axes(ROBUST))
         names = [text.get_text() for text in drawn.figure.axes[0].get_xticklabels()]
         assert names[1] == "24 orders, 4-shot"
         assert len(drawn.cells) == 1 + 2 * len(ROBUST) and "seeds" in drawn.cells[0]
-    elif what == "shots":
+    elif kind == "shots":
         tasks = ("rte", "cb", "copa", "wic", "sst2")
         records = [record(0, shots, task=task) for shots in range(5) for task in tasks]
         drawn = curve_figures.draw_curves(curves.by_shots(by_setting(records))[0])
@@ -174,9 +176,9 @@ def stored(store, planted, **context):
     """A score table without a model."""
     scores, labels, _ = planted(12, 2)
     block = make_block(np.asarray(scores), np.asarray(labels))
-    about = {"model": "m", "scorer": {"kind": "causal_lm"}, "split": "validation", "limit": 0,
+    details = {"model": "m", "scorer": {"kind": "causal_lm"}, "split": "validation", "limit": 0,
              "task": "rte", "seed": 0, "shots": 1, **context}  # fmt: skip
-    store.put(ScoreTable(about, ("yes", "no"), {"test": block}))
+    store.put(ScoreTable(details, ("yes", "no"), {"test": block}))
 
 
 def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
@@ -187,8 +189,8 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
         stored(store, planted, options={"template": name})
     program("calibrate", f"--workdir={tmp_path}", "--methods=icl,bc", "--probe_sizes=2,4",
             "--draws=2")  # fmt: skip
-    said = program("tables", f"--workdir={tmp_path}").stdout
-    assert "over templates" in said and "Probe size" in said and "Shots" in said
+    stdout = program("tables", f"--workdir={tmp_path}").stdout
+    assert "over templates" in stdout and "Probe size" in stdout and "Shots" in stdout
     names = {path.name for path in (tmp_path / "tables").iterdir()}
     program("figures", f"--workdir={tmp_path}", "--boundary_tasks=0")
     drawn = {path.name for path in (tmp_path / "figures").iterdir()}
@@ -206,21 +208,21 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
 
 
 def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
-    said = program("score", "--config=configs/main_table.py:smoke", "--config.model=mini",
+    stdout = program("score", "--config=configs/main_table.py:smoke", "--config.model=mini",
                    f"--config.data={shared / 'data'}", "--config.tasks=('boolq',)",
                    "--config.limit=2", "--config.dc_texts=1", "--config.labeled_per_class=0",
                    f"--workdir={tmp_path}").stdout  # fmt: skip
-    assert "boolq: of 32 prompts 23 lost demonstrations and 23 were cut on the left" in said
+    assert "boolq: of 32 prompts 23 lost demonstrations and 23 were cut on the left" in stdout
 
 
 def test_tasks_with_two_numbers_of_shots_are_not_drawn_beside_curves_of_more():
     values = np.array([50.0, 60.0])
     three, two = {1: values, 2: values, 4: values}, {0: values, 1: values}
-    found = curves.Curves(
+    shot_curves = curves.Curves(
         "a", "a", "shots", {"rte": {"bc": three}, "cb": {"bc": two}, "wic": {"bc": two}}
     )
-    drawn = curve_figures.draw_curves(found)
+    drawn = curve_figures.draw_curves(shot_curves)
     assert [axes.get_title(loc="left") for axes in drawn.figure.axes] == ["RTE"]
     assert drawn.note.endswith("run with two numbers of shots alone: CB, WiC.")
-    alike = found._replace(tasks={"cb": {"bc": two}, "wic": {"bc": two}})
-    assert len(curve_figures.draw_curves(alike).figure.axes) == 3  # the average too
+    alike_tasks = shot_curves._replace(tasks={"cb": {"bc": two}, "wic": {"bc": two}})
+    assert len(curve_figures.draw_curves(alike_tasks).figure.axes) == 3  # the average too

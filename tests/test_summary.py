@@ -1,4 +1,4 @@
-"""What people read of many tasks: the mark of a learned task, the paragraph, lone studies."""
+"""Summaries of many tasks: the mark of a learned task, the paragraph, lone studies."""
 
 import textwrap
 
@@ -24,10 +24,10 @@ from batch_calibration.scoring.tasks import TASKS
 SUITE = list(TASKS)[:13]
 
 
-def record(task, icl, bc, seed=0, shots=1, labels=2, template="", options=None, **others):
+def record(task, icl, bc, seed=0, shots=1, labels=2, template="", options=None, **methods):
     """A record of one context; `others` are the accuracies of further methods."""
     return make_record(
-        task, {"icl": icl, "bc": bc, **others}, labels=[f"label{i}" for i in range(labels)],
+        task, {"icl": icl, "bc": bc, **methods}, labels=[f"label{i}" for i in range(labels)],
         rows=500, bias={"bc": tuple(0.5 * (i + seed) for i in range(labels))}, strength=1.0,
         context={"seed": seed, "shots": shots, "template": template, "options": options or {}},
         curve=make_curve(0.01 * (i % 7) + icl for i in range(101)),
@@ -35,12 +35,12 @@ def record(task, icl, bc, seed=0, shots=1, labels=2, template="", options=None, 
 
 
 def study(*records):
-    (one,) = by_setting(records)
-    return one
+    (group,) = by_setting(records)
+    return group
 
 
 @pytest.mark.parametrize(
-    ("icl", "bc", "labels", "said"),
+    ("icl", "bc", "labels", "is_learned"),
     [
         (0.6, 0.2, 2, True),
         (0.2, 0.6, 2, True),
@@ -50,8 +50,8 @@ def study(*records):
         (0.2, 0.1, 10, True),
     ],
 )
-def test_a_task_is_learned_ten_points_above_chance(icl, bc, labels, said):
-    assert learned_tasks(study(record("cb", icl, bc, labels=labels))) == ["cb"] * said
+def test_a_task_is_learned_ten_points_above_chance(icl, bc, labels, is_learned):
+    assert learned_tasks(study(record("cb", icl, bc, labels=labels))) == ["cb"] * is_learned
 
 
 def test_the_mean_over_seeds_decides_and_of_it_the_better_method():
@@ -64,8 +64,8 @@ def test_the_mean_over_seeds_decides_and_of_it_the_better_method():
 
 
 def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
-    one = study(record("sst2", 0.8, 0.85), record("rte", 0.5, 0.55))
-    cells, note = tables.accuracy_cells(one, ["icl", "bc"]), tables.accuracy_note(one, [])
+    group = study(record("sst2", 0.8, 0.85), record("rte", 0.5, 0.55))
+    cells, note = tables.accuracy_cells(group, ["icl", "bc"]), tables.accuracy_note(group, [])
     assert [row[0] for row in cells] == [
         "task", "SST-2 ✓", "RTE", "average", "gain over icl", "wins, ties, losses"]  # fmt: skip
     assert note.startswith("✓ learned (1 of 2)") and "10 points" in note
@@ -80,11 +80,9 @@ def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
 
 
 def test_nothing_is_marked_where_icl_or_bc_was_not_run():
-    one = study(make_record("sst2", {"icl": 0.9}))
-    assert (
-        tables.accuracy_cells(one, ["icl"])[1][0] == "SST-2" and tables.accuracy_note(one, []) == ""
-    )
-    assert "nothing to compare" in words.setting_paragraph(one)
+    g = study(make_record("sst2", {"icl": 0.9}))
+    assert tables.accuracy_cells(g, ["icl"])[1][0] == "SST-2" and tables.accuracy_note(g, []) == ""
+    assert "nothing to compare" in words.setting_paragraph(g)
 
 
 def many(icl=0.7, gain=0.02):
@@ -102,49 +100,49 @@ def many(icl=0.7, gain=0.02):
 
 
 def test_the_paragraph_of_many_tasks():
-    said = words.setting_paragraph(many())
-    assert "on average over 13 tasks: +0.3 points [" in said and "noise where it holds 0" in said
-    assert "BC gains on 10 of 13 tasks, on none of them by more than noise, most on " in said
-    assert "most on ANLI-R3 (+1.5); it loses on SST-2 (-3.5), MNLI (-0.1) and QNLI" in said
-    assert "on none of them by more than noise: calibration does not help" in said
-    assert "most frequent label's share): ANLI-R3; over the other 12 ICL" in said
-    assert "ICL has 70.5 % and BC 70.7 %." in said
-    assert "moves by 0.7 points" in said and "by 0.0 with it" in said
+    text = words.setting_paragraph(many())
+    assert "on average over 13 tasks: +0.3 points [" in text and "noise where it holds 0" in text
+    assert "BC gains on 10 of 13 tasks, on none of them by more than noise, most on " in text
+    assert "most on ANLI-R3 (+1.5); it loses on SST-2 (-3.5), MNLI (-0.1) and QNLI" in text
+    assert "on none of them by more than noise: calibration does not help" in text
+    assert "most frequent label's share): ANLI-R3; over the other 12 ICL" in text
+    assert "ICL has 70.5 % and BC 70.7 %." in text
+    assert "moves by 0.7 points" in text and "by 0.0 with it" in text
 
 
 @pytest.mark.parametrize("loss", [-0.022, -0.302])
 def test_every_loss_is_named_and_the_paragraph_stays_short(loss):
-    one = study(
+    group = study(
         *(record(task, 0.5, 0.5 + loss, seed, cc=0.4, dc=0.4) for task in SUITE for seed in (0, 1))
     )
-    said = words.setting_paragraph(one)
+    paragraph = words.setting_paragraph(group)
     assert (
-        said.count(f"({100 * loss:+.1f})") == 13
-        and "BC gains on 0 of 13 tasks; it loses on" in said
+        paragraph.count(f"({100 * loss:+.1f})") == 13
+        and "BC gains on 0 of 13 tasks; it loses on" in paragraph
     )
-    assert "(-2.2), on 13 of them by more than noise" in said or loss < -0.3
-    assert "No task is learned" in said
-    assert len(textwrap.wrap(said, 100)) <= 12
+    assert "(-2.2), on 13 of them by more than noise" in paragraph or loss < -0.3
+    assert "No task is learned" in paragraph
+    assert len(textwrap.wrap(paragraph, 100)) <= 12
 
 
 def test_the_paragraph_of_one_task():
-    said = words.setting_paragraph(study(record("sst2", 0.7, 0.75)))
-    assert "BC gains, by more than noise, on SST-2 (+5.0); it loses on none." in said
+    paragraph = words.setting_paragraph(study(record("sst2", 0.7, 0.75)))
+    assert "BC gains, by more than noise, on SST-2 (+5.0); it loses on none." in paragraph
     little = words.setting_paragraph(study(record("sst2", 0.7, 0.706)))
     assert "BC gains, by no more than noise, on SST-2 (+0.6)" in little
     worse = words.setting_paragraph(study(record("sst2", 0.7, 0.6)))
     assert "BC does not gain; it loses on SST-2 (-10.0), by more than noise: calib" in worse
-    assert "learned" not in said
-    same = words.setting_paragraph(study(record("sst2", 0.7, 0.7)))
-    assert "BC does not gain; it loses on none." in same
+    assert "learned" not in paragraph
+    paragraph_of_none = words.setting_paragraph(study(record("sst2", 0.7, 0.7)))
+    assert "BC does not gain; it loses on none." in paragraph_of_none
 
 
 def test_a_point_of_a_curve_is_not_shown_apart_and_a_lone_point_is_no_curve():
     wide = [record(task, 0.7, 0.8, bcl=0.9) for task in SUITE]
     few = [record("sst2", 0.6, 0.7, shots=shots) for shots in (0, 2)]
-    every = by_setting([*wide, *few])
-    assert [one.setting.shots for one in catalogue.gather([*wide, *few]).sections] == [1]
-    (curve,) = curves.by_shots(every)
+    settings = by_setting([*wide, *few])
+    assert [section.setting.shots for section in catalogue.gather([*wide, *few]).sections] == [1]
+    (curve,) = curves.by_shots(settings)
     assert list(curve.tasks) == ["sst2"] and sorted(curve.tasks["sst2"]) == ["bc", "icl"]
     assert sorted(curve.tasks["sst2"]["bc"]) == [0, 1, 2]
     # Equally wide settings are all shown; tasks of different settings make no curve.

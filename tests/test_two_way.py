@@ -10,8 +10,8 @@ from batch_calibration.reporting.frame import by_setting
 
 
 def of_model(model, task, seed=0, icl=0.5, **context):
-    about = {"model": model, "data": "mini", "seed": seed, "shots": 1, **context}
-    return make_record(task, {"icl": icl, "bc": icl + 0.1, "cc": 0.4}, rows=100, context=about)
+    details = {"model": model, "data": "mini", "seed": seed, "shots": 1, **context}
+    return make_record(task, {"icl": icl, "bc": icl + 0.1, "cc": 0.4}, rows=100, context=details)
 
 
 TWO = [
@@ -36,24 +36,24 @@ def test_models_stand_below_one_another_beside_their_tasks():
 
 
 def test_an_average_is_over_the_tasks_of_all_models():
-    some = [of_model("big", "rte", icl=0.5), of_model("big", "mine", icl=0.9)]
-    found = by_setting([*some, of_model("small", "rte")])
-    assert tables.family_cells(found)[1] == ["big", "icl", "50.0", "90.0", "50.0"]
-    found = by_setting([some[0], of_model("small", "mine")])
-    assert [row[-1] for row in tables.family_cells(found)[1:]] == ["-"] * 6
+    big_records = [of_model("big", "rte", icl=0.5), of_model("big", "mine", icl=0.9)]
+    group = by_setting([*big_records, of_model("small", "rte")])
+    assert tables.family_cells(group)[1] == ["big", "icl", "50.0", "90.0", "50.0"]
+    group = by_setting([big_records[0], of_model("small", "mine")])
+    assert [row[-1] for row in tables.family_cells(group)[1:]] == ["-"] * 6
 
 
 def test_other_shots_or_one_task_alone_are_no_table_of_models():
     one_task = [of_model("big", "rte"), of_model("small", "rte")]
     assert list(tables.of_models(catalogue.gather(one_task))) == []
-    apart = [of_model(name, task, shots=shots)
+    differing = [of_model(name, task, shots=shots)
              for name, shots in (("big", 1), ("small", 2)) for task in ("rte", "cb")]  # fmt: skip
-    assert list(tables.of_models(catalogue.gather(apart))) == []
+    assert list(tables.of_models(catalogue.gather(differing))) == []
 
 
 def at(shots, seed=0, icl=0.5, **options):
-    about = {"model": "m", "seed": seed, "shots": shots, "options": options}
-    return make_record("rte", {"icl": icl, "bc": 0.6}, rows=100, context=about)
+    details = {"model": "m", "seed": seed, "shots": shots, "options": options}
+    return make_record("rte", {"icl": icl, "bc": 0.6}, rows=100, context=details)
 
 
 GRID = [
@@ -84,12 +84,12 @@ def test_a_cell_that_was_not_scored_is_empty():
 
 
 def test_a_grid_beside_another_choice_has_a_name_of_its_own():
-    others = [at(r.context.shots, r.context.seed, **r.context.options, verbalizer="3")
+    extra = [at(r.context.shots, r.context.seed, **r.context.options, verbalizer="3")
               for r in GRID]  # fmt: skip
-    found = prompts.find_grids([*GRID, *others])
-    assert len({grid.slug for grid in found}) == len(found)
-    beside = "RTE, template × shots: m, validation split, all rows, verbalizer 3"
-    assert beside in [grid.heading for grid in found]
+    grids = prompts.find_grids([*GRID, *extra])
+    assert len({grid.slug for grid in grids}) == len(grids)
+    heading = "RTE, template × shots: m, validation split, all rows, verbalizer 3"
+    assert heading in [grid.heading for grid in grids]
 
 
 def test_one_choice_at_a_time_is_no_grid():
@@ -99,9 +99,9 @@ def test_one_choice_at_a_time_is_no_grid():
 
 
 def test_two_way_tables_are_in_the_catalogue_and_have_no_last_row_apart():
-    found = {t.slug: t for t in catalogue.tables(catalogue.gather([*TWO, *GRID]))}
+    by_slug = {t.slug: t for t in catalogue.tables(catalogue.gather([*TWO, *GRID]))}
     for slug in ("mini-1shot-validation-models", "m-validation-rte-template-shots"):
-        table = found[slug]
+        table = by_slug[slug]
         assert table.csv and not any(isinstance(row, Sums) for row in table.cells)
         assert latex(table.cells).count(r"\midrule") == 1
     assert latex([["a"], ["b"], Sums(["c"])]).splitlines()[4:6] == [r"b \\", r"\midrule"]

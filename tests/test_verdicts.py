@@ -1,4 +1,4 @@
-"""What a page says first, checked on contexts whose numbers are known by hand."""
+"""Verdicts of a page, checked on contexts whose numbers are known by hand."""
 
 import numpy as np
 import pytest
@@ -64,15 +64,15 @@ def test_scores_that_are_left_expect_nothing():
 
 
 def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
-    whole, half = judge("a"), judge("b", labels=np.array(30 * [0, 0]))
-    other = judge("c", "rte", labels=GOLD[:40], scores=SCORES[:40])
-    found = verdicts.measured_gain([whole, half, other])
+    complete, half = judge("a"), judge("b", labels=np.array(30 * [0, 0]))
+    small = judge("c", "rte", labels=GOLD[:40], scores=SCORES[:40])
+    gain = verdicts.measured_gain([complete, half, small])
     by_hand = over_tasks([
         over_rows(np.array([30 * [0.0, 1.0], 30 * [0.0, -1.0]]), OF_GAIN),
         over_rows(np.array([20 * [0.0, 1.0]]), OF_GAIN),
     ])  # fmt: skip
-    assert tuple(found) == pytest.approx(tuple(by_hand)) and found.value == pytest.approx(0.25)
-    facts = words.facts([whole, half, other])
+    assert tuple(gain) == pytest.approx(tuple(by_hand)) and gain.value == pytest.approx(0.25)
+    facts = words.facts([complete, half, small])
     assert "1 of 3 contexts loses accuracy beyond noise (b), 2 gain." in facts["Safe?"]
     assert facts["Biased?"].startswith("Yes: in 3 of 3 contexts by more than two standard errors")
     assert facts["Recommended"] == "bc_empirical_bayes in 3 of 3 contexts."

@@ -24,7 +24,7 @@ from batch_calibration.studies import csv_text
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
 ABOUT = ("task", "model")
-"""What of a context stands in each row, where there are several contexts."""
+"""Columns that name the context in each row, where there are several contexts."""
 
 Row = dict[str, object]
 
@@ -85,7 +85,7 @@ def _file_order(contexts: Sequence[Scored]) -> np.ndarray:
 
 
 def _name_columns(contexts: Sequence[Scored], *, has_gold: bool) -> dict[str, str]:
-    """The columns beside the scores, and what they are called: no label has such a name."""
+    """The columns next to the scores, and their names: no label has one of these names."""
     # One context needs no column to tell it apart.
     keys = [*(ABOUT if len(contexts) > 1 else ()), "row", "prediction", *["gold"] * has_gold]
     labels = set[str]().union(*(context.table.label_names for context in contexts))
@@ -233,7 +233,7 @@ def plot(path: str, contexts: Sequence[CorrectedContext], output_stream: TextIO)
 def write_harness_results(
     files: Sequence[Path], corrected: Sequence[CorrectedContext], method: str
 ) -> list[Path]:
-    """Write `results_*_corrected.json` beside each file of results.
+    """Write `results_*_corrected.json` next to each file of results.
 
     A task gets what `integrations.lm_eval.CorrectedTask` adds to the harness's table:
     `acc_METHOD`, `balanced_acc`, `balanced_acc_METHOD` and `preference_nats`.
@@ -242,7 +242,7 @@ def write_harness_results(
         The files that were written.
 
     Raises:
-        InputError: a log without results beside it, or with several contexts.
+        InputError: a log without results next to it, or with several contexts.
     """
     documents: dict[Path, Any] = {}  # several logs share a file of results
     for file, context in zip(files, corrected, strict=True):

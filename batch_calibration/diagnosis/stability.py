@@ -64,7 +64,7 @@ def rows_needed(error: float, rows: int, target_error: float = 0.1) -> int | Non
 def find_fragile(
     rows: np.ndarray, corrected: np.ndarray, which: np.ndarray, *, strength: float = 1.0
 ) -> np.ndarray:
-    """Those of some rows whose prediction under BC changes if one row is left out of the batch.
+    """Rows among some whose prediction under BC changes if one row is left out of the batch.
 
     Without row j the bias is (m b - s_j) / (m - 1). So the lead of label p over label a moves by
     strength * (d_jp - d_ja) / (m - 1) with d_j = s_j - b, and one extreme over j for each pair of

@@ -42,8 +42,8 @@ DIFFERENCES_NOTE = (
 )
 # The sentences before the note of the table against the likelier label.
 LIKELIER_NOTE = (
-    "A row is right where the answer is the likelier label of its text by the suite's grammar, "
-    "not the label that was drawn for it. "
+    "A row is right where the answer is the more probable label of its text by the suite's "
+    "grammar, not the label that was drawn for it. "
 )
 # A setting without its shots, and choices of the prompt that are not the task's own.
 Fixed = tuple[Setting, tuple[str, ...]]

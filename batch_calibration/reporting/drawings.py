@@ -32,7 +32,7 @@ MAX_PLANES = 13  # tasks whose planes a page shows: the paper's
 
 
 def of_methods(study: Results) -> Iterator[Drawing]:
-    """What each method gains over ICL task by task, setting by setting."""
+    """Gain of each method over ICL, task by task, setting by setting."""
     for group in study.sections:
         methods = list(filter(group.compared.__contains__, group.paper_methods))
         # A page shows all methods, the paper's and ours.
@@ -84,7 +84,7 @@ def figure_7(study: Results) -> Iterator[Drawing]:
 
 
 def figures_3_and_4(study: Results) -> Iterator[Drawing]:
-    """How scores are distributed before and after each bias is taken away, and BC at work."""
+    """Distributions of scores before and after each bias is removed, and BC at work."""
     group = study.main
     if group is None:
         return

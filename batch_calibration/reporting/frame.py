@@ -249,7 +249,7 @@ def group_by(
 def by_setting(records: Iterable[Record]) -> list[Frame]:
     """Records grouped by setting; tasks in the order of `TASKS`, seeds ascending.
 
-    Those of studies of the prompt, which differs from the task's own, are left out.
+    Records of studies of the prompt, which differs from the task's own, are left out.
 
     Raises:
         InputError: two records of one setting, task and seed, as after a change of the data.

@@ -143,7 +143,7 @@ def cut_table(table: ScoreTable) -> TwoLabels:
 
 
 def can_draw(table: ScoreTable) -> bool:
-    """Whether the table has all probes of the drawn methods, and rows of both labels.
+    """True if the table has all probes of the drawn methods, and rows of both labels.
 
     No table can be drawn without contourpy, which comes with matplotlib.
     """

@@ -115,7 +115,7 @@ def _draw_average(axes: Axes, curves: Curves, numbers: Sequence[int]) -> list[Ro
 
 
 def has_strength(group: Frame) -> bool:
-    """Whether every record has BCL's curve."""
+    """True if every record has BCL's curve."""
     return all(record.curve is not None for record in group.records)
 
 

@@ -1,4 +1,4 @@
-"""What prompts prefer: shares of each label before and after, or the gain of each context."""
+"""Preferences of prompts: shares of each label before and after, or the gain of each context."""
 
 from collections.abc import Iterable, Sequence
 
@@ -94,7 +94,7 @@ def _draw_bars(
 
 
 def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
-    """How strong each preference is, the strongest first."""
+    """Strengths of preferences, the strongest first."""
     strengths = []
     for title, diagnosis in pairs:
         strengths.append((float(np.ptp(diagnosis.preference)), diagnosis.pair_error, title))

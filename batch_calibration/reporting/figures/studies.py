@@ -33,7 +33,7 @@ BOXES_NOTE = (
 
 @style.styled
 def draw_boxes(studies: Sequence[PromptStudy]) -> Drawn:
-    """ICL beside BC on each axis of one task: a box, and a dot for every prompt."""
+    """ICL and BC on each axis of one task: a box, and a dot for every prompt."""
     figure, (axes,) = style.panels(1, (1.0 + 1.6 * len(studies), 2.6))
     task, setting = task_title(studies[0].task), studies[0].setting
     names = [f"{study.count}, {study.setting.shots}-shot" for study in studies]
@@ -63,7 +63,7 @@ def draw_boxes(studies: Sequence[PromptStudy]) -> Drawn:
 
 
 def _facts(study: PromptStudy) -> dict[str, list[object]]:
-    """What a figure's CSV says of each prompt beside its accuracy."""
+    """Columns of a figure's CSV for each prompt, besides its accuracy."""
     seeds: list[object] = []
     for prompt in study.prompts.values():
         of_prompt = [str(record.context.seed) for record in prompt.records]

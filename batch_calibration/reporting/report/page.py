@@ -30,7 +30,7 @@ NO_RUNS = (
 
 
 class Card(NamedTuple):
-    """What stands first: the contexts of one model and setting, and what it is called."""
+    """The first view: the contexts of one model and setting, and its name."""
 
     heading: str
     verdicts: Sequence[Verdict]
