@@ -31,10 +31,8 @@ machine_flags()
 def main() -> None:
     """Write one record for each stored table that is asked for."""
     set_up_machine()
-    studies.calibrate(
-        WORKDIR.value, calibration_settings(), floor=FLOOR.value, tasks=TASKS.value,
-        shots=SHOTS.value,
-    )  # fmt: skip
+    settings, tasks, shots = calibration_settings(), TASKS.value, SHOTS.value
+    studies.calibrate(WORKDIR.value, settings, floor=FLOOR.value, tasks=tasks, shots=shots)
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch):
         hits = {name: np.ones(ROWS, bool) for name in ("icl", default)}
         return Choice(default, hits, hits[default], 0.0, 0.0)
 
-    monkeypatch.setattr(module, "choose", choose)
+    monkeypatch.setattr(module, "choose_by_labels", choose)
     columns = NAMES[::-1]
     recommend(FRAME, labeled=FRAME, labels=GOLD, probe=FRAME[:3], target_prior=[0.2, 0.1, 0.7])
     recommend(

@@ -128,6 +128,7 @@ OTHERS = {
     "--log_samples", "--include_path", "--save-details", "--logprobs", "--top-logprobs", "--scorer",
     "--action", "--to", "--output-dir", "--file_format", "--data_dir", "--error-unmatch",
     "--always", "--dirty", "--abbrev", "--exclude",
+    "--page", "--grid",  # colors in CSS
 }  # fmt: skip
 OURS = re.compile(r"(?<![-\w])--[a-z][a-z_-]+|\bexperiments\.[a-z]\w+|\bbatch-calibration [a-z]+")
 """Flags, and programs of ours: a library knows keys, and each door spells them."""

@@ -281,7 +281,7 @@ def test_figures(table, tmp_path, ending):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["calibrat", "x.csv"], "invalid choice: 'calibrat'"),
+        (["calibrat", "x.csv"], "no command named 'calibrat'; did you mean 'calibrate'"),
         (["calibrate", "{}", "--golt=gold"], "did you mean --gold?"),
         (["calibrate", "nix.csv"], "nix.csv: expected a file of scores; got none"),
         (["calibrate", "nix-*.csv"], "nix-*.csv: expected a file of scores; got none"),
@@ -532,7 +532,7 @@ def test_a_study_without_a_checkout(tmp_path, monkeypatch, capsys):
         (["score", "--workdir=W", "--shotz=2"], "did you mean --shots?"),
         (["score", "--workdir=W"], "the sweep has no context; give at least one task in --tasks"),
         (["score"], "the following arguments are required: --workdir"),
-        (["tables", "--workdir=W"], "run batch-calibration score with this --workdir first"),
+        (["tables", "--workdir=W"], "got no scores/ in it: run batch-calibration score first"),
         (["calibrate"], "expected files of scores, or --workdir=DIR of a study, and not both"),
         (["report", "{}", "--workdir=W"], "expected files of scores, or --workdir=DIR"),
         (["calibrate", "{}", "--floor=-9"], "--floor goes with --workdir=DIR of a study"),

@@ -162,7 +162,9 @@ def test_label_mass_is_said_where_scores_can_be_log_probabilities():
 
 
 def test_one_row_says_that_it_shows_nothing():
-    with pytest.warns(UserWarning, match="from this row alone"):
+    with pytest.warns(
+        UserWarning, match="one row to learn from, so all corrected scores are equal"
+    ):
         diagnosis = diagnose([[-1.0, -0.5]], [1], label_names=("no", "yes"))
     assert np.isnan(diagnosis.pair_error) and diagnosis.rows_needed is None
     (sentence,) = diagnosis.sentences()

@@ -375,7 +375,7 @@ BAD = [
     ("llama_tied", {"mlp_bias": "x"}, "mlp_bias = 'x'; expected true or false"),
     ("llama_tied", {"residual_multiplier": 0.5}, "residual_multiplier = 0.5; this llama network"),
     ("llama_tied", {"quantization_config": {"bits": 4}}, "its weights are quantized"),
-    ("llama_tied", {"num_hidden_layers": 9999}, "says 9,999 layers, the weights are those of 2"),
+    ("llama_tied", {"num_hidden_layers": 9999}, "says 9,999 layers, the weights are of 2"),
     ("gemma2_capped", {"num_hidden_layers": 10**9, "layer_types": None}, "layer_types = None"),
     ("gemma3_that_sees", {"text_config": {"new_key": 3}}, "says text_config.new_key = 3, unknown"),
     ("mistral_window", {"layer_types": ["sliding_attention"] * 2, "sliding_window": None},

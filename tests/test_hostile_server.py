@@ -354,7 +354,8 @@ KINDS = {
     "wrong offsets": Kind(
         logprobs(lambda lists: lists.update(text_offset=[7] * len(lists["tokens"])))),
     "the answer alone": Kind(
-        always(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})), "the answer alone"),
+        always(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})),
+        "only tokens of the answer"),
     "a count of new tokens that is wrong": Kind(
         changed(lambda right: {**right, "usage": {"completion_tokens": 3}}), "ends with the label"),
     # The prompt

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
     [
         (".version", ("flax", "tensorflow", "absl", "optax", "matplotlib", "sklearn")),
         (".scoring.causal_lm", ("jax.experimental.pallas", "httpx2", "batch_calibration.methods")),
-        (".study.scoring", ("flax", "httpx2", "batch_calibration.methods", "matplotlib")),
+        (".studies.scoring", ("flax", "httpx2", "batch_calibration.methods", "matplotlib")),
     ],
 )
 def test_import_loads_no_framework(room, heavy):

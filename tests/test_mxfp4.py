@@ -90,6 +90,6 @@ def test_other_quantizations_name_what_scores_them(packed):
     raw = RAW | {"quantization_config": {"quant_method": "gptq"}}
     (directory / "config.json").write_text(json.dumps(raw))
     with pytest.raises(
-        InputError, match=r"'gptq', of which .* 'mxfp4' alone; .*scorer=transformers"
+        InputError, match=r"'gptq', of which .* 'mxfp4' alone; .*scorer='transformers'"
     ):
         load_checkpoint(directory)

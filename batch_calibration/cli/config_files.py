@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.settings import Settings, Study
@@ -52,7 +51,7 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def read_config(path: str) -> dict[str, Any]:
+def read_config(path: str) -> dict[str, object]:
     """The keys of the config that `path`, with or without a preset, names.
 
     Raises:
@@ -74,7 +73,7 @@ def read_config(path: str) -> dict[str, Any]:
     return dict(values)
 
 
-def read_study(path: str, config: Mapping[str, Any]) -> Study:
+def read_study(path: str, config: Mapping[str, object]) -> Study:
     """The study of a config file: the settings, and the contexts of its `sweep`.
 
     Args:

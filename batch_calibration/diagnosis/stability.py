@@ -10,7 +10,7 @@ FULL_PRECISION = ("float32", "float64")
 ROUNDINGS = 2
 """So many roundings of both scores; of a Llama in bfloat16, the only model looked at whose labels
 lie that close, 34 of 37 predictions that flip have a smaller margin
-(`python -m experiments.evidence.half_precision`)."""
+(half_precision.py of the evidence)."""
 
 
 def centered_error(rows: np.ndarray) -> np.ndarray:

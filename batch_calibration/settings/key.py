@@ -55,6 +55,9 @@ class Key(NamedTuple):
         >>> Key("shots", "prompt", int, 1, "").parse("4")
         4
         """
+        if self.is_tuple and not text:
+            remedy = "leave it out for the default"
+            raise InputError(key=self.name, expected="a value", got="nothing", remedy=remedy)
         setting: object = text
         if self.kind is int or self.kind is float:
             with suppress(ValueError):  # `check` says what is wrong with it

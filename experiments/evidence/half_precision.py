@@ -10,12 +10,12 @@ and how many of the flips are among the rows of `diagnose`.
 """
 
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from batch_calibration import calibrate, diagnose, predict
+from batch_calibration.files import temporary_folder
 from batch_calibration.scoring import ImageInputs
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.data.texts import read
@@ -77,10 +77,10 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     from llama2c import convert
 
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         stories = SHARED / "weights" / "stories260K"
-        convert(stories / "stories260K.bin", stories / "tok512.bin", Path(folder) / "llama")
-        compare("stories260K", Path(folder) / "llama", str(SHARED / "data"), shots=0)
+        convert(stories / "stories260K.bin", stories / "tok512.bin", folder / "llama")
+        compare("stories260K", folder / "llama", str(SHARED / "data"), shots=0)
     compare("embedded model", CHECKPOINTS[MINI], MINI, shots=1)
 
 

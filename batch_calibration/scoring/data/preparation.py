@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import is_day_old, temporary_folder
 from batch_calibration.scoring.data import files, tfds_folder
 from batch_calibration.scoring.data.binding import UNKNOWN, bind, schema_of
@@ -60,7 +60,7 @@ def prepare_all(source: Path, data_dir: Path, renamed: Mapping[str, str]) -> Ite
       InputError: no such source, or none with files of any task; what `prepare` raises.
     """
     if not source.is_dir():
-        raise InputError(f"{source}: no such folder; --source is a folder of rows.")
+        raise InputError(f"{source}: no such folder; {spell('source')} is a folder of rows.")
     task_count = 0
     for task in TASKS.values():
         if task.is_image:  # rows of files are texts
@@ -100,7 +100,8 @@ def prepare(
         split = renamed.get(f"{task.name}/{stem}", stem)
         if split in records_by_split:
             raise InputError(
-                f"{path}: its split {split} is that of another file too; give --rename another."
+                f"{path}: its split {split} is that of another file too; give "
+                f"{spell('rename')} another."
             )
         records_by_split[split] = _checked_records(task, path)
         sizes[split] = len(records_by_split[split])
@@ -125,7 +126,7 @@ def prepare(
     elif tfds_folder.open_folder(folder).info.description != description:
         raise InputError(
             f"{folder}: it is there and was made from other files; remove it or give another "
-            "--data_dir."
+            f"{spell('data_dir')}."
         )
     return Prepared(folder, sizes, was_there)
 
