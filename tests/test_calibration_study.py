@@ -61,6 +61,18 @@ def test_records_come_in_the_order_of_the_tables(tables, records):
     assert records[0].rows == {"test": 20, **EVERY, "labeled": 12, "permutations": 40}
 
 
+def test_a_record_says_what_became_of_prompts(tables):
+    specs = {
+        "test": {"dropped": 3, "truncated": 1, "unreadable": 2, "notes": ["a gap was filled"]},
+        "cc": {"truncated": 4, "dropped": 0},
+    }
+    blocks = {name: tables[1].blocks[name]._replace(spec=spec) for name, spec in specs.items()}
+    (record,) = run_calibration([tables[1]._replace(blocks=blocks)], ["icl"])
+    assert record.over_long == {"test": {"dropped": 3, "truncated": 1}, "cc": {"truncated": 4}}
+    assert record.unreadable == {"test": 2}
+    assert "a gap was filled" in record.notes
+
+
 def measured(scores, labels, before=None):
     """A record's part of a summary: of the intervals, that of accuracy, and the gain's."""
     measures = metrics.summary(scores, labels)
