@@ -407,7 +407,8 @@ def driven(code, *flags):
 
 
 FULL = """
-import resource
+import resource, sys
+sys.dont_write_bytecode = True  # Python would keep what it compiled, cut short
 from batch_calibration import cli
 resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 cli.main()
