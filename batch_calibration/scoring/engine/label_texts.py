@@ -137,6 +137,7 @@ class LabelScorer:
         return inputs
 
     def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[Part]:
+        """Rows part by part, of a language model; a scorer with its own `_score` has none."""
         raise NotImplementedError
 
     def _score(self, asked: Asked) -> LabelScores:
