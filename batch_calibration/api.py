@@ -6,16 +6,10 @@ from typing import TypeVar, overload
 
 import numpy as np
 
-from batch_calibration.arrays import (
-    Missing,
-    check_key,
-    column_numbers,
-    in_kind_of,
-    in_label_order,
-    in_row_order,
-    is_frame,
-    names_of,
-)
+from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
+from batch_calibration.arrays.frames import in_kind_of, is_frame, names_of
+from batch_calibration.arrays.missing_scores import Missing
+from batch_calibration.arrays.numbers import check_key
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     Evidence,

@@ -20,7 +20,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from batch_calibration.arrays import Missing, check_key, in_label_order, in_row_order
+from batch_calibration.arrays.alignment import in_label_order, in_row_order
+from batch_calibration.arrays.missing_scores import Missing
+from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration import running
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
 from batch_calibration.errors import InputError, shown

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from flax import nnx
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import read_rows
+from batch_calibration.arrays.numbers import read_rows
 from batch_calibration.calibration import running, shift
 from batch_calibration.calibration.running import Running
 from batch_calibration.typing import Scores

@@ -12,11 +12,8 @@ import safetensors.numpy
 from numpy.typing import ArrayLike
 from safetensors import SafetensorError
 
-from batch_calibration.arrays import (
-    find_impossible,
-    read_numbers,
-    read_whole_numbers,
-)
+from batch_calibration.arrays.missing_scores import find_impossible
+from batch_calibration.arrays.numbers import read_numbers, read_whole_numbers
 from batch_calibration.errors import InputError, step
 from batch_calibration.files import Json, WrongJson, parse_json, read_as, retry, write_whole
 

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
 from batch_calibration.errors import InputError
-from batch_calibration.responses import PromptTokens
+from batch_calibration.responses.servers import PromptTokens
 from batch_calibration.scoring.api.protocols import label_log_probs
 
 FORMS = (" positive", " not entailment", " 8", " I'd say so!")

@@ -7,7 +7,7 @@ import pytest
 from api_asking import TEXTS, scorer, want, want_first
 from api_server import LABELS, Reply, answer, completion, first_tokens, nats, running, token_of
 
-from batch_calibration.arrays import BELOW
+from batch_calibration.arrays.missing_scores import BELOW
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.api import client as clients
 from batch_calibration.scoring.api.scorer import ApiScorer, count_tokens

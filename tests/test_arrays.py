@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from batch_calibration import METHODS, InputError, accuracy, calibrate, predict, summary
-from batch_calibration.arrays import LARGEST
+from batch_calibration.arrays.missing_scores import LARGEST
 from batch_calibration.calibration.running import empty, update
 from batch_calibration.estimator import LabelBiasCorrector
 from batch_calibration.layer import BatchCalibration

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batch_calibration import calibrate
-from batch_calibration.arrays import (
+from batch_calibration.arrays.missing_scores import (
     BELOW,
     check_missing,
     fill_every_row,

@@ -10,7 +10,7 @@ from pyarrow import parquet
 from reading_files import notes, read_one, refused
 
 from batch_calibration import importers
-from batch_calibration.arrays import BELOW
+from batch_calibration.arrays.missing_scores import BELOW
 from batch_calibration.importers import Reading
 
 # lighteval

@@ -10,7 +10,7 @@ import pytest
 
 from batch_calibration.errors import InputError
 from batch_calibration.importers import IMPORTERS, Reading, read
-from batch_calibration.responses import RESPONSE_FORMATS, label_probs
+from batch_calibration.responses.servers import RESPONSE_FORMATS, label_probs
 
 OPENAI, VLLM = RESPONSE_FORMATS["openai"], RESPONSE_FORMATS["vllm"]
 SGLANG, LLAMA_CPP = RESPONSE_FORMATS["sglang"], RESPONSE_FORMATS["llama.cpp"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from batch_calibration import METHODS, InputError, calibrate, diagnose, read, recommend
-from batch_calibration.arrays import find_scale, keep_differences, to_nats
+from batch_calibration.arrays.score_scale import find_scale, keep_differences, to_nats
 from batch_calibration.cli import run
 from batch_calibration.estimator import LabelBiasCorrector
 from batch_calibration.importers import Reading, tables_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batch_calibration.errors import InputError
-from batch_calibration.responses import scores_of_top_k
+from batch_calibration.responses.top_k import scores_of_top_k
 
 
 def log(*probs):

@@ -6,8 +6,14 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import in_kind_of, read_floats, read_rows, refuse_unordered
-from batch_calibration.arrays.numbers import EACH_SCORE, SCORES
+from batch_calibration.arrays.frames import in_kind_of
+from batch_calibration.arrays.numbers import (
+    EACH_SCORE,
+    SCORES,
+    read_floats,
+    read_rows,
+    refuse_unordered,
+)
 from batch_calibration.errors import InputError
 from batch_calibration.typing import (
     AnyArray,

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.arrays import takes_predictions
+from batch_calibration.arrays.numbers import takes_predictions
 from batch_calibration.calibration.base import favored, weights_of
 from batch_calibration.typing import Labels, ProbeRows, Scalar, Weight
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import read_rows
+from batch_calibration.arrays.numbers import read_rows
 from batch_calibration.calibration.base import Calibrator, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from batch_calibration import importers
-from batch_calibration.arrays import check_missing
+from batch_calibration.arrays.missing_scores import check_missing
 from batch_calibration.cli import options
 from batch_calibration.errors import InputError
 from batch_calibration.files import temporary_folder

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import column_numbers, in_row_order, names_of
+from batch_calibration.arrays.alignment import column_numbers, in_row_order
+from batch_calibration.arrays.frames import names_of
 from batch_calibration.diagnosis.method_results import Comparison, judge_answers
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.api import calibrate
-from batch_calibration.arrays import column_numbers, in_row_order, is_frame, names_of, read_scores
+from batch_calibration.arrays.alignment import column_numbers, in_row_order
+from batch_calibration.arrays.frames import is_frame, names_of
+from batch_calibration.arrays.numbers import read_scores
 from batch_calibration.diagnosis.findings import TARGET_ERROR, Diagnosis, Right
 from batch_calibration.diagnosis.stability import (
     UNIT_ROUNDOFF,

@@ -8,13 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import (
-    column_numbers,
-    in_label_order,
-    in_row_order,
-    is_frame,
-    names_of,
-)
+from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
+from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
 from batch_calibration.calibration.shift import Shift

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors import safe_open
 
-from batch_calibration.arrays import GOLD, read_numbers
+from batch_calibration.arrays.frames import GOLD
+from batch_calibration.arrays.numbers import read_numbers
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from batch_calibration.arrays import BELOW, Missing
+from batch_calibration.arrays.missing_scores import BELOW, Missing
 from batch_calibration.files import Json
 from batch_calibration.importers.cells import choose_labels, renumber_labels
 

@@ -19,7 +19,7 @@ from batch_calibration.importers.cells import (
     numbered_names,
     refuse_counted_from_one,
 )
-from batch_calibration.responses import refuse_absent_labels, scores_of_top_k
+from batch_calibration.responses.top_k import refuse_absent_labels, scores_of_top_k
 
 CHOICES = "choices"  # the column of `Reading.by` that is a row's number of choices
 FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}

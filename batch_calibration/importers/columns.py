@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from batch_calibration.arrays import GOLD
+from batch_calibration.arrays.frames import GOLD
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading

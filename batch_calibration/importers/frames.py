@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batch_calibration.arrays import read_numbers
+from batch_calibration.arrays.numbers import read_numbers
 from batch_calibration.errors import InputError
 from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading

@@ -31,7 +31,7 @@ from batch_calibration.importers.text_files import (
     parse_value,
     read_text,
 )
-from batch_calibration.responses import read_log_prob, value_at
+from batch_calibration.responses.servers import read_log_prob, value_at
 
 SEPARATE, JOINT = "multiple_choice_separate_", "multiple_choice_joint"
 REMEDY = "ask again with the same demonstrations in all prompts."

@@ -32,7 +32,8 @@ from batch_calibration.importers.text_files import (
     read_text,
     text_or_empty,
 )
-from batch_calibration.responses import AROUND, SPACES, add_token, fold, value_at
+from batch_calibration.responses.servers import add_token, value_at
+from batch_calibration.responses.top_k import AROUND, SPACES, fold
 
 HEADERS = ("header.json", "_journal/start.json")
 """Names of a log's header: of one that is finished, and of one that was stopped."""

@@ -26,7 +26,7 @@ from batch_calibration.importers.frames import arrow_errors, need_pyarrow
 from batch_calibration.importers.lm_eval import DATE
 from batch_calibration.importers.local_copies import check_rows
 from batch_calibration.importers.text_files import fields, members
-from batch_calibration.responses import check_log_prob
+from batch_calibration.responses.servers import check_log_prob
 
 COLUMNS = {"doc", "model_response"}
 COLUMNS_TO_0_9 = {"full_prompt", "predictions", "gold_index", "choices"}

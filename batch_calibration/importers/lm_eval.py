@@ -28,7 +28,7 @@ from batch_calibration.importers.text_files import (
     members,
     text_or_empty,
 )
-from batch_calibration.responses import check_log_prob, value_at
+from batch_calibration.responses.servers import check_log_prob, value_at
 
 MAX_REPEATED = 0.1
 """Share of the rows of a log that may be of a document that another row is of, too."""

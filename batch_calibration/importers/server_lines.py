@@ -12,7 +12,7 @@ from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.text_files import fields, numbered_lines, parse_value, read_text
-from batch_calibration.responses import value_at
+from batch_calibration.responses.servers import value_at
 
 ID = "custom_id"  # field of a batch's lines that leads back to the request
 OF_RESPONSES = {

@@ -19,16 +19,14 @@ from batch_calibration.importers.server_lines import (
     right_labels,
     split_choices,
 )
-from batch_calibration.responses import (
+from batch_calibration.responses.servers import (
     RESPONSE_FORMATS,
-    SPACES,
     PromptTokens,
     end_log_prob,
     label_probs,
-    refuse_absent_labels,
-    scores_of_top_k,
     value_at,
 )
+from batch_calibration.responses.top_k import SPACES, refuse_absent_labels, scores_of_top_k
 
 # Server -> patterns in the first bytes of its files; all those of one tuple occur.
 PATTERNS: dict[str, list[tuple[bytes, ...]]] = {

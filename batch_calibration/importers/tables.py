@@ -9,20 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import (
-    Missing,
-    fill_scores,
-    find_missing,
-    keep_differences,
-    note_moved,
-    read_whole_numbers,
-    to_nats,
-)
+from batch_calibration.arrays.missing_scores import Missing, fill_scores, find_missing
+from batch_calibration.arrays.numbers import read_whole_numbers
+from batch_calibration.arrays.score_scale import keep_differences, note_moved, to_nats
 from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import MAX_LISTED
-from batch_calibration.responses import label_mass, note_little_mass, refuse_constant
+from batch_calibration.responses.servers import label_mass, note_little_mass, refuse_constant
 from batch_calibration.scores import FILE_ROWS, KEY, ScoreTable, check, load, make_block
 
 TABLE_START = f'{{"__metadata__":{{"{KEY}"'.encode()

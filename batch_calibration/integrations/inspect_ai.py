@@ -31,7 +31,7 @@ from inspect_ai.scorer import (
 from inspect_ai.solver import TaskState
 
 from batch_calibration.api import calibrate
-from batch_calibration.arrays import check_missing, fill_scores
+from batch_calibration.arrays.missing_scores import check_missing, fill_scores
 from batch_calibration.errors import InputError, shown
 from batch_calibration.importers import Reading, to_table
 from batch_calibration.importers.choices import Row, import_rows
@@ -42,7 +42,7 @@ from batch_calibration.importers.inspect_ai import (
     score_samples,
 )
 from batch_calibration.metrics import accuracy
-from batch_calibration.responses import scores_of_top_k
+from batch_calibration.responses.top_k import scores_of_top_k
 from batch_calibration.scores import Block
 
 logger = logging.getLogger(__name__)

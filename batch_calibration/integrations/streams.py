@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays import LARGEST, in_label_order, keep_differences, to_nats
+from batch_calibration.arrays.alignment import in_label_order
+from batch_calibration.arrays.missing_scores import LARGEST
+from batch_calibration.arrays.score_scale import keep_differences, to_nats
 from batch_calibration.calibration.base import predict
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError, spell
@@ -22,7 +24,7 @@ from batch_calibration.importers.columns import label_columns, recognize_gold
 from batch_calibration.importers.frames import arrow_columns, arrow_errors, need_pyarrow
 from batch_calibration.importers.tables import Gaps, fill_labels, refuse_several
 from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few_rows
-from batch_calibration.responses import refuse_constant
+from batch_calibration.responses.servers import refuse_constant
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import names_of, read_floats, read_rows
+from batch_calibration.arrays.frames import names_of
+from batch_calibration.arrays.numbers import read_floats, read_rows
 from batch_calibration.calibration.base import Calibrator, floored
 from batch_calibration.errors import InputError
 from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import jax
 import numpy as np
 
-from batch_calibration.arrays import check_key
+from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.methods.fitting import Corrected, Evidence, gather
 from batch_calibration.methods.options import check_chosen

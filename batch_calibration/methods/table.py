@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial, wraps
 from typing import Literal, NamedTuple
 
-from batch_calibration.arrays import in_label_order
+from batch_calibration.arrays.alignment import in_label_order
 from batch_calibration.calibration.balanced_shift import balanced_shift
 from batch_calibration.calibration.base import Calibrator, reads_arrays
 from batch_calibration.calibration.empirical_bayes import LABELED_WEIGHT, empirical_bayes

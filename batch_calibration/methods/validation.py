@@ -10,21 +10,21 @@ import jax
 import jax.core
 import numpy as np
 
-from batch_calibration.arrays import (
+from batch_calibration.arrays.frames import column_names, is_frame
+from batch_calibration.arrays.missing_scores import (
     BOUND,
     LARGEST,
     Missing,
-    column_names,
     fill_every_row,
-    is_frame,
-    keep_differences,
+    refuse_unusable,
+)
+from batch_calibration.arrays.numbers import (
     read_numbers,
     read_scores,
     read_whole_numbers,
-    refuse_unusable,
     refuse_without_column,
-    to_nats,
 )
+from batch_calibration.arrays.score_scale import keep_differences, to_nats
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.errors import InputError
 from batch_calibration.typing import AnyArray

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import read_floats
+from batch_calibration.arrays.numbers import read_floats
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.errors import InputError
 from batch_calibration.typing import Margin, Plane, State

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import check_key, read_labeled, takes_predictions, to_python
+from batch_calibration.arrays.numbers import check_key, read_labeled, takes_predictions, to_python
 from batch_calibration.calibration.objective import known_weight, recall_per_label
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 

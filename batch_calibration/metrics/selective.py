@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays import reads_rows
+from batch_calibration.arrays.numbers import reads_rows
 from batch_calibration.calibration.base import favored, label_normalized
 from batch_calibration.calibration.objective import known_weight, present_mean
 from batch_calibration.calibration.order_average import by_option

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays import reads_rows, takes_predictions
+from batch_calibration.arrays.numbers import reads_rows, takes_predictions
 from batch_calibration.calibration.base import favored, label_normalized, predict
 from batch_calibration.calibration.objective import (
     accuracy,

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import MAX_LOG_PROB, find_missing
+from batch_calibration.arrays.missing_scores import find_missing
+from batch_calibration.arrays.score_scale import MAX_LOG_PROB
 from batch_calibration.errors import InputError, shown
 from batch_calibration.responses.top_k import SPACES
 

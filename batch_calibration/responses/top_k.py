@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import find_missing
+from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.errors import InputError, shown
 
 SPACES = str.maketrans("Ġ▁Ċ", "   ")

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from batch_calibration.arrays import fill_scores
+from batch_calibration.arrays.missing_scores import fill_scores
 
 SCORES = Path(__file__).resolve().parents[3] / "shared" / "scores"
 Context = tuple[np.ndarray, np.ndarray, np.ndarray | None]

@@ -161,7 +161,7 @@ def test_what_transformers_cannot_read_is_a_sentence(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "no_such_network"}))
     with pytest.raises(InputError, match=r"transformers 5.* cannot read it \(.*no_such_network"):
         TransformersFiles(tmp_path)
-    with pytest.raises(InputError, match="scorer=.transformers. runs it"):
+    with pytest.raises(InputError, match=r"scorer=.transformers. runs it"):
         load_checkpoint(tmp_path)
 
 

@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import Missing, fill_scores, find_missing
+from batch_calibration.arrays.missing_scores import Missing, fill_scores, find_missing
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.responses import (
+from batch_calibration.responses.servers import (
     label_mass,
     note_little_mass,
     refuse_constant,
-    scores_of_top_k,
     value_at,
 )
+from batch_calibration.responses.top_k import scores_of_top_k
 from batch_calibration.scoring import LabelScores, LabelTexts
 
 LONGEST_PROMPT, MAX_NAMED = 80, 3

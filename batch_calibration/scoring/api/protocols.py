@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import find_missing
+from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
-from batch_calibration.responses import (
+from batch_calibration.responses.servers import (
     RESPONSE_FORMATS,
     PromptTokens,
     end_log_prob,
     label_probs,
-    scores_of_top_k,
     value_at,
 )
+from batch_calibration.responses.top_k import scores_of_top_k
 from batch_calibration.scoring.api.answers import Request
 from batch_calibration.settings import ApiScores
 
