@@ -53,16 +53,14 @@ def main() -> None:
         points = []
         for axis, network, sizes in curves(run.quick, scoring.FULL.value):
             points += [measure(run, axis, network, size) for size in sizes]
-    text = report.section(
-        "growth",
+    report.publish(
+        "growth", "growth",
         "`python -m benchmarks.growth`: random networks, each point a process of its own; rows/s "
         "of a second call.",
-        report.table([list(COLUMNS), *map(cells, points)]),
-        device=device, threads=run.threads, minutes=(time.monotonic() - began) / 60,
+        report.table([COLUMNS, *map(cells, points)]),
+        device=device, threads=run.threads, began=began, quick=run.quick,
     )  # fmt: skip
-    print("\n" + text)
     if not run.quick:
-        report.record(scoring.ROOT / "benchmarks" / "RESULTS.md", text, "growth")
         draw(points, scoring.ROOT / "docs" / "figures" / "growth.png")
 
 

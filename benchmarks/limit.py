@@ -9,11 +9,12 @@ lm-evaluation-harness where that is affordable. Writes the lines to docs/evidenc
 their summary to benchmarks/RESULTS.md; with --networks only those are measured anew.
 """
 
+import csv
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import date
 from itertools import chain
@@ -25,11 +26,73 @@ import numpy as np
 from absl import app, flags
 
 from batch_calibration.scoring.embedded.label_words import HELD_OUT
-from benchmarks import cases, limit_table, report, scoring
+from benchmarks import cases, report, scoring
 from benchmarks.cases import Case
 from benchmarks.shapes import SHAPES, Shape, Work, least_work, random_checkpoint
 from benchmarks.worker import Worker
 from experiments.guard import guarded, parse_flags
+
+NETWORK, SHARE = "network (layers run)", "of peak"
+RATIOS = (
+    "times the plain loop", "times llama.cpp float32", "times llama.cpp float16",
+    "times the harness",
+)  # fmt: skip
+COLUMNS = (
+    f"date; {NETWORK}; case; rows/s; first; compiled at first; {SHARE}; tokens/row: least, run; "
+    f"reads/row: least, run; plain loop/s (batch); {RATIOS[0]}; llama.cpp float32/s (batch); "
+    f"{RATIOS[1]}; llama.cpp float16/s (batch); {RATIOS[2]}; harness/s; {RATIOS[3]}; "
+    "memory, GB: plain, ours; max difference, nats"
+).split("; ")
+LEGEND = """\
+Each side scores the same rows in turn, tokenization included and loading not, in processes of \
+their own on the same cores; rates are rows a second, of a second call (--full: the median of \
+three more); first is the first call, which compiles what earlier cases had not. Of peak: the \
+operations of every distinct beginning once (weights, attention as far as masks let it see, \
+unembedding of what is read) over time and over the best rate of large matrix products right \
+before and after each call. The plain loop is `config.scorer=transformers`; it and llama.cpp run \
+the shared beginning once, then rows in batches of {batches}, whichever is the fastest, and \
+unembed only what is read. The harness has its `hf` backend at batch 32."""
+
+
+def record(path: Path, lines: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Put lines in the place of those of the same networks; all lines of the file."""
+    old: list[dict[str, str]] = []
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            old = list(csv.DictReader(file))
+    measured = {_name(line) for line in lines}
+    kept = [line for line in old if _name(line) not in measured]
+    all_lines = [*kept, *lines]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(all_lines)
+    return all_lines
+
+
+def summary(lines: Sequence[dict[str, str]]) -> str:
+    """A table with a row for each network: the least and the most of each of its ratios."""
+    rows = [[NETWORK, "measured", "lines", SHARE, *RATIOS]]
+    for network in dict.fromkeys(line[NETWORK] for line in lines):
+        own = [line for line in lines if line[NETWORK] == network]
+        shares = [float(line[SHARE].rstrip("%")) for line in own]
+        row = [
+            network,
+            ", ".join(dict.fromkeys(line["date"] for line in own)),
+            str(len(own)),
+            f"{min(shares):.0f} to {max(shares):.0f} %",
+        ]
+        for name in RATIOS:
+            ratios = [float(line[name]) for line in own if line[name]]
+            row.append(f"{min(ratios):.3g} to {max(ratios):.3g}" if ratios else "")
+        rows.append(row)
+    return report.table(rows)
+
+
+def _name(line: dict[str, str]) -> str:
+    """A network's name without its layers."""
+    return line[NETWORK].partition(" (")[0]
+
 
 NETWORKS = flags.DEFINE_list("networks", list(SHAPES), "which networks")
 BATCHES = (1, 8, 32)
@@ -99,21 +162,17 @@ def main() -> None:
                 lines.append(line)
     device = lines[0].first
     rates = list(chain.from_iterable(line.peaks for line in lines))
-    measured = [dict(zip(limit_table.COLUMNS, cells(line), strict=True)) for line in lines]
+    measured = [dict(zip(COLUMNS, cells(line), strict=True)) for line in lines]
     if not run.quick:
-        measured = limit_table.record(scoring.ROOT / "docs/evidence/limit.csv", measured)
-    text = report.section(
-        "beside the limit",
+        measured = record(scoring.ROOT / "docs/evidence/limit.csv", measured)
+    report.publish(
+        "limit", "beside the limit",
         f"`python -m benchmarks.limit`: random networks in float32, fewer layers where said; the "
         f"least and the most of each network's lines, which stand in `docs/evidence/limit.csv`. "
         f"Matmul peak {min(rates) / 1e9:.0f} to {max(rates) / 1e9:.0f} GFLOP/s.",
-        limit_table.summary(measured),
-        limit_table.LEGEND.format(batches=", ".join(map(str, BATCHES))),
-        device=device, threads=run.threads, minutes=(time.monotonic() - began) / 60,
+        summary(measured), LEGEND.format(batches=", ".join(map(str, BATCHES))),
+        device=device, threads=run.threads, began=began, quick=run.quick,
     )  # fmt: skip
-    print("\n" + text)
-    if not run.quick:
-        report.record(scoring.ROOT / "benchmarks" / "RESULTS.md", text, "limit")
 
 
 def layers(shape: Shape, config: dict[str, Any]) -> str:
@@ -205,7 +264,7 @@ def best_batch(peer: Worker, texts: list[str], labels: list[str]) -> int:
 
 
 def cells(line: Line) -> list[str]:
-    """A line as cells under `limit_table.COLUMNS`."""
+    """A line as cells under `COLUMNS`."""
     rate = line.rows / median(answer["seconds"] for answer in line.warm)
     taken = np.array([answer["seconds"] for answer in line.warm])
     share = median(line.work.flops / taken / line.peaks)  # of the measured matmul peak

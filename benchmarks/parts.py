@@ -56,16 +56,14 @@ def main() -> None:
             cells = parts(directory, peaks[-1])
             rows.append([f"{network} ({limit.layers(shape, config)})", *cells])
             print(*rows[-1], sep=" | ", flush=True)
-    text = report.section(
-        "parts of a batch of 2,048 positions",
+    report.publish(
+        "parts", "parts of a batch of 2,048 positions",
         f"`python -m benchmarks.parts`: milliseconds, float32. Matmul peak {min(peaks) / 1e9:.0f} "
         f"to {max(peaks) / 1e9:.0f} GFLOP/s.",
-        report.table([list(COLUMNS), *rows]),
+        report.table([COLUMNS, *rows]),
         device={"backend": jax.default_backend(), "device": jax.devices()[0].device_kind},
-        threads=scoring.THREADS.value, minutes=(time.monotonic() - began) / 60,
+        threads=scoring.THREADS.value, began=began,
     )  # fmt: skip
-    print("\n" + text)
-    report.record(scoring.ROOT / "benchmarks" / "RESULTS.md", text, "parts")
 
 
 def parts(directory: Path, peak: float) -> list[str]:

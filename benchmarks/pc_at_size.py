@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import Iterator
 from itertools import chain, product
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -28,10 +27,9 @@ import numpy as np
 from batch_calibration.calibration.base import predict
 from batch_calibration.calibration.prototypes import SEARCHED, prototypes
 from benchmarks.calibration import scores
-from experiments.evidence.sets import read_sets
+from experiments.evidence.sets import read_sets, shared_scores
 
 KEYS = (0, 1, 2)
-SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
 MMLU = ("mmlu_batch", "mmlu_neverA_batch", "mmlu_neverB_batch")
 POOLS = {
     "one model": {"MMLU": MMLU},
@@ -61,12 +59,12 @@ def seconds(rows: int) -> None:
 def real_tables() -> Iterator[tuple[str, np.ndarray, tuple[str, ...]]]:
     """Name, scores, and the kinds of features that they allow."""
     for title, sets in POOLS["one model"].items():
-        read = read_sets(SCORES, sets)
+        read = read_sets(shared_scores(), sets)
         for same_tables in zip(*(score_set.tables for score_set in read), strict=True):
             rows = np.concatenate([table.blocks["test"].log_probs for table in same_tables])
             yield f"{title}, {same_tables[0].context['model']}", rows, ("normalized", "raw")
     for title, sets in POOLS["all models"].items():
-        tables = list(chain.from_iterable(read.tables for read in read_sets(SCORES, sets)))
+        tables = list(chain.from_iterable(read.tables for read in read_sets(shared_scores(), sets)))
         rows = np.concatenate([table.blocks["test"].log_probs for table in tables])
         # MMLU's are log-probabilities; the others miss a constant a row.
         yield title, rows, ("normalized", "raw") if sets[0] in MMLU else ("normalized",)
@@ -115,8 +113,6 @@ def main() -> None:
             # Nothing compiled is kept.
             fresh = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
             subprocess.run(command, check=True, env=fresh)
-    if not SCORES.is_dir():
-        raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
     print("\ntable | by a sample | other keys | processor, full and by a sample", flush=True)
     for name, rows, kinds in real_tables():
         for features in kinds if len(rows) > args.sample else ():

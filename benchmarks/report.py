@@ -1,6 +1,8 @@
 """Writes the measurements as one table, at its place in RESULTS.md."""
 
 import platform
+import time
+from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -85,7 +87,7 @@ def verdict(met: bool) -> str:
     return "met" if met else "missed"
 
 
-def table(rows: list[list[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
     """Markdown whose columns stand straight in a terminal too."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
@@ -96,17 +98,35 @@ def table(rows: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
-def section(what: str, *parts: str, device: dict[str, Any], threads: int, minutes: float) -> str:
-    """The printed and recorded report: device, date, versions, the table and how to read it."""
+def publish(
+    mark: str, what: str, *parts: str, device: dict[str, Any], began: float,
+    threads: int = 2, quick: bool = False, packages: Sequence[str] = PACKAGES,
+) -> None:  # fmt: skip
+    """Print the report and, unless quick, record it in RESULTS.md.
+
+    Args:
+        mark: of its place in the file.
+        what: was measured.
+        parts: what the first paragraph begins with, the table, and how to read it.
+        device: `backend` and `device` as jax says them.
+        began: `time.monotonic()` at the start.
+        threads: cores that were used.
+        quick: whether it was a sample.
+        packages: whose versions are named.
+    """
     # To jax every processor is "cpu".
     where = processor() if device["backend"] == "cpu" else device["device"]
     first, *paragraphs = parts
-    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return "\n\n".join((
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    minutes = (time.monotonic() - began) / 60
+    text = "\n\n".join((
         f"## {date.today()}, {what}, {threads} cores of {where}",
         f"{first} {versions}, Python {platform.python_version()}; {minutes:.0f} minutes.",
         *paragraphs,
     ))  # fmt: skip
+    print("\n" + text)
+    if not quick:
+        record(Path(__file__).with_name("RESULTS.md"), text, mark)
 
 
 def processor() -> str:

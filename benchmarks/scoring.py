@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
@@ -33,7 +34,7 @@ THREADS = flags.DEFINE_integer("threads", 2, "cores that both sides run on", low
 FULL = flags.DEFINE_bool("full", False, "all layers, cases and sizes")
 QUICK = flags.DEFINE_bool("quick", False, "a sample in two minutes; nothing is recorded")
 
-NEEDS = {"lm_eval": "lm-evaluation-harness", "torch": "torch", "transformers": "transformers"}
+NEEDS = ("lm_eval", "torch", "transformers")
 BATCHES = (1, 8, 32, 64)
 """Batch sizes of the harness, of which `--full` takes the best; ours has its default."""
 COPIES = 3
@@ -90,33 +91,28 @@ def main() -> None:
         lines = [compare(run, case, shape) for case in CASES if case.name in names]
         lines += sweeps(run) if FULL.value else []
     cut = " QUICK: two layers, few rows, one call each, no goals." if run.quick else ""
-    text = report.section(
-        "scoring beside lm-evaluation-harness",
+    report.publish(
+        "scoring", "scoring beside lm-evaluation-harness",
         f"`python -m benchmarks.scoring`: a random network of GPT-2-small's shape, its tokenizer, "
         f"real rows.{cut}",
-        report.table([list(report.COLUMNS), *map(report.cells, lines)]),
-        report.LEGEND,
-        device=device, threads=run.threads, minutes=(time.monotonic() - began) / 60,
+        report.table([report.COLUMNS, *map(report.cells, lines)]), report.LEGEND,
+        device=device, threads=run.threads, began=began, quick=run.quick,
     )  # fmt: skip
-    print("\n" + text)
-    if not run.quick:
-        report.record(ROOT / "benchmarks" / "RESULTS.md", text, "scoring")
 
 
-def check() -> tuple[Path, Path]:
-    """The folders of rows and of GPT-2's tokenizer, once all that the run needs is there."""
-    for module, name in NEEDS.items():
+def check(needs: Sequence[str] = NEEDS, *folders: str) -> list[Path]:
+    """The shared folders, by default of rows and of GPT-2's tokenizer, once all needs are met."""
+    for module in needs:
         if importlib.util.find_spec(module) is None:
-            raise InputError(f"{name} is not installed here; `make bench` sets everything up.")
-    shared = Path(SHARED.value)
-    data, tokenizer = shared / "data", shared / "tokenizers" / "gpt2"
-    for folder in (data, tokenizer):
+            raise InputError(f"{module} is not installed here; `make bench` sets everything up.")
+    paths = [Path(SHARED.value, name) for name in folders or ("data", "tokenizers/gpt2")]
+    for folder in paths:
         if not folder.is_dir():
-            raise InputError(f"--shared={shared}: expected the folder {folder}, found none.")
+            raise InputError(f"--shared={SHARED.value}: expected the folder {folder}, found none.")
     cores = len(os.sched_getaffinity(0))
     if THREADS.value > cores:
         raise InputError(f"--threads={THREADS.value}: this machine gives us {cores} cores.")
-    return data, tokenizer
+    return paths
 
 
 def cuda() -> bool:

@@ -17,13 +17,6 @@ from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.files import weights
 from batch_calibration.scoring.models.files.config import read_config
 
-GPT2: dict[str, Any] = {
-    "model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12,
-    "n_head": 12,
-}  # fmt: skip
-"""The shape of GPT-2-small."""
-TINY = GPT2 | {"n_embd": 64, "n_layer": 2, "n_head": 2}
-
 
 class Shape(NamedTuple):
     """A network by its published `config.json`.
@@ -42,59 +35,15 @@ class Shape(NamedTuple):
         return self.config | ({} if whole else {key: self.layers})
 
 
-SHAPES = {
-    "GPT-2": Shape(GPT2, 12),
-    "Pythia-160M": Shape(
-        {
-            "model_type": "gpt_neox", "vocab_size": 50304, "hidden_size": 768,
-            "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
-            "max_position_embeddings": 2048, "rotary_pct": 0.25, "tie_word_embeddings": False,
-        },
-        6,
-    ),
-    "Qwen2-0.5B": Shape(
-        {
-            "model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 896,
-            "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
-            "intermediate_size": 4864, "max_position_embeddings": 32_768,
-            "rope_theta": 1_000_000.0, "tie_word_embeddings": True,
-        },
-        4,
-    ),
-    "Qwen3-0.6B": Shape(
-        {
-            "model_type": "qwen3", "vocab_size": 151_936, "hidden_size": 1024,
-            "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
-            "head_dim": 128, "intermediate_size": 3072, "max_position_embeddings": 40_960,
-            "rope_theta": 1_000_000.0, "tie_word_embeddings": True,
-        },
-        4,
-    ),
-    "Gemma3-270M": Shape(
-        {
-            "model_type": "gemma3_text", "vocab_size": 262_144, "hidden_size": 640,
-            "num_hidden_layers": 18, "num_attention_heads": 4, "num_key_value_heads": 1,
-            "head_dim": 256, "intermediate_size": 2048, "max_position_embeddings": 32_768,
-            # Tokens that a layer with a window sees.
-            "sliding_window": 512, "query_pre_attn_scalar": 256,
-        },
-        6,
-    ),
-    "Llama-3.2-1B": Shape(
-        {
-            "model_type": "llama", "vocab_size": 128_256, "hidden_size": 2048,
-            "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
-            "head_dim": 64, "intermediate_size": 8192, "max_position_embeddings": 131_072,
-            "rope_theta": 500_000.0, "tie_word_embeddings": True,
-            "rope_scaling": {
-                "rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
-            },
-        },
-        2,
-    ),
-}  # fmt: skip
-"""By the configs that their makers published; read by ours and by transformers alike."""
+PUBLISHED: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("shapes.json").read_text(encoding="utf-8")
+)
+"""Networks by the configs that their makers published; ours and transformers read them alike."""
+SHAPES = {name: Shape(**entry) for name, entry in PUBLISHED.items() if "layers" in entry}
+"""Networks that are timed."""
+GPT2 = SHAPES["GPT-2"].config
+"""The shape of GPT-2-small."""
+TINY = GPT2 | {"n_embd": 64, "n_layer": 2, "n_head": 2}
 
 
 def random_checkpoint(directory: Path, tokenizer: Path, shape: dict[str, Any]) -> Path:

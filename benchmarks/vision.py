@@ -7,36 +7,26 @@ Needs torch and transformers: `make bench` sets them up. Prints one table and, u
 it to benchmarks/RESULTS.md.
 """
 
-import importlib.util
 import json
-import os
-import platform
 import sys
 import tempfile
-from datetime import date
-from importlib.metadata import version
+import time
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import app, flags
+from absl import app
 from flax import nnx
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.data.images import read_images
 from batch_calibration.scoring.models import clip
 from batch_calibration.scoring.models.files import clip_tokenizer, weights
 from batch_calibration.scoring.models.files.config import read_config
 from batch_calibration.scoring.tasks import TASKS
-from benchmarks.report import processor, record, table, verdict
+from benchmarks import report, scoring
 from benchmarks.worker import Worker
 from experiments.guard import guarded, parse_flags
-
-ROOT = Path(__file__).resolve().parents[1]
-SHARED = flags.DEFINE_string("shared", str(ROOT.parent / "shared"), "folder of data and tokenizers")
-THREADS = flags.DEFINE_integer("threads", 2, "cores that both sides run on", lower_bound=1)
-QUICK = flags.DEFINE_bool("quick", False, "a sample in two minutes; nothing is recorded")
 
 GOAL = 1.5
 """Goal: times as fast as transformers."""
@@ -81,11 +71,13 @@ class Side(NamedTuple):
 
 def main() -> None:
     """Measure each shape, print the table, record it."""
-    shared = check()
+    began = time.monotonic()
+    needs = "torch", "transformers"
+    photos, tokenizer = scoring.check(needs, "data/extra_dtd10", "tokenizers/clip")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         task = TASKS["dtd"]
-        images = read_images(task, str(shared / "data" / "extra_dtd10"), "test").images
+        images = read_images(task, str(photos), "test").images
         case = folder / "case.json"
         case.write_text(
             json.dumps({
@@ -94,49 +86,26 @@ def main() -> None:
             })
         )  # fmt: skip
         lines = []
-        for shape, (edge, rows) in SHAPES.items():
-            directory = checkpoint(folder / str(edge), shared, edge)
-            lines.append(compare(shape, directory, case, 16 if QUICK.value else rows))
-    cut = ", QUICK: one call each" if QUICK.value else ""
-    text = "\n\n".join(
-        (
-            f"## {date.today()}, images beside transformers' CLIP, {THREADS.value} cores of "
-            f"{processor()}",
-            f"`make bench`: CLIP's shapes with random weights in float32, images of DTD{cut}. "
-            f"{', '.join(f'{name} {version(name)}' for name in PACKAGES)}, Python "
-            f"{platform.python_version()}.",
-            table([list(COLUMNS), *lines]),
-            LEGEND,
-        )
-    )
-    print("\n" + text)
-    if not QUICK.value:
-        record(ROOT / "benchmarks" / "RESULTS.md", text, "vision")
+        for shape, (edge, count) in SHAPES.items():
+            directory = checkpoint(folder / str(edge), tokenizer, edge)
+            lines.append(compare(shape, directory, case, 16 if scoring.QUICK.value else count))
+    cut = ", QUICK: one call each" if scoring.QUICK.value else ""
+    report.publish(
+        "vision", "images beside transformers' CLIP",
+        f"`make bench`: CLIP's shapes with random weights in float32, images of DTD{cut}.",
+        report.table([COLUMNS, *lines]), LEGEND,
+        device={"backend": "cpu"}, threads=scoring.THREADS.value, began=began,
+        quick=scoring.QUICK.value, packages=PACKAGES,
+    )  # fmt: skip
 
 
-def check() -> Path:
-    """The shared folder, once all that the run needs is there."""
-    for module in ("torch", "transformers"):
-        if importlib.util.find_spec(module) is None:
-            raise InputError(f"{module} is not installed here; `make bench` sets everything up.")
-    shared = Path(SHARED.value)
-    for folder in (shared / "data" / "extra_dtd10", shared / "tokenizers" / "clip"):
-        if not folder.is_dir():
-            raise InputError(f"--shared={shared}: expected the folder {folder}, found none.")
-    cores = len(os.sched_getaffinity(0))
-    if THREADS.value > cores:
-        raise InputError(f"--threads={THREADS.value}: this machine gives us {cores} cores.")
-    return shared
-
-
-def checkpoint(directory: Path, shared: Path, edge: int) -> Path:
+def checkpoint(directory: Path, tokenizer: Path, edge: int) -> Path:
     """A directory in Hugging Face layout: CLIP's tokenizer, weights as a network begins."""
     directory.mkdir()
     raw = {"model_type": "clip", "text_config": {}, "vision_config": {"patch_size": edge}}
     config = read_config(clip.FAMILY, raw, directory)
     weights.save(directory, clip.Model(config, rngs=nnx.Rngs(0)), clip.FAMILY, raw)
-    merges = shared / "tokenizers" / "clip" / clip_tokenizer.FILES[1]
-    clip_tokenizer.load(merges).save(str(directory / "tokenizer.json"))
+    clip_tokenizer.load(tokenizer / clip_tokenizer.FILES[1]).save(str(directory / "tokenizer.json"))
     (directory / "preprocessor_config.json").write_text(
         json.dumps({"size": {"shortest_edge": 224}, "crop_size": {"height": 224, "width": 224}})
     )
@@ -145,7 +114,7 @@ def checkpoint(directory: Path, shared: Path, edge: int) -> Path:
 
 def compare(shape: str, directory: Path, case: Path, rows: int) -> list[str]:
     """One shape with both sides, as cells under `COLUMNS`."""
-    repeats = 1 if QUICK.value else REPEATS
+    repeats = 1 if scoring.QUICK.value else REPEATS
     with start("ours", directory, case) as ours, start("theirs", directory, case) as peer:
         peer.ask(rows=(0, 1))  # its first call is not timed
         tried = {batch: peer.ask(rows=(0, 32), batch=batch)["seconds"] for batch in BATCHES}
@@ -174,7 +143,7 @@ def compare(shape: str, directory: Path, case: Path, rows: int) -> list[str]:
         f"{rows / own.seconds:.2f}",
         f"{rows / cold['seconds']:.2f}",
         f"{faster:.2f}",
-        f"≥ {GOAL:g}: {verdict(faster >= GOAL)}",
+        f"≥ {GOAL:g}: {report.verdict(faster >= GOAL)}",
         f"{peers.calls[-1]['memory'] / 1e9:.2f}, {own.calls[-1]['memory'] / 1e9:.2f}",
         f"{peers.statements['seconds']:.2f}, {own.statements['seconds']:.2f}",
         f"{gap:.1e}",
@@ -184,7 +153,7 @@ def compare(shape: str, directory: Path, case: Path, rows: int) -> list[str]:
 def start(side: str, directory: Path, case: Path) -> Worker:
     """A worker with empty caches on our cores."""
     caches = Path(tempfile.mkdtemp(dir=case.parent))
-    return Worker(f"benchmarks.vision_{side}", caches, THREADS.value, directory, case)
+    return Worker(f"benchmarks.vision_{side}", caches, scoring.THREADS.value, directory, case)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ from batch_calibration.typing import AnyArray
 MIN_ROWS_WITHOUT_WARNING = 10
 """Rows below which a warning says so. Accuracy on all rows with a bias learned from 2, 10, 50 of
 them, and from all: 37.8, 39.5, 40.3, 40.5 % (MMLU, 7 models, every eighth subject), 21.1, 23.9,
-24.6, 24.8 % (BEAR, GPT-2, 20 relations); ICL: 36.9, 18.6 (few_rows.py of
-the evidence)."""
+24.6, 24.8 % (BEAR, GPT-2, 20 relations); ICL: 36.9, 18.6 (few_rows.py in the history at
+fe6aacd)."""
 FEWEST_LABELED_TO_ASK = 20
 """Labeled rows below which nothing is asked about them."""
 LEAST_PROBABILITY = 1e-4

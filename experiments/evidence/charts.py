@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.figures.studies import draw_maps
 from batch_calibration.reporting.method_display import PALETTE
@@ -19,6 +20,11 @@ NATS_TICKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 MIN_GAIN_SHOWN = -12.0  # gains are shown from so many points on
 # Method -> values by size, and whether they are drawn on a logarithmic axis.
 Learning = tuple[Mapping[str, np.ndarray], bool]
+
+
+def forest_row(value: float, low: float, high: float, sign: int) -> tuple[Estimate, int]:
+    """A difference in points for `draw_forest`, which takes shares; the sign decides its color."""
+    return Estimate(value / 100, low / 100, high / 100), sign
 
 
 def gain_maps(

@@ -63,8 +63,13 @@ class Difference(NamedTuple):
         direction = "gain" if self.low > 0 else "loss"
         return direction if self.p < LEVEL else f"{direction}, not certain"
 
+    @property
+    def sign(self) -> int:
+        """Of a gain or a loss, else 0."""
+        return {"gain": 1, "loss": -1}.get(self.verdict, 0)
+
     def __str__(self) -> str:
-        mark = " *" if self.verdict in ("gain", "loss") else ""
+        mark = " *" if self.sign else ""
         return statistics.interval_cell(self.value, self.low, self.high, mark)
 
 

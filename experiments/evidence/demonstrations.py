@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import Cells, markdown
 from batch_calibration.reporting.figures.intervals import draw_forest
-from experiments.evidence import batches, statistics
-from experiments.evidence.comparing import BASELINE, LEVEL
+from experiments.evidence import batches, charts, statistics
+from experiments.evidence.comparing import BASELINE, Difference
 from experiments.evidence.judging import answers
 from experiments.evidence.page import Written
 from experiments.evidence.sets import PROMPTS, ScoreSet, read_sets
@@ -60,29 +60,14 @@ class Judged(NamedTuple):
         return np.asarray(self.accuracy.std(axis=1, ddof=1))
 
 
-class Change(NamedTuple):
-    """A method's change: the mean over subjects, its interval, and whether it is noise."""
+class Change(Difference):
+    """A method's change: the mean over subjects, its interval, and p after Holm."""
 
-    value: float
-    low: float
-    high: float
-    p: float  # after Holm
-
-    @property
-    def sign(self) -> int:
-        """Of a change beyond noise, else 0."""
-        if self.p >= LEVEL or self.low <= 0 <= self.high:
-            return 0
-        return 1 if self.value > 0 else -1
-
-    @property
-    def verdict(self) -> str:
-        """Says in words if a change is more than noise."""
-        return "beyond noise" if self.sign else "inside the noise, after Holm"
+    __slots__ = ()
 
     def __str__(self) -> str:
         mark = " *" if self.sign else ""
-        return statistics.interval_cell(self.value, self.low, self.high, mark, digits=2)
+        return statistics.interval_cell(*self[:3], mark, digits=2)
 
 
 def run(folder: Path, options: Options) -> Written:
@@ -143,13 +128,17 @@ def findings(
 ) -> list[str]:
     """Accuracy, and its deviation over prompts, after the paper's method."""
     plain, shown = judged[BASELINE], judged[SHOWN]
+
+    def in_words(change: Change) -> str:
+        return "beyond noise" if change.sign else "inside the noise, after Holm"
+
     return [
         f"**{SHOWN} with other demonstrations**: on LLaMA-13B with {PROMPTS} one-shot prompts for "
         f"each of {len(plain.accuracy)} MMLU subjects the standard deviation of accuracy over "
         f"prompts goes from {plain.deviation.mean():.2f} to {shown.deviation.mean():.2f} points "
-        f"({spreads[SHOWN]}, 95 % interval over subjects: {spreads[SHOWN].verdict} over "
+        f"({spreads[SHOWN]}, 95 % interval over subjects: {in_words(spreads[SHOWN])} over "
         f"{len(gains)} methods), and accuracy from {plain.accuracy.mean():.1f} to "
-        f"{shown.accuracy.mean():.1f} ({gains[SHOWN]}: {gains[SHOWN].verdict}); of "
+        f"{shown.accuracy.mean():.1f} ({gains[SHOWN]}: {in_words(gains[SHOWN])}); of "
         f"{plain.accuracy.size} contexts {shown.won} are won and {shown.lost} lost."
     ]
 
@@ -189,7 +178,6 @@ def draw(gains: Mapping[str, Change], spreads: Mapping[str, Change]) -> Figure:
     for title, by_method, sign in (("accuracy", gains, 1), ("deviation over prompts", spreads, -1)):
         panels[title] = {}
         for name, change in by_method.items():
-            shares = Estimate(change.value / 100, change.low / 100, change.high / 100)
-            panels[title][name] = shares, sign * change.sign
+            panels[title][name] = charts.forest_row(*change[:3], sign * change.sign)
     heading, label = "Ten demonstrations: what each method changes", f"change from {BASELINE}"
     return draw_forest(panels, list(gains), f"{label} (points)", heading, ("what", "method")).figure

@@ -1,17 +1,208 @@
 """The study "failure": at which shares of labels, batch sizes and biases a correction costs."""
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import numpy as np
+from matplotlib.figure import Figure
 
-from experiments.evidence import batches, failure_tables, pools
-from experiments.evidence.comparing import BASELINE
-from experiments.evidence.failure_tables import Grid
-from experiments.evidence.page import Written
+from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.frame import REFERENCES
+from experiments.evidence import batches, charts, pools
+from experiments.evidence.page import Written, csv_link
 from experiments.evidence.pools import Pool
+from experiments.evidence.statistics import (
+    break_even_interval,
+    interval_cell,
+    mean_interval,
+    number_cells,
+)
+
+BASELINE, SHOWN = REFERENCES
+
+
+class Grid(NamedTuple):
+    """Gains of methods over a grid.
+
+    Attributes:
+        title: what the rows are.
+        shares: [s] of the most frequent label.
+        sizes: [z] of batches.
+        strengths: [b], nats added to the first label.
+        accuracy: method -> [s z b u], points above the baseline of u models or draws.
+        balanced: the same of balanced accuracy.
+    """
+
+    title: str
+    shares: np.ndarray
+    sizes: Sequence[int]
+    strengths: Sequence[float]
+    accuracy: dict[str, np.ndarray]
+    balanced: dict[str, np.ndarray]
+
+    def even(self, method: str, size: int, strength: int, *, balanced: bool = False) -> str:
+        """The share beyond which a method costs, and its interval, at a size and a strength."""
+        gains = (self.balanced if balanced else self.accuracy)[method]
+        at = self.shares, gains[:, self._nearest(size), strength]  # [s], [s, u]
+        share, low, high = break_even_interval(*at)
+        return f"{self._share(share)} [{self._share(low)}, {self._share(high)}]"
+
+    def _nearest(self, size: int) -> int:
+        return int(np.argmin(np.abs(np.array(self.sizes) - size)))
+
+    def _share(self, share: float) -> str:
+        # Beyond the shares that were tried there is only a bound.
+        if np.isinf(share):
+            return f"> {self.shares[-1]:.2f}" if share > 0 else f"< {self.shares[0]:.2f}"
+        return f"{share:.2f}"
+
+    def gain(self, method: str, share: int, size: int, strength: int) -> str:
+        """A cell with its interval over models or draws."""
+        accuracy_by_unit = self.accuracy[method][share, self._nearest(size), strength]  # [u]
+        return interval_cell(*mean_interval(accuracy_by_unit))
+
+
+def findings(real: Sequence[Grid], batch_rows: int) -> list[str]:
+    """Where the paper's method costs on real rows."""
+    shares = "; ".join(f"{grid.title}: {grid.even(SHOWN, batch_rows, 0)}" for grid in real)
+    grid = real[0]
+    small = [size for size in grid.sizes if size < batch_rows]
+    # Share 0 is the least tried, strength 0 adds nothing.
+    sizes = ", ".join(f"{grid.gain(SHOWN, 0, size, 0)} with {size}" for size in small)
+    return [
+        f"**Do not use {SHOWN} where one label is much more frequent than the others.** In batches "
+        f"of {batch_rows} rows its accuracy falls below {BASELINE}'s when the most frequent label "
+        f"has more than this share of the rows (95 % interval over models): {shares}.",
+        f"**Do not use {SHOWN} on a few rows**, even where labels are balanced. Points above "
+        f"{BASELINE} on {grid.title}: {sizes}; {grid.gain(SHOWN, 0, batch_rows, 0)} with "
+        f"{batch_rows} rows.",
+    ]
+
+
+def section(real: Sequence[Grid], simulated: Sequence[Grid], batch_rows: int) -> str:
+    """The section in Markdown."""
+    return "\n\n".join([
+        "Batches are drawn with replacement from the rows of one model: first each row's label, by "
+        "the wanted shares, then one of its rows. Each label is the most frequent one in turn, and "
+        "a cell is the mean over these. A batch is corrected by what is learned from itself. "
+        "Simulated rows have two labels with Gaussian margins; their log-probabilities are right "
+        f"but for a bias, added to the first label. {left_out()}",
+        "![Gain of BC over ICL by share of the most frequent label and batch size]"
+        "(figures/evidence_failure_real.png)",
+        f"### The break-even share, batches of {batch_rows} rows, no bias added",
+        "The share of the most frequent label beyond which a method has lower accuracy than ICL; "
+        "95 % interval by a bootstrap of models. `<` means that it is lower already at the least "
+        "share tried, `>` that it is not lower at the largest.",
+        markdown(by_method(real, batch_rows)),
+        "![The same for every method](figures/evidence_failure_methods.png)",
+        f"[By size of the batch and added bias]({csv_link('evidence_failure_break_even')}).",
+        "### Simulated rows",
+        "![Simulated rows](figures/evidence_failure_simulated.png)",
+        markdown(by_strength(simulated, batch_rows)),
+    ])  # fmt: skip
+
+
+def left_out() -> str:
+    """Which methods without labels are too slow for so many batches."""
+    shown = batches.without_labels()
+    slow = [f"`{name}`" for name in batches.without_labels(looped=True) if name not in shown]
+    return f"Left out, as they work on one batch after the other: {', '.join(slow)}."
+
+
+def by_method(grids: Sequence[Grid], batch_rows: int) -> Cells:
+    """A line a method: its break-even share on each grid."""
+    head = ["method", *(grid.title for grid in grids)]
+
+    def line(name: str) -> list[str]:
+        return [name, *(grid.even(name, batch_rows, 0) for grid in grids)]
+
+    return [head, *map(line, grids[0].accuracy)]
+
+
+def by_strength(grids: Sequence[Grid], batch_rows: int) -> Cells:
+    """A line a strength: the break-even share of the paper's method on each grid."""
+    lines = [[f"bias, nats (batches of {batch_rows} rows)", *(grid.title for grid in grids)]]
+    for index, strength in enumerate(grids[0].strengths):
+        lines.append([f"{strength:g}", *(grid.even(SHOWN, batch_rows, index) for grid in grids)])
+    return lines
+
+
+def cells(grids: Sequence[Grid]) -> Cells:
+    """Every cell, for a spreadsheet."""
+    lines = [["rows", "method", "share", "batch", "strength", "gain", "low", "high",
+              "balanced_gain", "balanced_low", "balanced_high"]]  # fmt: skip
+    for grid in grids:
+        for name, gains in grid.accuracy.items():
+            for a, b, c in np.ndindex(gains.shape[:3]):  # shares, sizes, strengths
+                at = f"{grid.shares[a]:g}", str(grid.sizes[b]), f"{grid.strengths[c]:g}"
+                # Fewer draws than in words: there are thousands of cells.
+                gain = mean_interval(gains[a, b, c], draws=1000)
+                balanced = mean_interval(grid.balanced[name][a, b, c], draws=1000)
+                lines.append([grid.title, name, *at, *number_cells((*gain, *balanced))])
+    return lines
+
+
+def break_evens(grids: Sequence[Grid]) -> Cells:
+    """Every break-even share, for a spreadsheet."""
+    lines = [["rows", "method", "batch", "strength", "accuracy", "balanced_accuracy"]]
+    for grid in grids:
+        cases = product(grid.accuracy, grid.sizes, enumerate(grid.strengths))
+        for name, size, (index, strength) in cases:
+            share = grid.even(name, size, index)
+            balanced_share = grid.even(name, size, index, balanced=True)
+            at = str(size), f"{strength:g}"
+            lines.append([grid.title, name, *at, share, balanced_share])
+    return lines
+
+
+LABELS = "share of the most frequent label", "rows of a batch", f"points above {BASELINE}"
+HEADING = f"Gain over {BASELINE} by the shares of the labels and the rows of a batch"
+
+
+def draw_real(grids: Sequence[Grid]) -> Figure:
+    """The paper's method on each kind of real rows, accuracy and balanced accuracy."""
+    # Grids of four labels have more shares; those of all are drawn.
+    is_shared = np.ones(len(grids[0].shares), bool)
+    for grid in grids:
+        is_shared &= np.isclose(grid.shares, grids[0].shares[:, None]).any(axis=1)
+    shared = grids[0].shares[is_shared].tolist()
+    panels = {}
+    for metric_title, metric in (("accuracy", "accuracy"), ("balanced accuracy", "balanced")):
+        for grid in grids:
+            # The grid's own number for each share, up to rounding.
+            share_indices = abs(grid.shares - np.array(shared)[:, None]).argmin(axis=1)
+            # [s, z], no bias added
+            gains = getattr(grid, metric)[SHOWN][share_indices, :, 0].mean(axis=-1)
+            panels[f"{SHOWN}, {grid.title}: {metric_title}"] = gains
+    return charts.gain_maps(
+        panels, *_ticks(grids[0], shared), LABELS, f"{HEADING}, real rows", columns=len(grids)
+    )
+
+
+def draw_methods(grid: Grid) -> Figure:
+    """Every method on one kind of real rows."""
+    panels = {name: gains[:, :, 0].mean(axis=-1) for name, gains in grid.accuracy.items()}  # [s, z]
+    heading = f"{HEADING}, {grid.title}"
+    return charts.gain_maps(panels, *_ticks(grid, list(grid.shares)), LABELS, heading)
+
+
+def draw_simulated(grids: Sequence[Grid]) -> Figure:
+    """The paper's method on simulated rows: a line of panels an accuracy, a column a bias."""
+    panels = {}
+    for grid, (index, strength) in product(grids, enumerate(grids[0].strengths)):
+        title = f"{grid.title.removeprefix('simulated, ')}, bias {strength:g} nats"
+        panels[title] = grid.accuracy[SHOWN][:, :, index].mean(axis=-1)
+    ticks = _ticks(grids[0], list(grids[0].shares))
+    heading = f"{HEADING}, simulated rows"
+    return charts.gain_maps(panels, *ticks, LABELS, heading, len(grids[0].strengths))
+
+
+def _ticks(grid: Grid, shares: Sequence[float]) -> tuple[list[str], list[str]]:
+    return number_cells(shares, ".2f"), number_cells(grid.sizes, ",")
 
 
 class Options(NamedTuple):
@@ -73,7 +264,15 @@ def run(folder: Path, options: Options) -> Written:
             drawn.append(pool._replace(name=str(i)))
         title = f"simulated, {100 * accuracy:.0f} % right without bias"
         simulated.append(grid(title, drawn, simulated_options))
-    return failure_tables.write_up(real, simulated, shown_size)
+    grids = [*real, *simulated]
+    tables = {"evidence_failure": cells(grids), "evidence_failure_break_even": break_evens(grids)}
+    figures = {
+        "evidence_failure_real": partial(draw_real, real),
+        "evidence_failure_methods": partial(draw_methods, real[0]),
+        "evidence_failure_simulated": partial(draw_simulated, simulated),
+    }
+    text = section(real, simulated, shown_size)
+    return Written(findings(real, shown_size), text, tables, figures)
 
 
 def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:

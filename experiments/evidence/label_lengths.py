@@ -13,7 +13,6 @@ method without division with its 95 % interval over tasks (t).
 from itertools import islice
 
 import numpy as np
-from scipy.stats import t
 
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.data.texts import read
@@ -22,6 +21,7 @@ from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.prompts.render import render
 from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS, Task
 from batch_calibration.settings import Settings
+from experiments.evidence.statistics import t_interval_cell
 
 MODELS = ("mini", "mini_small")
 ROWS, SEEDS = 200, range(5)
@@ -73,11 +73,7 @@ def main() -> None:
         by_task = np.array(means)  # [tasks, 3, 2]
         for line, method in enumerate(NAMES):
             plain, divided = by_task[:, line].T
-            change = divided - plain
-            half = t.ppf(0.975, len(change) - 1) * change.std(ddof=1) / len(change) ** 0.5
-            ends = (
-                f"{change.mean():+.1f} [{change.mean() - half:+.1f}, {change.mean() + half:+.1f}]"
-            )
+            ends = t_interval_cell(divided - plain)
             print(f"{model:12}{method:>8}{plain.mean():10.1f}{divided.mean():10.1f}   {ends}")
 
 

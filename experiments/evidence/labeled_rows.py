@@ -6,15 +6,13 @@ Labeled rows are drawn at random, the others are judged; means over seven models
 over seven models and the subjects of MMLU that have 100 rows. The figures behind docs/method.md.
 """
 
-from pathlib import Path
-
 import jax
 import numpy as np
 
 from batch_calibration.methods import Evidence, compare
 from batch_calibration.metrics import table as metrics
+from experiments.evidence.sets import arrays, read_archive, shared_scores
 
-SCORES = Path(__file__).resolve().parents[3] / "shared" / "scores" / "mmlu_base"
 METHODS = ("icl", "bc", "bcl", "rbcorr", "temperature", "vector", "matrix", "linc")
 DRAWS = 5
 # The defaults were chosen on the others, Phi-2, Mistral-7B and LLaMA3-8B.
@@ -33,10 +31,8 @@ def measure(name: str, groups: list[np.ndarray], labeled: int) -> None:
         groups: indices of rows, each a context for each model: the first are labeled.
         labeled: how many.
     """
-    with np.load(SCORES / f"{name}.npz") as arrays:
-        scores, gold = arrays["scores"], arrays["gold"].astype(np.int32)
-    with np.load(SCORES / "control_content_free.npz") as arrays:
-        content_free = arrays["scores"]
+    scores, gold, *_ = read_archive(shared_scores(), name)
+    content_free = arrays(shared_scores(), "content_free")["scores"]
     models, longest = len(scores), max(map(len, groups)) - labeled
     accuracies: dict[str, list[np.ndarray]] = {method: [] for method in METHODS}
     for group in groups:
@@ -69,10 +65,7 @@ def measure(name: str, groups: list[np.ndarray], labeled: int) -> None:
 
 def main() -> None:
     """All of MMLU at once, then each subject by itself."""
-    if not SCORES.is_dir():
-        raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
-    with np.load(SCORES / "orig.npz") as arrays:
-        subject = arrays["subject"]
+    subject = read_archive(shared_scores(), "orig").task
     draws = [np.random.default_rng(seed).permutation(len(subject)) for seed in range(DRAWS)]
     for name in ("orig", "neverB"):
         for labeled in (32, 128, 512):

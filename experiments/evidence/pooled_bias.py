@@ -12,20 +12,18 @@ ICL beyond noise (McNemar, exact, 5 %).
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import t
 
 from batch_calibration.calibration.shift import mean_log_prob, shrunk_mean
 from batch_calibration.scores import ScoreTable
-from experiments.evidence.sets import ScoreSet, read_sets, task_of
+from experiments.evidence.sets import ScoreSet, read_sets, shared_scores, task_of
+from experiments.evidence.statistics import t_interval_cell
 from experiments.evidence.trials import outcome
 
-SCORES = Path(__file__).resolve().parents[3] / "shared" / "scores"
 SETS = ("mmlu", "mmlu_neverA", "mmlu_neverB", "demonstrations")
 SIZES = (2, 5, 10, 20, 50)
 DRAWS = 10
@@ -79,10 +77,8 @@ def measure(tables: Sequence[ScoreTable], m: int, random: np.random.Generator) -
 
 def main() -> None:
     """A table for each set."""
-    if not SCORES.is_dir():
-        raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
     random = np.random.default_rng(0)
-    for score_set in read_sets(SCORES, SETS):
+    for score_set in read_sets(shared_scores(), SETS):
         units = by_unit(score_set)
         print(f"\n{score_set.title}, {len(units)} units\n{'rows a context':16}", end="")
         print("".join(f"{name:>11}" for name in NAMES), "  pooled - bc, 95 %; harmed by each")
@@ -90,11 +86,9 @@ def main() -> None:
             measured = [measure(tables, m, random) for tables in units]
             accuracy, harmed = (np.array(part) for part in zip(*measured, strict=True))
             gain = accuracy[:, POOLED] - accuracy[:, NAMES.index("bc")]
-            half = t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / len(gain) ** 0.5
             columns = "".join(f"{mean:11.1f}" for mean in accuracy.mean(axis=0))
-            ends = f"{gain.mean():+.1f} [{gain.mean() - half:+.1f}, {gain.mean() + half:+.1f}]"
             shares = " ".join(f"{share:.0f} %" for share in harmed.mean(axis=0)[1:])
-            print(f"{m:<16}{columns}   {ends}; {shares}", flush=True)
+            print(f"{m:<16}{columns}   {t_interval_cell(gain)}; {shares}", flush=True)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,14 @@ PROMPTS = 10
 """Demonstrations in turn of each subject in the archive `demonstrations`."""
 
 
+def shared_scores() -> Path:
+    """The folder of scores beside the repository; a program ends with a sentence without it."""
+    folder = Path(__file__).resolve().parents[3] / "shared" / "scores"
+    if not folder.is_dir():
+        raise SystemExit(f"error: needs the shared scores, and {folder} is not there.")
+    return folder
+
+
 class ScoreSet(NamedTuple):
     """Contexts of one kind, which one mean is taken over.
 

@@ -11,11 +11,11 @@ contexts.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 
-SCORES = Path(__file__).resolve().parents[3] / "shared" / "scores"
+from experiments.evidence.sets import read_sets, shared_scores
+
 SIZES = (1, 2, 5, 10, 20, 50, 100, 500)
 DRAWS = 40
 MOST_ROWS = 1000
@@ -39,24 +39,16 @@ FACTORS: dict[str, Factor] = {
 
 def contexts() -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
     """Name of the data, number of the model or relation, scores [n, k], gold [n]."""
-    with np.load(SCORES / "mmlu_base" / "orig.npz") as npz:
-        for model, scores in enumerate(npz["scores"]):
-            for subject in range(0, 56, 4):  # a subject in four, to save time
-                rows = npz["subject"] == subject
-                yield "MMLU", model, scores[rows].astype(float), npz["gold"][rows]
-    for name, file in (("MMBench", "mmbench"), ("OOD-CV", "oodcv")):
-        with np.load(SCORES / "vlm" / f"{file}.npz") as npz:
-            for model, logits in enumerate(npz["logits"]):
-                yield name, model, logits[:MOST_ROWS, :4].astype(float), npz["gold"][:MOST_ROWS]
-    with np.load(SCORES / "bear_gpt2" / "bear_gpt2.npz") as npz:
-        names = [name for name in npz.files if name.endswith("_scores") and len(npz[name]) > 30]
-        for number, name in enumerate(names):
-            yield (
-                "BEAR",
-                number,
-                npz[name].astype(float),
-                npz[name.replace("_scores", "_gold")],
-            )
+    for score_set in read_sets(shared_scores(), ("mmlu", "mmbench", "oodcv", "bear")):
+        tables = [table for table in score_set.tables if len(table.blocks["test"].labels) > 30]
+        name, tasks = score_set.title.partition(",")[0], len(tables) // score_set.models
+        for number, (log_probs, gold, *_) in enumerate(table.blocks["test"] for table in tables):
+            model, task = divmod(number, tasks)
+            # A subject in four, to save time.
+            if name != "MMLU" or task % 4 == 0:
+                most = MOST_ROWS if tasks == 1 else None
+                unit = model if score_set.models > 1 else task
+                yield name, unit, log_probs[:most].astype(float), gold[:most]
 
 
 def factors(batch: np.ndarray) -> tuple[np.ndarray, list[float]]:
@@ -79,12 +71,8 @@ def measure(
         learned_rows = random.choice(len(scores), m, replace=False)
         bias, several = factors(scores[learned_rows])
         right = [(scores - factor * bias).argmax(axis=1) == gold for factor in several]
-        accuracies.append(
-            [
-                [is_right.mean() for is_right in right],
-                [is_right[learned_rows].mean() for is_right in right],
-            ]
-        )
+        of_all = [is_right.mean() for is_right in right]
+        accuracies.append([of_all, [is_right[learned_rows].mean() for is_right in right]])
     return 100 * np.mean(accuracies, axis=0)
 
 
@@ -102,8 +90,6 @@ def summed(accuracies: Found) -> None:
 
 def main() -> None:
     """Tables of factors against rows, and what bc_shrunk gains."""
-    if not SCORES.is_dir():
-        raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
     random = np.random.default_rng(0)
     accuracies: Found = {}
     for name, number, scores, gold in contexts():
@@ -127,10 +113,8 @@ def main() -> None:
                 gains = [table[:, -1] - table[:, theirs] for table in tables.values()]
                 errors = (gain.std(ddof=1) / len(gain) ** 0.5 for gain in gains)
                 columns = zip(gains, errors, strict=True)
-                print(
-                    f"{'over ' + baseline:18}"
-                    + "".join(f"{a.mean():+5.1f}±{e:.1f}" for a, e in columns)
-                )
+                cells = "".join(f"{gain.mean():+5.1f}±{error:.1f}" for gain, error in columns)
+                print(f"{'over ' + baseline:18}{cells}")
 
 
 if __name__ == "__main__":

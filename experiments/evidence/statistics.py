@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 from scipy.special import bdtr
+from scipy.stats import t
 
 from batch_calibration.reporting.cells import Cell
 
@@ -29,6 +30,13 @@ def number_cells(numbers: Iterable[float], form: str = ".4g") -> list[str]:
     ['0.5', '0.3333']
     """
     return [format(number, form) for number in numbers]
+
+
+def t_interval_cell(differences: np.ndarray) -> Cell:
+    """The mean of differences [u] in points, and its 95 % interval by Student's t."""
+    mean = float(differences.mean())
+    half = t.ppf(0.975, len(differences) - 1) * differences.std(ddof=1) / len(differences) ** 0.5
+    return interval_cell(mean, mean - half, mean + half)
 
 
 def crossed_interval(

@@ -13,47 +13,35 @@ contexts). The figures of docs/your-scores.md.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import norm
 
-from batch_calibration.arrays.missing_scores import fill_scores
+from batch_calibration.arrays.missing_scores import BELOW, Missing, fill_scores
+from experiments.evidence.sets import read_sets, shared_scores
 
-SCORES = Path(__file__).resolve().parents[3] / "shared" / "scores"
 Context = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """Scores [n, k], gold [n], and the log-probabilities [n, v] of other tokens, where simulated."""
 Fill = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Scores with minus infinity, bound [n] -> scores that are predicted from, bias [k]."""
 
 
-def least(below: float) -> Fill:
-    """Just below the bound, or farther."""
+def filled(missing: Missing, below: float = BELOW) -> Fill:
+    """Just below the bound, or farther; or one number for all rows, below the bound at most."""
 
-    def filled(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        complete, _ = fill_scores(scores, "least", bound, below=below)
+    def fill(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        complete, _ = fill_scores(scores, missing, bound, below=below)
         return complete, complete.mean(axis=0)
 
-    return filled
-
-
-def at(nats: float) -> Fill:
-    """One number for all rows, or just below the bound where this lies lower."""
-
-    def filled(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        complete, _ = fill_scores(scores, nats, bound)
-        return complete, complete.mean(axis=0)
-
-    return filled
+    return fill
 
 
 def drop(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bias of the rows that lack no label; a label that a row lacks is not predicted for it."""
     whole_rows = np.isfinite(scores).all(axis=1)
     # Without a whole row there is no bias to remove.
-    return scores, scores[whole_rows].mean(axis=0) if whole_rows.any() else np.zeros(
-        scores.shape[1]
-    )
+    bias = scores[whole_rows].mean(axis=0) if whole_rows.any() else np.zeros(scores.shape[1])
+    return scores, bias
 
 
 def mean(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -78,21 +66,19 @@ def tobit(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray
         variance = spread**2 * np.maximum(1 - z * ratio - ratio**2, 0.0)
         filled = np.where(is_known, scores, expected)
         center = filled.mean(axis=0)
-        spread = (
-            # Censored scores vary too.
-            np.sqrt(((filled - center) ** 2 + np.where(is_known, 0.0, variance)).mean(axis=0))
-            + 1e-6
-        )
+        # Censored scores vary too.
+        squares = (filled - center) ** 2 + np.where(is_known, 0.0, variance)
+        spread = np.sqrt(squares.mean(axis=0)) + 1e-6
     return filled, filled.mean(axis=0)
 
 
 WAYS: dict[str, Fill] = {
-    "least (0.5 below)": least(0.5),
-    "0.001 below": least(1e-3),
-    "1 below": least(1.0),
-    "2 below": least(2.0),
-    "-30": at(-30.0),
-    "-100": at(-100.0),
+    "least (0.5 below)": filled("least", 0.5),
+    "0.001 below": filled("least", 1e-3),
+    "1 below": filled("least", 1.0),
+    "2 below": filled("least", 2.0),
+    "-30": filled(-30.0),
+    "-100": filled(-100.0),
     "drop": drop,
     "mean of the returned": mean,
     "censored normal": tobit,
@@ -122,8 +108,8 @@ def measure(name: str, contexts: list[Context], size: int) -> tuple[str, str]:
         true = (complete - complete.mean(axis=0)).argmax(axis=1)
         lacking.append(1 - np.isfinite(scores).mean())
         base.append([(complete.argmax(axis=1) == gold).mean(), (true == gold).mean()])
-        for way, filled in WAYS.items():
-            used, bias = filled(scores, bound)
+        for way, fill in WAYS.items():
+            used, bias = fill(scores, bound)
             picks = (used - bias).argmax(axis=1)
             outcomes[way].append(((picks == gold).mean(), (picks == true).mean()))
     icl, bc = 100 * np.mean(base, axis=0)
@@ -142,15 +128,15 @@ def measure(name: str, contexts: list[Context], size: int) -> tuple[str, str]:
     return f"| {' | '.join(whole_row)} |", f"| {' | '.join([start, *agreements])} |"
 
 
-def mmlu(file: str, *, simulated: bool = False) -> Iterator[Context]:
-    """7 models, 56 subjects each."""
+def contexts_of(*names: str, simulated: bool = False) -> Iterator[Context]:
+    """The contexts of some sets that have more than 30 rows."""
     random = np.random.default_rng(0)
-    with np.load(SCORES / "mmlu_base" / f"{file}.npz") as arrays:
-        for model_scores in arrays["scores"].astype(np.float64):
-            for subject in range(56):
-                pick = arrays["subject"] == subject
-                scores, gold = model_scores[pick], arrays["gold"][pick]
-                yield scores, gold, others(scores, random) if simulated else None
+    for score_set in read_sets(shared_scores(), names):
+        for table in score_set.tables:
+            test = table.blocks["test"]
+            scores = np.asarray(test.log_probs, np.float64)
+            if len(scores) > 30:
+                yield scores, test.labels, others(scores, random) if simulated else None
 
 
 def others(scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -162,41 +148,20 @@ def others(scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
     return np.log(unlisted * weight[:40] / weight.sum() * noise)
 
 
-def vlm(labels: int) -> Iterator[Context]:
-    """26 models, two sets of questions."""
-    for name in ("mmbench", "oodcv"):
-        with np.load(SCORES / "vlm" / f"{name}.npz") as arrays:
-            for model_scores in arrays["logits"]:
-                yield model_scores[:, :labels].astype(np.float64), arrays["gold"], None
-
-
-def bear() -> Iterator[Context]:
-    """GPT-2, relations with more than 30 rows."""
-    with np.load(SCORES / "bear_gpt2" / "bear_gpt2.npz") as file:
-        for name in file.files:
-            if name.endswith("_scores") and len(file[name]) > 30:
-                yield (
-                    file[name].astype(np.float64),
-                    file[name.replace("_scores", "_gold")],
-                    None,
-                )
-
-
 def main() -> None:
     """Print all tables."""
-    if not SCORES.is_dir():
-        raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
     cases = (
-        ("MMLU", list(mmlu("orig")), (2, 3)),
-        ("MMLU, right answers never A", list(mmlu("neverA")), (2, 3)),
-        ("MMLU, simulated lists", list(mmlu("orig", simulated=True)), (2, 3, 5, 20)),
-        ("VLM, A to D", list(vlm(4)), (2, 3)),
-        ("VLM, A to F", list(vlm(6)), (2, 3, 5)),
-        ("BEAR", list(bear()), (2, 3, 5, 20)),
+        ("MMLU", contexts_of("mmlu"), (2, 3)),
+        ("MMLU, right answers never A", contexts_of("mmlu_neverA"), (2, 3)),
+        ("MMLU, simulated lists", contexts_of("mmlu", simulated=True), (2, 3, 5, 20)),
+        ("VLM, A to D", contexts_of("mmbench", "oodcv"), (2, 3)),
+        ("VLM, A to F", contexts_of("mmbench_AF", "oodcv_AF"), (2, 3, 5)),
+        ("BEAR", contexts_of("bear"), (2, 3, 5, 20)),
     )
     rows = []
     for name, contexts, sizes in cases:
-        rows += [measure(name, contexts, size) for size in sizes]
+        listed = list(contexts)
+        rows += [measure(name, listed, size) for size in sizes]
     head = ["scores, length of the list", "contexts", "labels missing, %", "ICL", "BC", *WAYS]
     print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|")
     print("\n".join(gains for gains, _ in rows))
