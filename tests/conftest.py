@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import sentences
 import tiers
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -44,6 +45,28 @@ settings.load_profile("fixed")
 MOST_MAPS = 40_000
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def golden_sentences() -> Iterator[dict[str, list[str]]]:
+    """What refusals say, by test; `SENTENCES=write` writes it anew."""
+    said = sentences.read()
+    yield said
+    if sentences.IS_WRITING:
+        sentences.write(said)
+
+
+@pytest.fixture
+def refuses(request, tmp_path_factory, golden_sentences) -> Iterator[sentences.Refusals]:
+    """Calls a function that has to raise an `InputError` of the golden file's words."""
+    key = sentences.key_of(request.node.nodeid.removeprefix("tests/"))
+    expected = golden_sentences.get(key, [])
+    refusals = sentences.Refusals(expected, tmp_path_factory.getbasetemp(), ROOT)
+    yield refusals
+    if sentences.IS_WRITING:
+        golden_sentences[key] = refusals.said
+    else:
+        assert len(refusals.said) == len(expected), "a refusal of the golden file did not come"
 
 
 @pytest.fixture(scope="session")
@@ -78,9 +101,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if tiers.slow_because(name):
             item.add_marker("slow")
     # Rules are checked where all tests were collected.
-    unused = tiers.unused_rules(names) if config.args == config.getini("testpaths") else []
-    if unused:
-        raise pytest.UsageError(f"tests/tiers.py has rules of no test: {', '.join(unused)}")
+    if config.args == config.getini("testpaths"):
+        unused = [
+            *tiers.unused_rules(names),
+            *(sentences.read().keys() - map(sentences.key_of, names)),
+        ]
+        if unused:
+            raise pytest.UsageError(f"rules or sentences of no test: {', '.join(unused)}")
 
 
 def pytest_collection_finish() -> None:

@@ -178,11 +178,10 @@ def test_rows_that_nothing_brings_together_are_a_sentence(index, got):
     assert metrics.accuracy(VALUES, labels) == metrics.accuracy(FRAME, TEXTS)
 
 
-def test_a_count_from_0_beside_its_own_permutation_is_a_sentence():
+def test_a_count_from_0_beside_its_own_permutation_is_a_sentence(refuses):
     """Scores that were asked in a shuffled order look like this, and go by place."""
     labels = pd.Series(GOLD).sample(frac=1, random_state=0)
-    with pytest.raises(InputError, match=r"give labels.to_numpy\(\) if rows belong together by pl"):
-        metrics.accuracy(pd.DataFrame(VALUES), labels)
+    refuses(metrics.accuracy, pd.DataFrame(VALUES), labels)
     assert in_row_order(pd.Series(GOLD), "labels", pd.DataFrame(VALUES)) is not None
     positives = pd.DataFrame(VALUES)[GOLD > 0]
     assert metrics.accuracy(positives, pd.Series(GOLD)[GOLD > 0].iloc[::-1]) == metrics.accuracy(
@@ -190,16 +189,15 @@ def test_a_count_from_0_beside_its_own_permutation_is_a_sentence():
     )
 
 
-def test_frames_without_an_index_go_by_place():
+def test_frames_without_an_index_go_by_place(refuses):
     expected = metrics.accuracy(VALUES, GOLD)
     for frame in (pl.DataFrame(dict(FRAME)), pa.table(dict(FRAME))):
         for labels in (TEXTS, pl.Series(TEXTS.to_numpy()), pa.array([*TEXTS]), [*TEXTS], GOLD):
             assert metrics.accuracy(frame, labels) == expected
-        with pytest.raises(InputError, match="labels: expected one per row"):
-            metrics.accuracy(frame, TEXTS[:9])
+        refuses(metrics.accuracy, frame, TEXTS[:9])
 
 
-def test_right_labels_are_names_of_columns():
+def test_right_labels_are_names_of_columns(refuses):
     expected = metrics.nll(VALUES, np.where(GOLD > 0, GOLD, -1))
     gaps = TEXTS.where(GOLD > 0)
     for labels in (gaps, gaps.astype("category"), gaps.astype("string"), gaps.astype(object),
@@ -212,20 +210,18 @@ def test_right_labels_are_names_of_columns():
         metrics.accuracy(FRAME, TEXTS.replace("no", "No"))
     assert (error.value.where, error.value.got) == ("labels", "'No'")
     assert error.value.expected == f"names of columns of the scores, {NAMES}"
-    with pytest.raises(InputError, match="labels: expected an array of whole numbers"):
-        metrics.accuracy(VALUES, TEXTS)
+    refuses(metrics.accuracy, VALUES, TEXTS)
 
 
 @pytest.mark.parametrize("names", [[1, 2, 3], ["1", "2", "3"], [2, 0, 1], [-1, 0, 1]])
-def test_whole_numbers_beside_names_that_are_numbers_are_names(names):
+def test_whole_numbers_beside_names_that_are_numbers_are_names(names, refuses):
     frame = FRAME.set_axis(names, axis=1)
     expected = metrics.nll(VALUES, GOLD)
     numbers = np.array([int(name) for name in names])[GOLD]
     for labels in (numbers, [*numbers], jnp.asarray(numbers), numbers.astype(object),
                    [str(number) for number in numbers]):  # fmt: skip
         assert float(metrics.nll(frame, labels)) == expected
-    with pytest.raises(InputError, match="labels: expected names of columns of the scores"):
-        metrics.nll(frame, numbers + 7)
+    refuses(metrics.nll, frame, numbers + 7)
     prior = dict(zip(numbers[:3].tolist(), PRIOR.values(), strict=True))
     np.testing.assert_allclose(
         calibrate(frame, target_prior=prior), calibrate(VALUES, target_prior=[*PRIOR.values()])
@@ -254,7 +250,7 @@ def test_shares_are_matched_by_name(shares, tmp_path):
     )
 
 
-def test_shares_of_numbers_serve_arrays_and_other_names_are_a_sentence():
+def test_shares_of_numbers_serve_arrays_and_other_names_are_a_sentence(refuses):
     expected = calibrate(VALUES, target_prior=[0.3, 0.0, 0.7])
     counts = pd.Series([2] * 7 + [0] * 3).value_counts(normalize=True)  # label 1 is never right
     np.testing.assert_array_equal(calibrate(VALUES, target_prior=counts), expected)
@@ -268,10 +264,8 @@ def test_shares_of_numbers_serve_arrays_and_other_names_are_a_sentence():
         with pytest.raises(InputError) as error:
             calibrate(source, target_prior=shares)
         assert (error.value.where, error.value.got) == ("target_prior", name)
-    with pytest.raises(InputError, match="target_prior: expected 3 shares of at least 0"):
-        calibrate(FRAME, target_prior={"no": 0.2, "yes": 0.7})
-    with pytest.raises(InputError, match="bias: expected a number for each of 3 labels; got 2"):
-        in_label_order({"no": -1.0, "yes": -2.0}, NAMES, "bias", absent=None)
+    refuses(calibrate, FRAME, target_prior={"no": 0.2, "yes": 0.7})
+    refuses(in_label_order, {"no": -1.0, "yes": -2.0}, NAMES, "bias", absent=None)
 
 
 def test_blocks_of_frames_are_read_by_the_columns_of_the_test_rows():
@@ -281,12 +275,11 @@ def test_blocks_of_frames_are_read_by_the_columns_of_the_test_rows():
     np.testing.assert_allclose(corrected, expected, atol=1e-6)
 
 
-def test_names_in_a_diagnosis_are_those_of_the_columns():
+def test_names_in_a_diagnosis_are_those_of_the_columns(refuses):
     assert diagnose(FRAME).label_names == tuple(NAMES)
     assert diagnose(FRAME, label_names=["a", "b", "c"]).label_names == ("a", "b", "c")
     for names in (NAMES[::-1], NAMES[:2]):
         with pytest.raises(InputError) as error:
             diagnose(FRAME, label_names=names)
         assert (error.value.where, error.value.got) == ("label_names", str(names))
-    with pytest.raises(InputError, match="corrected: expected the shape of scores"):
-        diagnose(FRAME, corrected=VALUES[:5])
+    refuses(diagnose, FRAME, corrected=VALUES[:5])

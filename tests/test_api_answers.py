@@ -77,11 +77,10 @@ def test_another_model_server_or_way_has_answers_of_its_own(tmp_path):
         assert (len(first.asked), len(two.asked)) == (36, 12)
 
 
-def test_a_damaged_file_of_answers_is_a_sentence(tmp_path):
+def test_a_damaged_file_of_answers_is_a_sentence(tmp_path, refuses):
     path = tmp_path / "answers"
     path.write_bytes(b"no database" * 100)
-    with pytest.raises(InputError, match=r"expected the answers of earlier runs, .* move the file"):
-        scorer("http://127.0.0.1:9/v1", answers=path).score(TEXTS, LABELS)
+    refuses(scorer("http://127.0.0.1:9/v1", answers=path).score, TEXTS, LABELS)
 
 
 def test_a_transaction_that_was_cut_short_loses_the_last_answer_alone(tmp_path):

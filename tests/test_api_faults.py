@@ -163,13 +163,12 @@ async def ask(handler, time, jitter=lambda: 1.0):
 
 
 @pytest.mark.parametrize("error", [httpx2.ReadTimeout, httpx2.ConnectTimeout, httpx2.ReadError])
-def test_waits_double_and_end(error):
+def test_waits_double_and_end(error, refuses):
     def handler(request):
         raise error("key in request", request=request)
 
     time = Time()
-    with pytest.raises(InputError, match=rf"none after attempt 8 of 8 \({error.__name__}\)"):
-        asyncio.run(ask(handler, time))
+    refuses(asyncio.run, ask(handler, time))
     assert time.slept == [1, 2, 4, 8, 16, 32, 60]
     for jitter in (0.0, 0.5):
         time = Time()
@@ -178,8 +177,7 @@ def test_waits_double_and_end(error):
         assert time.slept[:3] == [x * (1 + jitter) / 2 for x in (1, 2, 4)]
 
 
-def test_a_server_that_says_tomorrow_is_not_waited_for():
+def test_a_server_that_says_tomorrow_is_not_waited_for(refuses):
     time = Time()
-    with pytest.raises(InputError, match=r"attempt 1 of 8 \(status 429: '', come again in 86400 s"):
-        asyncio.run(ask(lambda _: streamed(429, headers={"retry-after": "86400"}), time))
+    refuses(asyncio.run, ask(lambda _: streamed(429, headers={"retry-after": "86400"}), time))
     assert not time.slept

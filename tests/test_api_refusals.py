@@ -22,39 +22,35 @@ def tokenizer():
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "sentence"),
+    ("status", "text"),
     [
-        (400, '{"error": {"message": "logprobs must be at most 5"}}',
-         r"status 400: 'logprobs must be at most 5': correct what it names"),
-        (401, '{"detail": "who?"}', r"status 401: 'who\?': put the server's key into .* API_KEY"),
-        (404, '{"message": "no model"}', r"status 404: 'no model': correct server="),
-        (501, "x" * 1000, r"status 501: 'x{200}\.\.\.': correct server="),
-        (307, "", r"status 307: '': correct what it names"),
-        (422, "[1]", r"status 422: \[1\]: correct"),
+        (400, '{"error": {"message": "logprobs must be at most 5"}}'),
+        (401, '{"detail": "who?"}'),
+        (404, '{"message": "no model"}'),
+        (501, "x" * 1000),
+        (307, ""),
+        (422, "[1]"),
     ],
-)  # fmt: skip
-def test_a_final_status_is_a_sentence(status, text, sentence):
+)
+def test_a_final_status_is_a_sentence(status, text, refuses):
     with running(lambda *_: Reply(text, status)) as server:
         time = Time()
-        with pytest.raises(InputError, match=sentence):
-            scorer(server.address, time=time).score(TEXTS, LABELS)
+        refuses(scorer(server.address, time=time).score, TEXTS, LABELS)
         assert not time.slept and 8 <= len(server.asked) < 24
 
 
-def test_a_page_is_no_answer():
+def test_a_page_is_no_answer(refuses):
     with running(lambda *_: Reply("<html>Welcome")) as server:
         time = Time()
-        with pytest.raises(InputError, match=r"expected JSON; got '<html>Welcome': correct serv"):
-            scorer(server.address, time=time).score(TEXTS, LABELS)
+        refuses(scorer(server.address, time=time).score, TEXTS, LABELS)
         assert not time.slept
 
 
-def test_no_server_is_told_at_once():
+def test_no_server_is_told_at_once(refuses):
     with running() as server:
         pass
     time = Time()
-    with pytest.raises(InputError, match="expected a server, which cannot be reached"):
-        scorer(server.address, time=time).score(TEXTS, LABELS)
+    refuses(scorer(server.address, time=time).score, TEXTS, LABELS)
     assert not time.slept
 
 
@@ -76,75 +72,65 @@ LOGPROBS = ("choices", 0, "logprobs")
 
 
 @pytest.mark.parametrize(
-    ("way", "fault", "sentence"),
+    ("way", "fault"),
     [
-        ("echo", changed("", *LOGPROBS, to=None), r"logprobs are null.* try prompt_logprobs"),
-        ("echo", changed("", *LOGPROBS, "token_logprobs", to=[-1.0]), "as many tokens"),
-        ("echo", lambda *_: Reply(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})),
-         "got only tokens of the answer"),
-        ("prompt_logprobs", changed("", "choices", 0, "prompt_logprobs", to=None),
-         r"prompt_logprobs are null.* try echo"),
-        ("top_k", changed("", *LOGPROBS, "top_logprobs", to=[{}]), "no list of the most probable"),
-        ("top_k", changed("", *LOGPROBS, "top_logprobs", to=[{" a": 0.0, " b": 0.0}]),
-         "sum to the probability 2"),
-        ("top_k", changed("", *LOGPROBS, to=None), r"logprobs are null.* try chat or echo"),
-        ("chat", lambda *_: Reply({"choices": [{"logprobs": {"content": None}}]}),
-         "no list of the most probable"),
-        ("logprob_token_ids", changed("", *LOGPROBS, "top_logprobs", to=[{"token_id:5": -1.0}]),
-         "got none of token_id"),
-        ("score", lambda *_: Reply({"scores": [[0.2, 0.2, 0.1]]}), r"expected scores \[1, 2\]"),
-        ("score", lambda *_: Reply({"scores": [[0.2, 0.0]]}), "a label's probability is 0"),
-        ("score", lambda *_: Reply({"scores": []}), "expected scores"),
-        ("score", lambda *_: Reply([1]), "expected a JSON object"),
+        ("echo", changed("", *LOGPROBS, to=None)),
+        ("echo", changed("", *LOGPROBS, "token_logprobs", to=[-1.0])),
+        ("echo", lambda *_: Reply(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]}))),
+        ("prompt_logprobs", changed("", "choices", 0, "prompt_logprobs", to=None)),
+        ("top_k", changed("", *LOGPROBS, "top_logprobs", to=[{}])),
+        ("top_k", changed("", *LOGPROBS, "top_logprobs", to=[{" a": 0.0, " b": 0.0}])),
+        ("top_k", changed("", *LOGPROBS, to=None)),
+        ("chat", lambda *_: Reply({"choices": [{"logprobs": {"content": None}}]})),
+        ("logprob_token_ids", changed("", *LOGPROBS, "top_logprobs", to=[{"token_id:5": -1.0}])),
+        ("score", lambda *_: Reply({"scores": [[0.2, 0.2, 0.1]]})),
+        ("score", lambda *_: Reply({"scores": [[0.2, 0.0]]})),
+        ("score", lambda *_: Reply({"scores": []})),
+        ("score", lambda *_: Reply([1])),
     ],
-)  # fmt: skip
+)
 def test_a_server_that_cannot_do_it_is_told_which_way_to_try(
-    way, fault, sentence, tokenizer, tmp_path
+    way, fault, tokenizer, tmp_path, refuses
 ):
     path = tmp_path / "answers"
     with running(fault) as server:
-        with pytest.raises(InputError, match=sentence):
-            scorer(server.address, way, tokenizer=tokenizer, answers=path).score(TEXTS, LABELS)
+        refuses(scorer(server.address, way, tokenizer=tokenizer, answers=path).score, TEXTS, LABELS)
         # What was of no use is not kept.
         asks = scorer(server.address, way, tokenizer=tokenizer, answers=path)
         assert asks.estimate(TEXTS, LABELS).answered == 0
 
 
-def test_log_probs_that_stand_one_token_too_early_are_refused():
+def test_log_probs_that_stand_one_token_too_early_are_refused(refuses):
     def shift(_, path, body):
         reply = answer(path, body)
         lists = reply["choices"][0]["logprobs"]
         lists["tokens"], lists["token_logprobs"] = (lists[x][:-1] for x in lists)
         return Reply(reply)
 
-    with (
-        running(shift) as server,
-        pytest.raises(InputError, match="is that of the token before"),
-    ):
-        scorer(server.address).score(TEXTS, LABELS)
+    with running(shift) as server:
+        refuses(scorer(server.address).score, TEXTS, LABELS)
 
 
-def test_a_log_probability_above_0_is_refused():
+def test_a_log_probability_above_0_is_refused(refuses):
     def fault(_, path, body):
         reply = answer(path, body)
         reply["choices"][0]["logprobs"]["token_logprobs"][-2] += 30
         return Reply(reply)
 
-    with running(fault) as server, pytest.raises(InputError, match=r"at most 0; got 2\d\."):
-        scorer(server.address).score(TEXTS, LABELS)
+    with running(fault) as server:
+        refuses(scorer(server.address).score, TEXTS, LABELS)
 
 
 @pytest.mark.parametrize("value", [0.0, -2.5])
-def test_scores_that_are_all_equal_are_refused(value, tmp_path):
+def test_scores_that_are_all_equal_are_refused(value, tmp_path, refuses):
     def fault(_, path, body):
         reply = answer(path, body)
         lists = reply["choices"][0]["logprobs"]
         lists["token_logprobs"] = [None] + [value] * (len(lists["tokens"]) - 1)
         return Reply(reply)
 
-    sentence = r"every score is .* Try prompt_logprobs .*, or mend it, move .*/answers away"
-    with running(fault) as server, pytest.raises(InputError, match=sentence):
-        scorer(server.address, answers=tmp_path / "answers").score(TEXTS, LABELS)
+    with running(fault) as server:
+        refuses(scorer(server.address, answers=tmp_path / "answers").score, TEXTS, LABELS)
 
 
 WRONG = [None, 1, "a", [], {}, [None], {"choices": None}, {"choices": []}, {"choices": [None]},

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from batch_calibration import METHODS, InputError, accuracy, calibrate, predict, summary
+from batch_calibration import METHODS, accuracy, calibrate, predict, summary
 from batch_calibration.arrays.missing_scores import LARGEST
 from batch_calibration.calibration.running import empty, update
 from batch_calibration.estimator import LabelBiasCorrector
@@ -44,18 +44,18 @@ DOORS = {
     "make_block": make_block,
 }
 REFUSED = {
-    "truth values": (np.asarray(ROWS) < -2, "ndarray of bool"),
-    "complex": (np.asarray(ROWS) + 1j, "ndarray of complex128"),
-    "dates": (np.asarray(ROWS).astype("datetime64[s]"), r"ndarray of datetime64\[s\]"),
-    "spans of time": (np.asarray(ROWS).astype("timedelta64[s]"), r"ndarray of timedelta64\[s\]"),
-    "texts of numbers": ([["-1.0", "-3.0"]] * 10, "list of <U4"),
-    "records": (np.zeros(10, [("a", "f4"), ("b", "f4")]), "ndarray of "),
-    "objects": (np.array([[None, -1.0]] * 10), "ndarray of object"),
-    "ragged": ([[-1.0], [-1.0, -2.0]], r"list \(setting an array element"),
-    "masked": (np.ma.masked_less(ROWS, -2.9), "MaskedArray with 5 masked entries"),
-    "masked fields": (np.ma.zeros((2, 2), "f4,f4"), "MaskedArray of .* that is not one"),
-    "a text": ("abc", "str of <U3"),
-    "empty": (np.zeros((0, 2)), r"at least one .*shape \(0, 2\)"),
+    "truth values": np.asarray(ROWS) < -2,
+    "complex": np.asarray(ROWS) + 1j,
+    "dates": np.asarray(ROWS).astype("datetime64[s]"),
+    "spans of time": np.asarray(ROWS).astype("timedelta64[s]"),
+    "texts of numbers": [["-1.0", "-3.0"]] * 10,
+    "records": np.zeros(10, [("a", "f4"), ("b", "f4")]),
+    "objects": np.array([[None, -1.0]] * 10),
+    "ragged": [[-1.0], [-1.0, -2.0]],
+    "masked": np.ma.masked_less(ROWS, -2.9),
+    "masked fields": np.ma.zeros((2, 2), "f4,f4"),
+    "a text": "abc",
+    "empty": np.zeros((0, 2)),
 }
 
 
@@ -64,10 +64,9 @@ REFUSED = {
     ("door", "kind"),
     [*product(["accuracy"], REFUSED), *product(DOORS, ["ragged"])],
 )
-def test_what_is_no_array_of_numbers_is_refused_at_every_door(door, kind):
-    array, got = REFUSED[kind]
-    with pytest.raises(InputError, match=got):
-        DOORS[door](array)
+def test_what_is_no_array_of_numbers_is_refused_at_every_door(door, kind, refuses):
+    array = REFUSED[kind]
+    refuses(DOORS[door], array)
 
 
 class Tensor:
@@ -109,21 +108,20 @@ def test_whole_numbers_are_scores_too():
 
 
 @pytest.mark.parametrize(
-    ("labels", "weight", "sentence"),
+    ("labels", "weight"),
     [
-        ([0.0] * 10, None, "labels: expected an array of whole numbers.*got list of float64"),
-        (["no"] * 10, None, "labels: expected an array of whole numbers.*got list of <U2"),
-        ([2**40] * 10, None, "labels: expected an array of whole numbers.*got list of int64"),
-        (np.ma.masked_equal(GOLD, 1), None, "labels: .*MaskedArray with 5 masked entries"),
-        ([0], None, r"labels: expected one per row of the scores, shape \(10,\); got \(1,\)"),
-        (GOLD, [1.0], r"weight: expected one per row of the scores, shape \(10,\); got \(1,\)"),
-        (GOLD, ["a"] * 10, "weight: expected real numbers.*got list of <U1"),
+        ([0.0] * 10, None),
+        (["no"] * 10, None),
+        ([2**40] * 10, None),
+        (np.ma.masked_equal(GOLD, 1), None),
+        ([0], None),
+        (GOLD, [1.0]),
+        (GOLD, ["a"] * 10),
     ],
 )
-def test_labels_and_weights_are_read_with_the_scores(labels, weight, sentence):
+def test_labels_and_weights_are_read_with_the_scores(labels, weight, refuses):
     for door in (accuracy, summary, metrics.nll, METHODS["bcl"].make().fit):
-        with pytest.raises(InputError, match=sentence):
-            door(ROWS, labels, weight)
+        refuses(door, ROWS, labels, weight)
 
 
 def test_a_mask_is_a_weight():
@@ -134,54 +132,43 @@ def test_a_mask_is_a_weight():
 
 
 @pytest.mark.parametrize("strength", [True, np.ma.masked, "1"])
-def test_options_are_read_by_the_same_rule(strength):
-    with pytest.raises(InputError, match="strength: expected a finite number"):
-        calibrate(ROWS, strength=strength)
+def test_options_are_read_by_the_same_rule(strength, refuses):
+    refuses(calibrate, ROWS, strength=strength)
 
 
 SENTINELS = [np.finfo(np.float32).min, -2 * LARGEST, -1e300, -np.inf]
 
 
 @pytest.mark.parametrize("low", SENTINELS)
-def test_a_sentinel_is_refused_or_raised_to_the_floor_like_minus_infinity(low):
+def test_a_sentinel_is_refused_or_raised_to_the_floor_like_minus_infinity(low, refuses):
     rows = np.array(ROWS)
     rows[3, 1] = low
     lifted = np.where(rows == low, -50.0, rows)
     table = ScoreTable({}, ("no", "yes"), {"test": make_block(rows, GOLD)})
     for door in (calibrate, LabelBiasCorrector().fit, lambda x: run_calibration([table], ["bc"])):
-        with pytest.raises(
-            InputError, match=r"got -.* in row 3, label 1 \(1 in all\): a label that was not"
-        ):
-            door(rows)
+        refuses(door, rows)
     np.testing.assert_array_equal(calibrate(rows, floor=-50.0), calibrate(lifted))
     (record,) = run_calibration([table], ["bc"], floor=-50.0)
     np.testing.assert_allclose(record.bias["bc"], lifted.mean(0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("high", [np.finfo(np.float32).max, 2 * LARGEST, np.inf])
-def test_a_sentinel_above_is_refused_whatever_the_floor(high):
+def test_a_sentinel_above_is_refused_whatever_the_floor(high, refuses):
     rows = np.array(ROWS)
     rows[3, 1] = high
-    with pytest.raises(InputError, match=r"got \+.* in row 3, label 1"):
-        calibrate(rows, floor=-50.0)
+    refuses(calibrate, rows, floor=-50.0)
     table = ScoreTable({}, ("no", "yes"), {"test": make_block(rows, GOLD)})
-    with pytest.raises(InputError, match="the score of row 3, label 'yes' is"):
-        run_calibration([table], ["bc"], floor=-50.0)
+    refuses(run_calibration, [table], ["bc"], floor=-50.0)
 
 
-def test_what_jit_hides_cannot_be_checked_and_the_sentence_says_what_can():
-    with pytest.raises(
-        InputError, match=r"one that jax\.jit or jax\.vmap traces: use the pure pair"
-    ):
-        jax.jit(calibrate)(jnp.asarray(ROWS))
+def test_what_jit_hides_cannot_be_checked_and_the_sentence_says_what_can(refuses):
+    refuses(jax.jit(calibrate), jnp.asarray(ROWS))
     np.testing.assert_array_equal(
         jax.jit(lambda x: BC.apply(BC.fit(x), x))(jnp.asarray(ROWS)), BC.apply(BC.fit(ROWS), ROWS)
     )
 
 
-def test_predictions_or_labels_that_are_traced_are_refused_each_by_itself():
+def test_predictions_or_labels_that_are_traced_are_refused_each_by_itself(refuses):
     guess, gold = jnp.array([0, 1, 1]), jnp.array([0, 1, 0])
-    with pytest.raises(InputError, match="do not say how many labels"):
-        jax.jit(lambda traced: metrics.accuracy(traced, gold))(guess)
-    with pytest.raises(InputError, match="do not say how many labels"):
-        jax.jit(lambda traced: metrics.accuracy(guess, traced))(gold)
+    refuses(jax.jit(lambda traced: metrics.accuracy(traced, gold)), guess)
+    refuses(jax.jit(lambda traced: metrics.accuracy(guess, traced)), gold)

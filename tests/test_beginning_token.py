@@ -10,7 +10,6 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.processors import ByteLevel, TemplateProcessing
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.scoring.models.files import beginning_token
@@ -92,17 +91,19 @@ def test_as_transformers(model_type, name, add, tmp_path):
         ({}, "<s> $A", "<s> (id 330), as tokenizer.json's post-processor says"),
         ({}, "$A </s>", "none, as tokenizer.json's post-processor says"),
         (
-            {"add_bos_token": False}, "<s> $A",
+            {"add_bos_token": False},
+            "<s> $A",
             "<s> (id 330), as tokenizer.json's post-processor says; add_bos_token in "
             "tokenizer_config.json says otherwise, and transformers 5 does not obey it",
         ),
         (
-            {"tokenizer_class": "GPTNeoXTokenizer"}, "<s> $A",
+            {"tokenizer_class": "GPTNeoXTokenizer"},
+            "<s> $A",
             "none, as the tokenizer class GPTNeoXTokenizer says; tokenizer.json's post-processor "
             "says otherwise, and transformers 5 does not obey it",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_note_says_which_file_decided(config, single, note, tmp_path):
     told(write(tmp_path, GPT2, tokenizer_of(single)), **config)
     assert load_tokenizer(tmp_path).notes == (f"beginning token: {note}",)
@@ -133,24 +134,17 @@ def test_a_dispute_is_part_of_the_digest(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("config", "single", "sentence"),
+    ("config", "single"),
     [
-        ({}, "<s> </s> $A", r"puts the tokens \['<s>', '</s>'\] before a text, expected one or"),
-        (
-            {"tokenizer_class": "CodeLlamaTokenizer", "bos_token": "<x>"}, "$A",
-            r"tokenizer_config\.json: bos_token '<x>' is no token of tokenizer\.json",
-        ),
-        (
-            {"tokenizer_class": "CodeLlamaTokenizer", "bos_token": ["<s>"]}, "$A",
-            r"bos_token \['<s>'\] is no token",
-        ),
+        ({}, "<s> </s> $A"),
+        ({"tokenizer_class": "CodeLlamaTokenizer", "bos_token": "<x>"}, "$A"),
+        ({"tokenizer_class": "CodeLlamaTokenizer", "bos_token": ["<s>"]}, "$A"),
     ],
-)  # fmt: skip
-def test_sentences(config, single, sentence, tmp_path):
+)
+def test_sentences(config, single, tmp_path, refuses):
     told(write(tmp_path, GPT2, tokenizer_of(single)), **config)
     for load in (load_tokenizer, load_checkpoint):
-        with pytest.raises(InputError, match=sentence):
-            load(tmp_path)
+        refuses(load, tmp_path)
 
 
 PREPENDED = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
@@ -197,17 +191,15 @@ def test_a_class_that_splits_otherwise_is_part_of_the_digest(tmp_path):
     )
 
 
-def test_a_class_that_is_not_followed_is_a_sentence(tmp_path):
+def test_a_class_that_is_not_followed_is_a_sentence(tmp_path, refuses):
     told(write(tmp_path, GPT2, tokenizer_of(None)), tokenizer_class="T5TokenizerFast")
-    with pytest.raises(InputError, match=r"splitting is known \(GPT2Tokenizer,.*got T5Tokenizer"):
-        load_tokenizer(tmp_path)
+    refuses(load_tokenizer, tmp_path)
 
 
-def test_a_class_whose_unknown_token_is_not_in_the_vocabulary_is_a_sentence(tmp_path):
+def test_a_class_whose_unknown_token_is_not_in_the_vocabulary_is_a_sentence(tmp_path, refuses):
     options = {"tokenizer_class": "CodeLlamaTokenizer", "bos_token": "<s>", "unk_token": "<none>"}
     told(write(tmp_path, GPT2, tokenizer_of(None)), **options)
-    with pytest.raises(InputError, match=r"tokenizer\.json: expected the token '<none>', which"):
-        load_tokenizer(tmp_path)
+    refuses(load_tokenizer, tmp_path)
 
 
 def test_a_text_that_begins_with_the_beginning_token_gets_no_second_one():
@@ -228,13 +220,12 @@ def test_a_text_that_begins_with_the_beginning_token_gets_no_second_one():
         ({"bos_token": "<nothing>"}, None),
     ],
 )
-def test_an_empty_prompt_is_scored_after_the_harness_s_prefix(config, token, tmp_path):
+def test_an_empty_prompt_is_scored_after_the_harness_s_prefix(config, token, tmp_path, refuses):
     told(write(tmp_path, GPT2, tokenizer_of(None)), **config)
     checkpoint = load_checkpoint(tmp_path)
     assert checkpoint.bos is None
     if token is None:
-        with pytest.raises(InputError, match="a text of at least one token before the label"):
-            CausalLM(checkpoint).score([""], [" fine"])
+        refuses(CausalLM(checkpoint).score, [""], [" fine"])
         return
     prefix = checkpoint.tokenizer.token_to_id(token)
     assert checkpoint.prefix == load_tokenizer(tmp_path).prefix == prefix
@@ -243,7 +234,7 @@ def test_an_empty_prompt_is_scored_after_the_harness_s_prefix(config, token, tmp
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_a_vocabulary_and_its_merges_are_a_tokenizer(begins, tmp_path):
+def test_a_vocabulary_and_its_merges_are_a_tokenizer(begins, tmp_path, refuses):
     plain = byte_level()
     directory = write(tmp_path, GPT2, plain)
     plain.model.save(str(directory))
@@ -258,28 +249,24 @@ def test_a_vocabulary_and_its_merges_are_a_tokenizer(begins, tmp_path):
     assert ids == plain.encode(text, add_special_tokens=False).ids
     assert checkpoint.bos == (tokenizer.token_to_id("</s>") if begins else None)
     (directory / "merges.txt").write_text("#version: 0.2\nno such\n")
-    with pytest.raises(InputError, match=r"vocab\.json and merges\.txt are not a tokenizer"):
-        load_tokenizer(directory)
+    refuses(load_tokenizer, directory)
 
 
-def test_an_added_token_that_the_network_lacks_is_refused_where_a_text_has_it(tmp_path):
+def test_an_added_token_that_the_network_lacks_is_refused_where_a_text_has_it(tmp_path, refuses):
     tokenizer = byte_level()
     tokenizer.add_special_tokens([f"<{number}>" for number in range(400 - 330)] + ["<image>"])
     assert tokenizer.token_to_id("<image>") == GPT2["vocab_size"]
     scorer = CausalLM(load_checkpoint(write(tmp_path, GPT2, tokenizer)))
     assert np.isfinite(scorer.score(["fine"], [" a", " b"]).log_probs).all()
     for texts, labels in ((["a", "a <image> b"], [" a"]), (["a"], [" b", "<image>"])):
-        with pytest.raises(InputError, match="below 400, the embedded ones; got '<image>', id"):
-            scorer.score(texts, labels)
+        refuses(scorer.score, texts, labels)
 
 
-def test_unknown_keys_are_accepted_by_name(tmp_path):
+def test_unknown_keys_are_accepted_by_name(tmp_path, refuses):
     directory = write(tmp_path, GPT2)
     before = load_checkpoint(directory).digest
     (directory / "config.json").write_text(json.dumps({**GPT2, "some_key": 3, "other": [1]}))
-    with pytest.raises(InputError, match=r"other = \[1\], some_key = 3, .*accept_keys='other'"):
-        ModelFiles(directory)
-    with pytest.raises(InputError, match="some_key = 3, unknown"):
-        ModelFiles(directory, ["oth*", "other"])
+    refuses(ModelFiles, directory)
+    refuses(ModelFiles, directory, ["oth*", "other"])
     accepted = ModelFiles(directory, ["some_key", "other"]).load()
     assert accepted.digest != before

@@ -12,7 +12,6 @@ import pytest
 from batch_calibration import calibrate
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.calibration.shift import Shift
-from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Method, compare, probes
 from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable, make_block
@@ -210,13 +209,12 @@ def test_progress_is_told_of_every_table(tables):
     assert progress[-1] == len(tables) and progress == sorted(progress)
 
 
-def test_a_floor_lifts_minus_infinity_of_every_method(tables):
+def test_a_floor_lifts_minus_infinity_of_every_method(tables, refuses):
     test = tables[0].blocks["test"]
     cut = test.log_probs.copy()
     cut[0, 0] = -np.inf
     table = tables[0]._replace(blocks=tables[0].blocks | {"test": test._replace(log_probs=cut)})
-    with pytest.raises(InputError, match=f"table {table.id}, block test.*got -inf in row 0"):
-        run_calibration([table], ["icl"])
+    refuses(run_calibration, [table], ["icl"])
     lifted = tables[0]._replace(
         blocks=tables[0].blocks | {"test": test._replace(log_probs=np.maximum(cut, -30.0))}
     )
@@ -232,15 +230,11 @@ def unlabeled(tables):
     return tables[0]._replace(blocks=blocks)
 
 
-def test_bad_input_is_a_sentence(tables):
-    with pytest.raises(InputError, match="none of its 20 test rows has a gold label"):
-        run_calibration([unlabeled(tables)], ["bc"])
-    with pytest.raises(InputError, match="no method named 'bcx'; did you mean 'bc'"):
-        run_calibration(tables, ["bcx"])
-    with pytest.raises(InputError, match=r"expected a block 'test'.*got cc: name it so"):
-        run_calibration([tables[1]._replace(blocks={"cc": tables[1].blocks["cc"]})])
-    with pytest.raises(InputError, match="expected 1 or more rows; got 0"):
-        run_calibration(tables, ["bc"], probe_sizes=[0])
+def test_bad_input_is_a_sentence(tables, refuses):
+    refuses(run_calibration, [unlabeled(tables)], ["bc"])
+    refuses(run_calibration, tables, ["bcx"])
+    refuses(run_calibration, [tables[1]._replace(blocks={"cc": tables[1].blocks["cc"]})])
+    refuses(run_calibration, tables, ["bc"], probe_sizes=[0])
 
 
 def test_accuracy_by_probe_size(planted):
@@ -277,15 +271,14 @@ def toy(*, strength: float = 1.0) -> Calibrator:
 
 
 @pytest.mark.parametrize("looped", [False, True])
-def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch):
+def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch, refuses):
     row = Method(probes.BATCH, toy, "a test of the table", keeps_bias=True, looped=looped)
     monkeypatch.setitem(METHODS, "toy", row)
     scores = tables[0].blocks["test"].log_probs
     expected = scores - scores.max(axis=0)
     np.testing.assert_allclose(calibrate(scores, "toy"), expected, atol=1e-6)
     np.testing.assert_allclose(calibrate(scores, "toy", floor=-1.0), 0.0, atol=1e-6)
-    with pytest.raises(InputError, match="no option of toy named 'strenght'"):
-        calibrate(scores, "toy", strenght=1.0)
+    refuses(calibrate, scores, "toy", strenght=1.0)
     result_of_toy = compare({"test": (scores[None],)}, methods=("toy",))["toy"]
     np.testing.assert_allclose(result_of_toy.scores[0], expected, atol=1e-6)
     (record,) = run_calibration([tables[0]], ["toy", "icl"])

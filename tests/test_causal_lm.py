@@ -7,7 +7,6 @@ import pytest
 from tiny import CORPUS, GPT2, byte_level, whole_text, write
 from tokenizers.processors import TemplateProcessing
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring import causal_lm
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.engine import programs
@@ -154,7 +153,7 @@ def test_no_rows(checkpoint):
     assert scores.log_probs.shape == (0, 2)
 
 
-def test_exactly_as_many_tokens_as_positions(checkpoint):
+def test_exactly_as_many_tokens_as_positions(checkpoint, refuses):
     text = "a " * 400
     ids = checkpoint.tokenizer.encode(text).ids
     full = checkpoint.tokenizer.decode(ids[: GPT2["n_positions"]]).rstrip()
@@ -164,14 +163,12 @@ def test_exactly_as_many_tokens_as_positions(checkpoint):
     expected = naive(checkpoint, texts[1:], [" a", "."])
     np.testing.assert_allclose(scores.log_probs[1:], expected, atol=1e-4)
     assert np.isfinite(scores.log_probs).all()
-    with pytest.raises(InputError, match=r"row 1: a prompt of 160 tokens needs 1\d\d positions"):
-        CausalLM(checkpoint).score(["a", full], LABELS)
+    refuses(CausalLM(checkpoint).score, ["a", full], LABELS)
 
 
-def test_numbers_that_overflow_are_named(tmp_path):
+def test_numbers_that_overflow_are_named(tmp_path, refuses):
     checkpoint = load_checkpoint(write(tmp_path, GPT2, noise=1e37))
-    with pytest.raises(InputError, match="row 0, label ' positive': expected a finite"):
-        CausalLM(checkpoint).score(["a"], LABELS)
+    refuses(CausalLM(checkpoint).score, ["a"], LABELS)
 
 
 def test_identity_is_what_decides_the_numbers(checkpoint, tmp_path):
@@ -182,6 +179,5 @@ def test_identity_is_what_decides_the_numbers(checkpoint, tmp_path):
     assert CausalLM(other_checkpoint).identity != identity
 
 
-def test_batch_size_of_nothing(checkpoint):
-    with pytest.raises(InputError, match="batch_size: expected 1 or more"):
-        CausalLM(checkpoint, batch_size=0)
+def test_batch_size_of_nothing(checkpoint, refuses):
+    refuses(CausalLM, checkpoint, batch_size=0)

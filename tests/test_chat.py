@@ -8,7 +8,6 @@ import pytest
 from chat_templates import HEADERS, STRICT, TEMPLATES, THINKING
 from tiny import GPT2, byte_level, write
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.models.files import chat_template
 from batch_calibration.scoring.models.files.chat_template import ChatTemplate
@@ -70,36 +69,33 @@ def test_thinking_is_switched_off(tmp_path):
     assert text.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
 
 
-def test_the_date_is_that_of_the_setting(tmp_path):
+def test_the_date_is_that_of_the_setting(tmp_path, refuses):
     assert "Today: 26 Jul 2024" in template_of(HEADERS, tmp_path).render(USER, DAY)
-    with pytest.raises(InputError, match="chat_date: expected a day such as 2024-07-26; got 'x'"):
-        chat(FORM, settings(chat_date="x"), Listing())
+    refuses(chat, FORM, settings(chat_date="x"), Listing())
 
 
 @pytest.mark.parametrize(
-    ("source", "sentence"),
+    "source",
     [
-        (STRICT, r"refuses messages of the roles system, user \(System role not supported\)"),
-        ("{% for x in messages %}", "the chat template cannot be read"),
-        ("{{ messages.append(1) }}", "refuses messages"),
-        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "refuses messages"),
-        ("{% set ns = namespace(a=1) %}{% set ns.__class__ = 1 %}", "cannot be read|refuses"),
+        STRICT,
+        "{% for x in messages %}",
+        "{{ messages.append(1) }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{% set ns = namespace(a=1) %}{% set ns.__class__ = 1 %}",
     ],
 )
-def test_what_a_template_refuses_or_may_not_do_is_a_sentence(source, sentence, tmp_path):
-    with pytest.raises(InputError, match=sentence):
-        template_of(source, tmp_path).render([{"role": "system", "content": "x"}, *USER], DAY)
+def test_what_a_template_refuses_or_may_not_do_is_a_sentence(source, tmp_path, refuses):
+    refuses(template_of(source, tmp_path).render, [{"role": "system", "content": "x"}, *USER], DAY)
 
 
-def test_which_file_has_the_template(tmp_path):
+def test_which_file_has_the_template(tmp_path, refuses):
     assert chat_template.read(tmp_path) is None
     named = [{"name": "tool_use", "template": "a"}, {"name": "default", "template": "b"}]
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({"chat_template": named, "bos_token": {"content": "<x>"}}))
     assert chat_template.read(tmp_path).render(USER, DAY) == "b"
     path.write_text(json.dumps({"chat_template": named[:1]}))
-    with pytest.raises(InputError, match="expected a chat template named default; got tool_use"):
-        chat_template.read(tmp_path)
+    refuses(chat_template.read, tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}c")
     path.write_text(json.dumps({"chat_template": "a", "bos_token": {"content": "<x>"}}))
     assert chat_template.read(tmp_path).render(USER, DAY) == "<x>c"
@@ -143,14 +139,9 @@ def test_a_study_asks_in_the_chat(instruct, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"chat": "turns", "model": "mini"}, "chat: expected a checkpoint with a chat temp"),
-        ({"system": "x"}, "system: it is a part of a chat; give chat='turns'"),
-        ({"answer_start": "x"}, "answer_start: it is a part of a chat"),
-        ({"chat": "on"}, "chat"),
-    ],
+    "changes",
+    [{"chat": "turns", "model": "mini"}, {"system": "x"}, {"answer_start": "x"}, {"chat": "on"}],
 )
-def test_settings_that_do_not_go_together(changes, sentence, instruct):
-    with pytest.raises(InputError, match=sentence):
-        render_contexts(Settings.of(**{"model": str(instruct), **BASE, **changes}))
+def test_settings_that_do_not_go_together(changes, instruct, refuses):
+    values = {"model": str(instruct), **BASE, **changes}
+    refuses(lambda: render_contexts(Settings.of(**values)))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import FAMILIES, clip
 from batch_calibration.scoring.models.files import clip_tokenizer, weights
 from batch_calibration.scoring.models.files.checkpoint import load_tokenizer
@@ -74,18 +73,14 @@ def test_keys_that_a_config_leaves_out_are_those_of_vit_b_32(tmp_path):
     assert config.vision_patch_size == 16
 
 
-def test_sentences(tmp_path):
+def test_sentences(tmp_path, refuses):
     def read(**raw):
         return read_config(clip.FAMILY, raw, tmp_path)
 
-    with pytest.raises(InputError, match="vision_num_channels = 1"):
-        read(vision_config={"num_channels": 1})
-    with pytest.raises(InputError, match=r"vision_image_size = \[224, 224\]; expected a whole"):
-        read(vision_config={"image_size": [224, 224]})
-    with pytest.raises(InputError, match="vision tower: 5 attention heads of a width of 768"):
-        clip.Shape.of(read(vision_config={"num_attention_heads": 5}), "vision")
-    with pytest.raises(InputError, match="8 attention heads of a width of 10"):
-        read(text_config={"hidden_size": 10})
+    refuses(read, vision_config={"num_channels": 1})
+    refuses(read, vision_config={"image_size": [224, 224]})
+    refuses(clip.Shape.of, read(vision_config={"num_attention_heads": 5}), "vision")
+    refuses(read, text_config={"hidden_size": 10})
 
 
 def test_token_ids_equal_transformers(shared):
@@ -97,15 +92,13 @@ def test_token_ids_equal_transformers(shared):
     assert tokenizer.encode("").ids == [49406, 49407]
 
 
-def test_a_directory_with_merges_alone(tmp_path):
+def test_a_directory_with_merges_alone(tmp_path, refuses):
     (tmp_path / "config.json").write_text('{"model_type": "clip"}')
     (tmp_path / "merges.txt").write_text("#version: 0.2\nc a\nca t</w>\n")
     tokenizer_info = load_tokenizer(tmp_path)
     assert tokenizer_info.tokenizer.encode("A  CAT").tokens[1:-1] == ["a</w>", "cat</w>"]
     assert tokenizer_info.positions == 77
     (tmp_path / "merges.txt").write_text("#version: 0.2\nc a t\n")
-    with pytest.raises(InputError, match=r"merges.txt: expected two tokens a line"):
-        load_tokenizer(tmp_path)
+    refuses(load_tokenizer, tmp_path)
     (tmp_path / "merges.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"merges.txt: cannot be read"):
-        load_tokenizer(tmp_path)
+    refuses(load_tokenizer, tmp_path)

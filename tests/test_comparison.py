@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batch_calibration import InputError, calibrate, compare
+from batch_calibration import calibrate, compare
 from batch_calibration.diagnosis.method_results import judge_answers, pool
 
 RNG = np.random.default_rng(0)
@@ -60,15 +60,14 @@ def test_several_contexts_are_weighted_by_their_labeled_rows():
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    "options",
     [
-        ({"gold": -np.ones(200, int)}, "at least one known label"),
-        ({"methods": ["cc"]}, "no block 'cc'"),
-        ({"methods": ["bcc"]}, "did you mean"),
-        ({"labeled": SCORES}, "labeled and labels together"),
-        ({"gold": GOLD[:3]}, "200"),
+        {"gold": -np.ones(200, int)},
+        {"methods": ["cc"]},
+        {"methods": ["bcc"]},
+        {"labeled": SCORES},
+        {"gold": GOLD[:3]},
     ],
 )
-def test_what_cannot_be_compared_is_a_sentence(options, sentence):
-    with pytest.raises(InputError, match=sentence):
-        compare(SCORES, **{"gold": GOLD, "from_probs": False, **options})
+def test_what_cannot_be_compared_is_a_sentence(options, refuses):
+    refuses(compare, SCORES, **{"gold": GOLD, "from_probs": False, **options})

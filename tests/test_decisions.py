@@ -9,7 +9,6 @@ from api_asking import TEXTS, scorer
 from api_server import LABELS, Reply, nats, running
 
 from batch_calibration import calibrate, cli
-from batch_calibration.errors import InputError
 from batch_calibration.importers import IMPORTERS, Reading, read
 
 TOPICS = ("sports", "art", "trade")
@@ -89,11 +88,10 @@ def test_the_order_in_which_options_are_declared_is_nothing(lines, tmp_path):
         np.testing.assert_array_equal(table_2.blocks[name].log_probs, table.blocks[name].log_probs)
 
 
-def test_questions_with_other_options_are_contexts_of_their_own(lines, tmp_path):
+def test_questions_with_other_options_are_contexts_of_their_own(lines, tmp_path, refuses):
     topics, empty, art = lines
     path = write(tmp_path / "all.jsonl", topics + empty + art)
-    with pytest.raises(InputError, match=r"expected the options .*say by=\('question',\)"):
-        read(path)
+    refuses(read, path)
     for column in ("question", "options"):
         # One row of two labels is all that differs.
         tables = read(path, Reading(by=(column,)))
@@ -126,38 +124,33 @@ def test_choices_that_are_not_the_likeliest_are_noted(lines, tmp_path):
     assert len(read(tmp_path / "b.jsonl", Reading(by=("question",)))) == 2
 
 
-def test_an_option_of_probability_0_is_missing(lines, tmp_path):
+def test_an_option_of_probability_0_is_missing(lines, tmp_path, refuses):
     topics, _, _ = lines
     changed = json.loads(json.dumps(topics))
     changed[0]["probabilities"]["trade"] = 0
     path = write(tmp_path / "a.jsonl", changed)
-    with pytest.raises(InputError, match=r"as the score of 'trade'.*missing='least'"):
-        read(path)
+    refuses(read, path)
     (table,) = read(path, Reading(missing="least"))
     scores = table.blocks["test"].log_probs[0]
     assert scores.argmin() == 2 and np.isfinite(scores).all()
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        (
-            {"probabilities": {"a": 0.7, "b": 0.6}},
-            r"line 2: expected probabilities of sum 1; got 1\.3",
-        ),
-        ({"probabilities": {"a": "x", "b": 0.6}}, r"option 'a': expected a probability; got 'x'"),
-        ({"probabilities": {"a": -0.1, "b": 0.6}}, r"expected a probability; got -0\.1"),
-        ({"probabilities": {"a": 1.0}}, "of two or more options"),
-        ({"probabilities": [0.5, 0.5]}, "of two or more options"),
-        ({"gold": "c"}, r"the right option, one of .*; got 'c': write null"),
-        ({"id": "0"}, "stands 2 times"),
+        {"probabilities": {"a": 0.7, "b": 0.6}},
+        {"probabilities": {"a": "x", "b": 0.6}},
+        {"probabilities": {"a": -0.1, "b": 0.6}},
+        {"probabilities": {"a": 1.0}},
+        {"probabilities": [0.5, 0.5]},
+        {"gold": "c"},
+        {"id": "0"},
     ],
 )
-def test_a_line_that_is_none_is_a_sentence(change, sentence, tmp_path):
+def test_a_line_that_is_none_is_a_sentence(change, tmp_path, refuses):
     usual = {"id": "0", "choice": "a", "probabilities": {"a": 0.6, "b": 0.4}, "gold": "a"}
     path = write(tmp_path / "a.jsonl", [usual, usual | {"id": "1"} | change])
-    with pytest.raises(InputError, match=sentence):
-        read(path)
+    refuses(read, path)
 
 
 def test_a_study_can_ask_for_decisions_with_options_in_the_order_of_their_names():
@@ -177,13 +170,10 @@ def test_a_study_can_ask_for_decisions_with_options_in_the_order_of_their_names(
     np.testing.assert_allclose(turned, want[:, ::-1], atol=1e-5)
 
 
-def test_a_decision_of_other_options_is_refused():
+def test_a_decision_of_other_options_is_refused(refuses):
     reply = {"answers": {"label": {"probabilities": {"negative": 0.5, "other": 0.5}}}}
-    with (
-        running(lambda *_: Reply(reply)) as server,
-        pytest.raises(InputError, match="a probability for each of negative, positive"),
-    ):
-        scorer(server.address, "systemone").score(TEXTS, LABELS)
+    with running(lambda *_: Reply(reply)) as server:
+        refuses(scorer(server.address, "systemone").score, TEXTS, LABELS)
 
 
 def test_responses_as_they_came_are_read_as_the_saved_lines(lines, tmp_path):

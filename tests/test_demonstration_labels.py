@@ -11,7 +11,6 @@ from rendering import label_texts, rendered, settings_of
 from tokenizers import Tokenizer
 
 from batch_calibration.cli.config_files import read_config, read_study
-from batch_calibration.errors import InputError
 from batch_calibration.reporting import catalogue, controls, words, writing
 from batch_calibration.reporting.frame import by_setting
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
@@ -120,26 +119,22 @@ def test_a_seed_for_every_draw_of_words():
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    "values",
     [
-        ({"label_words": "held_out", "verbalizer": "2", "task": "rte"},
-         r"verbalizer: label_words='held_out' takes drawn words .* leave one of both out"),
-        ({"label_words": "heldout"}, r"label_words.*'heldout'.*'held_out'"),
-        ({"demonstration_labels": "wrong"}, r"demonstration_labels.*'wrong'.*gold, random"),
-        ({"label_words": "training", "scorer": "dual_encoder", "shots": 0},
-         r"label_words: a dual encoder .* leave it at 'own'"),
+        {"label_words": "held_out", "verbalizer": "2", "task": "rte"},
+        {"label_words": "heldout"},
+        {"demonstration_labels": "wrong"},
+        {"label_words": "training", "scorer": "dual_encoder", "shots": 0},
     ],
-)  # fmt: skip
-def test_refusals(values, sentence):
-    with pytest.raises(InputError, match=sentence):
-        made(**values)
+)
+def test_refusals(values, refuses):
+    refuses(made, **values)
 
 
-def test_more_labels_than_words_are_refused():
+def test_more_labels_than_words_are_refused(refuses):
     names = tuple(f"label {i}" for i in range(61))
     task = TASKS["sst2"]._replace(name="many", label_names=names)
-    with pytest.raises(InputError, match=r"many has 61 labels, and the list 'held_out' has 60 wo"):
-        label_words.draw_words("held_out", task, seed=0)
+    refuses(label_words.draw_words, "held_out", task, seed=0)
 
 
 def test_the_config_makes_each_condition_once():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from batch_calibration.errors import InputError
 from experiments.evidence import demonstrations, judge, sets
 
 
@@ -112,6 +111,5 @@ def test_a_half_s_bias_is_of_the_other_half():
     assert sorted(np.round(np.delete(moved[0], 3), 9)) == [-1.0] * 10 + [0.0] * 9
 
 
-def test_no_archive_is_a_sentence(tmp_path):
-    with pytest.raises(InputError, match=r"expected judge/gpt4_turbo_60models\.npz in it"):
-        judge.read_judgments(tmp_path)
+def test_no_archive_is_a_sentence(tmp_path, refuses):
+    refuses(judge.read_judgments, tmp_path)

@@ -10,7 +10,6 @@ from test_causal_lm import LABELS, SHOTS, naive, queries
 from tiny import GPT2, write
 
 from batch_calibration import calibrate
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.engine import forward, programs
 from batch_calibration.scoring.engine.batches import group_prompts
@@ -269,20 +268,19 @@ def test_a_batch_is_sent_before_the_one_before_it_is_awaited(checkpoint, monkeyp
     assert events == sent + [*sent, "awaited"] * (batches - 1) + ["awaited"]
 
 
-def test_memory_for_nothing_is_said_and_other_errors_go_on(checkpoint, monkeypatch):
+def test_memory_for_nothing_is_said_and_other_errors_go_on(checkpoint, monkeypatch, refuses):
     def fail(*_):
         raise jax.errors.JaxRuntimeError(message)
 
     monkeypatch.setattr(programs, "forward_packed", fail)
     message = "RESOURCE_EXHAUSTED: Out of memory"
-    with pytest.raises(InputError, match="memory does not hold one sequence of 128 tokens"):
-        CausalLM(checkpoint).score(["a"], LABELS)
+    refuses(CausalLM(checkpoint).score, ["a"], LABELS)
     message = "INTERNAL: something else"
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         CausalLM(checkpoint).score(["a"], LABELS)
 
 
-def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint):
+def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint, refuses):
     texts = [SHOTS + query for query in queries(40)]
     labels = ["\n", " ", "."]
     normalized = CausalLM(checkpoint).score(texts, labels).log_probs
@@ -298,8 +296,7 @@ def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint):
         assert clear.mean() > 0.8
         np.testing.assert_array_equal(complete.argmax(1)[clear], two.argmax(1)[clear])
     assert scorer.identity != CausalLM(checkpoint).identity
-    with pytest.raises(InputError, match="with logits_only every label must be one token, but one"):
-        scorer.score(texts, [" positive journey", " a"])
+    refuses(scorer.score, texts, [" positive journey", " a"])
 
 
 def test_unembedding_in_parts(checkpoint, monkeypatch):

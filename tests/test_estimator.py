@@ -42,11 +42,10 @@ def test_transform_is_fit_and_apply(name, planted):
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].own_rows])
-def test_a_method_of_its_own_rows_refuses_others(name, rows):
+def test_a_method_of_its_own_rows_refuses_others(name, rows, refuses):
     fitted = LabelBiasCorrector(name).fit(rows[0])
     for unseen in (rows[0][:20], rows[0][::-1]):
-        with pytest.raises(InputError, match=f"X: {name} corrects the rows that it learned from"):
-            fitted.transform(unseen)
+        refuses(fitted.transform, unseen)
 
 
 def test_predict_and_score(rows):
@@ -93,46 +92,36 @@ def test_it_lifts_minus_infinity_to_the_floor(rows):
 
 
 REFUSED = {
-    "unknown option": ("bc", {"strenght": 1}, "no option of bc named 'strenght'; did you mean"),
-    "prior of another length": ("bc", {"target_prior": (1.0,)}, "expected 3 shares of at least 0"),
-    "prior below zero": (
-        "bc",
-        {"target_prior": (-1.0, 1.0, 1.0)},
-        "expected 3 shares of at least 0",
-    ),
-    "strength that is nan": ("bc", {"strength": np.nan}, "strength: expected a finite number"),
-    "floor above zero": ("bc", {"floor": 5.0}, "floor: expected a finite number of nats below 0"),
-    "method that is no name": (["bc"], None, "no method named .*; did you mean 'bc'"),
+    "unknown option": ("bc", {"strenght": 1}),
+    "prior of another length": ("bc", {"target_prior": (1.0,)}),
+    "prior below zero": ("bc", {"target_prior": (-1.0, 1.0, 1.0)}),
+    "strength that is nan": ("bc", {"strength": np.nan}),
+    "floor above zero": ("bc", {"floor": 5.0}),
+    "method that is no name": (["bc"], None),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_options_are_checked_as_by_calibrate(case, rows):
-    method, options, sentence = REFUSED[case]
-    with pytest.raises(InputError, match=sentence):
-        LabelBiasCorrector(method, options).fit(rows[0])
+def test_options_are_checked_as_by_calibrate(case, rows, refuses):
+    method, options = REFUSED[case]
+    refuses(LabelBiasCorrector(method, options).fit, rows[0])
 
 
-def test_labels_all_unknown_a_third_axis_and_a_seed_that_is_none_are_refused(rows):
+def test_labels_all_unknown_a_third_axis_and_a_seed_that_is_none_are_refused(rows, refuses):
     scores, gold = rows
-    with pytest.raises(InputError, match="y: expected at least one known label; all 60 came as -1"):
-        LabelBiasCorrector("bcl").fit(scores, np.full_like(gold, -1))
-    with pytest.raises(InputError, match=r"X: expected one context.*got shape \(1, 60, 3\)"):
-        LabelBiasCorrector().fit(scores[None])
-    with pytest.raises(InputError, match=r"random_state: expected one jax.random key or an int"):
-        LabelBiasCorrector("pc", random_state=0.5).fit(scores)
+    refuses(LabelBiasCorrector("bcl").fit, scores, np.full_like(gold, -1))
+    refuses(LabelBiasCorrector().fit, scores[None])
+    refuses(LabelBiasCorrector("pc", random_state=0.5).fit, scores)
 
 
-def test_unfitted_wrong_width_and_nan_are_refused(rows):
+def test_unfitted_wrong_width_and_nan_are_refused(rows, refuses):
     with pytest.raises(NotFittedError):
         LabelBiasCorrector().transform(rows[0])
     for few in (rows[0][:, :2], rows[0][:, :2].tolist()):
         with pytest.raises(ValueError, match="X has 2 features, but LabelBiasCorrector is expecti"):
             LabelBiasCorrector().fit(rows[0]).transform(few)
-    with pytest.raises(InputError, match=r"X: expected a dense array.*got a sparse csr_array"):
-        LabelBiasCorrector().fit(csr_array(rows[0]))
-    with pytest.raises(InputError, match="X: expected finite log-probabilities; got NaN in row 0"):
-        LabelBiasCorrector().fit(rows[0] * np.nan)
+    refuses(LabelBiasCorrector().fit, csr_array(rows[0]))
+    refuses(LabelBiasCorrector().fit, rows[0] * np.nan)
 
 
 OURS = "it is refused, in a sentence of ours, which is not the one that the check asks for: "
@@ -204,16 +193,14 @@ def test_what_was_fitted_does_not_change_with_the_parameters(rows):
     np.testing.assert_allclose(before, calibrate(scores, strength=0.5), atol=1e-6)
 
 
-def test_options_are_parameters_and_go_before_those_of_the_mapping(rows):
+def test_options_are_parameters_and_go_before_those_of_the_mapping(rows, refuses):
     scores, gold = rows
     prior = (0.5, 0.3, 0.2)
     fitted = LabelBiasCorrector("bc", {"strength": 0.1}, strength=0.5, target_prior=prior)
     expected = calibrate(scores, strength=0.5, target_prior=prior)
     np.testing.assert_allclose(fitted.fit(scores).transform(scores), expected, atol=1e-6)
-    with pytest.raises(InputError, match="no option of bc named 'metric'"):
-        LabelBiasCorrector("bc", metric="accuracy").fit(scores)
-    with pytest.raises(InputError, match="no metric named 'f1'; did you mean 'macro_f1'"):
-        LabelBiasCorrector("bcl", metric="f1").fit(scores, gold)
+    refuses(LabelBiasCorrector("bc", metric="accuracy").fit, scores)
+    refuses(LabelBiasCorrector("bcl", metric="f1").fit, scores, gold)
 
 
 def test_a_grid_of_strengths_and_folds(rows):
@@ -252,7 +239,7 @@ def test_probabilities_and_the_decision_of_two_labels(rows):
 NAMES = np.array(["no", "perhaps", "yes"])
 
 
-def test_frames_in_and_out(rows):
+def test_frames_in_and_out(rows, refuses):
     scores, gold = rows
     frame = pd.DataFrame(scores, columns=NAMES[::-1], index=np.arange(60) + 100)
     fitted = LabelBiasCorrector().fit(frame)
@@ -267,8 +254,7 @@ def test_frames_in_and_out(rows):
     pd.testing.assert_index_equal(shown.index, frame.index)
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.transform(frame[["no", "yes", "perhaps"]])
-    with pytest.raises(InputError, match=r"X: .* column 'label' has the name of right"):
-        LabelBiasCorrector().fit(frame.assign(label=gold))
+    refuses(LabelBiasCorrector().fit, frame.assign(label=gold))
 
 
 def test_classes_are_names_of_columns_or_numbers_or_given(rows):
@@ -307,24 +293,19 @@ def test_named_classes_reach_the_methods_that_read_labels(rows):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "y", "sentence"),
+    ("parameters", "y"),
     [
-        ({"classes": ["a", "b"]}, None, r"classes: expected 3 different ones.*got \['a', 'b'\]"),
-        ({"classes": ["a", "b", "b"]}, None, "classes: expected 3 different ones"),
-        ({"classes": ["a", "b", "c"]}, ["a", "d"] * 30, "y: expected classes of the 3 .*'d' among"),
-        ({"classes": [5, 6, 7]}, [5, 8] * 30, "y: expected classes of the 3 columns.*8 among"),
-        (
-            {},
-            ["a", "b"] * 30,
-            r"y: expected column indices, or names .* got \['a', 'b'\], of which",
-        ),
-        ({}, ["a", "b", "c"] * 20, r"nothing tells the columns: make LabelBiasCorrector\(classes="),
-        ({"method": "bcl"}, [0, 3] * 30, "y: expected classes .* got 2 classes with 3 among them"),
+        ({"classes": ["a", "b"]}, None),
+        ({"classes": ["a", "b", "b"]}, None),
+        ({"classes": ["a", "b", "c"]}, ["a", "d"] * 30),
+        ({"classes": [5, 6, 7]}, [5, 8] * 30),
+        ({}, ["a", "b"] * 30),
+        ({}, ["a", "b", "c"] * 20),
+        ({"method": "bcl"}, [0, 3] * 30),
     ],
 )
-def test_a_class_without_a_column_is_refused(parameters, y, sentence, rows):
-    with pytest.raises(InputError, match=sentence):
-        LabelBiasCorrector(**parameters).fit(rows[0], y)
+def test_a_class_without_a_column_is_refused(parameters, y, rows, refuses):
+    refuses(LabelBiasCorrector(**parameters).fit, rows[0], y)
 
 
 def test_a_class_without_a_column_is_warned_of_where_no_label_is_read(rows):
@@ -408,19 +389,17 @@ def test_only_bc_has_parts(rows):
     assert not hasattr(fitted, "seen_")
 
 
-def test_probabilities_are_recognized(rows):
+def test_probabilities_are_recognized(rows, refuses):
     probs = np.exp(rows[0])
-    with pytest.raises(InputError, match=r"X: expected log-probabilities.*from_probs=True"):
-        LabelBiasCorrector().fit(probs)
+    refuses(LabelBiasCorrector().fit, probs)
     transformed = LabelBiasCorrector(from_probs=True).fit(probs).transform(probs)
     np.testing.assert_allclose(transformed, calibrate(rows[0]), atol=1e-5)
 
 
-def test_missing_labels_are_settled_as_by_calibrate(rows):
+def test_missing_labels_are_settled_as_by_calibrate(rows, refuses):
     cut = rows[0].copy()
     cut[::5, 2] = -np.inf
     expected = calibrate(cut, missing="least")
     transformed = LabelBiasCorrector(missing="least").fit(cut).transform(cut)
     np.testing.assert_allclose(transformed, expected, atol=1e-6)
-    with pytest.raises(InputError, match=r"X: .*missing='least'"):
-        LabelBiasCorrector().fit(cut)
+    refuses(LabelBiasCorrector().fit, cut)

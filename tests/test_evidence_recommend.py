@@ -7,7 +7,6 @@ import pytest
 
 from batch_calibration import calibrate
 from batch_calibration.diagnosis import experience
-from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store
 from experiments.evidence import recommend, sources, trials
@@ -39,10 +38,9 @@ def test_uneven_draws_have_the_drawn_shares_no_row_twice_and_one_for_all_models(
         np.testing.assert_allclose(counted, shares, atol=0.01)
 
 
-def test_a_workdir_is_a_source_and_what_is_missing_is_a_sentence(tmp_path):
+def test_a_workdir_is_a_source_and_what_is_missing_is_a_sentence(tmp_path, refuses):
     store = Store(tmp_path, create=True)
-    with pytest.raises(InputError, match="expected stored scores"):
-        sources.read_workdir(tmp_path)
+    refuses(sources.read_workdir, tmp_path)
     store.put(table_of("m", rows=9))
     stored = sources.read_workdir(tmp_path)
     assert (stored.name, stored.shape) == ("m", (1, 1))

@@ -54,26 +54,23 @@ def test_a_frame_of_pandas_keeps_its_index_and_names():
 
 @pytest.mark.parametrize("name", EXTRA)
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name):
+def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name, refuses):
     column, sentence = EXTRA[name]
     frame = MAKERS[kind]({**ROWS, name: column})
     with pytest.raises(InputError, match=sentence) as caught:
         calibrate(frame)
     assert f"columns=['no', 'yes'] in calibrate, or drop '{name}'." in str(caught.value)
     for door in (predict, lambda x: accuracy(x, [0, 1] * 6)):
-        with pytest.raises(InputError, match=sentence):
-            door(frame)
+        refuses(door, frame)
     corrected = calibrate(frame, columns=["yes", "no"])
     assert list(getattr(corrected, "column_names", None) or corrected.columns) == ["yes", "no"]
     np.testing.assert_allclose(values(corrected), EXPECTED, atol=1e-6)
 
 
-def test_a_column_that_numpy_has_no_type_for_is_refused():
+def test_a_column_that_numpy_has_no_type_for_is_refused(refuses):
     frame = pl.DataFrame({**ROWS, "huge": [2**70] * 12})
-    with pytest.raises(InputError, match="column 'huge' holds no numbers"):
-        calibrate(frame)
-    with pytest.raises(InputError, match="got one number: give one row per input"):
-        predict(np.asarray(-1.0))
+    refuses(calibrate, frame)
+    refuses(predict, np.asarray(-1.0))
 
 
 def test_whole_numbers_that_are_named_as_scores_are_scores():
@@ -83,33 +80,18 @@ def test_whole_numbers_that_are_named_as_scores_are_scores():
 
 
 @pytest.mark.parametrize(
-    ("columns", "sentence"),
-    [
-        (["no", "yess"], "no column of scores named 'yess'; did you mean 'yes'"),
-        ("no", "columns: expected a list of at least two names.*got 'no'"),
-        (["no"], r"columns: expected a list of at least two names.*got \['no'\]"),
-        (["no", "no"], "columns: expected a list of at least two names, one per label, all diff"),
-        ([["no"], ["yes"]], "columns: expected a list of at least two names"),
-        (3, "columns: expected a list of at least two names.*got 3"),
-        (
-            ["no", "text"],
-            r"column 'text' holds no numbers .*'yes'. in calibrate, or drop 'text'",
-        ),
-    ],
+    "columns", [["no", "yess"], "no", ["no"], ["no", "no"], [["no"], ["yes"]], 3, ["no", "text"]]
 )
-def test_columns_are_names_of_the_frame(columns, sentence):
-    with pytest.raises(InputError, match=sentence):
-        calibrate(pd.DataFrame({**ROWS, "text": "a"}), columns=columns)
+def test_columns_are_names_of_the_frame(columns, refuses):
+    refuses(calibrate, pd.DataFrame({**ROWS, "text": "a"}), columns=columns)
 
 
-def test_columns_of_an_array_and_columns_of_one_name_are_refused():
-    with pytest.raises(InputError, match="columns: expected none, for scores came as ndarray"):
-        calibrate(VALUES, columns=["no", "yes"])
-    with pytest.raises(InputError, match=r"expected columns of different names.*rename those"):
-        calibrate(pd.DataFrame(VALUES, columns=["no", "no"]))
+def test_columns_of_an_array_and_columns_of_one_name_are_refused(refuses):
+    refuses(calibrate, VALUES, columns=["no", "yes"])
+    refuses(calibrate, pd.DataFrame(VALUES, columns=["no", "no"]))
 
 
-def test_probe_and_labeled_are_read_by_the_names_of_the_scores():
+def test_probe_and_labeled_are_read_by_the_names_of_the_scores(refuses):
     frame = pd.DataFrame(ROWS)
     turned = frame[["yes", "no"]]
     expected = calibrate(VALUES, "cc", probe=VALUES[:3])
@@ -119,18 +101,16 @@ def test_probe_and_labeled_are_read_by_the_names_of_the_scores():
     named = {"labeled": turned.assign(gold=gold), "labels": pd.Series(gold)}
     expected = calibrate(VALUES, "bcl", labeled=VALUES, labels=gold)
     np.testing.assert_allclose(calibrate(frame, "bcl", **named), expected)
-    with pytest.raises(InputError, match="no column of probe named 'no'"):
-        calibrate(frame, "cc", probe=pd.DataFrame({"nay": [-1.0], "yes": [-2.0]}))
+    refuses(calibrate, frame, "cc", probe=pd.DataFrame({"nay": [-1.0], "yes": [-2.0]}))
 
 
-def test_a_gap_in_a_frame_is_missing_not_text():
+def test_a_gap_in_a_frame_is_missing_not_text(refuses):
     for frame in (
         pd.DataFrame({"no": pd.array([-1.0, None], "Float64"), "yes": [-2.0, -3.0]}),
         pl.DataFrame({"no": [-1.0, None], "yes": [-2.0, -3.0]}),
         pa.table({"no": [-1.0, None], "yes": [-2.0, -3.0]}),
     ):
-        with pytest.raises(InputError, match="got NaN in row 1, label 0"):
-            calibrate(frame)
+        refuses(calibrate, frame)
 
 
 @pytest.mark.parametrize(
@@ -161,40 +141,33 @@ def test_what_comes_back_can_be_written_to():
 PROBS = np.exp(VALUES) / 2
 
 
-def test_probabilities_are_recognized_and_taken_when_named():
+def test_probabilities_are_recognized_and_taken_when_named(refuses):
     for probs in (PROBS, PROBS.tolist(), pd.DataFrame(PROBS, columns=["no", "yes"])):
-        with pytest.raises(InputError, match="which are probabilities: say from_probs=True"):
-            calibrate(probs)
+        refuses(calibrate, probs)
         corrected = calibrate(probs, from_probs=True)
         np.testing.assert_allclose(corrected, EXPECTED, atol=1e-5)
     np.testing.assert_allclose(
         calibrate(PROBS, from_probs=False), PROBS - PROBS.mean(axis=0), atol=1e-6
     )
-    with pytest.raises(InputError, match="probe: expected log-probabilities in nats; got numbers"):
-        calibrate(VALUES, "cc", probe=PROBS)
+    refuses(calibrate, VALUES, "cc", probe=PROBS)
     with_probe = calibrate(PROBS, "cc", probe=PROBS[:3], from_probs=True)
     np.testing.assert_allclose(with_probe, calibrate(VALUES, "cc", probe=VALUES[:3]), atol=1e-5)
 
 
-def test_what_is_no_probability_and_what_is_zero_are_refused():
-    with pytest.raises(InputError, match=r"expected probabilities from 0 to 1; got -3 to -0\.25"):
-        calibrate(VALUES, from_probs=True)
+def test_what_is_no_probability_and_what_is_zero_are_refused(refuses):
+    refuses(calibrate, VALUES, from_probs=True)
     broken = PROBS.copy()
     broken[2, 1] = 0.0
-    with pytest.raises(
-        InputError, match=r"scores \(logarithms of probabilities\): .* got -inf in row 2, label 1"
-    ):
-        calibrate(broken, from_probs=True)
+    refuses(calibrate, broken, from_probs=True)
     lifted = calibrate(broken, from_probs=True, floor=-20.0)
     broken[2, 1] = np.exp(-20.0)
     np.testing.assert_allclose(lifted, calibrate(broken, from_probs=True), atol=1e-5)
 
 
-def test_under_jit_and_vmap_the_sentence_names_the_pair_that_works_there():
+def test_under_jit_and_vmap_the_sentence_names_the_pair_that_works_there(refuses):
     rows = jnp.asarray(VALUES, jnp.float32)
     for transformed, argument in ((jax.jit(calibrate), rows), (jax.vmap(calibrate), rows[None])):
-        with pytest.raises(InputError, match=r"use the pure pair there, fit, apply = METHODS\[na"):
-            transformed(argument)
+        refuses(transformed, argument)
     fit, apply = METHODS["bc"].make()
 
     def pure(x):

@@ -4,7 +4,6 @@ import pytest
 
 from batch_calibration.cli.options import parse
 from batch_calibration.cli.study_options import chosen_studies, read_value, read_values
-from batch_calibration.errors import InputError
 from batch_calibration.settings import Settings, combinations, gather, grid
 
 SETTINGS = Settings.of(tasks=("sst2", "rte"), model="mini", seeds=2)
@@ -31,21 +30,17 @@ def test_models_are_studies_of_their_own_and_contexts_come_once():
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    "values",
     [
-        (
-            {"shotz": (1,)},
-            "no key that may have several values named 'shotz'; did you mean 'shots'",
-        ),
-        ({"mesh": ("data:1", "data:2")}, "no key that may have several values named 'mesh'"),
-        ({"shots": ()}, r"shots: expected several values such as \(1, 2\); got \(\)"),
-        ({"template": "12"}, "template: expected several values"),
-        ({"shots": (1, "two")}, "shots: expected a whole number; got 'two'"),
+        {"shotz": (1,)},
+        {"mesh": ("data:1", "data:2")},
+        {"shots": ()},
+        {"template": "12"},
+        {"shots": (1, "two")},
     ],
 )
-def test_a_grid_that_cannot_be(values, sentence):
-    with pytest.raises(InputError, match=sentence):
-        grid(SETTINGS, **values)
+def test_a_grid_that_cannot_be(values, refuses):
+    refuses(grid, SETTINGS, **values)
 
 
 @pytest.mark.parametrize(
@@ -94,18 +89,11 @@ def test_tuples_are_written_as_in_python_or_without_quotes(text, tuple_):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("shots=1,two", "shots: expected a whole number; got 'two'"),
-        ("shots=1,-2", "shots: expected 0 or more shots"),
-        ("selection=total,tota", "no selection named 'tota'"),
-        ("template=(1", "expected several values such as"),
-        ("logits_only=True,No", "logits_only: expected True or False; got 'No'"),
-    ],
+    "text",
+    ["shots=1,two", "shots=1,-2", "selection=total,tota", "template=(1", "logits_only=True,No"],
 )
-def test_values_that_cannot_be(text, sentence):
-    with pytest.raises(InputError, match=sentence):
-        studies_of("--tasks=sst2", f"--{text}")
+def test_values_that_cannot_be(text, refuses):
+    refuses(studies_of, "--tasks=sst2", f"--{text}")
 
 
 def test_the_sweep_of_a_config_is_made_for_each_combination():

@@ -126,46 +126,32 @@ def test_a_folder_without_splits_keeps_a_fifth_of_each_class_for_train(tmp_path)
     assert not any(str(tmp_path) in name for name in reread.ids)
 
 
-def test_folders_of_splits(tmp_path):
+def test_folders_of_splits(tmp_path, refuses):
     fill(tmp_path / "svhn" / "train", "0123")
     fill(tmp_path / "svhn" / "val", "01", per_class=2)
     task = TASKS["svhn"]
     assert splits(task, str(tmp_path)) == ("train", "validation")
     test = read(task, str(tmp_path), "test")
     assert test.split == "validation" and Counter(test.labels) == {0: 2, 1: 2}
-    with pytest.raises(InputError, match="no split 'all' there; there are: train, validation"):
-        read(task, str(tmp_path), "all")
+    refuses(read, task, str(tmp_path), "all")
 
 
-@pytest.mark.parametrize(
-    ("folders", "sentence"),
-    [
-        (["banded", "doted"], "doted: task dtd has no class 'doted'; did you mean 'dotted'"),
-        (["banded"], "all 5 images of task dtd are of class 'banded', expected two classes"),
-        (["cats", "dogs"], "no images of task dtd there; looked for dtd/banded/.*dtd/<version>/"),
-    ],
-)
-def test_bad_folders(tmp_path, folders, sentence):
+@pytest.mark.parametrize("folders", [["banded", "doted"], ["banded"], ["cats", "dogs"]])
+def test_bad_folders(tmp_path, folders, refuses):
     fill(tmp_path, folders)
-    with pytest.raises(InputError, match=sentence):
-        read(TASKS["dtd"], str(tmp_path), "test")
+    refuses(read, TASKS["dtd"], str(tmp_path), "test")
 
 
-def test_images_that_are_not_there(tmp_path):
-    with pytest.raises(InputError, match="no such folder; give one of images, or 'mini'"):
-        read(TASKS["dtd"], str(tmp_path / "none"), "test")
-    with pytest.raises(InputError, match="expected a folder of images or 'mini'; got nothing"):
-        read(TASKS["dtd"], "", "test")
-    with pytest.raises(InputError, match=r"gone\.png: cannot be read \(No such file"):
-        ImageFile(tmp_path / "gone.png").read()
+def test_images_that_are_not_there(tmp_path, refuses):
+    refuses(read, TASKS["dtd"], str(tmp_path / "none"), "test")
+    refuses(read, TASKS["dtd"], "", "test")
+    refuses(ImageFile(tmp_path / "gone.png").read)
     huge = tmp_path / "huge.png"
     with huge.open("wb") as file:
         file.truncate(2**28 + 1)
-    with pytest.raises(InputError, match=r"huge\.png: an image of 256 MiB; 256 MiB is the most"):
-        ImageFile(huge).read()
+    refuses(ImageFile(huge).read)
     fill(tmp_path / "few", ["banded", "dotted"], per_class=3)
-    with pytest.raises(InputError, match="split train is empty"):
-        read(TASKS["dtd"], str(tmp_path / "few"), "train")
+    refuses(read, TASKS["dtd"], str(tmp_path / "few"), "train")
 
 
 def test_a_name_with_the_signs_of_a_record_is_still_a_file(tmp_path):
@@ -210,20 +196,19 @@ def test_tables_of_paths_and_labels(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "sentence"),
+    "rows",
     [
-        ([("path", "label"), ("a.png", "0"), ("gone.png", "1")], r"line 3: no image .*gone\.png"),
-        ([("path", "label"), ("a.png", "zero")], "line 2: task svhn has no class 'zero'"),
-        ([("photo", "label"), ("a.png", "0")], "task svhn needs image or else path or else file"),
-        ([("path", "label"), ("a.png", "0")], "all 1 images of task svhn are of class '0'"),
+        [("path", "label"), ("a.png", "0"), ("gone.png", "1")],
+        [("path", "label"), ("a.png", "zero")],
+        [("photo", "label"), ("a.png", "0")],
+        [("path", "label"), ("a.png", "0")],
     ],
 )
-def test_bad_tables(tmp_path, rows, sentence):
+def test_bad_tables(tmp_path, rows, refuses):
     (tmp_path / "svhn").mkdir()
     (tmp_path / "svhn" / "a.png").write_bytes(png())
     write_table(tmp_path / "svhn" / "test.csv", rows)
-    with pytest.raises(InputError, match=sentence):
-        read(TASKS["svhn"], str(tmp_path), "test")
+    refuses(read, TASKS["svhn"], str(tmp_path), "test")
 
 
 # --- task files
@@ -260,28 +245,23 @@ def test_a_task_file_of_ones_own_images(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("old", "new"),
     [
-        ('"image"', '"photo"', "kind: expected 'image'; got 'photo'"),
-        ('folder = "leaves"', "", r"expected folder or \[files\] and not both"),
-        ('folder = "leaves"', 'fields = ["x"]', "no key of a task file named 'fields'"),
-        (
-            'statements = ["a photo of a {label} leaf.", "{label}"]',
-            "",
-            "a task file needs statement",
-        ),
-        ("of a {label} leaf", "of a leaf", r"must hold \{label\} once"),
-        ('["oak", "red elm"]', '["oak"]', "must be at least two"),
-        ('["oak", "red elm"]', '["red-elm", "red elm"]', "are the same name without case"),
-        ('folder = "leaves"', 'folder = "none"', "none: no such folder"),
+        ('"image"', '"photo"'),
+        ('folder = "leaves"', ""),
+        ('folder = "leaves"', 'fields = ["x"]'),
+        ('statements = ["a photo of a {label} leaf.", "{label}"]', ""),
+        ("of a {label} leaf", "of a leaf"),
+        ('["oak", "red elm"]', '["oak"]'),
+        ('["oak", "red elm"]', '["red-elm", "red elm"]'),
+        ('folder = "leaves"', 'folder = "none"'),
     ],
 )
-def test_bad_task_files(tmp_path, old, new, sentence):
+def test_bad_task_files(tmp_path, old, new, refuses):
     assert old in TASK_FILE
     fill(tmp_path / "leaves", ["oak", "red elm"])
     (tmp_path / "leaves.toml").write_text(TASK_FILE.replace(old, new))
-    with pytest.raises(InputError, match=sentence):
-        read(load_task(str(tmp_path / "leaves.toml")), "", "test")
+    refuses(lambda: read(load_task(str(tmp_path / "leaves.toml")), "", "test"))
 
 
 # --- TFDS folders
@@ -364,21 +344,18 @@ def test_clevrs_label_is_the_number_of_objects(tfds, tmp_path):
     assert rows.split == "validation" and rows.labels == (0, 7, 2)
 
 
-def test_tfds_folders_that_cannot_be_read(tfds, tmp_path):
+def test_tfds_folders_that_cannot_be_read(tfds, tmp_path, refuses):
     task = TASKS["dtd"]
     features = {"image": tfds.features.Image(), "label": tfds.features.ClassLabel(names=["x", "y"])}
     prepare(tfds, tmp_path / "a", "dtd", features, {"test": examples(2, lambda i: i)})
-    with pytest.raises(InputError, match="task dtd has no class 'x'"):
-        read(task, str(tmp_path / "a"), "test")
+    refuses(read, task, str(tmp_path / "a"), "test")
     features = {"text": tfds.features.Text()}
     prepare(tfds, tmp_path / "b", "dtd", features, {"test": [{"text": "x"}]})
-    with pytest.raises(InputError, match="it has no feature 'image' but text"):
-        read(task, str(tmp_path / "b"), "test")
+    refuses(read, task, str(tmp_path / "b"), "test")
     info_path = tmp_path / "a" / "dtd" / "3.0.1" / "dataset_info.json"
     info_path.write_text(info_path.read_text().replace("array_record", "tfrecord"))
     (tmp_path / "a").rename(tmp_path / "c")
-    with pytest.raises(InputError, match="files are tfrecord, whose records cannot be read one by"):
-        read(task, str(tmp_path / "c"), "test")
+    refuses(read, task, str(tmp_path / "c"), "test")
 
 
 # --- contexts
@@ -388,7 +365,7 @@ def planned(**values):
     return rendered("vision.py", **{"task": "svhn", **values})
 
 
-def test_real_images(shared):
+def test_real_images(shared, refuses):
     data = str(shared / "data" / "extra_dtd10")
     default = planned(task="dtd", data=data)
     assert {name: block.size for name, block in default.blocks.items()} == {
@@ -411,11 +388,10 @@ def test_real_images(shared):
     assert set(zip(where, block.labels, strict=True)) == expected and len(where) == 1200
     with Image.open(io.BytesIO(images(all_rows.blocks["test"])[0].read())) as image:
         assert min(image.size) == 256
-    with pytest.raises(InputError, match="share 240 images, so bcl would learn from test labels"):
-        planned(task="dtd", data=data, split="all")
+    refuses(planned, task="dtd", data=data, split="all")
 
 
-def test_statements_are_chosen_by_config_template():
+def test_statements_are_chosen_by_config_template(refuses):
     def texts(template):
         context = planned(data="mini", template=template)
         return label_texts(context)[:2], len(context.label_texts[0])
@@ -426,8 +402,7 @@ def test_statements_are_chosen_by_config_template():
     first, forms = texts("ensemble")
     assert first == ["This is a photo of a 0", 'a photo of the number: "0".']
     assert forms == len(TASKS["svhn"].statements)
-    with pytest.raises(InputError, match="no statement of svhn named '9'"):
-        texts("9")
+    refuses(texts, "9")
 
 
 def test_a_replaced_image_makes_the_block_stale(tmp_path):
@@ -447,18 +422,17 @@ def test_without_a_train_split_there_is_no_labeled_set(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    "settings",
     [
-        ({"scorer": "causal_lm"}, "svhn is a task of images, which 'causal_lm' cannot read"),
-        ({"shots": 1}, "images are classified without demonstrations; give 0"),
-        ({"over_long": "drop_shots"}, "over_long: expected 'error' for the images"),
-        ({"classes": "few"}, "no classes named 'few'"),
-        ({"split": "dev"}, "has no split 'dev' there"),
+        {"scorer": "causal_lm"},
+        {"shots": 1},
+        {"over_long": "drop_shots"},
+        {"classes": "few"},
+        {"split": "dev"},
     ],
 )
-def test_settings_that_do_not_fit_images(settings, sentence):
-    with pytest.raises(InputError, match=sentence):
-        planned(data="mini", **settings)
+def test_settings_that_do_not_fit_images(settings, refuses):
+    refuses(planned, data="mini", **settings)
 
 
 # --- drawn images
@@ -511,9 +485,8 @@ def test_counted_shapes_are_as_many_as_said():
     "reference",
     ["mini:svhn/test/1000", "mini:svhn/dev/0", "mini:trec/test/0", "mini:svhn/test/x", "mini:"],
 )
-def test_references_to_nothing(reference):
-    with pytest.raises(InputError, match="the mini suite has no such image; it has mini:"):
-        EmbeddedImage(reference).read()
+def test_references_to_nothing(reference, refuses):
+    refuses(EmbeddedImage(reference).read)
 
 
 def test_training_pairs_repeat_by_seed_and_lean_to_common_words():

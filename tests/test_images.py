@@ -176,9 +176,8 @@ SAID = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_image_is_a_sentence_with_its_name(kind):
-    with pytest.raises(InputError, match=SAID.get(kind, r"pic.jpg: .* cannot be decoded \(.+\)")):
-        preprocessing.prepare(BROKEN[kind], "pic.jpg", HOW)
+def test_a_broken_image_is_a_sentence_with_its_name(kind, refuses):
+    refuses(preprocessing.prepare, BROKEN[kind], "pic.jpg", HOW)
 
 
 def test_a_large_image_is_read_without_a_warning():
@@ -188,12 +187,11 @@ def test_a_large_image_is_read_without_a_warning():
     assert warnings.filters == filters
 
 
-def test_what_would_be_too_large_resized_is_a_sentence():
-    with pytest.raises(InputError, match=r"thin.png: an image of 200,000 x 2 pixels, too long"):
-        preprocessing.prepare(encoded(Image.new("L", (200_000, 2))), "thin.png", HOW)
+def test_what_would_be_too_large_resized_is_a_sentence(refuses):
+    refuses(preprocessing.prepare, encoded(Image.new("L", (200_000, 2))), "thin.png", HOW)
 
 
-def test_a_size_that_a_header_claims_is_refused_before_it_is_read():
+def test_a_size_that_a_header_claims_is_refused_before_it_is_read(refuses):
     def chunk(kind, body):
         return (
             struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -201,8 +199,7 @@ def test_a_size_that_a_header_claims_is_refused_before_it_is_read():
 
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0))
     data = b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 99))
-    with pytest.raises(InputError, match=r"huge.png: .*(20,000 x 20,000|decompression bomb)"):
-        preprocessing.prepare(data + chunk(b"IEND", b""), "huge.png", HOW)
+    refuses(preprocessing.prepare, data + chunk(b"IEND", b""), "huge.png", HOW)
 
 
 def test_a_transparent_entry_of_a_palette_is_white():
@@ -273,19 +270,17 @@ def test_settings(raw, expected, name, tmp_path):
     assert how.mean == (0.1, 0.2, 0.3) and how.std == preprocessing.OPENAI_STD
 
 
-def test_settings_that_are_not_followed(tmp_path):
-    with pytest.raises(InputError, match=r"how images are prepared in preprocessor_config.json"):
-        preprocessing.load_preprocessing(tmp_path)
+def test_settings_that_are_not_followed(tmp_path, refuses):
+    refuses(preprocessing.load_preprocessing, tmp_path)
     path = tmp_path / "preprocessor_config.json"
-    for raw, sentence in (
-        ({"do_normalize": False}, "do_normalize is false"),
-        ({"size": {"longest_edge": 9}}, "expected size and crop_size as whole numbers"),
-        ({"size": 0}, "expected size and crop_size as whole numbers"),
-        ({"image_mean": [0.5]}, "image_std of three channels"),
+    for raw in (
+        {"do_normalize": False},
+        {"size": {"longest_edge": 9}},
+        {"size": 0},
+        {"image_mean": [0.5]},
     ):
         path.write_text(json.dumps(raw))
-        with pytest.raises(InputError, match=sentence):
-            preprocessing.load_preprocessing(tmp_path)
+        refuses(preprocessing.load_preprocessing, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -383,26 +378,23 @@ def test_image_90_of_100_is_broken(checkpoint):
     assert note.startswith("1 of 100 images could not be read") and "90.png" in note
 
 
-def test_a_run_of_broken_images_alone_is_an_error(checkpoint, tmp_path):
-    with pytest.raises(InputError, match=r"none of the 2 images can be read: .*a.png"):
-        DualEncoder(checkpoint, scale=0).score(
-            inputs([str(tmp_path / "a.png"), str(tmp_path / "b.png")]), LABELS
-        )
+def test_a_run_of_broken_images_alone_is_an_error(checkpoint, tmp_path, refuses):
+    refuses(
+        DualEncoder(checkpoint, scale=0).score,
+        inputs([str(tmp_path / "a.png"), str(tmp_path / "b.png")]),
+        LABELS,
+    )
 
 
-def test_sentences(checkpoint, files, tmp_path):
+def test_sentences(checkpoint, files, tmp_path, refuses):
     scorer = DualEncoder(checkpoint, scale=0)
-    with pytest.raises(InputError, match=r"label 'stripes .*': a statement of \d+ tokens, but 40"):
-        scorer.score(inputs(files), ["dots", "stripes " * 40])
+    refuses(scorer.score, inputs(files), ["dots", "stripes " * 40])
     bert = load_checkpoint(write(tmp_path / "bert", BERT, byte_level()))
-    with pytest.raises(InputError, match="a bert network reads text alone"):
-        DualEncoder(bert).score(inputs(files), LABELS)
-    with pytest.raises(InputError, match="scale: 0 stands for the scale that a checkpoint has"):
-        DualEncoder(bert, scale=0)
+    refuses(DualEncoder(bert).score, inputs(files), LABELS)
+    refuses(DualEncoder, bert, scale=0)
     directory = write(tmp_path / "clip", RAW, byte_level())
     (directory / "preprocessor_config.json").write_text('{"size": 32, "crop_size": 24}')
-    with pytest.raises(InputError, match=r"images are cut to \(24, 24\), but the network takes"):
-        DualEncoder(load_checkpoint(directory), scale=0).score(inputs(files), LABELS)
+    refuses(DualEncoder(load_checkpoint(directory), scale=0).score, inputs(files), LABELS)
 
 
 @pytest.mark.parametrize(

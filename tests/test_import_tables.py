@@ -137,13 +137,12 @@ def test_long_cells_are_read(tmp_path):
         (",topic", ",n_tokens", None),
     ],
 )
-def test_csv_that_is_damaged_is_refused(tmp_path, old, new, sentence):
+def test_csv_that_is_damaged_is_refused(tmp_path, old, new, sentence, refuses):
     path = written(tmp_path, PLAIN.replace(old, new))
     if sentence is None:
         assert is_plain(only(read(path, SAID)))
     else:
-        with pytest.raises(InputError, match=sentence):
-            read(path, SAID)
+        refuses(read, path, SAID)
 
 
 @pytest.mark.parametrize(
@@ -212,11 +211,18 @@ NAMED = {"labels": ["no", "yes"], "rows": LISTS, "source": "here"}
 @pytest.mark.parametrize(
     "data",
     [
-        lines(FLAT), lines(FLAT).rstrip("\n"), lines(FLAT).replace("\n", "\r\n"),
-        "\ufeff" + lines(FLAT), json.dumps(FLAT), json.dumps(FLAT, indent=1), lines(DICTS),
-        json.dumps(NAMED), json.dumps(NAMED, indent=2), json.dumps({"rows": FLAT}),
+        lines(FLAT),
+        lines(FLAT).rstrip("\n"),
+        lines(FLAT).replace("\n", "\r\n"),
+        "\ufeff" + lines(FLAT),
+        json.dumps(FLAT),
+        json.dumps(FLAT, indent=1),
+        lines(DICTS),
+        json.dumps(NAMED),
+        json.dumps(NAMED, indent=2),
+        json.dumps({"rows": FLAT}),
     ],
-)  # fmt: skip
+)
 def test_json_of_every_layout_gives_the_same_table(tmp_path, data):
     assert is_plain(only(read(written(tmp_path, data, "t.json"), SAID)))
 
@@ -377,32 +383,27 @@ def test_codes_stand_for_the_texts_of_their_plural(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "reading", "sentence"),
+    ("arrays", "reading"),
     [
-        ({"a": SCORES, "b": SCORES}, Reading(), r"got a \[3, 2\], b \[3, 2\]: .*labels='a'"),
-        ({"x": np.arange(3)}, Reading(), "expected an array of scores"),
-        ({"scores": np.zeros(3)}, Reading(), "got shape \\(3,\\)"),
-        ({"scores": np.array([["a", "b"]])}, Reading(), "expected real numbers in an array"),
-        ({"scores": np.array([[True, False]])}, Reading(), "got ndarray of bool"),
-        ({"scores": SCORES}, Reading(gold="x"), "no array of its rows named 'x'"),
-        ({"scores": SCORES}, Reading(labels=("a", "b", "c")), "name its 2 columns .* got 3 names"),
-        ({"scores": SCORES, "gold": [5, 0, 0]}, Reading(), "column 'gold', row 0 .*got '5'"),
-        ({"scores": SCORES[:, :1]}, Reading(), "expected two labels or more"),
-        ({"scores": SCORES[:0]}, Reading(), "expected at least one row"),
-        ({"scores": np.exp(SCORES)}, Reading(), "which are probabilities"),
-        ({"scores": SCORES, "labels": ["no", "yes"]}, Reading(labels=("x",)), "no label named 'x'"),
-        (
-            {"scores": SCORES, "labels": ["no", "yes"], "gold": [1, 0, 0]},
-            Reading(labels=("no",)),
-            "row 0 .*its right label is 'yes', which labels= leaves out",
-        ),
-        ({"scores": np.array([object()])}, Reading(), "expected a whole file of arrays"),
+        ({"a": SCORES, "b": SCORES}, Reading()),
+        ({"x": np.arange(3)}, Reading()),
+        ({"scores": np.zeros(3)}, Reading()),
+        ({"scores": np.array([["a", "b"]])}, Reading()),
+        ({"scores": np.array([[True, False]])}, Reading()),
+        ({"scores": SCORES}, Reading(gold="x")),
+        ({"scores": SCORES}, Reading(labels=("a", "b", "c"))),
+        ({"scores": SCORES, "gold": [5, 0, 0]}, Reading()),
+        ({"scores": SCORES[:, :1]}, Reading()),
+        ({"scores": SCORES[:0]}, Reading()),
+        ({"scores": np.exp(SCORES)}, Reading()),
+        ({"scores": SCORES, "labels": ["no", "yes"]}, Reading(labels=("x",))),
+        ({"scores": SCORES, "labels": ["no", "yes"], "gold": [1, 0, 0]}, Reading(labels=("no",))),
+        ({"scores": np.array([object()])}, Reading()),
     ],
 )
-def test_arrays_that_are_not_plain_are_refused(tmp_path, arrays, reading, sentence):
+def test_arrays_that_are_not_plain_are_refused(tmp_path, arrays, reading, refuses):
     np.savez(tmp_path / "t.npz", allow_pickle=True, **arrays)
-    with pytest.raises(InputError, match=sentence):
-        read(tmp_path / "t.npz", reading)
+    refuses(read, tmp_path / "t.npz", reading)
 
 
 @pytest.mark.parametrize("ending", ["npz", "npy", "safetensors"])
@@ -421,7 +422,7 @@ def test_an_array_is_chosen_by_its_name(tmp_path):
     np.testing.assert_array_equal(table.blocks["test"].log_probs, SCORES - 1)
 
 
-def test_our_own_tables_come_as_they_are(tmp_path):
+def test_our_own_tables_come_as_they_are(tmp_path, refuses):
     block = make_block([[-1.0, -np.inf]], [0], [7], ["r"], {"x": 1})
     table = ScoreTable({"task": "sst2", "seed": 0}, ("no", "yes"), {"test": block, "cc": block})
     path = tmp_path / "work/scores/a.safetensors"
@@ -430,8 +431,7 @@ def test_our_own_tables_come_as_they_are(tmp_path):
         stored = only(read(location))
         assert stored.id == table.id == load(path).id
         assert stored.blocks["cc"].tokens.tolist() == [7]
-    with pytest.raises(InputError, match="a working folder with scores/ in it; got a folder"):
-        read(tmp_path)
+    refuses(read, tmp_path)
 
 
 PYTHON = {"id": ["a", "b", "c"], "no": [-1.5, -0.25, -3.5], "yes": [-2.25, -4, -0.125]}
@@ -594,13 +594,12 @@ def test_a_column_without_a_name_may_hold_the_scores():
     np.testing.assert_allclose(table.blocks["test"].log_probs, [[-1.5, -2.5], [-0.5, -3.5]])
 
 
-def test_texts_that_are_no_unicode_are_refused():
+def test_texts_that_are_no_unicode_are_refused(refuses):
     broken = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xc6")]
     )
     broken_table = pa.table({"no": [-1.5], "yes": [-2.5], "text": broken})
-    with pytest.raises(InputError, match="the column 'text' cannot be read"):
-        tables_of(broken_table)
+    refuses(tables_of, broken_table)
 
 
 def test_a_sentence_on_a_damaged_zip_does_not_repeat_its_bytes(tmp_path):

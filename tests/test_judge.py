@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from batch_calibration import InputError
 from batch_calibration.cli import run
 from batch_calibration.integrations import judges as judge
 from batch_calibration.integrations.judges import read_judgments
@@ -54,11 +53,10 @@ def test_both_orders_take_the_preference_out_and_show_flips():
     assert judge.calls_per_swap(judgments, pairs) == pytest.approx(1.0, abs=0.1)
 
 
-def test_an_order_that_no_coin_drew_is_refused():
+def test_an_order_that_no_coin_drew_is_refused(refuses):
     judgments, _ = planted(0.0, 1.0)
     fixed = judgments._replace(is_first=np.ones(400, bool))
-    with pytest.raises(InputError, match="the candidate first in about half of them; got first in"):
-        judge.remove_preference(fixed)
+    refuses(judge.remove_preference, fixed)
 
 
 @pytest.mark.parametrize(("truth", "labels"), [(0.3, 100), (0.5, 60), (0.8, 200)])
@@ -118,24 +116,22 @@ def test_files_of_alpaca_eval_and_tables(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    "text",
     [
-        ("a,b\n1,2\n", "expected one of the columns log_odds_first, p_first"),
-        ("p_first,candidate_first\n2,true\n", "expected probabilities from 0 to 1"),
-        ("p_first,candidate_first\nx,true\n", "p_first: expected a number; got 'x'"),
-        ("p_first,candidate_first\n0.5,maybe\n", "candidate_first: expected true or false"),
-        ("p_first\n0.5\n", "expected the column candidate_first"),
-        ("", "expected a line of names; got nothing"),
-        ("p_first,candidate_first\n", "expected judged pairs; got none"),
+        "a,b\n1,2\n",
+        "p_first,candidate_first\n2,true\n",
+        "p_first,candidate_first\nx,true\n",
+        "p_first,candidate_first\n0.5,maybe\n",
+        "p_first\n0.5\n",
+        "",
+        "p_first,candidate_first\n",
     ],
 )
-def test_what_is_no_judgment_is_a_sentence(tmp_path, text, sentence):
+def test_what_is_no_judgment_is_a_sentence(tmp_path, text, refuses):
     path = tmp_path / "pairs.csv"
     path.write_text(text)
-    with pytest.raises(InputError, match=sentence):
-        read_judgments([path])
-    with pytest.raises(InputError, match="expected a file"):
-        read_judgments([tmp_path / "absent.csv"])
+    refuses(read_judgments, [path])
+    refuses(read_judgments, [tmp_path / "absent.csv"])
 
 
 def test_answers_with_line_ends_are_one_row(tmp_path):

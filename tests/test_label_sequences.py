@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings
 from experiments.evidence import label_sequences
@@ -99,27 +98,16 @@ def test_the_program_scores_once_and_prints_the_table(tmp_path, program):
     assert rerun["sst2", "own"].scores["icl"].shape == (1, 16, 4, 2)
 
 
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        ({"tasks": "mnli"}, "tasks: expected tasks with two labels, mnli has 3: give such"),
-        ({"methods": "bcl"}, "methods: bcl learns from a labeled set, and none is asked"),
-        ({"methods": "bcc"}, "bcc"),
-    ],
-)
-def test_what_cannot_be_asked_is_said_before_a_model_is_loaded(tmp_path, changed, sentence):
+@pytest.mark.parametrize("changed", [{"tasks": "mnli"}, {"methods": "bcl"}, {"methods": "bcc"}])
+def test_what_cannot_be_asked_is_said_before_a_model_is_loaded(tmp_path, changed, refuses):
     usual = {"tasks": "sst2", "data": "mini", "model": "none such"}
-    with pytest.raises(InputError, match=sentence):
-        ask(Settings.of(**usual | changed), tmp_path)
+    refuses(ask, Settings.of(**usual | changed), tmp_path)
 
 
-def test_too_few_rows_to_show_and_a_probe_that_is_not_there_are_sentences():
+def test_too_few_rows_to_show_and_a_probe_that_is_not_there_are_sentences(refuses):
     from batch_calibration.scoring.embedded import suite
 
     rows = suite.rows("sst2", "train").first(3)
-    many = f"more of each label to show; got {rows.labels.count(0)} of label 0: give"
-    with pytest.raises(InputError, match=many):
-        label_sequences._choose(rows, 0, (0, 0, 0, 0))
+    refuses(label_sequences._choose, rows, 0, (0, 0, 0, 0))
     table = ScoreTable({"task": "mine"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]])})
-    with pytest.raises(InputError, match="icl, cc learns from cc, which mine has not; name others"):
-        label_sequences._asked([table], [], ["icl", "cc"], rows, rows)
+    refuses(label_sequences._asked, [table], [], ["icl", "cc"], rows, rows)

@@ -14,7 +14,6 @@ from batch_calibration.calibration.learned_shift import STRENGTHS, best_strength
 from batch_calibration.calibration.objective import accuracy
 from batch_calibration.calibration.running import stream
 from batch_calibration.calibration.shift import apply, shrinkage
-from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, compare
 from batch_calibration.metrics import table as metrics
 
@@ -169,9 +168,8 @@ def test_a_bias_shrunk_to_what_is_expected_goes_from_there_to_bc(planted):
 
 
 @pytest.mark.parametrize("wrong", [(0.1, 0.2), "icl", (np.nan, 0.0, 0.0), 3.0])
-def test_an_expected_bias_is_a_number_for_each_label(wrong):
-    with pytest.raises(InputError, match="expected_bias: expected 3 finite numbers in nats"):
-        calibrate(np.full((12, 3), -1.0), "bc_shrunk", expected_bias=wrong)
+def test_an_expected_bias_is_a_number_for_each_label(wrong, refuses):
+    refuses(calibrate, np.full((12, 3), -1.0), "bc_shrunk", expected_bias=wrong)
 
 
 @given(tables, arrays(np.float32, (3, LABELS), elements=nats).map(jnp.asarray))

@@ -1,7 +1,5 @@
 """Prior matching, OTTER and shares estimated for them, against scipy and figures on real scores."""
 
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +13,6 @@ from batch_calibration.calibration.matching import match, matched, prior_matchin
 from batch_calibration.calibration.otter import otter
 from batch_calibration.calibration.shares import bbse, prior_counted, sld_em
 from batch_calibration.calibration.shift import LEAST_STATED_SHARE, least_shares, mean_log_prob
-from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
 
 MATCH = jax.jit(match)
@@ -91,9 +88,8 @@ def test_one_round_divides_by_the_mean_probability():
     np.testing.assert_allclose(bias - bias.mean(), divided - divided.mean(), atol=1e-5)
 
 
-def test_rounds_below_zero_are_a_sentence():
-    with pytest.raises(InputError, match="rounds: expected 0 or more; got -1"):
-        prior_matching(rounds=-1)
+def test_rounds_below_zero_are_a_sentence(refuses):
+    refuses(prior_matching, rounds=-1)
 
 
 def test_a_share_of_zero_counts_as_a_least_share():
@@ -175,15 +171,13 @@ def test_em_of_nothing_but_equal_shares_is_prior_matching():
 @pytest.mark.parametrize(
     "options", [{"least_share": 0.0}, {"least_share": 1.0}, {"damping": -0.1}, {"damping": 1.5}]
 )
-def test_options_of_em_that_are_none_are_a_sentence(options):
-    with pytest.raises(InputError, match=r"sld_em keeps shares above least_share.*damping=0\.1"):
-        sld_em(**options)
+def test_options_of_em_that_are_none_are_a_sentence(options, refuses):
+    refuses(sld_em, **options)
 
 
-@pytest.mark.parametrize(("name", "make"), [("bbse", bbse), ("prior_counted", prior_counted)])
-def test_shares_from_labels_need_labels(name, make):
-    with pytest.raises(InputError, match=re.escape(f"{name} learns the shares of the labels")):
-        make().fit(jnp.zeros((2, 2)))
+@pytest.mark.parametrize("make", [bbse, prior_counted])
+def test_shares_from_labels_need_labels(make, refuses):
+    refuses(make().fit, jnp.zeros((2, 2)))
 
 
 def test_bbse_tells_the_shares_of_a_batch_that_are_not_the_labeled_rows_own():

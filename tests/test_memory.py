@@ -11,7 +11,6 @@ from flax import nnx
 from safetensors.numpy import load_file, save_file
 from tiny import GPT2, write
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.engine import programs
 from batch_calibration.scoring.models import gpt2
 from batch_calibration.scoring.models.files import memory, weights
@@ -39,7 +38,7 @@ def test_numbers_are_read_in_every_width(tmp_path, monkeypatch, number_type):
 
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, np.float32])
-def test_what_is_not_finite_is_found_in_every_width(tmp_path, dtype, bad):
+def test_what_is_not_finite_is_found_in_every_width(tmp_path, dtype, bad, refuses):
     write(tmp_path, GPT2)
     path = tmp_path / "model.safetensors"
     arrays = {name: array.astype(dtype) for name, array in load_file(path).items()}
@@ -48,8 +47,7 @@ def test_what_is_not_finite_is_found_in_every_width(tmp_path, dtype, bad):
     weights.load(tmp_path, gpt2.FAMILY, dtype)
     arrays["transformer.h.1.mlp.c_fc.weight"][3, 2] = bad
     save_file(arrays, path)
-    with pytest.raises(InputError, match=r"non-finite transformer.h.1.mlp.c_fc.weight.*: 1 of"):
-        weights.load(tmp_path, gpt2.FAMILY, dtype)
+    refuses(weights.load, tmp_path, gpt2.FAMILY, dtype)
 
 
 def test_few_tensors_are_held_beside_those_that_were_placed(tmp_path, monkeypatch):
@@ -66,13 +64,12 @@ def test_few_tensors_are_held_beside_those_that_were_placed(tmp_path, monkeypatc
     assert peak < 2 * weights.READERS * max(sizes) + 4e6 < 0.6 * sum(sizes)
 
 
-def test_hashing_ends_where_loading_fails(tmp_path):
+def test_hashing_ends_where_loading_fails(tmp_path, refuses):
     write(tmp_path, GPT2)
     arrays = load_file(tmp_path / "model.safetensors")
     del arrays["transformer.ln_f.bias"]
     save_file(arrays, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match=r"missing transformer\.ln_f\.bias"):
-        load_checkpoint(tmp_path)
+    refuses(load_checkpoint, tmp_path)
 
 
 def temporary(directory, layers, dtype):
@@ -105,26 +102,21 @@ def test_the_work_on_a_batch_does_not_grow_with_the_depth(tmp_path, dtype):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "platform", "free", "sentence"),
+    ("dtype", "platform", "free"),
     [
-        ("float32", "cpu", 16e9, r"in float32 its 6,738,415,616 weights take 27\.0 GB a device and "
-         r"the work on a batch 2\.5 GB, but 16\.0 GB are free; what fits is "
-         r"dtype='bfloat16' \(14\.9 GB a device\)\.$"),
-        ("bfloat16", "cpu", 14e9, r"take a device with 14\.9 GB free, or a smaller checkpoint\.$"),
-        ("float32", "cpu", 14e9, r"with 14\.9 GB free, with dtype='bfloat16', or"),
-        ("bfloat16", "gpu", 8e9, r"fits is mesh='model:2' on 2 of these devices \(7\.6 GB"),
-        ("float32", "gpu", 16e9, r"what fits is mesh='model:2' on 2 of these devices "
-         r"\(14\.9 GB a device\) or dtype='bfloat16' \(14\.9 GB a device\)\.$"),
-        ("float32", "gpu", 2e9, r"model:32' on 32 of these .* or dtype='bfloat16' with "
-         r"mesh='model:16' on 16 of these devices"),
-        ("float32", "gpu", 1e6, r"take a device with 14\.9 GB free"),
+        ("float32", "cpu", 16e9),
+        ("bfloat16", "cpu", 14e9),
+        ("float32", "cpu", 14e9),
+        ("bfloat16", "gpu", 8e9),
+        ("float32", "gpu", 16e9),
+        ("float32", "gpu", 2e9),
+        ("float32", "gpu", 1e6),
     ],
-)  # fmt: skip
-def test_what_would_fit(monkeypatch, tmp_path, dtype, platform, free, sentence):
+)
+def test_what_would_fit(monkeypatch, tmp_path, dtype, platform, free, refuses):
     monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(platform=platform)])
     monkeypatch.setattr(memory, "available", lambda device: free)
-    with pytest.raises(InputError, match=sentence):
-        memory.require(tmp_path, LLAMA_7B, jnp.dtype(dtype), None)
+    refuses(memory.require, tmp_path, LLAMA_7B, jnp.dtype(dtype), None)
 
 
 def test_what_fits_is_not_refused(monkeypatch, tmp_path):

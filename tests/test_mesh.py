@@ -12,7 +12,6 @@ import pytest
 from test_engine_families import CASES as FAMILIES
 from tiny import GPT2, write
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.engine.sharding import make_mesh
 from batch_calibration.studies import Store
 
@@ -74,18 +73,9 @@ def test_two_processes_give_the_scores_of_one(tmp_path):
             np.testing.assert_allclose(arrays[f"{directory}|{text}"], single, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("rows:2", "expected the form data:4,model:2; got 'rows:2'"),
-        ("data:0", "expected the form"),
-        ("data", "expected the form"),
-        ("data:3,model:5", "is a mesh of 15 devices, but there are"),
-    ],
-)
-def test_meshes_that_cannot_be(text, sentence):
-    with pytest.raises(InputError, match=sentence):
-        make_mesh(text)
+@pytest.mark.parametrize("text", ["rows:2", "data:0", "data", "data:3,model:5"])
+def test_meshes_that_cannot_be(text, refuses):
+    refuses(make_mesh, text)
 
 
 def score(workdir, *flags):

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, check_chosen, compare, correct, read_options
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings
@@ -29,19 +28,20 @@ def table(planted):
         (["pc.features=raw", "pc.starts=9"], {"pc": {"features": "raw", "starts": 9}}),
         (["bc_running.per_batch=true"], {"bc_running": {"per_batch": True}}),
         (["bc_running.per_batch=False"], {"bc_running": {"per_batch": False}}),
-        (["bc.target_prior=0.8", "0.2", "bc.strength=1"],
-         {"bc": {"target_prior": (0.8, 0.2), "strength": 1}}),
+        (
+            ["bc.target_prior=0.8", "0.2", "bc.strength=1"],
+            {"bc": {"target_prior": (0.8, 0.2), "strength": 1}},
+        ),
         (["bcl.metric='macro_f1'"], {"bcl": {"metric": "macro_f1"}}),
     ],
-)  # fmt: skip
+)
 def test_texts_are_options(text, means):
     assert read_options(text) == means
 
 
 @pytest.mark.parametrize("text", ["bc", "bc=1", "bc.=1", ".strength=1", "bc.strength", "=", ""])
-def test_texts_of_another_form_are_a_sentence(text):
-    with pytest.raises(InputError, match=r"expected METHOD\.OPTION=VALUE; got "):
-        read_options([text])
+def test_texts_of_another_form_are_a_sentence(text, refuses):
+    refuses(read_options, [text])
 
 
 def test_what_is_the_default_is_left_out():
@@ -52,24 +52,20 @@ def test_what_is_the_default_is_left_out():
 
 
 WRONG = {
-    "no method": ({"bcc": {"strength": 1}}, "no method named 'bcc'"),
-    "a method that is not run": ({"pc": {"starts": 2}}, "pc has some and is not run"),
-    "no option": ({"bc": {"strenght": 1}}, "no option of bc named 'strenght'"),
-    "another kind": ({"bc_running": {"batch_size": "few"}}, "batch_size: expected a whole number"),
-    "a value the method refuses": ({"bc_running": {"batch_size": 0}}, "batch_size is 0"),
-    "a prior of other labels": (
-        {"bc": {"target_prior": (0.5, 0.3, 0.2)}},
-        "expected 2 shares of at least 0",
-    ),
-    "an array": ({"bc": {"target_prior": np.ones(2) / 2}}, "is ndarray, which a record cannot"),
+    "no method": {"bcc": {"strength": 1}},
+    "a method that is not run": {"pc": {"starts": 2}},
+    "no option": {"bc": {"strenght": 1}},
+    "another kind": {"bc_running": {"batch_size": "few"}},
+    "a value the method refuses": {"bc_running": {"batch_size": 0}},
+    "a prior of other labels": {"bc": {"target_prior": (0.5, 0.3, 0.2)}},
+    "an array": {"bc": {"target_prior": np.ones(2) / 2}},
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_options_are_a_sentence(case, table):
-    options, sentence = WRONG[case]
-    with pytest.raises(InputError, match=sentence):
-        run_calibration([table], ["icl", "bc", "bc_running"], options=options)
+def test_wrong_options_are_a_sentence(case, table, refuses):
+    options = WRONG[case]
+    refuses(run_calibration, [table], ["icl", "bc", "bc_running"], options=options)
 
 
 def test_compare_takes_options(table):

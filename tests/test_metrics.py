@@ -290,31 +290,18 @@ def test_predictions_name_labels_that_no_row_has():
 
 
 @pytest.mark.parametrize("name", OF_SCORES)
-def test_metrics_of_scores_refuse_predictions(name, host):
-    with pytest.raises(InputError, match=r"got shape \(80,\), as predicted labels have: give"):
-        metrics.METRICS[name](host[2], host[1])
-    with pytest.raises(InputError, match="as predicted labels have"):
-        metrics.bootstrap_interval(metrics.METRICS[name], host[2], host[1])
+def test_metrics_of_scores_refuse_predictions(name, host, refuses):
+    refuses(metrics.METRICS[name], host[2], host[1])
+    refuses(metrics.bootstrap_interval, metrics.METRICS[name], host[2], host[1])
 
 
-@pytest.mark.parametrize(
-    ("answers", "sentence"),
-    [
-        ([0.0, 1.0], r"or the whole numbers \[n\] of predicted labels; got list \[n\] of float64"),
-        (["a", "b"], "or the whole numbers .* of predicted labels; got list of <U1"),
-        ([0, -1], "expected predicted labels from 0 on; got -1 in row 1"),
-        ([0, 7000], "expected predicted labels below 1,000; got 7,000"),
-        ([0, 1, 1], r"labels: expected one per row of the scores, shape \(3,\); got \(2,\)"),
-    ],
-)
-def test_what_is_neither_scores_nor_predictions_is_refused(answers, sentence):
-    with pytest.raises(InputError, match=sentence):
-        metrics.accuracy(answers, [0, 1])
+@pytest.mark.parametrize("answers", [[0.0, 1.0], ["a", "b"], [0, -1], [0, 7000], [0, 1, 1]])
+def test_what_is_neither_scores_nor_predictions_is_refused(answers, refuses):
+    refuses(metrics.accuracy, answers, [0, 1])
 
 
-def test_predictions_under_jit_are_refused_and_scores_are_not(rows, host):
-    with pytest.raises(InputError, match="do not say how many labels there are: give the scores"):
-        jax.jit(metrics.accuracy)(host[2], host[1])
+def test_predictions_under_jit_are_refused_and_scores_are_not(rows, host, refuses):
+    refuses(jax.jit(metrics.accuracy), host[2], host[1])
     assert float(jax.jit(metrics.accuracy)(*rows)) == float(metrics.accuracy(*rows))
 
 
@@ -343,10 +330,9 @@ def test_its_interval_is_that_of_rows_drawn_within_each_label(rows, host):
     assert metrics.balanced_accuracy_interval(picks, np.full(80, -1)) == (0.0, 0.0)
 
 
-def test_labels_are_needed_and_each_has_a_column(rows):
+def test_labels_are_needed_and_each_has_a_column(rows, refuses):
     for metric in (metrics.accuracy, metrics.nll, metrics.summary):
-        with pytest.raises(InputError, match=r"labels: expected an array.*got NoneType"):
-            metric(rows[0], None)
+        refuses(metric, rows[0], None)
     for label, metric in product((-2, 3), (*metrics.METRICS.values(), metrics.summary)):
         for beyond in (np.where(np.arange(80) < 40, rows[1], label), rows[1].at[40].set(label)):
             with pytest.raises(InputError) as error:
@@ -356,12 +342,11 @@ def test_labels_are_needed_and_each_has_a_column(rows):
         metrics.balanced_accuracy_interval,
         partial(metrics.bootstrap_interval, metrics.accuracy),
     ):
-        with pytest.raises(InputError, match="indices from 0 to 2, or -1 for unknown; got 3 in ro"):
-            interval(rows[0], rows[1].at[0].set(3))
+        refuses(interval, rows[0], rows[1].at[0].set(3))
 
 
 @pytest.mark.parametrize("bad", [[np.nan, 0.0, 0.0], [-np.inf] * 3, [np.inf, 0.0, 0.0]])
-def test_rows_that_favor_no_label_are_refused_unless_they_do_not_count(bad, rows):
+def test_rows_that_favor_no_label_are_refused_unless_they_do_not_count(bad, rows, refuses):
     scores, gold = np.asarray(rows[0]).copy(), np.asarray(rows[1])
     scores[7] = bad
     for metric in (
@@ -372,8 +357,7 @@ def test_rows_that_favor_no_label_are_refused_unless_they_do_not_count(bad, rows
         metrics.balanced_accuracy_interval,
     ):
         for array in (scores, jnp.asarray(scores)):
-            with pytest.raises(InputError, match="rows whose largest score is a finite number; g"):
-                metric(array, gold)
+            refuses(metric, array, gold)
     for array in (scores, scores[7], scores[None]):
         with pytest.raises(InputError) as error:
             metrics.predict(array)
@@ -423,11 +407,9 @@ def test_the_seed_of_an_interval_is_0_unless_it_is_given():
 
 
 @pytest.mark.parametrize("key", [None, 0.5, "seed", 2**40])
-def test_an_interval_s_key_is_a_key_or_a_seed(key, rows):
-    with pytest.raises(InputError, match=r"key: expected one .* key or an int seed"):
-        metrics.bootstrap_interval(metrics.accuracy, *rows, key)
-    with pytest.raises(InputError, match=r"key: expected one .* key or an int seed"):
-        metrics.balanced_accuracy_interval(*rows, key=key)
+def test_an_interval_s_key_is_a_key_or_a_seed(key, rows, refuses):
+    refuses(metrics.bootstrap_interval, metrics.accuracy, *rows, key)
+    refuses(metrics.balanced_accuracy_interval, *rows, key=key)
 
 
 def test_a_seed_is_the_key_of_that_seed(rows):

@@ -16,7 +16,6 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.embedded import images
 from batch_calibration.scoring.embedded import suite as shipped
 from batch_calibration.scoring.prompts import template as templates
@@ -234,10 +233,8 @@ def test_rows_are_the_same_on_every_machine():
 
 
 @pytest.mark.parametrize("task, split", [("mr", "train"), ("sst2", "test")])
-def test_what_the_suite_does_not_have_is_a_sentence(task, split):
-    missing = "task of the mini suite named 'mr'" if task == "mr" else "split of the mini suite's"
-    with pytest.raises(InputError, match=f"There is no {missing}"):
-        shipped.rows(task, split)
+def test_what_the_suite_does_not_have_is_a_sentence(task, split, refuses):
+    refuses(shipped.rows, task, split)
 
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_embedded.json").read_text())

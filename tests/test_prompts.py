@@ -6,7 +6,6 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.inputs import LazyTexts, joined
 from batch_calibration.scoring.prompts import demonstrations, length_limit, render, template
 from batch_calibration.scoring.prompts.template import Shown, plain_text
@@ -55,16 +54,11 @@ def test_braces_in_a_text_are_text():
 
 
 @pytest.mark.parametrize(
-    ("form", "sentence"),
-    [
-        ("Review: {text}\nSentiment: {label}", "names text, but the rows have only sentence"),
-        ("Review: {sentence}", "expected it to end in {label}"),
-        ("{label}: {sentence} {label}", "which appears once"),
-    ],
+    "form",
+    ["Review: {text}\nSentiment: {label}", "Review: {sentence}", "{label}: {sentence} {label}"],
 )
-def test_bad_templates(form, sentence):
-    with pytest.raises(InputError, match=sentence):
-        template.check_fields(form, ("sentence",))
+def test_bad_templates(form, refuses):
+    refuses(template.check_fields, form, ("sentence",))
 
 
 LABELS = [0, 1, 2] * 20 + [-1] * 5
@@ -87,9 +81,8 @@ def test_shots_are_shuffled_across_classes():
     assert len(orders) == 6
 
 
-def test_too_few_rows_of_a_class():
-    with pytest.raises(InputError, match=r"2 shots of class 'b' were asked for.*hold 1"):
-        demonstrations.per_class([0, 0, 1], ("a", "b"), 2, seed=0)
+def test_too_few_rows_of_a_class(refuses):
+    refuses(demonstrations.per_class, [0, 0, 1], ("a", "b"), 2, seed=0)
 
 
 def test_round_robin_takes_the_classes_in_turn():
@@ -99,14 +92,13 @@ def test_round_robin_takes_the_classes_in_turn():
     assert demonstrations.round_robin(LABELS, NAMES, 0, seed=3) == []
 
 
-def test_total_counts_shots_in_all():
+def test_total_counts_shots_in_all(refuses):
     draws = [demonstrations.total(LABELS, 4, seed) for seed in range(30)]
     assert all(len(set(draw)) == 4 and min(LABELS[i] for i in draw) >= 0 for draw in draws)
     assert len({tuple(draw) for draw in draws}) == 30
     assert demonstrations.total(LABELS, 4, 7) == draws[7]
     assert {LABELS[demonstrations.total(LABELS, 1, seed)[0]] for seed in range(30)} == {0, 1, 2}
-    with pytest.raises(InputError, match=r"61 shots in all were asked for.*are 60"):
-        demonstrations.total(LABELS, 61, 0)
+    refuses(demonstrations.total, LABELS, 61, 0)
 
 
 IDS = [f"t/{i}" for i in range(len(LABELS))]
@@ -116,28 +108,17 @@ def test_explicit_rows_by_id_and_by_number_in_the_order_given():
     assert demonstrations.explicit(LABELS, IDS, ("t/7", 3, "t/0"), "t") == [7, 3, 0]
 
 
-@pytest.mark.parametrize(
-    ("rows_asked", "sentence"),
-    [
-        ((), "none is; give their ids"),
-        (("t/99",), "t has no row 't/99'; its 65 rows are 't/0' to 't/64'"),
-        ((65,), "t has no row 65"),
-        ((-1,), "t has no row -1"),
-        ((60,), "row 60 of t has no label"),
-    ],
-)
-def test_explicit_rows_that_cannot_be_shown(rows_asked, sentence):
-    with pytest.raises(InputError, match=sentence):
-        demonstrations.explicit(LABELS, IDS, rows_asked, "t")
+@pytest.mark.parametrize("rows_asked", [(), ("t/99",), (65,), (-1,), (60,)])
+def test_explicit_rows_that_cannot_be_shown(rows_asked, refuses):
+    refuses(demonstrations.explicit, LABELS, IDS, rows_asked, "t")
 
 
-def test_orders_of_four_are_the_24_permutations():
+def test_orders_of_four_are_the_24_permutations(refuses):
     chosen = [9, 4, 7, 1]
     orders = [tuple(demonstrations.reorder(chosen, i)) for i in range(24)]
     assert orders == list(permutations(chosen))
     for index in (24, -2):
-        with pytest.raises(InputError, match="orders 0 to 23"):
-            demonstrations.reorder(chosen, index)
+        refuses(demonstrations.reorder, chosen, index)
 
 
 def test_labeled_set_leaves_demonstrations_and_unknown_rows_out():
@@ -153,7 +134,7 @@ def test_content_free_rows_fill_every_field():
     ]
 
 
-def test_whole_input_leaves_what_frames_it():
+def test_whole_input_leaves_what_frames_it(refuses):
     forms = {
         "Premise: {premise}\nHypothesis: {hypothesis}\nAnswer: {label}": (
             "Premise: {input}\nAnswer: {label}"
@@ -164,8 +145,7 @@ def test_whole_input_leaves_what_frames_it():
     }
     for form, expected in forms.items():
         assert template.whole_input(form) == expected
-    with pytest.raises(InputError, match="expected a field in braces"):
-        template.whole_input("Answer: {label}")
+    refuses(template.whole_input, "Answer: {label}")
 
 
 def test_random_words_as_the_original_code_makes_them():
@@ -280,10 +260,7 @@ def test_error_renders_what_is_too_long_and_asks_no_budget():
     assert (list(fitted.texts), *fitted[1:]) == ([LONG], 0, 0)
 
 
-def test_over_long_sentences():
-    with pytest.raises(InputError, match="counts tokens, which takes a model's tokenizer"):
-        length_limit.fit_prompts("drop_shots", None, lambda row, _: SHORT, 1, 0, ["yes"])
-    with pytest.raises(InputError, match="'same_context' counts tokens"):
-        length_limit.common_skip(None, [], 1, ["yes"])
-    with pytest.raises(InputError, match="labels alone need more"):
-        fit("truncate_left", [SHORT], ["a b c d e f g h i j"])
+def test_over_long_sentences(refuses):
+    refuses(length_limit.fit_prompts, "drop_shots", None, lambda row, _: SHORT, 1, 0, ["yes"])
+    refuses(length_limit.common_skip, None, [], 1, ["yes"])
+    refuses(fit, "truncate_left", [SHORT], ["a b c d e f g h i j"])

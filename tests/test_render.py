@@ -5,7 +5,6 @@ import pytest
 from rendering import label_texts, rendered, settings_of
 from tiny import GPT2, write
 
-from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting import catalogue
 from batch_calibration.scores import context_id
@@ -118,24 +117,23 @@ def test_probe_options_change_their_block_alone():
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    "settings",
     [
-        ({"selection": "perclass"}, "no selection named 'perclass'; did you mean"),
-        ({"selection": "explicit"}, "demonstrations"),
-        ({"order": 2}, "2 demonstrations have orders 0 to 1, got 2"),
-        ({"template": "3"}, "no template of sst2 named '3'"),
-        ({"verbalizer": "yes"}, "no verbalizer of sst2 named 'yes'"),
-        ({"template": "{sentence}"}, "expected it to end in {label}"),
-        ({"cc_fill": "whole"}, "no cc_fill named 'whole'; did you mean 'whole_input'"),
-        ({"over_long": "cut"}, "no over_long named 'cut'"),
-        ({"over_long": "drop_shots"}, "takes a model's tokenizer"),
-        ({"scorer": "dual_encoder", "shots": 0, "template": "{label}"}, "a dual encoder compares"),
-        ({"scorer": "dual_encoder"}, "reads no demonstrations"),
+        {"selection": "perclass"},
+        {"selection": "explicit"},
+        {"order": 2},
+        {"template": "3"},
+        {"verbalizer": "yes"},
+        {"template": "{sentence}"},
+        {"cc_fill": "whole"},
+        {"over_long": "cut"},
+        {"over_long": "drop_shots"},
+        {"scorer": "dual_encoder", "shots": 0, "template": "{label}"},
+        {"scorer": "dual_encoder"},
     ],
 )
-def test_wrong_settings(settings, sentence):
-    with pytest.raises(InputError, match=sentence):
-        made(**settings)
+def test_wrong_settings(settings, refuses):
+    refuses(made, **settings)
 
 
 def test_a_dual_encoder_fills_the_whole_input_too():
@@ -149,13 +147,12 @@ def checkpoint(tmp_path_factory):
     return write(tmp_path_factory.mktemp("tiny"), GPT2)
 
 
-def test_a_tokenizer_is_read_without_weights(checkpoint, tmp_path):
+def test_a_tokenizer_is_read_without_weights(checkpoint, tmp_path, refuses):
     for name in ("config.json", "tokenizer.json"):
         (tmp_path / name).write_bytes((checkpoint / name).read_bytes())
     reader = load_tokenizer(tmp_path)
     assert reader.positions == 160 and reader.bos == load_checkpoint(checkpoint).bos
-    with pytest.raises(InputError, match="expected a checkpoint directory"):
-        load_tokenizer(tmp_path / "nowhere")
+    refuses(load_tokenizer, tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("policy", ["drop_shots", "truncate_left"])

@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression
 
 from batch_calibration import calibrate
 from batch_calibration.calibration.balanced_shift import balanced_mean
-from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
 
 
@@ -27,10 +26,9 @@ def test_the_balanced_mean_is_of_the_labels_that_occur():
     assert balanced_mean(rows, jnp.array([-1, -1, -1])).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_no_labels_is_a_sentence(planted):
+def test_no_labels_is_a_sentence(planted, refuses):
     rows, _, _ = planted(6, 3)
-    with pytest.raises(InputError, match="none came: give the scores and the labels of a labeled"):
-        METHODS["rbcorr"].make().fit(rows)
+    refuses(METHODS["rbcorr"].make().fit, rows)
 
 
 FORMS = ("temperature", "vector", "matrix")
@@ -158,25 +156,21 @@ def test_a_label_that_content_free_rows_exclude_is_no_infinity():
 
 
 @pytest.mark.parametrize("name", LEARNED)
-def test_scaling_without_labels_is_a_sentence(name, planted):
+def test_scaling_without_labels_is_a_sentence(name, planted, refuses):
     rows, _, _ = planted(6, 3)
-    with pytest.raises(InputError, match=f"{name} learns from labels and none came"):
-        METHODS[name].make().fit(rows)
+    refuses(METHODS[name].make().fit, rows)
 
 
 @pytest.mark.parametrize("name", LEARNED)
 @pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_regularization_that_is_none_is_a_sentence(name, value):
-    with pytest.raises(InputError, match=r"regularization: expected a number above 0; got"):
-        METHODS[name].make(regularization=value)
+def test_a_regularization_that_is_none_is_a_sentence(name, value, refuses):
+    refuses(METHODS[name].make, regularization=value)
 
 
-def test_an_unknown_direction_is_a_sentence(planted):
+def test_an_unknown_direction_is_a_sentence(planted, refuses):
     rows, gold, _ = planted(20, 3)
-    with pytest.raises(InputError, match="no toward named 'zeros'; did you mean 'zero'"):
-        calibrate(rows, "matrix", labeled=rows, labels=gold, toward="zeros")
-    with pytest.raises(InputError, match="regularization: expected a finite number; got 'much'"):
-        calibrate(rows, "matrix", labeled=rows, labels=gold, regularization="much")
+    refuses(calibrate, rows, "matrix", labeled=rows, labels=gold, toward="zeros")
+    refuses(calibrate, rows, "matrix", labeled=rows, labels=gold, regularization="much")
 
 
 def test_calibrate_takes_content_free_and_labeled_rows_for_linc(planted):

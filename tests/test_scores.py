@@ -59,12 +59,11 @@ def test_a_failed_write_leaves_the_old_table(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["t.safetensors"]
 
 
-def test_truncated_file(tmp_path):
+def test_truncated_file(tmp_path, refuses):
     path = tmp_path / "t.safetensors"
     table().save(path)
     path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(InputError, match=r"t\.safetensors: the file is truncated .* score this"):
-        scores.load(path)
+    refuses(scores.load, path)
 
 
 def test_a_flipped_bit_anywhere_is_refused(tmp_path):
@@ -84,11 +83,10 @@ def test_a_flipped_bit_anywhere_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["null", "3", "[[]]", "[" * 99_999, "9" * 5_000, '"\\ud800"'])
-def test_a_header_of_another_shape(tmp_path, text):
+def test_a_header_of_another_shape(tmp_path, text, refuses):
     path = tmp_path / "t.safetensors"
     path.write_bytes(scores.seal({}, text))
-    with pytest.raises(InputError, match=r"expected .* delete it and score this context again"):
-        scores.load(path)
+    refuses(scores.load, path)
 
 
 def test_a_table_of_another_name_and_a_folder_are_no_tables(tmp_path):
@@ -102,19 +100,15 @@ def test_a_table_of_another_name_and_a_folder_are_no_tables(tmp_path):
     assert "b.safetensors: expected a score table, which cannot be read (Is a dir" in broken[1]
 
 
-def test_what_could_not_be_read_again_is_not_written(tmp_path):
+def test_what_could_not_be_read_again_is_not_written(tmp_path, refuses):
     ids = make_block([[-1.0, -2.0]], row_ids=["\ud800"])
-    for broken, sentence in (
-        (table(test=ids), "could not be read again .*surrogates"),
-        (
-            table(test=make_block([[-1.0, -2.0]], row_ids=[3])),
-            "expected row_ids to be str; got 3",
-        ),
-        (table()._replace(context={"seed": np.int32(0)}), "int32 is not JSON serializable"),
-        (table(test=ids._replace(labels=np.zeros(1))), "expected labels of int32; got float64"),
+    for broken in (
+        table(test=ids),
+        table(test=make_block([[-1.0, -2.0]], row_ids=[3])),
+        table()._replace(context={"seed": np.int32(0)}),
+        table(test=ids._replace(labels=np.zeros(1))),
     ):
-        with pytest.raises(InputError, match=sentence):
-            broken.save(tmp_path / "t.safetensors")
+        refuses(broken.save, tmp_path / "t.safetensors")
     assert not list(tmp_path.iterdir())
 
 
@@ -198,38 +192,33 @@ def test_any_text_is_one_part_of_a_path_and_two_are_two(tmp_path, text):
     )
 
 
-def test_missing_file(tmp_path):
-    with pytest.raises(InputError, match="the score table does not exist"):
-        scores.load(tmp_path / "none.safetensors")
+def test_missing_file(tmp_path, refuses):
+    refuses(scores.load, tmp_path / "none.safetensors")
 
 
-def test_foreign_file(tmp_path):
+def test_foreign_file(tmp_path, refuses):
     path = tmp_path / "t.safetensors"
     safetensors.numpy.save_file({"a": np.zeros(2, np.float32)}, path)
-    with pytest.raises(InputError, match="expected a score table of this package"):
-        scores.load(path)
+    refuses(scores.load, path)
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        (lambda h: h["context"].update(seed=7), "is not the hash of its own description"),
-        (
-            lambda h: h.update(format=99),
-            "format 99, this version reads 2; move .* elsewhere and score",
-        ),
-        (lambda h: h.update(format=1), "format 1, .* score with the same settings"),
-        (lambda h: h.update(format="2"), "expected format to be int; got '2'"),
-        (lambda h: h.update(context=[]), "expected context to be Mapping|Mapping.* got"),
-        (lambda h: h.update(blocks={"test": 3}), "expected blocks to be BlockHeader; got 3"),
-        (lambda h: h["blocks"]["test"].update(row_ids=[1, 2]), "expected row_ids to be str"),
-        (lambda h: h.update(label_names=None), "expected label_names to be tuple"),
-        (lambda h: h.pop("id"), "expected id in the header; got none"),
-        (lambda h: h["blocks"]["test"].update(row_ids=["a"]), r"expected log_probs \[1, 2\]"),
-        (lambda h: h["blocks"].update(dc={"row_ids": [], "spec": {}}), "lacks or misstates 'dc"),
+        lambda h: h["context"].update(seed=7),
+        lambda h: h.update(format=99),
+        lambda h: h.update(format=1),
+        lambda h: h.update(format="2"),
+        lambda h: h.update(context=[]),
+        lambda h: h.update(blocks={"test": 3}),
+        lambda h: h["blocks"]["test"].update(row_ids=[1, 2]),
+        lambda h: h.update(label_names=None),
+        lambda h: h.pop("id"),
+        lambda h: h["blocks"]["test"].update(row_ids=["a"]),
+        lambda h: h["blocks"].update(dc={"row_ids": [], "spec": {}}),
     ],
 )
-def test_edited_file(tmp_path, change, sentence):
+def test_edited_file(tmp_path, change, refuses):
     path = tmp_path / "t.safetensors"
     table().save(path)
     data = path.read_bytes()
@@ -238,23 +227,21 @@ def test_edited_file(tmp_path, change, sentence):
     arrays = safetensors.numpy.load(data)
     change(header)
     path.write_bytes(scores.seal(arrays, json.dumps(header)))
-    with pytest.raises(InputError, match=sentence):
-        scores.load(path)
+    refuses(scores.load, path)
 
 
 @pytest.mark.parametrize(
-    ("block", "sentence"),
+    "block",
     [
-        (make_block([[-1.0, np.nan]], row_ids=["r7"]), "row r7, label 'positive' is nan"),
-        (make_block([[np.inf, -1.0]]), "row 0, label 'negative' is inf"),
-        (make_block([[-1.0, -1.0]], labels=[2]), r"labels of -1 \(unknown\) to 1; got \[2\]"),
-        (make_block(np.zeros((0, 2))), "at least one row"),
-        (make_block([[-1.0, -1.0, -1.0]]), r"expected log_probs \[1, 2\]"),
+        make_block([[-1.0, np.nan]], row_ids=["r7"]),
+        make_block([[np.inf, -1.0]]),
+        make_block([[-1.0, -1.0]], labels=[2]),
+        make_block(np.zeros((0, 2))),
+        make_block([[-1.0, -1.0, -1.0]]),
     ],
 )
-def test_a_bad_table_is_never_written(tmp_path, block, sentence):
-    with pytest.raises(InputError, match=sentence):
-        table(test=block).save(tmp_path / "t.safetensors")
+def test_a_bad_table_is_never_written(tmp_path, block, refuses):
+    refuses(table(test=block).save, tmp_path / "t.safetensors")
     assert not list(tmp_path.iterdir())
 
 
@@ -276,17 +263,15 @@ def test_store_keeps_and_finds(tmp_path):
     assert store.record("another") is None and store.table_of(record) is None
 
 
-def test_a_record_of_another_name_and_a_folder_are_no_records(tmp_path):
+def test_a_record_of_another_name_and_a_folder_are_no_records(tmp_path, refuses):
     store = Store(tmp_path, create=True)
     store.put_record(make_record("sst2", {"bc": 0.5}))
     (path,) = (tmp_path / "records").iterdir()
     path.rename(path.with_name("a.json"))
-    with pytest.raises(InputError, match=r"a\.json: expected the record of that id; got 'sst2-0"):
-        store.records()
+    refuses(store.records)
     path.with_name("a.json").unlink()
     path.mkdir()
-    with pytest.raises(InputError, match=r"the record cannot be read \(Is a dir"):
-        store.records()
+    refuses(store.records)
 
 
 def test_a_sentence_is_one_line_that_can_be_read():
@@ -306,17 +291,14 @@ def test_processes_may_open_one_folder_at_once(tmp_path):
     assert list(tmp_path.rglob("*")) == [tmp_path / "w", tmp_path / "w" / "scores"]
 
 
-def test_store_without_scores(tmp_path):
-    with pytest.raises(InputError, match=r"no scores/ in it: score first"):
-        Store(tmp_path)
+def test_store_without_scores(tmp_path, refuses):
+    refuses(Store, tmp_path)
 
 
-def test_store_without_records(tmp_path):
-    with pytest.raises(InputError, match=r"no records yet; calibrate first"):
-        Store(tmp_path, create=True).records()
+def test_store_without_records(tmp_path, refuses):
+    refuses(Store(tmp_path, create=True).records)
 
 
-def test_unwritable_workdir(tmp_path):
+def test_unwritable_workdir(tmp_path, refuses):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be written"):
-        Store(tmp_path / "file" / "w", create=True)
+    refuses(Store, tmp_path / "file" / "w", create=True)

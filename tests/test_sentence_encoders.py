@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tiny import BERT, byte_level, write, write_dense, write_sentence_transformer
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.dual_encoder import DualEncoder
 from batch_calibration.scoring.models.attention import masked
 from batch_calibration.scoring.models.files.checkpoint import (
@@ -165,84 +164,66 @@ def one(kind, path="", where="sentence_transformers.models"):
 BASE = [one("Transformer"), one("Pooling", "1_Pooling")]
 TOLD = "config_sentence_transformers"
 WRONG = {
-    "two modes": (
-        {"1_Pooling__config": dict.fromkeys(["pooling_mode_cls_token", "pooling_mode_max_tokens"],
-                                            True)},
-        r"1_Pooling/config\.json: pooling by cls and max; expected one alone of cls, max, mean",
-    ),
-    "two modes, newer": ({"1_Pooling__config": {"pooling_mode": ["cls", {}]}}, r"by cls and \{\}"),
-    "no mode": ({"1_Pooling__config": {"pooling_mode": []}}, "pooling by nothing; expected one"),
-    "an unknown flag": (
-        {"1_Pooling__config": {"pooling_mode_attention": True}}, "by pooling_mode_attention;"
-    ),
-    "another width": ({"1_Pooling__config": {"word_embedding_dimension": 8}}, "width 8, but the"),
-    "no config": ({"1_Pooling__config": None}, r"expected a pooling in config\.json; got no"),
-    "no modules": ({"modules": None}, r"there is no modules\.json, without which"),
-    "modules of another shape": ({"modules": {"a": 1}}, r"got \{'a': 1\}: use another"),
-    "not JSON": ({"modules": "["}, r"modules\.json: expected JSON, but"),
-    "another module": ({"modules": [*BASE, one("LSTM", "2_LSTM")]}, "models.LSTM in '2_LSTM'"),
-    "someone's module": (
-        {"modules": [one("Transformer"), one("Pooling", "1_Pooling", "custom")]}, "custom.Pooling"
-    ),
-    "no pooling": ({"modules": [one("Transformer")]}, "got sentence_transformers.models.Transf"),
-    "a network elsewhere": (
-        {"modules": [one("Transformer", "0_BERT"), BASE[1]]}, "Transformer in '0_BERT'"
-    ),
-    "a folder outside": (
-        {"modules": [BASE[0], one("Pooling", "../1_Pooling")]}, r"Pooling in '\.\./1_Pooling'"
-    ),
-    "a folder above": (
-        {"modules": [BASE[0], one("Pooling", "..")]}, r"Pooling in '\.\.'"
-    ),
-    "dot": ({TOLD: {"similarity_fn_name": "dot"}}, "'dot' of embeddings that are not of length"),
-    "euclidean": ({TOLD: {"similarity_fn_name": "euclidean"}}, "expected 'cosine', which is"),
-    "a sparse encoder": ({TOLD: {"model_type": "SparseEncoder"}}, "model_type = 'SparseEncoder'"),
-    "fewer dimensions": ({TOLD: {"truncate_dim": 8}}, "truncate_dim = 8; this encoder is written"),
-    "no such prompt": ({TOLD: {"default_prompt_name": "q"}}, "is 'q', but prompts has no text"),
-    "a prompt left out of the pooling": (
-        {TOLD: {"default_prompt_name": "q", "prompts": {"q": "Q: "}},
-         "1_Pooling__config": {"include_prompt": False}},
-        "include_prompt is false, so the tokens of 'Q: ' would have to be left out",
-    ),
-    "no length": ({"sentence_bert_config": {"max_seq_length": "x"}}, "cut at 'x' tokens, expected"),
-    "another reading": (
-        {"sentence_bert_config": {"tokenizer_args": {"strip_accents": True}}}, r"tokenizer_args = "
-    ),
-    "a query's length": ({"sentence_bert_config": {"query_length": 9}}, "query_length = 9; this"),
-}  # fmt: skip
+    "two modes": {
+        "1_Pooling__config": {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}
+    },
+    "two modes, newer": {"1_Pooling__config": {"pooling_mode": ["cls", {}]}},
+    "no mode": {"1_Pooling__config": {"pooling_mode": []}},
+    "an unknown flag": {"1_Pooling__config": {"pooling_mode_attention": True}},
+    "another width": {"1_Pooling__config": {"word_embedding_dimension": 8}},
+    "no config": {"1_Pooling__config": None},
+    "no modules": {"modules": None},
+    "modules of another shape": {"modules": {"a": 1}},
+    "not JSON": {"modules": "["},
+    "another module": {"modules": [*BASE, one("LSTM", "2_LSTM")]},
+    "someone's module": {"modules": [one("Transformer"), one("Pooling", "1_Pooling", "custom")]},
+    "no pooling": {"modules": [one("Transformer")]},
+    "a network elsewhere": {"modules": [one("Transformer", "0_BERT"), BASE[1]]},
+    "a folder outside": {"modules": [BASE[0], one("Pooling", "../1_Pooling")]},
+    "a folder above": {"modules": [BASE[0], one("Pooling", "..")]},
+    "dot": {TOLD: {"similarity_fn_name": "dot"}},
+    "euclidean": {TOLD: {"similarity_fn_name": "euclidean"}},
+    "a sparse encoder": {TOLD: {"model_type": "SparseEncoder"}},
+    "fewer dimensions": {TOLD: {"truncate_dim": 8}},
+    "no such prompt": {TOLD: {"default_prompt_name": "q"}},
+    "a prompt left out of the pooling": {
+        TOLD: {"default_prompt_name": "q", "prompts": {"q": "Q: "}},
+        "1_Pooling__config": {"include_prompt": False},
+    },
+    "no length": {"sentence_bert_config": {"max_seq_length": "x"}},
+    "another reading": {"sentence_bert_config": {"tokenizer_args": {"strip_accents": True}}},
+    "a query's length": {"sentence_bert_config": {"query_length": 9}},
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_not_done_is_refused(case, tmp_path):
-    files, sentence = WRONG[case]
+def test_what_is_not_done_is_refused(case, tmp_path, refuses):
+    files = WRONG[case]
     write_sentence_transformer(tmp_path, {"pooling_mode": "mean"})
     change(**files)(tmp_path)
     for load in (load_tokenizer, load_checkpoint):
-        with pytest.raises(InputError, match=sentence):
-            load(tmp_path)
+        refuses(load, tmp_path)
 
 
 DENSE = {
-    "another activation": ({"activation": "activation.Mish"}, "function named 'torch.nn.modules.a"),
-    "someone's activation": ({"activation_function": "my.Tanh"}, "function named 'my.Tanh'"),
-    "a residual": ({"use_residual": True}, "use_residual = True; this encoder"),
-    "another input": ({"module_input_name": "token_embeddings"}, "= 'token_embeddings'; this"),
-    "another width": ({"shape": (4, 15)}, r"over embeddings of width 16, which has .*\(4, 15\)"),
-    "a bias too many": ({"out_features": 5}, r"expected a layer .*\(5, 16\)"),
+    "another activation": {"activation": "activation.Mish"},
+    "someone's activation": {"activation_function": "my.Tanh"},
+    "a residual": {"use_residual": True},
+    "another input": {"module_input_name": "token_embeddings"},
+    "another width": {"shape": (4, 15)},
+    "a bias too many": {"out_features": 5},
 }
 
 
 @pytest.mark.parametrize("case", DENSE)
-def test_a_dense_layer_that_is_not_done_is_refused(case, tmp_path):
+def test_a_dense_layer_that_is_not_done_is_refused(case, tmp_path, refuses):
     write_sentence_transformer(tmp_path, {}, "2_Dense")
-    options, sentence = DENSE[case]
+    options = DENSE[case]
     write_dense(tmp_path / "2_Dense", **{"shape": (4, 16)} | options)
-    with pytest.raises(InputError, match=sentence):
-        load_checkpoint(tmp_path)
+    refuses(load_checkpoint, tmp_path)
     (tmp_path / "2_Dense/model.safetensors").unlink()
     (tmp_path / "2_Dense/config.json").unlink()
-    with pytest.raises(InputError, match=r"2_Dense: expected \*\.safetensors with the weights"):
-        load_checkpoint(tmp_path)
+    refuses(load_checkpoint, tmp_path)
 
 
 def test_a_dot_product_of_embeddings_of_length_one_is_a_cosine(tmp_path):

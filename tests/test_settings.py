@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from batch_calibration.errors import InputError
 from batch_calibration.settings import PARTS, Cell, DataSettings, PromptSettings, Settings, keys
 
 
@@ -78,44 +77,43 @@ def test_a_task_files_path_may_hold_a_comma(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    "values",
     [
-        ({"shotz": 1}, "no setting named 'shotz'; did you mean 'shots'?"),
-        ({"shots": "1,2"}, "shots: expected a whole number; got '1,2'"),
-        ({"shots": 1.5}, "shots: expected a whole number; got 1.5"),
-        ({"shots": True}, "shots: expected a whole number; got True"),
-        ({"shots": -1}, "shots: expected 0 or more shots; got -1"),
-        ({"dc_texts": 0}, "dc_texts: expected 1 or more texts; got 0"),
-        ({"labeled_per_class": -1}, "labeled_per_class: expected 0 or more rows"),
-        ({"batch_size": 0}, "batch_size: expected 1 or more rows; got 0"),
-        ({"order": -2}, "order: expected -1 or more"),
-        ({"selection": "perclass"}, "no selection named 'perclass'; did you mean"),
-        ({"over_long": "drop_shot"}, "did you mean 'drop_shots'"),
-        ({"cc_fill": "whole"}, "did you mean 'whole_input'"),
-        ({"scorer": "causal"}, "no scorer named 'causal'"),
-        ({"api_scores": "topk"}, "no api_scores named 'topk'; did you mean 'top_k'"),
-        ({"in_flight": 0}, "in_flight: expected 1 or more requests; got 0"),
-        ({"timeout": 0}, "timeout: expected 1 or more seconds; got 0.0"),
-        ({"price": -1.5}, "price: expected 0 or more dollars; got -1.5"),
-        ({"price": float("nan")}, "price: expected 0 or more dollars; got nan"),
-        ({"price": True}, "price: expected a number; got True"),
-        ({"logits_only": "yes"}, "logits_only: expected True or False; got 'yes'"),
-        ({"tasks": 3}, "tasks: expected names"),
-        ({"tasks": ("sst2", 3)}, "tasks: expected names"),
-        ({"probe_sizes": "2,few"}, "probe_sizes: expected whole numbers from 1 on"),
-        ({"probe_sizes": (0,)}, "probe_sizes: expected whole numbers from 1 on"),
-        ({"probe_sizes": (1.5,)}, "probe_sizes: expected whole numbers from 1 on"),
-        ({"draws": 0}, "draws: expected 1 or more draws; got 0"),
-        ({"stream_orders": -1}, r"stream_orders: expected 0 or more orders \(0: none\)"),
-        ({"model": None}, "model: expected a text; got None"),
+        {"shotz": 1},
+        {"shots": "1,2"},
+        {"shots": 1.5},
+        {"shots": True},
+        {"shots": -1},
+        {"dc_texts": 0},
+        {"labeled_per_class": -1},
+        {"batch_size": 0},
+        {"order": -2},
+        {"selection": "perclass"},
+        {"over_long": "drop_shot"},
+        {"cc_fill": "whole"},
+        {"scorer": "causal"},
+        {"api_scores": "topk"},
+        {"in_flight": 0},
+        {"timeout": 0},
+        {"price": -1.5},
+        {"price": float("nan")},
+        {"price": True},
+        {"logits_only": "yes"},
+        {"tasks": 3},
+        {"tasks": ("sst2", 3)},
+        {"probe_sizes": "2,few"},
+        {"probe_sizes": (0,)},
+        {"probe_sizes": (1.5,)},
+        {"draws": 0},
+        {"stream_orders": -1},
+        {"model": None},
     ],
 )
-def test_wrong_settings_get_a_sentence(values, sentence):
-    with pytest.raises(InputError, match=sentence):
-        Settings.of(**values)
+def test_wrong_settings_get_a_sentence(values, refuses):
+    refuses(Settings.of, **values)
 
 
-def test_a_cell_is_a_context_of_its_settings():
+def test_a_cell_is_a_context_of_its_settings(refuses):
     settings = Settings.of(data="mini", limit=3, shots=2)
     cell = settings.cell("sst2", seed=4, template="3")
     assert cell == Cell(
@@ -123,12 +121,9 @@ def test_a_cell_is_a_context_of_its_settings():
         dataclasses.replace(PromptSettings(), shots=2, template="3"),
     )  # fmt: skip
     assert cell.unfitted() == cell
-    with pytest.raises(InputError, match="a cell of the sweep sets model, which all cells"):
-        settings.cell("sst2", model="mini")
-    with pytest.raises(InputError, match="seed: expected a whole number from 0 on"):
-        settings.cell("sst2", seed=-1)
-    with pytest.raises(InputError, match="task: expected a task's name"):
-        settings.cell("")
+    refuses(settings.cell, "sst2", model="mini")
+    refuses(settings.cell, "sst2", seed=-1)
+    refuses(settings.cell, "")
 
 
 def test_the_usual_sweep_has_one_seed_where_nothing_is_drawn():

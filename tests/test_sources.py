@@ -68,70 +68,62 @@ def test_csv_with_bom_crlf_and_a_quoted_line_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    "text",
     [
-        ("sentence,label\nfine,1\nfi", r"line 3: expected 2 cells \(sentence, label\); got 1; is"),
-        ('sentence,label\n"fine,1\n', "no CSV .* is a quote not closed"),
-        ("sentence,label\na,b,1\n", "line 2: expected 2 cells .* got 3.* a comma not in quotes"),
-        ("sentence,sentence\na,1\n", "a column's name appears twice"),
-        ("text,label\na,1\n", "line 2: task sst2 needs sentence, the row has only text, label"),
-        ("sentence,label\na,2\n", r"line 2: expected a label of -1 \(unknown\) or 0 to 1 .* got 2"),
-        ("sentence,label\na,positive\n", "got 'positive'"),
-        ("sentence,label\n", r"validation\.csv: expected at least one row, the file is empty"),
-        ("", r"validation\.csv: expected at least one row, the file is empty"),
-        ("sentence,label\n\xff,1\n".encode("latin-1"), "cannot be read as UTF-8"),
-        (b"sentence,label\n\xed\xa0\x80,1\n", "cannot be read as UTF-8"),
-        (
-            f"sentence,label\na,{'9' * 5000}\n",
-            r"expected a label of -1 .* got '9{79}\.\.\.\.$",
-        ),
-        (f"sentence,{'x' * 9999}\na,1\n", r"the row has only sentence, x{200}\.\.\. rename"),
+        "sentence,label\nfine,1\nfi",
+        'sentence,label\n"fine,1\n',
+        "sentence,label\na,b,1\n",
+        "sentence,sentence\na,1\n",
+        "text,label\na,1\n",
+        "sentence,label\na,2\n",
+        "sentence,label\na,positive\n",
+        "sentence,label\n",
+        "",
+        "sentence,label\n\xff,1\n".encode("latin-1"),
+        b"sentence,label\n\xed\xa0\x80,1\n",
+        f"sentence,label\na,{'9' * 5000}\n",
+        f"sentence,{'x' * 9999}\na,1\n",
     ],
 )
-def test_bad_csv(tmp_path, text, sentence):
+def test_bad_csv(tmp_path, text, refuses):
     (tmp_path / "sst2").mkdir()
     data = text if isinstance(text, bytes) else text.encode()
     (tmp_path / "sst2" / "validation.csv").write_bytes(data)
-    with pytest.raises(InputError, match=sentence):
-        read(TASKS["sst2"], str(tmp_path), "validation")
+    refuses(read, TASKS["sst2"], str(tmp_path), "validation")
 
 
-def test_bad_parquet_bad_gzip_and_two_files_of_a_split(tmp_path):
+def test_bad_parquet_bad_gzip_and_two_files_of_a_split(tmp_path, refuses):
     pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
     (tmp_path / "sst2").mkdir()
     (tmp_path / "sst2" / "validation.parquet").write_bytes(b"PAR1 is not enough")
-    with pytest.raises(InputError, match=r"validation\.parquet: no whole Parquet file"):
-        read(TASKS["sst2"], str(tmp_path), "validation")
+    refuses(read, TASKS["sst2"], str(tmp_path), "validation")
     content = gzip.compress(json.dumps({"sentence": "fine", "label": 1}).encode() * 9)
     damaged = tmp_path / "mr" / "train.jsonl.gz"
     damaged.parent.mkdir()
     for data in (content[:-12], content[:20] + b"\xff\xff" + content[22:], b"not gzip"):
         damaged.write_bytes(data)
-        with pytest.raises(InputError, match=r"train\.jsonl\.gz: cannot be read"):
-            read(TASKS["mr"], str(tmp_path), "train")
+        refuses(read, TASKS["mr"], str(tmp_path), "train")
     write_csv(tmp_path / "sst2" / "validation.csv", [{"sentence": "fine", "label": 1}])
-    with pytest.raises(InputError, match=r"split validation is in .*csv too; keep one"):
-        read(TASKS["sst2"], str(tmp_path), "validation")
+    refuses(read, TASKS["sst2"], str(tmp_path), "validation")
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
+    "line",
     [
-        ("[" * 100_000, "line 2: no JSON object .* is the line cut short"),
-        ('{"sentence": "a", "label": ' + "9" * 5000 + "}", "line 2: no JSON object .*4300 digits"),
-        ('{"sentence": "' + "x" * 99, "line 2: no JSON object .* is the line cut short"),
-        ('{"sentence": "a \\ud800 b", "label": 1}', "line 2: half a surrogate pair is no text"),
-        ('{"sentence": "a \\uDC00 b", "label": 1}', "line 2: half a surrogate pair is no text"),
+        "[" * 100_000,
+        '{"sentence": "a", "label": ' + "9" * 5000 + "}",
+        '{"sentence": "' + "x" * 99,
+        '{"sentence": "a \\ud800 b", "label": 1}',
+        '{"sentence": "a \\uDC00 b", "label": 1}',
     ],
 )
-def test_bad_json_lines(tmp_path, line, sentence):
+def test_bad_json_lines(tmp_path, line, refuses):
     (tmp_path / "sst2").mkdir()
     json_line = '{"sentence": "\\ud83d\\ude00", "label": 1}\n'
     (tmp_path / "sst2" / "validation.jsonl").write_text(json_line)
     assert read(TASKS["sst2"], str(tmp_path), "validation").rows[0]["sentence"] == "\U0001f600"
     (tmp_path / "sst2" / "validation.jsonl").write_text(json_line + line + "\n")
-    with pytest.raises(InputError, match=sentence):
-        read(TASKS["sst2"], str(tmp_path), "validation")
+    refuses(read, TASKS["sst2"], str(tmp_path), "validation")
 
 
 # --- task files
@@ -231,25 +223,20 @@ def test_bad_task_files(tmp_path, old, new, sentence):
     assert "tickets.toml" in str(error.value)
 
 
-def test_bad_rows_of_a_task_file(tmp_path):
-    with pytest.raises(InputError, match=r"none\.toml: no such task file"):
-        load_task(str(tmp_path / "none.toml"))
+def test_bad_rows_of_a_task_file(tmp_path, refuses):
+    refuses(load_task, str(tmp_path / "none.toml"))
     with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
         (tmp_path / "folder.toml").mkdir()
         load_task(str(tmp_path / "folder.toml"))
     task = load_task(write_task_file(tmp_path))
-    with pytest.raises(InputError, match=r"no split 'test' there; there are: train, validation"):
-        read(task, "", "test")
+    refuses(read, task, "", "test")
     write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "label": 1}])
-    with pytest.raises(InputError, match=r"train\.csv, line 2: expected a label of billing, bug,"):
-        read(task, "", "train")
+    refuses(read, task, "", "train")
     (tmp_path / "rows" / "train.csv").unlink()
-    with pytest.raises(InputError, match=r"train\.csv: no such file"):
-        read(task, "", "train")
+    refuses(read, task, "", "train")
     task = load_task(write_task_file(tmp_path, TASK_FILE.replace("train.csv", "train.xlsx")))
     (tmp_path / "rows" / "train.xlsx").write_text("")
-    with pytest.raises(InputError, match=r"train\.xlsx: expected a file that ends in \.jsonl"):
-        read(task, "", "train")
+    refuses(read, task, "", "train")
 
 
 # --- TFDS folders
@@ -302,7 +289,7 @@ def as_tfrecord(tfds, folder):
 
 
 @pytest.mark.parametrize("form", ["array_record", "tfrecord"])
-def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form):
+def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form, refuses):
     data, version_folder = folder
     assert version_folder == data / "super_glue" / "cb" / "1.0.2"
     if form == "tfrecord":
@@ -312,8 +299,7 @@ def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form):
     assert rows._replace(where="") == expected._replace(where="")
     assert splits(TASKS["cb"], str(data)) == ("train", "validation")
     assert rows.where == f"TFDS folder {version_folder}"
-    with pytest.raises(InputError, match=r"no split 'dev' there; there are: train, validation"):
-        read(TASKS["cb"], str(data), "dev")
+    refuses(read, TASKS["cb"], str(data), "dev")
 
 
 def test_tfds_itself_opens_the_folder(tfds, folder):
@@ -326,11 +312,10 @@ def test_tfds_itself_opens_the_folder(tfds, folder):
     assert "validation: 4 rows of validation.jsonl, sha256 " in builder.info.description
 
 
-def test_permuted_label_names_are_refused(folder):
+def test_permuted_label_names_are_refused(folder, refuses):
     data, version_folder = folder
     (version_folder / "label.labels.txt").write_text("entailment\nneutral\ncontradiction\n")
-    with pytest.raises(InputError, match=r"in this order, the data has \['entailment', 'neutral"):
-        read(TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
 
 
 def change(path, offset):
@@ -351,7 +336,7 @@ def test_damaged_array_records(folder):
         read(TASKS["cb"], str(data), "validation")
 
 
-def test_damaged_tfrecords(tfds, folder):
+def test_damaged_tfrecords(tfds, folder, refuses):
     data, version_folder = folder
     as_tfrecord(tfds, version_folder)
     (path,) = version_folder.glob("*-validation.tfrecord*")
@@ -359,8 +344,7 @@ def test_damaged_tfrecords(tfds, folder):
     first = 12 + struct.unpack_from("<Q", content)[0] + 4
 
     def refused(sentence):
-        with pytest.raises(InputError, match=r"-00000-of-00001, " + sentence):
-            read(TASKS["cb"], str(data), "validation")
+        refuses(read, TASKS["cb"], str(data), "validation")
         path.write_bytes(content)
 
     change(path, first + 12 + 5)
@@ -372,14 +356,11 @@ def test_damaged_tfrecords(tfds, folder):
     path.write_bytes(content[: first + 5])
     refused("record 1: the file ends inside it")
     path.write_bytes(content[:first])
-    with pytest.raises(InputError, match="should hold 4 rows, its files hold 1"):
-        read(TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
     path.write_bytes(tfrecord_bytes(b"\xff\xff\xff") * 4)
-    with pytest.raises(InputError, match="row 0: no record of these features"):
-        read(TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
     path.unlink()
-    with pytest.raises(InputError, match="no such file, but the data set's info lists it"):
-        read(TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
 
 
 def test_checksums_of_many_lengths_agree_with_bit_by_bit():
@@ -392,37 +373,30 @@ def test_checksums_of_many_lengths_agree_with_bit_by_bit():
     assert checksums == [crc(chunk) for chunk in chunks]
 
 
-def test_tfrecords_without_the_checksum_library(monkeypatch, tmp_path):
+def test_tfrecords_without_the_checksum_library(monkeypatch, tmp_path, refuses):
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    with pytest.raises(InputError, match=r"needs google-crc32c; pip install 'batch-calibration\[d"):
-        tfds_folder.read_tfrecord(tmp_path / "x.tfrecord")
+    refuses(tfds_folder.read_tfrecord, tmp_path / "x.tfrecord")
 
 
-def test_what_is_not_a_tfds_folder(folder):
+def test_what_is_not_a_tfds_folder(folder, refuses):
     data, version_folder = folder
     info_text = (version_folder / "dataset_info.json").read_text()
     (version_folder / "dataset_info.json").write_text(info_text.replace("array_record", "riegeli"))
-    with pytest.raises(InputError, match="its files are riegeli; prepare it as array_record or"):
-        read(TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
     (version_folder / "dataset_info.json").write_text("{")
-    with pytest.raises(InputError, match=r"1\.0\.2: TFDS cannot open it"):
-        read(TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
     (version_folder / "dataset_info.json").unlink()
-    with pytest.raises(InputError, match=r"not a TFDS folder, it has no dataset_info\.json"):
-        read(TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
     version_folder.rename(version_folder.with_name("incomplete.1.0.2"))
-    with pytest.raises(InputError, match="not a TFDS folder, expected one named like"):
-        read(TASKS["cb"], str(data), "validation")
-    with pytest.raises(InputError, match=r"looked for .*boolq/<version>/; where TensorFlow and a"):
-        read(TASKS["boolq"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["boolq"], str(data), "validation")
 
 
-def test_the_newest_version_is_taken(folder):
+def test_the_newest_version_is_taken(folder, refuses):
     data, version_folder = folder
     version_folder.rename(version_folder.with_name("1.0.9"))
     (version_folder.with_name("1.0.10")).mkdir()
-    with pytest.raises(InputError, match=r"1\.0\.10: not a TFDS folder"):
-        read(TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
 
 
 RTE = {"super_glue/rte/1.0.2": ("premise", "hypothesis"),
@@ -430,7 +404,7 @@ RTE = {"super_glue/rte/1.0.2": ("premise", "hypothesis"),
 
 
 @pytest.mark.parametrize("name", RTE)
-def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name):
+def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name, refuses):
     row = dict(zip(RTE[name], ("It rains.", "It is wet."), strict=True)) | {"label": 1}
     write_lines(tmp_path / "rows" / "rte" / "validation.jsonl", [row])
     prepared = preparation.prepare(TASKS["rte"], tmp_path / "rows", tmp_path / "D", {})
@@ -439,11 +413,10 @@ def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name):
         rows = read(TASKS["rte"], str(tmp_path / data), "validation")
         assert rows.rows == ({"sentence1": "It rains.", "sentence2": "It is wet."},)
     write_lines(tmp_path / "rows" / "rte" / "validation.jsonl", [{"text": "a", "label": 1}])
-    with pytest.raises(InputError, match="needs premise, hypothesis or else sentence1, sentence2,"):
-        read(TASKS["rte"], str(tmp_path / "rows"), "validation")
+    refuses(read, TASKS["rte"], str(tmp_path / "rows"), "validation")
 
 
-def test_splits_under_their_official_names_and_proxies_under_their_own(tfds, tmp_path):
+def test_splits_under_their_official_names_and_proxies_under_their_own(tfds, tmp_path, refuses):
     pair = {"question1": "a", "question2": "b", "label": 0}
     write_lines(tmp_path / "rows" / "qqp" / "validation_proxy.jsonl", [pair])
     write_lines(
@@ -470,17 +443,14 @@ def test_splits_under_their_official_names_and_proxies_under_their_own(tfds, tmp
         ).was_there
     row = tfds.builder_from_directory(str(tmp_path / "D" / "trec" / "1.0.0")).as_data_source("test")
     assert row[0]["label-coarse"] == 3 and row[0]["label-fine"] == 4
-    with pytest.raises(InputError, match="a proxy keeps its own name"):
-        preparation.renames(["qqp/validation_proxy=validation"])
-    with pytest.raises(InputError, match="expected task/file=split"):
-        preparation.renames(["validation"])
+    refuses(preparation.renames, ["qqp/validation_proxy=validation"])
+    refuses(preparation.renames, ["validation"])
 
 
-def test_what_cannot_be_prepared(tfds, folder, tmp_path):
+def test_what_cannot_be_prepared(tfds, folder, tmp_path, refuses):
     def attempt(name, rows, sentence, split="validation"):
         write_lines(tmp_path / "rows" / name / f"{split}.jsonl", rows)
-        with pytest.raises(InputError, match=sentence):
-            preparation.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", {})
+        refuses(preparation.prepare, TASKS[name], tmp_path / "rows", tmp_path / "D", {})
 
     attempt("cb", CB[:2], "it is there and was made from other files; remove it")
     attempt("copa", [{"premise": "a", "choice1": "b", "choice2": "c", "label": 0}],

@@ -10,7 +10,6 @@ import pytest
 from llama2c import convert
 from test_causal_lm import naive
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.models.attention import causal
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
@@ -158,19 +157,18 @@ def test_the_engine_scores_what_is_sane_above_what_is_not(checkpoint):
     assert scores.argmax(axis=1).tolist() == [0, 1]
 
 
-def test_files_that_are_no_llama2c(folder, tmp_path):
+def test_files_that_are_no_llama2c(folder, tmp_path, refuses):
     content = (folder / "stories260K.bin").read_bytes()
     (tmp_path / "cut.bin").write_bytes(content[:-4])
     (tmp_path / "short.bin").write_bytes(content[:20])
     (tmp_path / "text.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1")
     good = folder / "stories260K.bin", folder / "tok512.bin"
-    for network, tokenizer, sentence in [
-        (tmp_path / "cut.bin", good[1], "asks for 264,128 numbers, found 264,127; fetch it again"),
-        (tmp_path / "short.bin", good[1], "expected a header of 7 whole numbers; got 20 bytes"),
-        (tmp_path / "text.bin", good[1], "the header's sizes make no network"),
-        (good[0], tmp_path / "short.bin", "token 1 of 512 cannot be read"),
-    ]:
-        with pytest.raises(InputError, match=sentence):
-            convert(network, tokenizer, tmp_path / "out")
+    for network, tokenizer in (
+        (tmp_path / "cut.bin", good[1]),
+        (tmp_path / "short.bin", good[1]),
+        (tmp_path / "text.bin", good[1]),
+        (good[0], tmp_path / "short.bin"),
+    ):
+        refuses(convert, network, tokenizer, tmp_path / "out")
     with pytest.raises(FileNotFoundError, match=r"none\.bin"):
         convert(tmp_path / "none.bin", good[1], tmp_path / "out")

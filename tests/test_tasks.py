@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.data.texts import read
 from batch_calibration.scoring.prompts import template
 from batch_calibration.scoring.tasks import TASKS, get_task
@@ -71,15 +70,13 @@ def test_the_shelf_is_the_papers_tables_and_three_more():
     assert list(TASKS) == [*COUNTS, *images]
 
 
-def test_words_follow_names_not_positions():
+def test_words_follow_names_not_positions(refuses):
     assert TASKS["mnli"].label_words == TASKS["anli_r1"].label_words == ("yes", "maybe", "no")
     cb = TASKS["cb"]
     assert cb.label_names == ("entailment", "contradiction", "neutral")
     assert cb.label_words == cb.words_for(0) == ("yes", "no", "maybe")
     cb.check_label_names(("entailment", "contradiction", "neutral"), "somewhere")
-    names = r"somewhere: task cb has labels \['entailment', 'contradiction', 'neutral'\] .*, the "
-    with pytest.raises(InputError, match=names + r"data has \['entailment', 'neutral', 'contra"):
-        cb.check_label_names(("entailment", "neutral", "contradiction"), "somewhere")
+    refuses(cb.check_label_names, ("entailment", "neutral", "contradiction"), "somewhere")
 
 
 # A row of each task, its label, its few-shot text and its zero-shot text, label and all.
@@ -99,17 +96,16 @@ def test_prompts_are_the_papers(name):
     assert rendered(task.template(0), row, task.words_for(0)[label]) == zero_shot
 
 
-def test_rtes_ten_templates():
+def test_rtes_ten_templates(refuses):
     task = TASKS["rte"]
     row = {"sentence1": "It rains.", "sentence2": "It is wet."}
     texts = {c: rendered(task.template(1, c), row, "yes") for c in task.templates}
     assert texts == GOLDEN["rte_templates"]
     assert task.template(1, "1") == task.template(1)
-    with pytest.raises(InputError, match="no template of rte named '11'"):
-        task.template(1, "11")
+    refuses(task.template, 1, "11")
 
 
-def test_rtes_ten_verbalizers_and_their_emoji():
+def test_rtes_ten_verbalizers_and_their_emoji(refuses):
     task = TASKS["rte"]
     pairs = {choice: task.words_for(1, choice) for choice in task.verbalizers}
     assert list(pairs) == [str(i) for i in range(1, 11)]
@@ -122,41 +118,35 @@ def test_rtes_ten_verbalizers_and_their_emoji():
         [["0x1f646", "0x200d", "0x2642", "0xfe0f"], ["0x1f645", "0x200d", "0x2642", "0xfe0f"]],
         [["0x2714", "0xfe0f"], ["0x274c"]],
     ]
-    with pytest.raises(InputError, match="no verbalizer of rte named '0'"):
-        task.words_for(1, "0")
+    refuses(task.words_for, 1, "0")
 
 
-def test_unknown_task():
-    with pytest.raises(InputError, match="no task named 'sst-2'; did you mean 'sst2'"):
-        get_task("sst-2")
+def test_unknown_task(refuses):
+    refuses(get_task, "sst-2")
 
 
 GOOD = {"sentence": "fine", "label": 1}
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    "text",
     [
-        (
-            json.dumps(GOOD) + '\n{"sentence": "to',
-            "line 2: no JSON object .* is the line cut short",
-        ),
-        (json.dumps({"text": "fine", "label": 1}), "needs sentence, the row has only text, label"),
-        (json.dumps({"sentence": "fine"}), "needs label"),
-        (json.dumps(GOOD | {"label": 2}), r"0 to 1 \(negative, positive\); got 2"),
-        (json.dumps(GOOD | {"label": "1"}), "got '1'"),
-        (json.dumps(GOOD | {"sentence": None}), "expected text in field sentence; got None"),
-        ("[1]", r"expected a JSON object with sentence and label; got \[1\]"),
-        ("", "the file is empty"),
-        (b"\xff\xfe", "cannot be read as UTF-8"),
+        json.dumps(GOOD) + '\n{"sentence": "to',
+        json.dumps({"text": "fine", "label": 1}),
+        json.dumps({"sentence": "fine"}),
+        json.dumps(GOOD | {"label": 2}),
+        json.dumps(GOOD | {"label": "1"}),
+        json.dumps(GOOD | {"sentence": None}),
+        "[1]",
+        "",
+        b"\xff\xfe",
     ],
 )
-def test_bad_files(tmp_path, text, sentence):
+def test_bad_files(tmp_path, text, refuses):
     (tmp_path / "sst2").mkdir()
     data = text if isinstance(text, bytes) else text.encode()
     (tmp_path / "sst2" / "validation.jsonl").write_bytes(data)
-    with pytest.raises(InputError, match=sentence):
-        read(TASKS["sst2"], str(tmp_path), "validation")
+    refuses(read, TASKS["sst2"], str(tmp_path), "validation")
 
 
 def test_bom_crlf_blank_lines_gzip_and_extra_folder(tmp_path):
@@ -167,28 +157,21 @@ def test_bom_crlf_blank_lines_gzip_and_extra_folder(tmp_path):
     assert rows.labels == (1, -1) and rows.rows[0] == {"sentence": "fine"}
 
 
-def test_missing_folder_and_split(tmp_path):
-    with pytest.raises(InputError, match="no such folder"):
-        read(TASKS["sst2"], str(tmp_path / "none"), "validation")
-    with pytest.raises(InputError, match=r"no rows of task sst2 there; looked for sst2/<split>.js"):
-        read(TASKS["sst2"], str(tmp_path), "dev")
+def test_missing_folder_and_split(tmp_path, refuses):
+    refuses(read, TASKS["sst2"], str(tmp_path / "none"), "validation")
+    refuses(read, TASKS["sst2"], str(tmp_path), "dev")
     (tmp_path / "sst2").mkdir()
     (tmp_path / "sst2" / "train.jsonl").write_text(json.dumps(GOOD))
-    with pytest.raises(InputError, match=r"no split 'dev' there; there are: train\."):
-        read(TASKS["sst2"], str(tmp_path), "dev")
-    with pytest.raises(InputError, match="data: expected a folder of rows or 'mini'; got nothing"):
-        read(TASKS["sst2"], "", "dev")
+    refuses(read, TASKS["sst2"], str(tmp_path), "dev")
+    refuses(read, TASKS["sst2"], "", "dev")
 
 
-def test_limit():
+def test_limit(refuses):
     complete, few = (read(TASKS["sst2"], "mini", "validation", limit) for limit in (0, 7))
     assert few.rows == complete.rows[:7] and few.labels == complete.labels[:7]
-    with pytest.raises(InputError, match="limit"):
-        read(TASKS["sst2"], "mini", "validation", -1)
+    refuses(read, TASKS["sst2"], "mini", "validation", -1)
 
 
-def test_mini_has_no_other_task_or_split():
-    with pytest.raises(InputError, match="no task of the mini suite named 'trec'"):
-        read(TASKS["trec"], "mini", "validation")
-    with pytest.raises(InputError, match="named 'test'"):
-        read(TASKS["sst2"], "mini", "test")
+def test_mini_has_no_other_task_or_split(refuses):
+    refuses(read, TASKS["trec"], "mini", "validation")
+    refuses(read, TASKS["sst2"], "mini", "test")

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from tiny import byte_level, whole_text
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.engine import trie
 from batch_calibration.scoring.engine.batches import batches, bucket, group_prompts
 from batch_calibration.scoring.engine.tokens import encode, splits_at_spaces
@@ -57,10 +56,9 @@ def test_real_gpt2_tokenizer(gpt2):
     agree(gpt2, texts, [" positive", " negative", "\U0001f44d", "\nok"], bos=50256)
 
 
-def test_emoji_pair_collides_under_t5(shared):
+def test_emoji_pair_collides_under_t5(shared, refuses):
     path = shared / "tokenizers" / "t5" / "t5-base-tokenizer.json"
-    with pytest.raises(InputError, match="'\U0001f44d' and '\U0001f44e' are the same tokens"):
-        encode(Tokenizer.from_file(str(path)), ["Good film:"], ["\U0001f44d", "\U0001f44e"])
+    refuses(encode, Tokenizer.from_file(str(path)), ["Good film:"], ["\U0001f44d", "\U0001f44e"])
 
 
 def test_emoji_pairs_differ_under_neox(shared):
@@ -75,16 +73,12 @@ def test_trailing_space_moves_to_the_label():
     assert spaced == encode(a, b, [" positive"])
 
 
-def test_sentences():
+def test_sentences(refuses):
     tokenizer = byte_level()
-    with pytest.raises(InputError, match="labels: expected one or more"):
-        encode(tokenizer, ["a"], [])
-    with pytest.raises(InputError, match=r"label '': expected at least one token"):
-        encode(tokenizer, ["a"], [" b", ""])
-    with pytest.raises(InputError, match="' b' and ' b' are the same tokens"):
-        encode(tokenizer, ["a"], [" b", " c", " b"])
-    with pytest.raises(InputError, match="row 8: expected a text of at least one token"):
-        encode(tokenizer, ["a", "  "], [" b", " c"], first=7)
+    refuses(encode, tokenizer, ["a"], [])
+    refuses(encode, tokenizer, ["a"], [" b", ""])
+    refuses(encode, tokenizer, ["a"], [" b", " c", " b"])
+    refuses(encode, tokenizer, ["a", "  "], [" b", " c"], first=7)
 
 
 def test_trie_shares_beginnings():

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batch_calibration.errors import InputError
 from batch_calibration.responses.top_k import scores_of_top_k
 
 
@@ -120,21 +119,20 @@ def test_a_label_that_is_a_token_leaves_its_longer_rival_missing():
 
 
 @pytest.mark.parametrize(
-    ("rows", "labels", "named_tokens", "sentence"),
+    ("rows", "labels", "named_tokens"),
     [
-        ([], ("a", "b"), None, "top-k: expected at least one row of tokens; got none"),
-        ([{}], ("a", "b"), None, "row 0: expected the most probable tokens with their log-prob"),
-        ([{"a": -9999.0, "b": math.nan}], ("a", "b"), None, r"got none: ask for top log-prob"),
-        ([{"a": 0.0, "b": 0.0}], ("a", "b"), None, "sum to the probability 2, above 1"),
-        ([{"ne": -1.0}], ("negative", "neutral"), None, "'negative' and 'neutral' both begin"),
-        ([{"not": -1.0}], ("not so", "not"), None, "'not so' and 'not' both begin with the token"),
-        ([{"x": -1.0}], ("a", " a"), None, "'a' and ' a' are one text but for spaces"),
-        ([{"x": -1.0}], ("a", " "), None, "expected labels of at least one letter; got ' '"),
-        ([{"x": -1.0}], ("a", "b"), {"c": ["x"]}, "There is no label named 'c'"),
-        ([{"x": -1.0}], ("a", "b"), {"a": ["x"], "b": [" x"]}, "' x' means both 'a' and 'b'"),
-        ([{"x": -1.0}], ("a", "b"), {"a": ["b"]}, "the token 'b' means both 'b' and 'a'"),
+        ([], ("a", "b"), None),
+        ([{}], ("a", "b"), None),
+        ([{"a": -9999.0, "b": math.nan}], ("a", "b"), None),
+        ([{"a": 0.0, "b": 0.0}], ("a", "b"), None),
+        ([{"ne": -1.0}], ("negative", "neutral"), None),
+        ([{"not": -1.0}], ("not so", "not"), None),
+        ([{"x": -1.0}], ("a", " a"), None),
+        ([{"x": -1.0}], ("a", " "), None),
+        ([{"x": -1.0}], ("a", "b"), {"c": ["x"]}),
+        ([{"x": -1.0}], ("a", "b"), {"a": ["x"], "b": [" x"]}),
+        ([{"x": -1.0}], ("a", "b"), {"a": ["b"]}),
     ],
 )
-def test_sentences(rows, labels, named_tokens, sentence):
-    with pytest.raises(InputError, match=sentence):
-        scores_of_top_k(rows, labels, named_tokens)
+def test_sentences(rows, labels, named_tokens, refuses):
+    refuses(scores_of_top_k, rows, labels, named_tokens)

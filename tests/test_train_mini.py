@@ -110,7 +110,7 @@ def test_rates_are_of_the_stage_alone():
 
 
 @pytest.mark.parametrize("lost", ["shape", "steps", "stage"])
-def test_the_state_of_another_run_is_refused(tmp_path, lost):
+def test_the_state_of_another_run_is_refused(tmp_path, lost, refuses):
     path = tmp_path / "state.safetensors"
     if lost == "shape":
         safetensors.numpy.save_file({"00000": np.zeros(3, np.float32)}, path, {"steps": "[8]"})
@@ -119,21 +119,13 @@ def test_the_state_of_another_run_is_refused(tmp_path, lost):
         arrays = safetensors.numpy.load_file(path)
         metadata = {"step": "8"} if lost == "steps" else {"steps": "[8, 8, 8]"}
         safetensors.numpy.save_file(arrays, path, metadata)
-    with pytest.raises(InputError, match=r"another run than the config's.* delete the file"):
-        train(tmp_path)
+    refuses(train, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("stage", "sentence"),
-    [
-        (TWO[0]._replace(gate=(("rte",), 1.0)), "stage 1: its gate asks for rte"),
-        (TWO[0]._replace(rows=3), "rows cannot be shared"),
-    ],
-)
-def test_stages_that_cannot_be(tmp_path, stage, sentence, monkeypatch):
+@pytest.mark.parametrize("stage", [TWO[0]._replace(gate=(("rte",), 1.0)), TWO[0]._replace(rows=3)])
+def test_stages_that_cannot_be(tmp_path, stage, monkeypatch, refuses):
     monkeypatch.setattr(jax, "device_count", lambda: 2)
-    with pytest.raises(InputError, match=sentence):
-        train(tmp_path, (stage,))
+    refuses(train, tmp_path, (stage,))
 
 
 GROWN = (
@@ -183,18 +175,17 @@ def test_a_stopped_training_with_added_layers_goes_on_to_the_same_weights(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("stages", "sentence"),
+    "stages",
     [
-        ((GROWN[0], GROWN[1]._replace(grown_to=4)), "stage 2: expected grown_to to be 0 or"),
-        ((*GROWN, GROWN[1]._replace(grown_to=5)), "stage 4: expected grown_to to be 0 or, once, 3"),
-        ((GROWN[0], GROWN[0]._replace(guidance=1.0)), "stage 2: its guidance .* grown_to=3"),
-        ((TWO[0]._replace(gate=(("attention to the label",), 1.0)),), "stage 1: its gate asks for"),
-        ((TWO[0]._replace(frozen="word"),), "no part to freeze in stage 1 named 'word'"),
+        (GROWN[0], GROWN[1]._replace(grown_to=4)),
+        (*GROWN, GROWN[1]._replace(grown_to=5)),
+        (GROWN[0], GROWN[0]._replace(guidance=1.0)),
+        (TWO[0]._replace(gate=(("attention to the label",), 1.0)),),
+        (TWO[0]._replace(frozen="word"),),
     ],
 )
-def test_layers_that_cannot_be_added(stages, sentence):
-    with pytest.raises(InputError, match=sentence):
-        training.check_stages(stages, RAW, 1)
+def test_layers_that_cannot_be_added(stages, refuses):
+    refuses(training.check_stages, stages, RAW, 1)
 
 
 def made_batch():
@@ -301,16 +292,12 @@ def test_progress_keeps_every_step_and_prints_means(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "sentence"),
+    "recipe",
     [
-        (
-            RECIPE._replace(reach=65),
-            r"reach of 65 must be within config\.positions = 64",
-        ),
-        (RECIPE._replace(mix=(("trec", 1.0),)), r"no text in the mix of stage 1 named 'trec'"),
-        (RECIPE._replace(mix=(("anli_r3", 1.0),), hardest=2), "anli_r3 has no example as easy as"),
+        RECIPE._replace(reach=65),
+        RECIPE._replace(mix=(("trec", 1.0),)),
+        RECIPE._replace(mix=(("anli_r3", 1.0),), hardest=2),
     ],
 )
-def test_stages_that_cannot_be_are_refused_before_anything_is_made(recipe, sentence):
-    with pytest.raises(InputError, match=sentence):
-        training.check_stages([TextStage(1, 2, 64, recipe)], RAW, 1)
+def test_stages_that_cannot_be_are_refused_before_anything_is_made(recipe, refuses):
+    refuses(training.check_stages, [TextStage(1, 2, 64, recipe)], RAW, 1)

@@ -77,7 +77,7 @@ def test_prefix_is_optional_and_masks_are_ignored(directory):
         np.testing.assert_array_equal(a, b)
 
 
-def test_shards(directory):
+def test_shards(directory, refuses):
     _, before = weights.load(directory, gpt2.FAMILY)
     tensors = load_file(directory / "model.safetensors")
     (directory / "model.safetensors").unlink()
@@ -91,8 +91,7 @@ def test_shards(directory):
     for a, b in zip(leaves(before), leaves(after), strict=True):
         np.testing.assert_array_equal(a, b)
     (directory / "two.safetensors").unlink()
-    with pytest.raises(InputError, match=r"the file 'two\.safetensors' in the same"):
-        weights.load(directory, gpt2.FAMILY)
+    refuses(weights.load, directory, gpt2.FAMILY)
 
 
 def test_all_complaints_in_one_sentence(directory):
@@ -118,12 +117,11 @@ def test_all_complaints_in_one_sentence(directory):
         assert complaint in sentence
 
 
-def test_weights_that_the_first_layer_lacks_are_named_where_they_are_missing(tmp_path):
+def test_weights_that_the_first_layer_lacks_are_named_where_they_are_missing(tmp_path, refuses):
     directory = write(tmp_path, MODERNBERT)
     name = "model.layers.1.attn_norm.weight"
     rewrite(directory, lambda tensors: {key: tensors[key] for key in tensors if key != name})
-    with pytest.raises(InputError, match=f"missing {name}"):
-        weights.load(directory, FAMILIES["modernbert"])
+    refuses(weights.load, directory, FAMILIES["modernbert"])
 
 
 def put(name, array):
@@ -131,30 +129,20 @@ def put(name, array):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        (
-            put("lm_head.weight", lambda t: t["transformer.wte.weight"] + 1),
-            "lm_head.weight differs",
-        ),
-        (
-            put("lm_head.weight", np.zeros((3, 2), np.float32)),
-            "lm_head.weight differs from our wte",
-        ),
-        (
-            put("wte.weight", lambda t: t["transformer.wte.weight"]),
-            "a second .*wte.weight .our wte",
-        ),
-        (put("transformer.ln_f.bias", np.zeros(16, np.int8)), r"ln_f.bias .* in I8: quantized"),
+        put("lm_head.weight", lambda t: t["transformer.wte.weight"] + 1),
+        put("lm_head.weight", np.zeros((3, 2), np.float32)),
+        put("wte.weight", lambda t: t["transformer.wte.weight"]),
+        put("transformer.ln_f.bias", np.zeros(16, np.int8)),
     ],
 )
-def test_tensors_that_would_be_dropped_or_misread(directory, change, sentence):
+def test_tensors_that_would_be_dropped_or_misread(directory, change, refuses):
     rewrite(directory, change)
-    with pytest.raises(InputError, match=sentence):
-        weights.load(directory, gpt2.FAMILY)
+    refuses(weights.load, directory, gpt2.FAMILY)
 
 
-def test_float8_is_refused_by_name(directory):
+def test_float8_is_refused_by_name(directory, refuses):
     """As in a checkpoint that was quantized in place: numpy lacks these numbers."""
     rewrite(directory, put("transformer.ln_f.bias", np.zeros(16, np.int8)))
     path = directory / "model.safetensors"
@@ -163,55 +151,47 @@ def test_float8_is_refused_by_name(directory):
     header["transformer.ln_f.bias"]["dtype"] = "F8_E4M3"
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + path.read_bytes()[8 + size :])
-    with pytest.raises(InputError, match=r"ln_f.bias \(our ln_f.bias\) in F8_E4M3: quantized"):
-        weights.load(directory, gpt2.FAMILY)
+    refuses(weights.load, directory, gpt2.FAMILY)
 
 
-def test_broken_weight_files(directory):
+def test_broken_weight_files(directory, refuses):
     path = directory / "model.safetensors"
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
-    with pytest.raises(InputError, match="git-LFS pointer"):
-        weights.load(directory, gpt2.FAMILY)
+    refuses(weights.load, directory, gpt2.FAMILY)
     path.write_bytes(b"\x00" * 40)
-    with pytest.raises(InputError, match="cannot be read as safetensors"):
-        weights.load(directory, gpt2.FAMILY)
+    refuses(weights.load, directory, gpt2.FAMILY)
     path.unlink()
-    with pytest.raises(InputError, match="got none; pickled"):
-        weights.load(directory, gpt2.FAMILY)
+    refuses(weights.load, directory, gpt2.FAMILY)
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        ({"model_type": "gpt3"}, r"model_type = 'gpt3', expected one of .*\(gpt2, llama"),
-        ({"n_layer": None}, "config.json lacks n_layer"),
-        ({"model_type": ["gpt2"]}, r"model_type = \['gpt2'\], expected one of"),
-        ({"n_layer": "four"}, "n_layer = 'four'; expected a whole number from 1 on; fetch"),
-        ({"n_layer": 10**6}, "config.json says 1,000,000 layers, the weights are of 2"),
-        (
-            {"n_embd": 10**6},
-            r"weights take [\d,.]+ GB a device and the work on a batch",
-        ),
-        ({"n_layer": 0}, "n_layer = 0; expected a whole number"),
-        ({"n_layer": True}, "n_layer = True; expected a whole number"),
-        ({"n_head": 0}, "n_head = 0; expected a whole number"),
-        ({"n_head": 3}, "3 attention heads of a width of 16, expected heads that divide it"),
-        ({"n_inner": "x"}, "n_inner = 'x'; expected a whole number from 1 on, or null"),
-        ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon = 'x'; expected a positive number"),
-        ({"layer_norm_epsilon": float("nan")}, "= nan; expected a positive number"),
-        ({"activation_function": 3}, "activation_function = 3; expected text"),
-        ({"activation_function": "gelly"}, "no activation function named 'gelly'"),
-        ({"scale_attn_by_inverse_layer_idx": True}, "written for False alone"),
-        ({"vocab_size": 64}, "ids up to"),
+        {"model_type": "gpt3"},
+        {"n_layer": None},
+        {"model_type": ["gpt2"]},
+        {"n_layer": "four"},
+        {"n_layer": 10**6},
+        {"n_embd": 10**6},
+        {"n_layer": 0},
+        {"n_layer": True},
+        {"n_head": 0},
+        {"n_head": 3},
+        {"n_inner": "x"},
+        {"layer_norm_epsilon": "x"},
+        {"layer_norm_epsilon": float("nan")},
+        {"activation_function": 3},
+        {"activation_function": "gelly"},
+        {"scale_attn_by_inverse_layer_idx": True},
+        {"vocab_size": 64},
     ],
 )
-def test_configs_that_do_not_fit(directory, change, sentence):
+def test_configs_that_do_not_fit(directory, change, refuses):
     raw = {k: v for k, v in (GPT2 | change).items() if v is not None}
     if "vocab_size" in change:
         write(directory, raw)
     (directory / "config.json").write_text(json.dumps(raw))
-    with pytest.raises(InputError, match=sentence):
-        load_checkpoint(directory)
+    refuses(load_checkpoint, directory)
 
 
 LATE = """
@@ -225,33 +205,29 @@ class Config(gpt2.Config):
 """
 
 
-def test_a_config_whose_annotations_are_strings(directory, monkeypatch):
+def test_a_config_whose_annotations_are_strings(directory, monkeypatch, refuses):
     (directory / "late_annotations.py").write_text(LATE)
     monkeypatch.syspath_prepend(directory)
     family = gpt2.FAMILY._replace(config=importlib.import_module("late_annotations").Config)
     assert read_config(family, GPT2 | {"rank": 3}, directory).rank == 3
-    with pytest.raises(InputError, match="rank = 'x'; expected a whole number from 1 on, or null"):
-        read_config(family, GPT2 | {"rank": "x"}, directory)
-    with pytest.raises(InputError, match="n_layer = 'x'; expected a whole number from 1 on; fetch"):
-        read_config(family, GPT2 | {"n_layer": "x"}, directory)
+    refuses(read_config, family, GPT2 | {"rank": "x"}, directory)
+    refuses(read_config, family, GPT2 | {"n_layer": "x"}, directory)
 
 
-def test_null_in_a_config(directory):
+def test_null_in_a_config(directory, refuses):
     for field, is_valid in (("n_inner", True), ("n_embd", False)):
         (directory / "config.json").write_text(json.dumps(GPT2 | {field: None}))
         if is_valid:
             assert load_checkpoint(directory).config.n_inner is None
         else:
-            with pytest.raises(InputError, match="n_embd = None; expected a whole number"):
-                load_checkpoint(directory)
+            refuses(load_checkpoint, directory)
 
 
 @pytest.mark.parametrize("index", [{"weight_map": ["a"]}, {"weight_map": {"a": 3}}, {}])
-def test_an_index_that_is_none(directory, index):
+def test_an_index_that_is_none(directory, index, refuses):
     (directory / "model.safetensors").unlink()
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(InputError, match=r"index\.json: expected weight_map to give each tensor"):
-        weights.load(directory, gpt2.FAMILY)
+    refuses(weights.load, directory, gpt2.FAMILY)
 
 
 @pytest.mark.parametrize("name", ["../model.safetensors", "/model.safetensors", "a/../../b"])
@@ -323,34 +299,26 @@ def test_a_header_that_lies(directory, change, sentence):
     assert len(str(error.value)) < 1000
 
 
-def test_a_folder_in_the_place_of_the_weights(directory):
+def test_a_folder_in_the_place_of_the_weights(directory, refuses):
     (directory / "model.safetensors").unlink()
     (directory / "model.safetensors").mkdir()
-    with pytest.raises(InputError, match="got none; pickled"):
-        load_checkpoint(directory)
+    refuses(load_checkpoint, directory)
 
 
-def test_files_that_are_not_there(directory):
-    with pytest.raises(InputError, match="expected a checkpoint directory"):
-        load_checkpoint(directory / "nowhere")
+def test_files_that_are_not_there(directory, refuses):
+    refuses(load_checkpoint, directory / "nowhere")
     (directory / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match="not a tokenizer"):
-        load_checkpoint(directory)
+    refuses(load_checkpoint, directory)
     (directory / "tokenizer.json").unlink()
-    with pytest.raises(InputError, match=r"a tokenizer in tokenizer\.json"):
-        load_checkpoint(directory)
+    refuses(load_checkpoint, directory)
     (directory / "config.json").write_text("{")
-    with pytest.raises(InputError, match="expected JSON"):
-        load_checkpoint(directory)
+    refuses(load_checkpoint, directory)
     (directory / "config.json").write_text("[" * 100_000)
-    with pytest.raises(InputError, match="expected JSON"):
-        load_checkpoint(directory)
+    refuses(load_checkpoint, directory)
     (directory / "config.json").write_text("[]")
-    with pytest.raises(InputError, match="expected a JSON object"):
-        load_checkpoint(directory)
+    refuses(load_checkpoint, directory)
     (directory / "config.json").unlink()
-    with pytest.raises(InputError, match=r"a config in config\.json"):
-        load_checkpoint(directory)
+    refuses(load_checkpoint, directory)
 
 
 def test_digest_follows_contents(directory, tmp_path_factory):
@@ -384,11 +352,10 @@ def test_weights_stream_to_their_place(tmp_path):
     assert int(size) > 240e6 and float(ratio) < 1.3
 
 
-def test_a_truncated_shard_is_named(directory):
+def test_a_truncated_shard_is_named(directory, refuses):
     path = directory / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(InputError, match=r"model\.safetensors: it cannot be read as safetensors"):
-        load_checkpoint(directory)
+    refuses(load_checkpoint, directory)
 
 
 def test_a_name_of_the_hub_is_downloaded_without_pickles(directory, monkeypatch):
@@ -430,15 +397,14 @@ def test_a_name_that_the_hub_does_not_give(monkeypatch):
         load_checkpoint(find("no/such/folder"))
 
 
-def test_dtypes(directory):
+def test_dtypes(directory, refuses):
     assert load_checkpoint(directory).dtype == "float32"
     half = load_checkpoint(directory, "bfloat16")
     assert half.dtype == "bfloat16"
     assert all(
         leaf.dtype == jnp.bfloat16 for leaf in jax.tree.leaves(weights.nnx.state(half.model))
     )
-    with pytest.raises(InputError, match="no dtype named 'float8'; did you mean 'float32'"):
-        load_checkpoint(directory, "float8")
+    refuses(load_checkpoint, directory, "float8")
 
 
 @pytest.mark.usefixtures("standard_promotion")
@@ -451,10 +417,9 @@ def test_half_precision_scores_are_near(directory):
     assert half.log_probs.dtype == np.float32
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_said(tmp_path):
+def test_a_file_that_is_cut_while_it_is_read_is_said(tmp_path, refuses):
     path = tmp_path / "model.safetensors"
     save_file({"a": jnp.ones((20, 10))}, path)
     (tensor,) = tensors(tmp_path)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(InputError, match="it ends within a; fetch it again"):
-        tensor.read(np.float32)
+    refuses(tensor.read, np.float32)
