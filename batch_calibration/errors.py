@@ -128,6 +128,17 @@ class InputError(ValueError):
         super().__init__(re.sub(r"(\S{200})\S{200,}", r"\1...", line))
 
     @classmethod
+    def at(
+        cls, where: object, expected: object, got: object = "", remedy: object = ""
+    ) -> InputError:
+        """The error at a place: where, what belongs there, what came, what to do.
+
+        >>> print(InputError.at("f.csv, row 3", "a number", "'x'", "correct it"))
+        f.csv, row 3: expected a number; got 'x': correct it.
+        """
+        return cls(where=where, expected=expected, got=got, remedy=remedy)
+
+    @classmethod
     def unknown(
         cls,
         kind: str,

@@ -57,12 +57,13 @@ def in_row_order(
     are_alike = own.is_unique and index.is_unique and not (_counts(own) or _counts(index))
     places = own.get_indexer(index) if are_alike else np.array([-1])  # -1: no such entry
     if (places < 0).any():
-        raise InputError(
-            where=where, expected=f"the index of {rows_where}, or its entries in another order",
-            got=f"{shown(list(own[:4]))} and {shown(list(index[:4]))}",
-            remedy=f"give {where}.to_numpy() if rows belong together by place, or "
-                f"{where}.reindex({rows_where}.index) if by index",
-        )  # fmt: skip
+        raise InputError.at(
+            where,
+            f"the index of {rows_where}, or its entries in another order",
+            f"{shown(list(own[:4]))} and {shown(list(index[:4]))}",
+            f"give {where}.to_numpy() if rows belong together by place, or "
+            f"{where}.reindex({rows_where}.index) if by index",
+        )
     return values.iloc[places]
 
 
@@ -122,11 +123,12 @@ def column_numbers(
     for cell in cells:
         is_unknown = is_gap(cell) or cell != cell or (cell == UNKNOWN and is_whole)
         if cell not in column_of and not is_unknown:
-            raise InputError(
-                where=where, expected=f"names of columns of the scores, {shown([*names])}",
-                got=shown(cell), remedy="name the label as its column, or give scores.to_numpy() "
-                    "and column indices",
-            )  # fmt: skip
+            raise InputError.at(
+                where,
+                f"names of columns of the scores, {shown([*names])}",
+                shown(cell),
+                "name the label as its column, or give scores.to_numpy() and column indices",
+            )
         columns.append(column_of.get(cell, UNKNOWN))
     return np.array(columns, np.int32).reshape(array.shape)
 
@@ -164,15 +166,15 @@ def in_label_order(
         column = columns.get(name)
         if column is None or column in by_column:
             order = "indices of columns from 0 on" if names is None else shown([*names])
-            raise InputError(
-                where=where, expected=f"one share for each of {labels} labels by name, {order}",
-                got=f"{shown(name)}{'' if column is None else ' twice'}",
-                remedy="name the labels as their columns, or give shares in that order",
-            )  # fmt: skip
+            raise InputError.at(
+                where,
+                f"one share for each of {labels} labels by name, {order}",
+                f"{shown(name)}{'' if column is None else ' twice'}",
+                "name the labels as their columns, or give shares in that order",
+            )
         by_column[column] = share
     if absent is None and len(by_column) < labels:
-        raise InputError(
-            where=where, expected=f"a number for each of {labels} labels", got=len(by_column),
-            remedy="give them all",
-        )  # fmt: skip
+        raise InputError.at(
+            where, f"a number for each of {labels} labels", len(by_column), "give them all"
+        )
     return [by_column.get(column, absent) for column in range(labels)]

@@ -63,11 +63,12 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
     """
     names, kind = column_names(frame), type(frame).__name__
     if len(set(names)) < len(names):
-        raise InputError(
-            where=where, expected="columns of different names",
-            got=f"a {kind} with the columns {shown(names)}",
-            remedy="rename those that share a name",
-        )  # fmt: skip
+        raise InputError.at(
+            where,
+            "columns of different names",
+            f"a {kind} with the columns {shown(names)}",
+            "rename those that share a name",
+        )
     chosen = names if columns is None else _checked(columns, names, where)
     values_by_name = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]
     faults = {}
@@ -86,12 +87,12 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
         name, why = next(iter(faults.items()))
         # Of many columns the sentence names none: which are the labels, only their owner knows.
         named = str(usable) if 1 < len(usable) <= MAX_NAMES_IN_SENTENCE else "[...]"
-        raise InputError(
-            where=where, expected="columns of log-probabilities, one per label",
-            got=f"a {kind} whose column {shown(name)} {why}",
-            remedy=f"name the columns of the labels, columns={named} in calibrate, or drop "
-                f"{shown(name)}",
-        )  # fmt: skip
+        raise InputError.at(
+            where,
+            "columns of log-probabilities, one per label",
+            f"a {kind} whose column {shown(name)} {why}",
+            f"name the columns of the labels, columns={named} in calibrate, or drop {shown(name)}",
+        )
     if not chosen:  # no column: `check_scores` refuses the shape
         return np.zeros((0, 0))
     return np.stack([values_by_name[name] for name in chosen], axis=-1)
@@ -104,11 +105,12 @@ def _checked(columns: Iterable[Hashable], names: list[Hashable], where: str) -> 
     except TypeError:  # no iterable, or of lists
         chosen, repeated = [], 0
     if len(chosen) < 2 or repeated:
-        raise InputError(
-            where="columns", expected="a list of at least two names, one per label, all different",
-            got=shown(columns),
-            remedy=f"name columns of {where}, such as columns={shown(names[:2])}",
-        )  # fmt: skip
+        raise InputError.at(
+            "columns",
+            "a list of at least two names, one per label, all different",
+            shown(columns),
+            f"name columns of {where}, such as columns={shown(names[:2])}",
+        )
     for name in chosen:
         if name not in names:
             raise InputError.unknown(f"column of {where}", name, map(str, names))

@@ -81,11 +81,12 @@ def refuse_unusable(scores: np.ndarray, where: str, *, is_floored: bool = False)
             score = scores[(*context, row, label)]
             shown = "NaN" if np.isnan(score) else f"{float(score):+g}"
             at = f"context {tuple(context)}, " if context else ""
-            raise InputError(
-                where=where, expected="finite log-probabilities",
-                got=f"{shown} in {at}row {row}, label {label} ({int(is_bad.sum())} in all)",
-                remedy=remedy,
-            )  # fmt: skip
+            raise InputError.at(
+                where,
+                "finite log-probabilities",
+                f"{shown} in {at}row {row}, label {label} ({int(is_bad.sum())} in all)",
+                remedy,
+            )
 
 
 def check_missing(missing: object) -> Missing:
@@ -102,10 +103,12 @@ def check_missing(missing: object) -> Missing:
         nats = np.nan
     if -LARGEST <= nats < 0:  # NaN fails the comparison too
         return nats
-    raise InputError(
-        where="missing", expected="'least', 'drop' or a number of nats below 0", got=f"{missing!r}",
-        remedy="give missing='least', which puts a missing label just below the least one returned",
-    )  # fmt: skip
+    raise InputError.at(
+        "missing",
+        "'least', 'drop' or a number of nats below 0",
+        f"{missing!r}",
+        "give missing='least', which puts a missing label just below the least one returned",
+    )
 
 
 def fill_scores(
@@ -162,11 +165,12 @@ def fill_every_row(
     if bound is not None:
         lacking = find_missing(bound)
         if bound.shape != scores.shape[:-1] or lacking.any() or (bound > LARGEST).any():
-            raise InputError(
-                where="bound",
-                expected=f"one finite number of nats per row, shape {scores.shape[:-1]}",
-                got=f"shape {bound.shape}, {int(lacking.sum())} not finite", remedy=BOUND,
-            )  # fmt: skip
+            raise InputError.at(
+                "bound",
+                f"one finite number of nats per row, shape {scores.shape[:-1]}",
+                f"shape {bound.shape}, {int(lacking.sum())} not finite",
+                BOUND,
+            )
         bound = bound.reshape(-1)
     empty = np.argwhere(is_missing.all(axis=-1))
     if len(empty):

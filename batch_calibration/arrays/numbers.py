@@ -64,7 +64,7 @@ def read_numbers(
             return array
         problem = f" of {array.dtype}"
     got = f"{type(source).__name__}{problem} that is not one"
-    raise InputError(where=where, expected=expected, got=got, remedy=remedy)
+    raise InputError.at(where, expected, got, remedy)
 
 
 def read_scores(
@@ -74,10 +74,9 @@ def read_scores(
     if is_frame(source):
         source = matrix(source, where, columns)
     elif columns is not None:
-        raise InputError(
-            where="columns",
-            expected=f"none, for {where} came as {type(source).__name__}, whose columns "
-            "have no names",
+        raise InputError.at(
+            "columns",
+            f"none, for {where} came as {type(source).__name__}, whose columns have no names",
             remedy="leave columns= out, or give a data frame",
         )
     return read_numbers(source, where)
@@ -89,10 +88,12 @@ def read_floats(
     """Scores of a pure function as float32 or wider; their values are not checked."""
     array = read_scores(source, where, columns)
     if array.size == 0:
-        raise InputError(
-            where=where, expected="at least one number", got=f"shape {array.shape}",
-            remedy="give the scores of at least one input",
-        )  # fmt: skip
+        raise InputError.at(
+            where,
+            "at least one number",
+            f"shape {array.shape}",
+            "give the scores of at least one input",
+        )
     # Half precision and whole numbers become float32; wider types stay as jax has them.
     is_wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
     return jnp.asarray(array, None if is_wide else jnp.float32)
@@ -110,7 +111,7 @@ def read_whole_numbers(source: object, where: str, labels: int | str = "k") -> A
         fits = bool((array.astype(np.int32) == array).all())
     if not fits:
         got = f"{type(source).__name__} of {array.dtype} that is not one"
-        raise InputError(where=where, expected=expected, got=got, remedy=remedy)
+        raise InputError.at(where, expected, got, remedy)
     return array
 
 
@@ -124,10 +125,12 @@ def check_key(key: int | Key, where: str = "key") -> Key:
             raise TypeError
         jax.random.split(key)  # raises unless it is one key
     except (TypeError, ValueError) as error:
-        raise InputError(
-            where=where, expected="one jax.random key or an int seed of at most 32 bits",
-            got=f"{key!r}", remedy=f"give one such as {where}=0",
-        ) from error  # fmt: skip
+        raise InputError.at(
+            where,
+            "one jax.random key or an int seed of at most 32 bits",
+            f"{key!r}",
+            f"give one such as {where}=0",
+        ) from error
     return key
 
 
@@ -155,16 +158,19 @@ def read_rows(
     weight = in_row_order(in_row_order(weight, "weight", scores), "weight", labels, "labels")
     rows = read_floats(scores, columns=columns if is_frame(scores) else None)
     if rows.ndim == 1:
-        raise InputError(
-            where="scores", expected="an array [n, k], one column per label",
-            got=f"shape {rows.shape}, as predicted labels have",
-            remedy="give the scores that the labels are predicted from",
-        )  # fmt: skip
+        raise InputError.at(
+            "scores",
+            "an array [n, k], one column per label",
+            f"shape {rows.shape}, as predicted labels have",
+            "give the scores that the labels are predicted from",
+        )
     if rows.ndim != 2:
-        raise InputError(
-            where="scores", expected="one context, an array [n, k]", got=f"shape {rows.shape}",
-            remedy="map over the others by jax.vmap",
-        )  # fmt: skip
+        raise InputError.at(
+            "scores",
+            "one context, an array [n, k]",
+            f"shape {rows.shape}",
+            "map over the others by jax.vmap",
+        )
     gold = None
     if labels is not None:
         labels = column_numbers(labels, columns or names_of(scores))
@@ -180,9 +186,7 @@ def read_rows(
     for name, per_row in (("labels", gold), ("weight", weights)):
         if per_row is not None and per_row.shape != rows.shape[:1]:
             expected = f"one per row of the scores, shape {rows.shape[:1]}"
-            raise InputError(
-                where=name, expected=expected, got=per_row.shape, remedy="give as many as rows"
-            )
+            raise InputError.at(name, expected, per_row.shape, "give as many as rows")
     return rows, gold, weights
 
 
@@ -194,11 +198,12 @@ def refuse_without_column(labels: Container, where: str, k: int) -> None:
     is_outside = (numbers < UNKNOWN) | (numbers >= k)
     if is_outside.any():
         first = np.argwhere(is_outside)[0]
-        raise InputError(
-            where=where, expected=f"indices from 0 to {k - 1}, or -1 for unknown",
-            got=f"{int(numbers[tuple(first)])} in row {int(first[-1])}",
-            remedy="name a column of the scores",
-        )  # fmt: skip
+        raise InputError.at(
+            where,
+            f"indices from 0 to {k - 1}, or -1 for unknown",
+            f"{int(numbers[tuple(first)])} in row {int(first[-1])}",
+            "name a column of the scores",
+        )
 
 
 def refuse_unordered(
@@ -219,11 +224,12 @@ def refuse_unordered(
     if is_bad.any():
         index = tuple(np.argwhere(is_bad)[0])
         score = "NaN" if np.isnan(largest[index]) else f"{largest[index]:+g}"
-        raise InputError(
-            where="scores", expected="rows whose largest score is a finite number",
-            got=f"{score} in row {index[-1] if index else 0}",
-            remedy="re-score that row or drop it; in metrics its label may be -1, for unknown",
-        )  # fmt: skip
+        raise InputError.at(
+            "scores",
+            "rows whose largest score is a finite number",
+            f"{score} in row {index[-1] if index else 0}",
+            "re-score that row or drop it; in metrics its label may be -1, for unknown",
+        )
 
 
 def reads_rows(
@@ -299,22 +305,20 @@ def scores_of_predictions(source: object, labels: object) -> object:
         )
     if not jnp.issubdtype(array.dtype, jnp.integer):
         got = f"{type(source).__name__} [n] of {array.dtype}"
-        raise InputError(where="scores", expected=SCORES_OR_LABELS, got=got, remedy=EACH_ANSWER)
+        raise InputError.at("scores", SCORES_OR_LABELS, got, EACH_ANSWER)
     predicted = np.asarray(array)
     gold = np.asarray(read_whole_numbers(labels, "labels"))
     if predicted.min() < 0:
         row = int(predicted.argmin())
-        raise InputError(
-            where="scores", expected="predicted labels from 0 on",
-            got=f"{predicted[row]} in row {row}",
-            remedy="leave rows without a prediction out, or count them as wrong by a label of "
-                "their own",
-        )  # fmt: skip
+        raise InputError.at(
+            "scores",
+            "predicted labels from 0 on",
+            f"{predicted[row]} in row {row}",
+            "leave rows without a prediction out, or count them as wrong by a label of their own",
+        )
     k = 1 + max(predicted.max(), gold.max(initial=0))  # `gold` may be empty
     if k > MAX_PREDICTED_LABELS:
         expected = f"predicted labels below {MAX_PREDICTED_LABELS:,}"
-        raise InputError(
-            where="scores", expected=expected, got=f"{k - 1:,}", remedy="give column indices"
-        )
+        raise InputError.at("scores", expected, f"{k - 1:,}", "give column indices")
     # One at the predicted label, zero elsewhere: the argmax is the prediction.
     return np.eye(k, dtype=np.float32)[predicted]

@@ -17,6 +17,7 @@ from batch_calibration.cli import options
 from batch_calibration.errors import InputError
 from batch_calibration.files import temporary_folder
 from batch_calibration.importers import Reading
+from batch_calibration.importers.local_copies import address, is_remote, list_files
 from batch_calibration.methods import METHODS
 from batch_calibration.scores import ScoreTable
 
@@ -161,7 +162,7 @@ def _read(files: Sequence[Path], reading: Reading) -> tuple[list[Path], list[Sco
 def expand(name: str) -> list[Path]:
     """The files that a word names: itself, what a glob finds, a folder's harness logs."""
     path = Path(name)
-    if importers.is_remote(name):
+    if is_remote(name):
         return _expand_remote(name)
     if name == "-" or path.is_file():
         return [path]
@@ -186,7 +187,7 @@ def expand(name: str) -> list[Path]:
 
 def _expand_remote(name: str) -> list[Path]:
     """The files at an address; of a folder the harness's logs, or else all that may hold scores."""
-    files, is_choice = importers.list_files(name)
+    files, is_choice = list_files(name)
     if is_choice:
         return files
     logs = list(filter(_is_log, files))
@@ -221,7 +222,7 @@ def _on_disk(path: Path) -> Iterator[Path]:
 
 
 def _title(path: Path) -> str:
-    return INPUT if str(path) == "-" else importers.address(path)
+    return INPUT if str(path) == "-" else address(path)
 
 
 def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreTable]:

@@ -15,8 +15,8 @@ import numpy as np
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
-from batch_calibration.importers import is_remote
 from batch_calibration.importers.lm_eval import results_of
+from batch_calibration.importers.local_copies import is_remote
 from batch_calibration.importers.text_files import fields
 from batch_calibration.metrics import accuracy, balanced_accuracy
 from batch_calibration.scores import ScoreTable

@@ -9,7 +9,7 @@ import numpy as np
 
 from batch_calibration.cli import inputs, prior, summaries
 from batch_calibration.errors import InputError
-from batch_calibration.importers import is_remote
+from batch_calibration.importers.local_copies import is_remote
 from batch_calibration.integrations.streams import Streamed, correct_stream, count_rows, open_source
 from batch_calibration.reporting import terminal
 from batch_calibration.reporting.cells import Cells

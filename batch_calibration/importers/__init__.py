@@ -19,15 +19,12 @@ from batch_calibration.importers import (
 )
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.frames import tables_of
-from batch_calibration.importers.local_copies import address, is_remote, list_files, local_copy
-from batch_calibration.importers.tables import join_shards, own_tables, to_table, to_tables
+from batch_calibration.importers.local_copies import local_copy
+from batch_calibration.importers.tables import join_shards, own_tables, to_tables
 from batch_calibration.importers.text_files import beginning
 from batch_calibration.scores import ScoreTable
 
-__all__ = [
-    "IMPORTERS", "Imported", "Importer", "Reading", "address", "is_remote", "list_files", "read",
-    "read_shards", "tables_of", "to_table", "to_tables",
-]  # fmt: skip
+__all__ = ["IMPORTERS", "Imported", "Importer", "Reading", "read", "read_shards", "tables_of"]
 
 
 class Importer(NamedTuple):
@@ -126,11 +123,11 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
                 find_importer(file, reading).read(file, reading) if own_tables(file) is None else []
             )
         if len(contexts) != 1:
-            raise InputError(
-                where=path,
-                expected="a part of one data set, with the rows of one context",
-                got=f"{len(contexts)} contexts" if contexts else "a score table",
-                remedy=f"leave {spell('shards')} out",
+            raise InputError.at(
+                path,
+                "a part of one data set, with the rows of one context",
+                f"{len(contexts)} contexts" if contexts else "a score table",
+                f"leave {spell('shards')} out",
             )
         shards += contexts
     return to_tables([join_shards(shards)], reading)

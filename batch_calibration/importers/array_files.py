@@ -77,9 +77,7 @@ def read(load: Callable[[Path], Arrays], path: Path, reading: Reading) -> list[I
     except Exception as error:  # numpy, zipfile and safetensors have many, for damaged files
         # A zip's error repeats its headers, of any length.
         reason = shown(str(error).partition("\n")[0]) if str(error) else type(error).__name__
-        raise InputError(
-            where=path, expected="a whole file of arrays", got=f"none ({reason})"
-        ) from error
+        raise InputError.at(path, "a whole file of arrays", f"none ({reason})") from error
     return from_arrays(str(path), arrays, reading, task=path.stem)
 
 
@@ -106,7 +104,11 @@ def from_arrays(
         at = f"{where}, {name}" if prefix else where
         task_name = f"{reading.task or task} {prefix.rstrip('_')}".strip()
         scores = np.asarray(read_numbers(arrays[name], at))
-        other_arrays = _other_arrays(arrays, name, prefix)
+        # Arrays with the prefix also under their names without it, which win.
+        other_arrays = {key: array for key, array in arrays.items() if key != name}
+        if prefix:
+            own = [key for key in other_arrays if key.startswith(prefix)]
+            other_arrays |= {key.removeprefix(prefix): arrays[key] for key in own}
         context: dict[str, Json] = {"task": task_name}
         if scores.ndim == 2:
             contexts.append(_context(at, scores, other_arrays, reading, context, None, name))
@@ -121,20 +123,8 @@ def from_arrays(
                     _context(where_context, scores[i], other_arrays, reading, context, i, name)
                 )
         else:
-            raise InputError(
-                where=at, expected="scores [n, k] or [contexts, n, k]", got=f"shape {scores.shape}"
-            )
+            raise InputError.at(at, "scores [n, k] or [contexts, n, k]", f"shape {scores.shape}")
     return contexts
-
-
-def _other_arrays(arrays: Mapping[str, np.ndarray], name: str, prefix: str) -> Arrays:
-    """The arrays but one; arrays with the prefix also under their names without it, which win."""
-    other_arrays = dict(arrays)
-    del other_arrays[name]
-    for key, array in list(other_arrays.items()):
-        if prefix and key.startswith(prefix):
-            other_arrays[key.removeprefix(prefix)] = array
-    return other_arrays
 
 
 def _score_arrays(
@@ -158,11 +148,11 @@ def _score_arrays(
     if len(real) == 1:  # it has any name
         return [("", real[0])]
     listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-    raise InputError(
-        where=where,
-        expected="an array of scores [n, k] or [contexts, n, k] named scores",
-        got=listed or "no arrays",
-        remedy=f"name one by {spell('labels', real[0] if real else 'NAME')}",
+    raise InputError.at(
+        where,
+        "an array of scores [n, k] or [contexts, n, k] named scores",
+        listed or "no arrays",
+        f"name one by {spell('labels', real[0] if real else 'NAME')}",
     )
 
 

@@ -233,11 +233,11 @@ def look_up_gold(
         if cell not in label_of:
             listed = ", ".join(map(repr, names[:MAX_LISTED]))
             listed += " ..." if len(names) > MAX_LISTED else ""
-            raise InputError(
-                where=f"{where}, row {row} (counted from 0)",
-                expected=f"the right label, by its name ({listed}), by its index from 0 to "
+            raise InputError.at(
+                f"{where}, row {row} (counted from 0)",
+                f"the right label, by its name ({listed}), by its index from 0 to "
                 f"{len(names) - 1}, or nothing where it is unknown",
-                got=f"{shown(cell)}, which names no label",
+                f"{shown(cell)}, which names no label",
             )
         gold.append(label_of[cell])
     return np.array(gold, np.int32)
@@ -246,11 +246,11 @@ def look_up_gold(
 def refuse_counted_from_one(where: str, cells: Set[str], k: int) -> None:
     """Refuse indices of right labels from 1 to k: each would be read as the next label."""
     if str(k) in cells and cells <= {"", "-1", *map(str, range(1, k + 1))}:
-        raise InputError(
-            where=where,
-            expected=f"indices of the right labels, counted from 0 to {k - 1}",
-            got=f"{k}, and no 0: they are counted from 1",
-            remedy="subtract 1 from each, or write the labels' names",
+        raise InputError.at(
+            where,
+            f"indices of the right labels, counted from 0 to {k - 1}",
+            f"{k}, and no 0: they are counted from 1",
+            "subtract 1 from each, or write the labels' names",
         )
 
 

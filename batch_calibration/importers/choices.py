@@ -221,7 +221,7 @@ def import_rows(
 ) -> list[Imported]:
     """Rows as scores: one `Imported`, or one for each number of choices with `by=("choices",)`."""
     if not rows:
-        raise InputError(where=where, expected="at least one row", got="none")
+        raise InputError.at(where, "at least one row", "none")
     by_count: dict[int, list[int]] = {}  # number of choices -> indices of rows
     for i, row in enumerate(rows):
         by_count.setdefault(len(row.scores), []).append(i)
@@ -261,9 +261,21 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: Reading) -> Imported:
     right = np.array([-1 if row.right is None else int(row.right) for row in rows])
     gold, gold_notes = gold_labels(rows, predicted, right, where)
     notes += gold_notes
-    notes += note_other_accuracy(right, predicted == gold, gold)
-    if not are_fixed:
-        notes += note_one_place(gold, names)
+    is_counted = (right >= 0) & (gold >= 0)
+    counted, ours = right[is_counted], (predicted == gold)[is_counted]
+    if differing := int((counted != ours).sum()):
+        notes.append(
+            f"The log's own accuracy is {100 * counted.mean():.1f} % and that of the highest score "
+            f"{100 * ours.mean():.1f} %: they differ in {differing:,} of {len(counted):,} "
+            "rows, so the log's counts something else, or a target was read wrongly."
+        )
+    right_labels = np.unique(gold[gold >= 0])
+    if not are_fixed and len(right_labels) == 1 and len(gold) >= MIN_ROWS_TO_WARN:
+        notes.append(
+            f"The right choice is {names[right_labels[0]]} in every row: its position reveals the "
+            "answer, so accuracy after correction is meaningless; shuffle the choices and ask "
+            "again."
+        )
     alone = None
     if all(row.alone for row in rows):  # a block has scores for every row or is left out
         alone = np.array([row.alone for row in rows], np.float64)
@@ -324,11 +336,11 @@ def gold_labels(
             are_whole = {"indices": (index >= 0)[have_target], "texts": (text >= 0)[have_target]}
             possible = [kind for kind in kinds if are_whole[kind].all()]
             if len(possible) != 1:
-                raise InputError(
-                    where=where,
-                    expected="right choices that are indices or texts",
-                    got="numbers that are both, and no `acc` that tells",
-                    remedy="name a field of the document that holds one of these, "
+                raise InputError.at(
+                    where,
+                    "right choices that are indices or texts",
+                    "numbers that are both, and no `acc` that tells",
+                    "name a field of the document that holds one of these, "
                     f"{spell('gold', 'FIELD')}",
                 )
             kind, reason = possible[0], "all of them can be"
@@ -348,31 +360,6 @@ def gold_labels(
         why = f", {several:,} of them because several are right" if several else ""
         notes.append(f"The right choice of {lacking:,} of {n:,} rows is not known{why}.")
     return gold, notes
-
-
-def note_other_accuracy(right: np.ndarray, is_ours: np.ndarray, gold: np.ndarray) -> list[str]:
-    """A note if the log counts other rows as right than the highest score does; [n] each."""
-    is_counted = (right >= 0) & (gold >= 0)
-    counted, ours = right[is_counted], is_ours[is_counted]
-    differing = int((counted != ours).sum())
-    if not differing:
-        return []
-    return [
-        f"The log's own accuracy is {100 * counted.mean():.1f} % and that of the highest score "
-        f"{100 * ours.mean():.1f} %: they differ in {differing:,} of {len(counted):,} "
-        "rows, so the log's counts something else, or a target was read wrongly."
-    ]
-
-
-def note_one_place(gold: np.ndarray, names: Sequence[str]) -> list[str]:
-    """A note if the right choice has one place in all of many rows."""
-    right_labels = np.unique(gold[gold >= 0])
-    if len(right_labels) != 1 or len(gold) < MIN_ROWS_TO_WARN:
-        return []
-    return [
-        f"The right choice is {names[right_labels[0]]} in every row: its position reveals the "
-        "answer, so accuracy after correction is meaningless; shuffle the choices and ask again."
-    ]
 
 
 def _target_labels(row: Row) -> tuple[int, int, bool]:

@@ -67,7 +67,7 @@ def from_columns(
             column of right labels that nobody named; a right label that is none.
     """
     if not len(next(iter(columns.values()), ())):
-        raise InputError(where=where, expected="at least one row of scores", got="none")
+        raise InputError.at(where, "at least one row of scores", "none")
     reading, gold_notes = recognize_gold(columns, reading)
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
@@ -106,7 +106,13 @@ def label_rows(
         # New names of places stand for all of them.
         names = vectors.names if set(chosen) <= set(vectors.names) else chosen
         gold, gold_notes = gold_of_rows(at, columns[reading.gold], vectors, names)
-        notes += gold_notes + note_never_first(gold, names)
+        notes += gold_notes
+        known_labels = gold[gold >= 0]
+        if len(known_labels) >= MIN_ROWS_TO_WARN * len(names) and known_labels.min() == 1:
+            notes += (
+                f"The right label is {names[0]!r} in no row: where the column counts labels from "
+                "1, subtract 1 from each.",
+            )
         gold = renumber_labels(at, gold, names, indices)
     told_apart: dict[str, list[str]] = {}
     names_in_use = {*read_names, *vectors.names, reading.gold, reading.ids}
@@ -133,11 +139,11 @@ def label_columns(
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
     if vector_name is not None:
-        raise InputError(
-            where=where,
-            expected="a column of its own for each label",
-            got=f"all scores of a row in {vector_name!r}",
-            remedy="write one column a label",
+        raise InputError.at(
+            where,
+            "a column of its own for each label",
+            f"all scores of a row in {vector_name!r}",
+            "write one column a label",
         )
     return named_or_real_columns(where, candidates, reading)
 
@@ -178,24 +184,13 @@ def _score_column(where: str, name: str, column: Column) -> np.ndarray:
     """A column of scores; a cell that is no number is refused."""
     numbers, bad_rows = numbers_of(column)
     if bad_rows:
-        raise InputError(
-            where=f"{where}, column {name!r}, row {bad_rows[0]} (counted from 0)",
-            expected="a number",
-            got=f"{shown(column[bad_rows[0]])} ({len(bad_rows)} rows like it)",
-            remedy="correct it, or leave it empty where the label was not returned",
+        raise InputError.at(
+            f"{where}, column {name!r}, row {bad_rows[0]} (counted from 0)",
+            "a number",
+            f"{shown(column[bad_rows[0]])} ({len(bad_rows)} rows like it)",
+            "correct it, or leave it empty where the label was not returned",
         )
     return numbers
-
-
-def note_never_first(gold: np.ndarray, names: Sequence[str]) -> tuple[str, ...]:
-    """A note where many right labels are known, and none is the first."""
-    known_labels = gold[gold >= 0]
-    if len(known_labels) < MIN_ROWS_TO_WARN * len(names) or known_labels.min() != 1:
-        return ()
-    return (
-        f"The right label is {names[0]!r} in no row: where the column counts labels from 1, "
-        "subtract 1 from each.",
-    )
 
 
 def gold_of_rows(
@@ -241,11 +236,11 @@ def gold_of_rows(
     if vectors.are_answers:
         is_own = not are_texts or (gold == look_up_gold(where, cells, names, by_text)).all()
     if not is_own:
-        raise InputError(
-            where=where,
-            expected="the right label by its text",
-            got="indices, while rows list labels in different orders, or the most probable first",
-            remedy="it is not plain in which list they count; write the label's name",
+        raise InputError.at(
+            where,
+            "the right label by its text",
+            "indices, while rows list labels in different orders, or the most probable first",
+            "it is not plain in which list they count; write the label's name",
         )
     note = f"The right labels are indices in the list {vectors.source!r} of their own row."
     return gold, () if vectors.are_answers else (note,)
@@ -302,13 +297,9 @@ def score_candidates(
                 f"and {spell('by')}."
             )
     candidates = {name: column for name, column in columns.items() if name not in named}
-    if not reading.labels:
-        _refuse_unnamed_gold(where, candidates)
-    return candidates
-
-
-def _refuse_unnamed_gold(where: str, candidates: Mapping[str, Column]) -> None:
-    """Refuse a column of right labels that nobody named: it would be taken for scores, or lost."""
+    if reading.labels:
+        return candidates
+    # A column of right labels that nobody named would be taken for scores, or lost.
     for name, column in candidates.items():
         if name.lower() in GOLD:
             numbers, bad_rows = numbers_of(column)
@@ -319,6 +310,7 @@ def _refuse_unnamed_gold(where: str, candidates: Mapping[str, Column]) -> None:
                     f"{spell('gold', name)} if it is, or name the columns of the scores: "
                     f"{spell('labels', ('A', 'B', '...'))}"
                 )
+    return candidates
 
 
 def named_or_real_columns(
@@ -352,11 +344,11 @@ def named_or_real_columns(
         )
     if len(real) < 2:
         example = spell("labels", ("A", "B"))
-        raise InputError(
-            where=where,
-            expected="two columns of real numbers or more, one per label",
-            got=f"{', '.join(map(repr, real)) or 'none'} among {len(candidates)} columns",
-            remedy=" ".join([f"name them by {example}.", *notes]).removesuffix("."),
+        raise InputError.at(
+            where,
+            "two columns of real numbers or more, one per label",
+            f"{', '.join(map(repr, real)) or 'none'} among {len(candidates)} columns",
+            " ".join([f"name them by {example}.", *notes]).removesuffix("."),
         )
     _refuse_ranks(where, real, candidates)
     return tuple(real), (*notes, *_note_measures(real))
@@ -427,12 +419,12 @@ def _refuse_ranks(
         texts = [map(text_of, candidates[name]) for name in names]
         lists = list(zip(*texts, strict=True))
         if len(set(lists)) > 1 and are_labels(lists, rows):
-            raise InputError(
-                where=where,
-                expected="columns that hold one label's scores each",
-                got=f"{', '.join(map(repr, real))} next to {', '.join(map(repr, names))}, which "
+            raise InputError.at(
+                where,
+                "columns that hold one label's scores each",
+                f"{', '.join(map(repr, real))} next to {', '.join(map(repr, names))}, which "
                 "name other labels from row to row",
-                remedy="write one column a label, or JSON lines of lists labels and scores; "
+                "write one column a label, or JSON lines of lists labels and scores; "
                 f"where they are no labels, say {spell('labels', tuple(real))}",
             )
 

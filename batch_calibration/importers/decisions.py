@@ -70,7 +70,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             groups.setdefault(key, []).append(decision)
             number += 1
     if not groups:
-        raise InputError(where=path, expected="a decision a line", got="none")
+        raise InputError.at(path, "a decision a line", "none")
     return [_import_decisions(group, path, reading) for group in groups.values()]
 
 
@@ -99,20 +99,20 @@ def _read_decision(line: Mapping[str, Json], where: str, number: int, reading: R
     probabilities = line.get("probabilities")
     if not isinstance(probabilities, dict) or len(probabilities) < 2:
         expected = "the probabilities of two or more options, by name"
-        raise InputError(where=where, expected=expected, got=shown(probabilities))
+        raise InputError.at(where, expected, shown(probabilities))
     log_probs = {}
     for option in sorted(probabilities):
         log_probs[option] = _log(probabilities[option], f"{where}, option {shown(option)}")
     total = sum(map(math.exp, log_probs.values()))
     if total > MAX_SUM:
-        raise InputError(where=where, expected="probabilities of sum 1", got=f"{total:.4g}")
+        raise InputError.at(where, "probabilities of sum 1", f"{total:.4g}")
     gold, choice = line.get(reading.gold or GOLD), line.get("choice")
     if gold is not None and str(gold) not in log_probs:
-        raise InputError(
-            where=where,
-            expected=f"the right option, one of {shown(list(log_probs))}",
-            got=shown(gold),
-            remedy="write null where it is not known",
+        raise InputError.at(
+            where,
+            f"the right option, one of {shown(list(log_probs))}",
+            shown(gold),
+            "write null where it is not known",
         )
     # A question without a name is named by its options.
     options = ", ".join(log_probs)
@@ -128,7 +128,7 @@ def _read_decision(line: Mapping[str, Json], where: str, number: int, reading: R
 def _log(probability: Json, where: str) -> float:
     is_number = isinstance(probability, int | float) and not isinstance(probability, bool)
     if not is_number or not 0 <= probability <= MAX_SUM:  # type: ignore[operator]
-        raise InputError(where=where, expected="a probability", got=shown(probability))
+        raise InputError.at(where, "a probability", shown(probability))
     return math.log(probability) if probability else -math.inf  # type: ignore[arg-type]
 
 
@@ -139,17 +139,17 @@ def _import_decisions(decisions: Sequence[Decision], path: Path, reading: Readin
     for decision in decisions:
         if decision.row.choices != options:
             column = OPTIONS if QUESTION in reading.by else QUESTION
-            raise InputError(
-                where=decision.where,
-                expected=f"the options {shown(list(options))}",
-                got=shown(list(decision.row.choices)),
-                remedy=f"say {spell('by', (*reading.by, column))}, which makes each {column} a "
+            raise InputError.at(
+                decision.where,
+                f"the options {shown(list(options))}",
+                shown(list(decision.row.choices)),
+                f"say {spell('by', (*reading.by, column))}, which makes each {column} a "
                 "context of its own",
             )
         (content_free if decision.is_content_free else answered).append(decision)
     if not answered:
         got = "content-free ones alone"
-        raise InputError(where=path, expected="a decision with content", got=got)
+        raise InputError.at(path, "a decision with content", got)
     rows = [decision.row for decision in answered]
     gold = np.array([-1 if r.target is None else options.index(str(r.target)) for r in rows])
     columns = {}

@@ -137,9 +137,7 @@ def tables_of(scores: object, reading: Reading | None = None) -> list[ScoreTable
         return to_tables(from_arrays(WHERE, {WHERE: array}, reading, task=WHERE), reading)
     lengths = set(map(len, columns.values()))
     if len(lengths) > 1:
-        raise InputError(
-            where=WHERE, expected="columns of one length", got=f"lengths {sorted(lengths)}"
-        )
+        raise InputError.at(WHERE, "columns of one length", f"lengths {sorted(lengths)}")
     return to_tables([from_columns(WHERE, columns, reading, task=WHERE)], reading)
 
 
@@ -186,9 +184,7 @@ def _column(column: object) -> Column:
         return list(column.to_list())
     cells = np.asarray(column)
     if cells.ndim != 1:
-        raise InputError(
-            where=WHERE,
-            expected="columns of one value a row",
-            got=f"{type(column).__name__} of shape {cells.shape}",
+        raise InputError.at(
+            WHERE, "columns of one value a row", f"{type(column).__name__} of shape {cells.shape}"
         )
     return cells

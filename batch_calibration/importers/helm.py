@@ -69,9 +69,7 @@ class HelmRequest(NamedTuple):
         for i, reference in enumerate(references):
             text = value_at(reference, "output", "text")
             if not isinstance(text, str):
-                raise InputError(
-                    where=self.where, expected=f"the text of choice {i}", got=shown(text)
-                )
+                raise InputError.at(self.where, f"the text of choice {i}", shown(text))
             texts.append(text)
             # Several may be right; `choices` makes such a row's label unknown.
             if "correct" in members(value_at(reference, "tags")):
@@ -82,11 +80,11 @@ class HelmRequest(NamedTuple):
         """The tokens of the only completion."""
         completions = members(value_at(self.state, "result", "completions"))
         if len(completions) != 1:
-            raise InputError(
-                where=self.where,
-                expected="one completion",
-                got=len(completions),
-                remedy="run HELM again if the request failed",
+            raise InputError.at(
+                self.where,
+                "one completion",
+                len(completions),
+                "run HELM again if the request failed",
             )
         return list(map(fields, members(value_at(completions[0], "tokens"))))
 
@@ -144,9 +142,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         notes = note_differing_demonstrations(trial_prompts, shots, REMEDY)
         contexts += import_rows(trial_rows, str(path), reading, {**context, "seed": trial}, notes)
     if not contexts:
-        raise InputError(
-            where=path, expected="requests with results", got="none", remedy="run HELM again"
-        )
+        raise InputError.at(path, "requests with results", "none", "run HELM again")
     return contexts
 
 
@@ -156,9 +152,7 @@ def _requests(states: list[Json], path: str) -> Iterator[HelmRequest]:
         where, instance = f"{path}, request {i}", fields(state.get("instance"))
         trial, name = state.get("train_trial_index", 0), instance.get("id")
         if not isinstance(name, str) or type(trial) is not int:
-            raise InputError(
-                where=where, expected="a request with its instance's id", got=shown(states[i])
-            )
+            raise InputError.at(where, "a request with its instance's id", shown(states[i]))
         if instance.get("perturbation") is None:  # else a copy with typos or the like
             yield HelmRequest(where, trial, name, state)
 
@@ -174,9 +168,7 @@ def _separate(
         choices, _ = request.references()
         choice = request.state.get("reference_index")
         if type(choice) is not int or not 0 <= choice < len(choices):
-            raise InputError(
-                where=request.where, expected="the index of a choice", got=shown(choice)
-            )
+            raise InputError.at(request.where, "the index of a choice", shown(choice))
         # A run without calibration names no mode.
         mode = str(request.state.get("request_mode") or "original")
         by_choice = log_probs.setdefault(request.key, {}).setdefault(mode, {})
@@ -238,16 +230,16 @@ def _end_log_prob(request: HelmRequest, choice: str) -> float:
             return total
         if len(end.strip()) > len(choice.strip()):
             break  # the last tokens hold more than the choice
-    raise InputError(
-        where=request.where,
-        expected=f"the last tokens of the completion to spell the choice {shown(choice)}",
-        got=shown(end),
-        remedy="its score is not in the log",
+    raise InputError.at(
+        request.where,
+        f"the last tokens of the completion to spell the choice {shown(choice)}",
+        shown(end),
+        "its score is not in the log",
     )
 
 
 def _number(number: Json, where: str) -> float:
     log_prob = read_log_prob(number, where)
     if not math.isfinite(log_prob):
-        raise InputError(where=where, expected="a log-probability", got=shown(number))
+        raise InputError.at(where, "a log-probability", shown(number))
     return log_prob

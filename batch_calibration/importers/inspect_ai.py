@@ -106,7 +106,7 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
     except InputError:
         raise
     except OSError as error:
-        raise InputError(where=path, expected=f"a log, which cannot be read ({error})") from error
+        raise InputError.at(path, f"a log, which cannot be read ({error})") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
         raise InputError(f"{path}: no whole log ({shown(str(error))}); copy it again.") from error
 
@@ -211,11 +211,11 @@ def keep_answered(
     is_kept = [p.before is not None or (is_at_once and not p.names_label) for p in positions]
     open_count = is_kept.count(False)
     if rows and open_count == len(rows):
-        raise InputError(
-            where=where,
-            expected="samples that name one of their labels after 'ANSWER:', or one label alone",
-            got=f"none in {open_count:,} samples",
-            remedy="evaluate again with a prompt that asks for 'ANSWER: $LETTER'",
+        raise InputError.at(
+            where,
+            "samples that name one of their labels after 'ANSWER:', or one label alone",
+            f"none in {open_count:,} samples",
+            "evaluate again with a prompt that asks for 'ANSWER: $LETTER'",
         )
     notes = []
     if any(starts):
@@ -260,11 +260,11 @@ def _shown_order(
             if is_here and (fitting is None or len(text) > len(fitting)):
                 fitting = text
         if fitting is None or texts.count(fitting) > 1:
-            raise InputError(
-                where=where,
-                expected="choices whose order for the model the log tells: they were shuffled",
-                got=f"no single choice under {letter}",
-                remedy="evaluate with shuffled data in place of shuffled choices",
+            raise InputError.at(
+                where,
+                "choices whose order for the model the log tells: they were shuffled",
+                f"no single choice under {letter}",
+                "evaluate with shuffled data in place of shuffled choices",
             )
         order.append(texts.index(fitting))
         sent = sent[len(f"A) {fitting}\n") :]
@@ -276,7 +276,7 @@ def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[s
     choices = members(sample.get("choices"))
     if choices:
         if len(choices) > 26:
-            raise InputError(where=where, expected="at most 26 choices", got=len(choices))
+            raise InputError.at(where, "at most 26 choices", len(choices))
         return numbered_names(len(choices))  # A, B, C ...
     if len(reading.labels) > 1:
         return reading.labels
@@ -297,11 +297,11 @@ def _refuse_other_letter(
     rewritten = re.fullmatch(r"ANSWER: ([A-Z])", text)
     written = fold(position.written)
     if rewritten and written != fold(rewritten[1]) and written in map(fold, labels):
-        raise InputError(
-            where=where,
-            expected=f"the answer {rewritten[1]} among the tokens that the model wrote",
-            got=f"{position.written!r}: choices were shuffled, and the order is not told",
-            remedy="keep the scores of Inspect's own scorer, which tell it (inspect score "
+        raise InputError.at(
+            where,
+            f"the answer {rewritten[1]} among the tokens that the model wrote",
+            f"{position.written!r}: choices were shuffled, and the order is not told",
+            "keep the scores of Inspect's own scorer, which tell it (inspect score "
             "--action append)",
         )
 

@@ -89,7 +89,7 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
     source = document or record  # to 0.9 a row is flat
     choices = source.get("choices")
     if not isinstance(choices, list) or not all(isinstance(text, str) for text in choices):
-        raise InputError(where=where, expected="the choices as a list of texts", got=shown(choices))
+        raise InputError.at(where, "the choices as a list of texts", shown(choices))
     k = len(choices)
     scores = _numbers(response.get("logprobs") if document else record.get("predictions"), where)
     unconditioned = response.get("unconditioned_logprobs")
@@ -97,11 +97,11 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
     if not document and len(scores) == 2 * k:  # PMI, to 0.9
         scores, alone = scores[:k], scores[k:]
     if not k or len(scores) != k:
-        raise InputError(
-            where=where,
-            expected=f"a log-probability for each of {k} choices",
-            got=f"{len(scores)}; generated answers hold none",
-            remedy=NOT_GENERATED,
+        raise InputError.at(
+            where,
+            f"a log-probability for each of {k} choices",
+            f"{len(scores)}; generated answers hold none",
+            NOT_GENERATED,
         )
     metrics = fields(record.get("metric", record.get("metrics")))
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
@@ -126,18 +126,18 @@ def _numbers(answers: Json, where: str) -> list[float]:
     for answer in members(answers):
         number = answer[0] if isinstance(answer, list) and answer else answer  # to 0.9: a pair
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise InputError(
-                where=where,
-                expected="log-probabilities of the choices",
-                got=f"{shown(answer)}; generated answers hold none",
-                remedy=NOT_GENERATED,
+            raise InputError.at(
+                where,
+                "log-probabilities of the choices",
+                f"{shown(answer)}; generated answers hold none",
+                NOT_GENERATED,
             )
         if math.isnan(number) or number == math.inf:
-            raise InputError(
-                where=where,
-                expected="a finite log-probability",
-                got=number,
-                remedy="ask the model again, in float32 or bfloat16",
+            raise InputError.at(
+                where,
+                "a finite log-probability",
+                number,
+                "ask the model again, in float32 or bfloat16",
             )
         log_probs.append(check_log_prob(float(number), where))
     return log_probs

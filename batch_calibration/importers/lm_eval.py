@@ -100,11 +100,11 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         samples[sample.row.id] = replace(sample, prompt="")  # a long log has long prompts
         first = next(iter(samples.values()))
         if sample.source != first.source:
-            raise InputError(
-                where=where,
-                expected=f"a line of {' '.join(filter(None, first.source))}, as those before",
-                got=" ".join(filter(None, sample.source)),
-                remedy="two logs are in one file; keep one of them",
+            raise InputError.at(
+                where,
+                f"a line of {' '.join(filter(None, first.source))}, as those before",
+                " ".join(filter(None, sample.source)),
+                "two logs are in one file; keep one of them",
             )
     if reading.filter and not samples and filters:
         raise InputError.unknown("filter", reading.filter, filters)
@@ -129,21 +129,20 @@ def _note_repeated(samples: list[Sample], where: str) -> list[str]:
         first = answered.setdefault(sample.request_hash, sample.row)
         differences = zip(first.scores, sample.row.scores, strict=True)
         if any(abs(a - b) > max(NOISE[0], NOISE[1] * abs(a)) for a, b in differences):
-            raise InputError(
-                where=where,
-                expected="one score of each request",
-                got=f"others for the doc_id {sample.row.id} than for {first.id}, which asks the "
-                "same",
-                remedy="two models are in one file; keep the log of one",
+            raise InputError.at(
+                where,
+                "one score of each request",
+                f"others for the doc_id {sample.row.id} than for {first.id}, which asks the same",
+                "two models are in one file; keep the log of one",
             )
         repeated += sample.document_hash in documents
         documents.add(sample.document_hash)
     if repeated > max(1, MAX_REPEATED * len(samples)):
-        raise InputError(
-            where=where,
-            expected="a row for each document",
-            got=f"{repeated:,} of {len(samples):,} rows that are of a document before them",
-            remedy="two logs are in one file; keep one of them",
+        raise InputError.at(
+            where,
+            "a row for each document",
+            f"{repeated:,} of {len(samples):,} rows that are of a document before them",
+            "two logs are in one file; keep one of them",
         )
     if not repeated:
         return []
@@ -172,20 +171,20 @@ def _refuse_other(first: Sample, sample: Sample, where: str) -> None:
 def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Sample:
     for name in ("doc_id", "arguments"):
         if name not in line:
-            raise InputError(
-                where=where,
-                expected=f"{name!r}, as --log_samples of lm-evaluation-harness writes it",
-                got=shown(list(line)),
+            raise InputError.at(
+                where,
+                f"{name!r}, as --log_samples of lm-evaluation-harness writes it",
+                shown(list(line)),
             )
     requests = _requests(line["arguments"], where)
     answers = line.get("filtered_resps") or line.get("resps")
     if len(members(answers)) != len(requests):  # which are one or more
-        raise InputError(
-            where=where,
-            expected=f"one log-likelihood for each of {len(requests)} requests in "
+        raise InputError.at(
+            where,
+            f"one log-likelihood for each of {len(requests)} requests in "
             "'filtered_resps' or 'resps'",
-            got=len(members(answers)),
-            remedy="write the log again",
+            len(members(answers)),
+            "write the log again",
         )
     scores = [_log_likelihood(answer, where, reading) for answer in members(answers)]
     is_alone = _are_without_question(requests, is_mutual="acc_mutual_info" in line)
@@ -233,11 +232,10 @@ def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:
         is_dict = isinstance(request, dict)
         pair = [value_at(request, "arg_0"), value_at(request, "arg_1")] if is_dict else request
         if not isinstance(pair, list) or not pair or not isinstance(pair[0], str):
-            raise InputError(
-                where=where,
-                expected="arguments of requests as lists of texts, or as gen_args_0 with "
-                "arg_0 and arg_1",
-                got=shown(request),
+            raise InputError.at(
+                where,
+                "arguments of requests as lists of texts, or as gen_args_0 with arg_0 and arg_1",
+                shown(request),
             )
         if len(pair) < 2 or pair[1] is None:
             raise _no_choices(ROLLING, where)
@@ -245,7 +243,7 @@ def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:
             raise _no_choices(GENERATED, where)
         requests.append((pair[0], pair[1]))
     if not requests:
-        raise InputError(where=where, expected="the requests' arguments", got=shown(arguments))
+        raise InputError.at(where, "the requests' arguments", shown(arguments))
     return requests
 
 
@@ -261,7 +259,7 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
     while isinstance(answer, list) and answer:  # [[number, is_greedy]], or less nested
         answer = answer[0]
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
-        raise InputError(where=where, expected="a log-likelihood", got=shown(answer))
+        raise InputError.at(where, "a log-likelihood", shown(answer))
     try:
         number = float(answer)
     except (ValueError, OverflowError):
@@ -270,11 +268,11 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
         number = math.inf  # a whole number of hundreds of digits
     if math.isfinite(number) or (number == -math.inf and reading.missing is not None):
         return check_log_prob(number, where)
-    raise InputError(
-        where=where,
-        expected="a finite log-likelihood",
-        got=f"{number}; one value like it makes every mean of its label NaN or infinite",
-        remedy="ask the model again, in float32 or bfloat16",
+    raise InputError.at(
+        where,
+        "a finite log-likelihood",
+        f"{number}; one value like it makes every mean of its label NaN or infinite",
+        "ask the model again, in float32 or bfloat16",
     )
 
 

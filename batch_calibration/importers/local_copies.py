@@ -66,9 +66,7 @@ def list_files(name: str) -> tuple[list[Path], bool]:
             names, is_choice = ([path] if system.exists(path) else []), True
         files = [Path(system.unstrip_protocol(file)) for file in sorted(names)]
     if not files:
-        raise InputError(
-            where=name, expected="a file of scores", got="none", remedy="correct the address"
-        )
+        raise InputError.at(name, "a file of scores", "none", "correct the address")
     return files, is_choice
 
 
@@ -123,21 +121,20 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool, where: str) -> Path:
             while chunk := source.read(CHUNK):
                 size += len(chunk)
                 if size > most:
-                    raise InputError(
-                        where=where,
-                        expected=f"a file that unpacks to at most {most / GIB:.3g} GiB",
-                        got="more",
-                        remedy="if it is meant, unpack it and give the file without compression",
+                    raise InputError.at(
+                        where,
+                        f"a file that unpacks to at most {most / GIB:.3g} GiB",
+                        "more",
+                        "if it is meant, unpack it and give the file without compression",
                     )
                 target.write(chunk)
     except (EOFError, zlib.error, OSError) as error:
         # Those of gzip and pyarrow have no number; those of the disk have one.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise InputError(
-            where=where, expected="a whole compressed file", got=str(error)[:200],
-            remedy="copy it again",
-        ) from error  # fmt: skip
+        raise InputError.at(
+            where, "a whole compressed file", str(error)[:200], "copy it again"
+        ) from error
     return plain
 
 
@@ -147,10 +144,12 @@ def _open_compressed(path: Path, is_gzip: bool, where: str) -> AbstractContextMa
     try:
         import pyarrow
     except ImportError as error:
-        raise InputError(
-            where=where, expected="pyarrow, which unpacks Zstandard", got="none",
-            remedy="pip install 'batch-calibration[remote]', or unpack the file",
-        ) from error  # fmt: skip
+        raise InputError.at(
+            where,
+            "pyarrow, which unpacks Zstandard",
+            "none",
+            "pip install 'batch-calibration[remote]', or unpack the file",
+        ) from error
     source = pyarrow.OSFile(str(path))
     stream: AbstractContextManager[Any] = pyarrow.CompressedInputStream(source, "zstd")
     return stream
@@ -190,15 +189,16 @@ def _file_system(name: str) -> tuple[Any, str]:
         return connect(name)
     except ImportError as error:
         install = f"pip install 'batch-calibration[remote]' {PACKAGES.get(scheme, '')}".strip()
-        raise InputError(
-            where=name, expected=f"what reads {scheme}://, fsspec and {package}", got=str(error),
-            remedy=install,
-        ) from error  # fmt: skip
+        raise InputError.at(
+            name, f"what reads {scheme}://, fsspec and {package}", str(error), install
+        ) from error
     except ValueError as error:  # no such scheme
-        raise InputError(
-            where=name, expected="a scheme that fsspec knows, such as s3, gs or hf",
-            got=f"{scheme}://", remedy="correct the address",
-        ) from error  # fmt: skip
+        raise InputError.at(
+            name,
+            "a scheme that fsspec knows, such as s3, gs or hf",
+            f"{scheme}://",
+            "correct the address",
+        ) from error
 
 
 @contextmanager
@@ -209,22 +209,23 @@ def _reachable(name: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            where=name, expected="a file that can be read",
-            got=f"{type(error).__name__}: {str(error)[:200]}",
-            remedy="check the address and your access to it",
-        ) from error  # fmt: skip
+        raise InputError.at(
+            name,
+            "a file that can be read",
+            f"{type(error).__name__}: {str(error)[:200]}",
+            "check the address and your access to it",
+        ) from error
 
 
 def check_unpacked(path: Path, unpacked: int) -> None:
     """Refuse a file that says to unpack to far more than it holds."""
     size, most = path.stat().st_size, _max_unpacked(path)
     if unpacked > most:
-        raise InputError(
-            where=path,
-            expected=f"a file of {size:,} bytes to unpack to at most {most / GIB:.3g} GiB",
-            got=f"{unpacked / GIB:.3g} GiB",
-            remedy="these files fill the memory on purpose, or by one number repeated; if it is "
+        raise InputError.at(
+            path,
+            f"a file of {size:,} bytes to unpack to at most {most / GIB:.3g} GiB",
+            f"{unpacked / GIB:.3g} GiB",
+            "these files fill the memory on purpose, or by one number repeated; if it is "
             "meant, save it without compression",
         )
 

@@ -92,7 +92,7 @@ def read_answers(path: Path) -> list[SavedAnswer]:
             answer = _read_answer(member, f"{where}, response {i}" if is_batch else where)
             answers.append(replace(answer, number=len(answers)))
     if not answers:
-        raise InputError(where=path, expected="one response a line", got="none")
+        raise InputError.at(path, "one response a line", "none")
     return answers
 
 
@@ -122,11 +122,11 @@ def _read_answer(document: Json, where: str) -> SavedAnswer:
         # [request, response] or [request, response, fields], as parallel requesters save them.
         if not all(isinstance(member, dict) for member in document) or len(document) not in (2, 3):
             expected = "a response or [request, response]"
-            raise InputError(where=where, expected=expected, got=shown(document))
+            raise InputError.at(where, expected, shown(document))
         saved_fields = {**fields(document[2])} if len(document) == 3 else {}
         document = document[1]
     if not isinstance(document, dict):
-        raise InputError(where=where, expected="a response as a JSON object", got=shown(document))
+        raise InputError.at(where, "a response as a JSON object", shown(document))
     body: dict[str, Json] = document
     response = document.get("response")
     if isinstance(response, dict):
@@ -156,30 +156,30 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
     numbers = [value_at(choice, "index") for choice in choices]
     if numbers != [None] * count:  # else in the order of the prompts
         if sorted(map(str, numbers)) != sorted(map(str, range(count))):
-            raise InputError(
-                where=answer.where,
-                expected=f"choices whose index is 0 to {count - 1}, each once",
-                got=shown(numbers),
-                remedy="write the response as the server sent it",
+            raise InputError.at(
+                answer.where,
+                f"choices whose index is 0 to {count - 1}, each once",
+                shown(numbers),
+                "write the response as the server sent it",
             )
         choices = sorted(choices, key=lambda choice: int(choice["index"]))
     scored = list(map(_scored, choices))
     counts = [sum(map(partial(_are_alike, prompt), scored)) for prompt in scored]
     if min(counts) > 1:
-        raise InputError(
-            where=answer.where,
-            expected="one choice for each prompt of the request",
-            got=f"{count} choices, each of which scores what another one does too",
-            remedy="these are several answers to one prompt: ask with n=1, or keep one of them",
+        raise InputError.at(
+            answer.where,
+            "one choice for each prompt of the request",
+            f"{count} choices, each of which scores what another one does too",
+            "these are several answers to one prompt: ask with n=1, or keep one of them",
         )
     new = value_at(answer.body, "usage", "completion_tokens")
     new = new if isinstance(new, int) else 0
     if new % count:
-        raise InputError(
-            where=answer.where,
-            expected="prompts that all wrote as many tokens",
-            got=f"{new} new tokens of {count} prompts",
-            remedy="it is not plain where each prompt ends; send each in a request of its own",
+        raise InputError.at(
+            answer.where,
+            "prompts that all wrote as many tokens",
+            f"{new} new tokens of {count} prompts",
+            "it is not plain where each prompt ends; send each in a request of its own",
         )
     shared = {"model": answer.body.get("model"), "usage": {"completion_tokens": new // count}}
     split = replace(answer.without_id(), request=answer.where, choices=count)
@@ -277,11 +277,11 @@ def right_labels(answers: Sequence[SavedAnswer], reading: Reading) -> np.ndarray
     for answer, cell in zip(answers, cells, strict=True):
         label = -1 if cell is None else index_of.get(str(cell).strip())
         if label is None:
-            raise InputError(
-                where=answer.where,
-                expected=f"the right label in {reading.gold!r}, one of "
+            raise InputError.at(
+                answer.where,
+                f"the right label in {reading.gold!r}, one of "
                 f"{', '.join(reading.labels)}, its index where none is a number, or null",
-                got=shown(cell),
+                shown(cell),
             )
         gold.append(label)
     return np.array(gold, np.int32)

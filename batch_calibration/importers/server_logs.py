@@ -76,7 +76,12 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
         taken = "; ".join(f"{name}: {', '.join(map(repr, t))}" for name, t in top.tokens.items())
         note = f"Tokens taken for the labels: {taken}."
         imported = replace(imported, bound=top.bound, notes=(note,))
-        notes += _note_several_answers(answered)
+        several = sum(value_at(answer.body, "choices", 1) is not None for answer in answered)
+        if several:
+            notes.append(
+                f"{several:,} of {len(answered):,} responses hold several answers to one prompt "
+                "(n > 1); the first token's list is read from the first of them."
+            )
     else:
         # A request of completions may hold several prompts, each a choice.
         choices = list(chain.from_iterable(map(split_choices, answered)))
@@ -103,23 +108,13 @@ def _split_prompts(answer: SavedAnswer, reading: Reading) -> list[SavedAnswer]:
     """One answer for each prompt of a request; a right label of one prompt is not of the others."""
     choices = split_choices(answer)
     if len(choices) > 1 and reading.gold and choices[0].is_shared(reading.gold):
-        raise InputError(
-            where=answer.where,
-            expected=f"a list of {len(choices)} right labels in {reading.gold!r}, one for each "
+        raise InputError.at(
+            answer.where,
+            f"a list of {len(choices)} right labels in {reading.gold!r}, one for each "
             "prompt of the request",
-            got=shown(answer.value(reading.gold)),
+            shown(answer.value(reading.gold)),
         )
     return choices
-
-
-def _note_several_answers(answers: Sequence[SavedAnswer]) -> list[str]:
-    count = sum(value_at(answer.body, "choices", 1) is not None for answer in answers)
-    if not count:
-        return []
-    return [
-        f"{count:,} of {len(answers):,} responses hold several answers to one prompt (n > 1); the "
-        "first token's list is read from the first of them."
-    ]
 
 
 def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) -> Imported:
@@ -128,12 +123,11 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
     for answer in answers:
         block = label_probs(answer.body, answer.where)
         if block.shape[1] != len(reading.labels):
-            raise InputError(
-                where=answer.where,
-                expected=f"{len(reading.labels)} scores a row, one for each of "
-                f"{', '.join(reading.labels)}",
-                got=block.shape[1],
-                remedy="name the labels of its label_token_ids in their order",
+            raise InputError.at(
+                answer.where,
+                f"{len(reading.labels)} scores a row, one for each of {', '.join(reading.labels)}",
+                block.shape[1],
+                "name the labels of its label_token_ids in their order",
             )
         blocks.append(block)
         answer_of_row += [answer] * len(block)
@@ -178,14 +172,14 @@ def _from_prompts(
             f"{len(labels)}, not of {shown(absent)}; score each label after the same prompt."
         )
     if not rows:
-        raise InputError(where=path, expected="a prompt with a score of each label", got="none")
+        raise InputError.at(path, "a prompt with a score of each label", "none")
     for prompt in rows.values():
         for name in reading.by:
             if not _is_shared(prompt, name):
-                raise InputError(
-                    where=_first_answer(prompt).where,
-                    expected=f"one {name!r} on all lines of its prompt",
-                    got=shown(_cells(prompt, name)),
+                raise InputError.at(
+                    _first_answer(prompt).where,
+                    f"one {name!r} on all lines of its prompt",
+                    shown(_cells(prompt, name)),
                 )
     scores = np.zeros((len(rows), len(labels)))  # in nats
     for i, prompt in enumerate(rows.values()):
@@ -212,9 +206,9 @@ def _group_prompts(
         text = "".join(scored.tokens).translate(SPACES).rstrip()
         endings = [name for name in labels if text.endswith(name.strip())]
         if not endings:
-            raise InputError(
-                where=answer.where,
-                expected=f"a prompt that ends with one of the labels ({', '.join(labels)}), "
+            raise InputError.at(
+                answer.where,
+                f"a prompt that ends with one of the labels ({', '.join(labels)}), "
                 f"but it ends with {shown(text[-30:])}",
                 remedy=f"name the labels as the prompts have them ({spell('labels')})",
             )
@@ -255,10 +249,10 @@ def _right_labels(
     for row in rows:
         for _, answer in row.values():
             if answer.is_shared(name) and prompt_of.setdefault(answer.request, row) is not row:
-                raise InputError(
-                    where=answer.request,
-                    expected=f"a list in {name!r} of a right label for each choice",
-                    got=f"{shown(answer.value(name))} for several prompts",
+                raise InputError.at(
+                    answer.request,
+                    f"a list in {name!r} of a right label for each choice",
+                    f"{shown(answer.value(name))} for several prompts",
                 )
     if all(_is_shared(prompt, name) for prompt in prompts):
         return right_labels(list(map(_first_answer, rows)), reading)
@@ -268,10 +262,10 @@ def _right_labels(
     # A flag of JSON is no index, and the last label may be right in every row.
     kinds = {tuple(map(str, range(k))): "index", tuple(map(str.strip, reading.labels)): "name"}
     if len(cells) == 1 and (kind := kinds.get(*cells)):
-        raise InputError(
-            where=_first_answer(rows[0]).where,
-            expected=f"the right label of its prompt in {name!r}",
-            got=f"the {kind} of the label that each line scores itself, in all lines",
+        raise InputError.at(
+            _first_answer(rows[0]).where,
+            f"the right label of its prompt in {name!r}",
+            f"the {kind} of the label that each line scores itself, in all lines",
         )
     return np.array([_right_flag(row, reading) for row in rows], np.int32)
 
@@ -283,10 +277,10 @@ def _right_flag(row: ScoredPrompt, reading: Reading) -> int:
         return -1
     flags = list(map(read_flag, cells))
     if flags.count(True) != 1 or None in flags:
-        raise InputError(
-            where=_first_answer(row).where,
-            expected=f"in {reading.gold!r} the right label on all lines of its prompt, or 1 on the "
+        raise InputError.at(
+            _first_answer(row).where,
+            f"in {reading.gold!r} the right label on all lines of its prompt, or 1 on the "
             "line of the right label and 0 on the others",
-            got=shown(cells),
+            shown(cells),
         )
     return flags.index(True)

@@ -83,10 +83,8 @@ def own_tables(path: Path) -> list[ScoreTable] | None:
     if path.is_dir():
         files = sorted((path / "scores").glob("*.safetensors"))  # in the same order on every system
         if not files:
-            raise InputError(
-                where=path,
-                expected="a file of scores, or a working folder with scores/ in it",
-                got="a folder without",
+            raise InputError.at(
+                path, "a file of scores, or a working folder with scores/ in it", "a folder without"
             )
         return list(map(load, files))
     try:
@@ -141,11 +139,11 @@ def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Re
             telling[name] = (kind, f"{models[0]!r}, {models[1]!r}{more}")
     if telling:
         name, (kind, came) = next(iter(telling.items()))
-        raise InputError(
-            where=f"{where}, column {name!r}",
-            expected=f"one {kind} in a context, which has one bias",
-            got=came,
-            remedy=f"say {spell('by', (*reading.by, *telling))}, which makes each a context, or "
+        raise InputError.at(
+            f"{where}, column {name!r}",
+            f"one {kind} in a context, which has one bias",
+            came,
+            f"say {spell('by', (*reading.by, *telling))}, which makes each a context, or "
             f"{spell(kind, 'NAME')} where they are one",
         )
 
@@ -161,9 +159,9 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     scores, k = np.asarray(imported.log_probs, np.float64), len(imported.label_names)
     # What an importer gives is checked as a file is.
     if scores.ndim != 2 or scores.shape[-1] != k:
-        raise InputError(where=where, expected=f"{k} scores a row", got=f"shape {scores.shape}")
+        raise InputError.at(where, f"{k} scores a row", f"shape {scores.shape}")
     if not len(scores):
-        raise InputError(where=where, expected="at least one row of scores", got="none")
+        raise InputError.at(where, "at least one row of scores", "none")
     # Probabilities become nats before anything is missing: the logarithm of 0 says so.
     names = imported.score_names or imported.label_names
     scores = to_nats(scores, where, reading.from_probs, names=names)
@@ -296,10 +294,10 @@ def _order_labels(shard: Imported, first: Imported) -> Imported:
     if names == first.label_names:
         return shard
     if set(names) != set(first.label_names):
-        raise InputError(
-            where=shard.where,
-            expected=f"the labels of {first.where} ({', '.join(first.label_names)})",
-            got=", ".join(names),
-            remedy=f"name them with {spell('labels')}, or leave {spell('shards')} out",
+        raise InputError.at(
+            shard.where,
+            f"the labels of {first.where} ({', '.join(first.label_names)})",
+            ", ".join(names),
+            f"name them with {spell('labels')}, or leave {spell('shards')} out",
         )
     return shard.take_labels(first.label_names)

@@ -34,16 +34,16 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise InputError(
-            where=path,
-            expected="text in UTF-8",
-            got=f"another byte at place {error.start} ({error.reason})",
-            remedy="write it again as UTF-8",
+        raise InputError.at(
+            path,
+            "text in UTF-8",
+            f"another byte at place {error.start} ({error.reason})",
+            "write it again as UTF-8",
         ) from error
     except OSError as error:
-        raise InputError(
-            where=path,
-            expected=f"a file of scores, which cannot be read ({error.strerror})",
+        raise InputError.at(
+            path,
+            f"a file of scores, which cannot be read ({error.strerror})",
             remedy="correct the name",
         ) from error
 
@@ -65,11 +65,11 @@ def parse_value(text: str, where: str, unit: str = "file") -> Json:
     try:
         return parse_json(text, unique_keys=True)
     except RepeatedKey as error:
-        raise InputError(
-            where=where,
-            expected="each key of a JSON object once",
-            got=f"{error} twice",
-            remedy=f"which of the two counts is not plain; keep one in this {unit}",
+        raise InputError.at(
+            where,
+            "each key of a JSON object once",
+            f"{error} twice",
+            f"which of the two counts is not plain; keep one in this {unit}",
         ) from error
     except UnicodeError as error:
         raise InputError(
@@ -84,7 +84,7 @@ def parse_object(text: str, where: str, unit: str = "file") -> dict[str, Json]:
     """The JSON object of a text."""
     document = parse_value(text, where, unit)
     if not isinstance(document, dict):
-        raise InputError(where=where, expected="a JSON object", got=shown(document))
+        raise InputError.at(where, "a JSON object", shown(document))
     return document
 
 
@@ -121,9 +121,7 @@ def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:
             return
         if start < len(text):
             if text[start] != "{":
-                raise InputError(
-                    where=where, expected="a JSON object", got=repr(text[start : start + 40])
-                )
+                raise InputError.at(where, "a JSON object", repr(text[start : start + 40]))
             try:
                 end = decoder.raw_decode(text, start)[1]
             except json.JSONDecodeError:
@@ -206,11 +204,11 @@ def _read_cells(path: Path, file: Iterator[str]) -> tuple[list[str], list[list[s
             if not any(cells):  # an empty line, or one of commas alone
                 continue
             if len(cells) != len(names):
-                raise InputError(
-                    where=f"{path}, line {lines.line_num}",
-                    expected=f"{len(names)} cells ({shown(delimiter.join(names))})",
-                    got=len(cells),
-                    remedy=f"complete the line if it is cut short, or put a {delimiter!r} within "
+                raise InputError.at(
+                    f"{path}, line {lines.line_num}",
+                    f"{len(names)} cells ({shown(delimiter.join(names))})",
+                    len(cells),
+                    f"complete the line if it is cut short, or put a {delimiter!r} within "
                     "a cell in quotes",
                 )
             rows.append(cells)
@@ -224,14 +222,14 @@ def _read_cells(path: Path, file: Iterator[str]) -> tuple[list[str], list[list[s
 def _check_names(where: str, names: list[str]) -> None:
     """Refuse a first line that names no columns."""
     if not any(names):
-        raise InputError(where=where, expected="a line of names", got="nothing")
+        raise InputError.at(where, "a line of names", "nothing")
     refuse_repeated_columns(where, names)
     if all(_is_score(name) for name in names if name):
-        raise InputError(
-            where=where,
-            expected="the names of the columns",
-            got=f"numbers ({shown(','.join(names))})",
-            remedy="put a line of names before it",
+        raise InputError.at(
+            where,
+            "the names of the columns",
+            f"numbers ({shown(','.join(names))})",
+            "put a line of names before it",
         )
 
 
@@ -298,7 +296,7 @@ def _rows(where: str, document: Json) -> tuple[list[dict[str, Json]], tuple[str,
         document = tables[0] if len(tables) == 1 else [document]
     if not isinstance(document, list) or not _are_all(document, dict):
         expected = "one JSON object a row, on lines or in a list"
-        raise InputError(where=where, expected=expected, got=shown(document))
+        raise InputError.at(where, expected, shown(document))
     return list(map(fields, document)), names
 
 

@@ -120,10 +120,10 @@ def read_vectors(
 
 
 def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:
-    return InputError(
-        where=f"{where}, row {row} (counted from 0)",
-        expected=f"{k} numbers, one per label as in the rows before",
-        got=shown(cell),
+    return InputError.at(
+        f"{where}, row {row} (counted from 0)",
+        f"{k} numbers, one per label as in the rows before",
+        shown(cell),
     )
 
 
@@ -162,27 +162,27 @@ def _find_lists(
             named[name] = lists
             if other_lengths:
                 row = other_lengths[0]
-                raise InputError(
-                    where=f"{where}, column {name!r}, row {row} (counted from 0)",
-                    expected=f"{len(rows[row])} labels, one for each score",
-                    got=shown(list(lists[row])),
+                raise InputError.at(
+                    f"{where}, column {name!r}, row {row} (counted from 0)",
+                    f"{len(rows[row])} labels, one for each score",
+                    shown(list(lists[row])),
                 )
     # Without a list of a known name, texts that change places can be no chance.
     shuffled = [name for name in shuffled if name in named or not named]
     if shuffled and list(named) != shuffled[:1]:
-        raise InputError(
-            where=where,
-            expected=f"one column that lists the labels of {vector_name!r}",
-            got=f"{', '.join(map(repr, dict.fromkeys((*named, *shuffled))))}, of which "
+        raise InputError.at(
+            where,
+            f"one column that lists the labels of {vector_name!r}",
+            f"{', '.join(map(repr, dict.fromkeys((*named, *shuffled))))}, of which "
             f"{shuffled[0]!r} lists the same texts in another order from row to row",
-            remedy="call the one that does 'labels', and leave the others out",
+            "call the one that does 'labels', and leave the others out",
         )
     if shuffled and set(named[shuffled[0]]) == {("0", "1"), ("1", "0")}:
-        raise InputError(
-            where=f"{where}, column {shuffled[0]!r}",
-            expected="the names of the labels in the order of the scores",
-            got="[0, 1] and [1, 0], which may be flags of the right label",
-            remedy="write names in place of numbers, or call the flags otherwise",
+        raise InputError.at(
+            f"{where}, column {shuffled[0]!r}",
+            "the names of the labels in the order of the scores",
+            "[0, 1] and [1, 0], which may be flags of the right label",
+            "write names in place of numbers, or call the flags otherwise",
         )
     fixed = [name for name in named if len(set(named[name])) == 1]
     source = next(iter([*fixed, *named]), "")
@@ -241,10 +241,8 @@ def _by_name(
     scores = np.full((len(rows), len(names)), np.nan)
     for row, (listed, numbers) in enumerate(zip(lists, rows, strict=True)):
         if len(set(listed)) < len(listed):
-            raise InputError(
-                where=f"{where}, row {row} (counted from 0)",
-                expected="each label once",
-                got=shown(list(listed)),
+            raise InputError.at(
+                f"{where}, row {row} (counted from 0)", "each label once", shown(list(listed))
             )
         scores[row, [index[name] for name in listed]] = numbers
     return Vectors(tuple(names), scores, lists)
@@ -255,10 +253,10 @@ def _refuse_incomplete(where: str, vectors: Vectors, reading: Reading) -> None:
     chosen = set(reading.labels) & set(vectors.names) or set(vectors.names)
     for row, listed in enumerate(vectors.lists):
         if listed and not chosen <= set(listed) and reading.missing is None:
-            raise InputError(
-                where=f"{where}, row {row} (counted from 0)",
-                expected=f"the labels {shown(list(vectors.names))} in any order",
-                got=shown(list(listed)),
-                remedy=f"say {spell('missing', 'least')} where a row lists some of the labels, "
+            raise InputError.at(
+                f"{where}, row {row} (counted from 0)",
+                f"the labels {shown(list(vectors.names))} in any order",
+                shown(list(listed)),
+                f"say {spell('missing', 'least')} where a row lists some of the labels, "
                 " or leave the column out where a place means one thing in all rows",
             )

@@ -33,7 +33,7 @@ from inspect_ai.solver import TaskState
 from batch_calibration.api import calibrate
 from batch_calibration.arrays.missing_scores import check_missing, fill_scores
 from batch_calibration.errors import InputError, shown
-from batch_calibration.importers import Reading, to_table
+from batch_calibration.importers import Reading
 from batch_calibration.importers.choices import Row, import_rows
 from batch_calibration.importers.inspect_ai import (
     AnswerPosition,
@@ -41,6 +41,7 @@ from batch_calibration.importers.inspect_ai import (
     read_sample,
     score_samples,
 )
+from batch_calibration.importers.tables import to_table
 from batch_calibration.metrics import accuracy
 from batch_calibration.responses.top_k import scores_of_top_k
 from batch_calibration.scores import Block
@@ -122,11 +123,11 @@ def _label_scores(row: Row, position: AnswerPosition, where: str, missing: str) 
     top = scores_of_top_k([position.log_probs], row.choices, where=where)
     scores, is_kept = fill_scores(top.log_probs, check_missing(missing), top.bound)
     if not is_kept.any():
-        raise InputError(
-            where=where,
-            expected=f"the labels {', '.join(row.choices)} among the tokens shown for the answer",
-            got=shown(list(position.log_probs)),
-            remedy="ask for more of them, --top-logprobs 20",
+        raise InputError.at(
+            where,
+            f"the labels {', '.join(row.choices)} among the tokens shown for the answer",
+            shown(list(position.log_probs)),
+            "ask for more of them, --top-logprobs 20",
         )
     return dict(zip(row.choices, map(float, scores[0]), strict=True))
 

@@ -88,12 +88,13 @@ def remove_preference(judgments: Judgments, *, by_candidate: bool = True) -> np.
         share = judgments.is_first[rows].mean()
         if not 0.25 <= share <= 0.75:
             name = judgments.names[group] if by_candidate else "all candidates"
-            raise InputError(
-                where=f"the order of {name}", expected="the candidate first in about half of them",
-                got=f"first in {100 * share:.0f} %",
-                remedy="judge both orders, or draw the order by a coin: as it is the place cannot "
+            raise InputError.at(
+                f"the order of {name}",
+                "the candidate first in about half of them",
+                f"first in {100 * share:.0f} %",
+                "judge both orders, or draw the order by a coin: as it is the place cannot "
                 "be told from the answer's worth",
-            )  # fmt: skip
+            )
         corrected[rows] -= np.nanmean(corrected[rows])
     return corrected
 
@@ -199,14 +200,17 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
     for path in paths:
         rows += [(f"{path}, row {number}", row) for number, row in enumerate(_read(path), 1)]
     if not rows:
-        raise InputError(where=str(paths[0]), expected="judged pairs", got="none",
-                         remedy="give a file with a row for each pair")  # fmt: skip
+        raise InputError.at(
+            str(paths[0]), "judged pairs", "none", "give a file with a row for each pair"
+        )
     name = next((name for name in SCORES if name in rows[0][1]), None)
     if name is None:
-        raise InputError(
-            where=rows[0][0], expected=f"one of the columns {', '.join(SCORES)}",
-            got=shown([*rows[0][1]]), remedy="rename the column that holds the judge's score",
-        )  # fmt: skip
+        raise InputError.at(
+            rows[0][0],
+            f"one of the columns {', '.join(SCORES)}",
+            shown([*rows[0][1]]),
+            "rename the column that holds the judge's score",
+        )
     numbers = np.array([_number(row.get(name), where, name) for where, row in rows])
     is_first = np.array([_candidate_first(row, where) for where, row in rows])
     candidates, questions, human = [], [], []
@@ -231,9 +235,12 @@ def _margins(numbers: np.ndarray, is_first: np.ndarray, name: str, where: str) -
     scored = probs[~np.isnan(probs)]
     if ((scored < 0) | (scored > 1)).any():
         expected = "numbers from 1 to 2" if name == "preference" else "probabilities from 0 to 1"
-        raise InputError(where=f"{where}: {name}", expected=expected,
-                         got=f"{numbers[~np.isnan(probs)].min():g} to {numbers.max():g}",
-                         remedy="name log-odds log_odds_first")  # fmt: skip
+        raise InputError.at(
+            f"{where}: {name}",
+            expected,
+            f"{numbers[~np.isnan(probs)].min():g} to {numbers.max():g}",
+            "name log-odds log_odds_first",
+        )
     inside = scored[(scored > 0) & (scored < 1)]
     # Of judgments that are all 0 or 1 the odds are set to those of one in a thousand.
     smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-3
@@ -250,27 +257,29 @@ def _candidate_first(row: Row, where: str) -> bool:
         # alpaca_eval's rule, by which the order depends on the instruction alone.
         seed = f"is_switched_outputs{row['instruction']}0"
         return random.Random(seed).choices([False, True], k=1)[0]
-    raise InputError(where=where, expected="the column candidate_first", got=shown([*row]),
-                     remedy="say whether the candidate's answer was shown first")  # fmt: skip
+    raise InputError.at(
+        where,
+        "the column candidate_first",
+        shown([*row]),
+        "say whether the candidate's answer was shown first",
+    )
 
 
 def _flag(cell: Json, where: str, name: str) -> bool:
     text = str(cell).strip().lower().removesuffix(".0")
     if text in TRUE or text in FALSE:
         return text in TRUE
-    raise InputError(where=f"{where}: {name}", expected="true or false", got=repr(cell),
-                     remedy="write true, false, 1 or 0")  # fmt: skip
+    raise InputError.at(
+        f"{where}: {name}", "true or false", repr(cell), "write true, false, 1 or 0"
+    )
 
 
 def _number(cell: Json, where: str, name: str) -> float:
     """A cell as a number; NaN where the judge's answer could not be read."""
     number = number_of(cell)
     if number is None:
-        raise InputError(
-            where=f"{where}: {name}",
-            expected="a number",
-            got=repr(cell),
-            remedy="leave it empty where it is not known",
+        raise InputError.at(
+            f"{where}: {name}", "a number", repr(cell), "leave it empty where it is not known"
         )
     return number
 

@@ -166,11 +166,11 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         settings.pop("class", None)  # no field of the harness's own configuration
         super().__init__(config=settings, **options)
         if self.OUTPUT_TYPE != "multiple_choice":
-            raise InputError(
-                where=f"task {settings.get('task', '')}",
-                expected="the output type 'multiple_choice', which scores each choice",
-                got=repr(self.OUTPUT_TYPE),
-                remedy="choose a task that scores choices",
+            raise InputError.at(
+                f"task {settings.get('task', '')}",
+                "the output type 'multiple_choice', which scores each choice",
+                repr(self.OUTPUT_TYPE),
+                "choose a task that scores choices",
             )
         arguments = dict((self.config.metadata or {}).get("batch_calibration", {}))
         method = arguments.get("method", "bc")
@@ -188,11 +188,11 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         self._metric_fn_list.setdefault(LABEL_SCORES, likelihood)
         metrics: Metrics = super().process_results(doc, results)
         if LABEL_SCORES not in metrics:
-            raise InputError(
-                where=f"task {self.config.task}",
-                expected="the metrics that the harness computes of choices",
-                got="process_results of its own",
-                remedy="choose a task without",
+            raise InputError.at(
+                f"task {self.config.task}",
+                "the metrics that the harness computes of choices",
+                "process_results of its own",
+                "choose a task without",
             )
         label_scores = metrics[LABEL_SCORES] if is_own_metric else metrics.pop(LABEL_SCORES)
         if not is_own_metric:
@@ -226,10 +226,12 @@ def _labels_and_scores(samples: Sequence[LabelScores]) -> tuple[np.ndarray, np.n
     """Right choices [n] and scores [n, k]."""
     labels = [label for label, _ in samples]
     if any(not isinstance(label, int | np.integer) for label in labels):
-        raise InputError(
-            where="the task", expected="one right choice in each document", got="several",
-            remedy="correct a task where one choice is right",
-        )  # fmt: skip
+        raise InputError.at(
+            "the task",
+            "one right choice in each document",
+            "several",
+            "correct a task where one choice is right",
+        )
     scores = _as_rows([np.asarray(scores, np.float64) for _, scores in samples], None)
     return np.asarray(labels, np.int32), scores
 
@@ -238,11 +240,11 @@ def _as_rows(rows: Sequence[np.ndarray], choices: int | None) -> np.ndarray:
     """The scores [n, k] of n documents, all with k choices."""
     counts = {len(row) for row in rows} | ({choices} if choices is not None else set())
     if len(counts) > 1:
-        raise InputError(
-            where="the task",
-            expected="as many choices in each document, for a choice has one bias",
-            got=f"{' and '.join(map(str, sorted(counts)))} choices",
-            remedy="leave out documents with fewer choices, or make a task of each number",
+        raise InputError.at(
+            "the task",
+            "as many choices in each document, for a choice has one bias",
+            f"{' and '.join(map(str, sorted(counts)))} choices",
+            "leave out documents with fewer choices, or make a task of each number",
         )
     return np.stack(rows)
 
@@ -293,11 +295,11 @@ def write_overlays(
                 continue
             reasons[task] = f"{task} stays as it is: {reason}."
             if len(members) == 1:
-                raise InputError(
-                    where=f"task {task}",
-                    expected="a task that scores choices (output_type: multiple_choice)",
-                    got=reason,
-                    remedy="choose another one",
+                raise InputError.at(
+                    f"task {task}",
+                    "a task that scores choices (output_type: multiple_choice)",
+                    reason,
+                    "choose another one",
                 )
     folder.mkdir(parents=True, exist_ok=True)
     for task, path in paths.items():

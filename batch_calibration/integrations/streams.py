@@ -165,14 +165,14 @@ def open_source(
             total += file.metadata.num_rows
             schema = schema or file.schema_arrow
             if not file.schema_arrow.equals(schema):
-                raise InputError(
-                    where=path,
-                    expected=f"the columns of {files[0]} ({', '.join(schema.names)})",
-                    got=f"others or of other types ({', '.join(file.schema_arrow.names)})",
+                raise InputError.at(
+                    path,
+                    f"the columns of {files[0]} ({', '.join(schema.names)})",
+                    f"others or of other types ({', '.join(file.schema_arrow.names)})",
                 )
         first_batch = first_batch or next(_read_batches(path), None)
     if first_batch is None:
-        raise InputError(where=files[0], expected="at least one row of scores", got="none")
+        raise InputError.at(files[0], "at least one row of scores", "none")
     where = str(files[0])
     columns = arrow_columns(where, first_batch)
     reading, gold_notes = recognize_gold(columns, reading)
@@ -180,9 +180,9 @@ def open_source(
     for name in labels:
         if not isinstance(columns[name], np.ndarray):  # as columns of numbers are
             kind = first_batch.schema.field(name).type
-            raise InputError(where=where, expected=f"numbers in column {name!r}", got=kind)
+            raise InputError.at(where, f"numbers in column {name!r}", kind)
     if len(labels) < 2:
-        raise InputError(where=where, expected="two labels or more", got=list(labels))
+        raise InputError.at(where, "two labels or more", list(labels))
     scores = np.stack([np.asarray(columns[name], np.float64) for name in labels], axis=1)
     to_nats(scores, where, reading.from_probs, names=labels)
     stems = [path.stem for path in files]
@@ -217,7 +217,7 @@ def find_files(source: str | Path | Sequence[Path]) -> list[Path]:
     else:
         files = [path] if path.is_file() else sorted(map(Path, glob.glob(str(source))))
     if not files:
-        raise InputError(where=source, expected="Parquet files", got="none of this name")
+        raise InputError.at(source, "Parquet files", "none of this name")
     return files
 
 
@@ -310,11 +310,11 @@ class Learned:
         hashes = self._hashes[: self._rows]
         hashes.sort()
         if repeated := int((hashes[1:] == hashes[:-1]).sum()):
-            raise InputError(
-                where=f"{self.where}, column {self._column!r}",
-                expected="an id of its own for each row of a context",
-                got=f"{repeated:,} rows with the id of another",
-                remedy=f"keep one of them, or leave {spell('ids')} out",
+            raise InputError.at(
+                f"{self.where}, column {self._column!r}",
+                "an id of its own for each row of a context",
+                f"{repeated:,} rows with the id of another",
+                f"keep one of them, or leave {spell('ids')} out",
             )
 
     def means(self) -> np.ndarray:
@@ -430,13 +430,9 @@ def correct_stream(
 def _check_target(target: Path, source: Source) -> None:
     """Refuse a target that is read, and columns whose names the output needs."""
     if target.exists() and any(target.samefile(path) for path in source.files):
-        raise InputError(
-            where=target, expected="a file that is not read at once", remedy="name another one"
-        )
+        raise InputError.at(target, "a file that is not read at once", remedy="name another one")
     if target.is_dir():
-        raise InputError(
-            where=target, expected="a file to write", got="a folder", remedy="name a file in it"
-        )
+        raise InputError.at(target, "a file to write", "a folder", "name a file in it")
     if PREDICTION in source.schema.names:
         raise InputError(
             f"{next(iter(source.files))}: has a column {PREDICTION!r}, which the corrected file "

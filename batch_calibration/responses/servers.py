@@ -44,7 +44,7 @@ def read_number(number: object, where: str) -> float:
             return float(number)
         except OverflowError:  # a whole number of hundreds of digits
             pass
-    raise InputError(where=where, expected="a log-probability in nats", got=shown(number))
+    raise InputError.at(where, "a log-probability in nats", shown(number))
 
 
 def read_log_prob(number: object, where: str) -> float:
@@ -55,11 +55,11 @@ def read_log_prob(number: object, where: str) -> float:
 def check_log_prob(number: float, where: str) -> float:
     """The same number, where a log-probability may be it."""
     if number > MAX_LOG_PROB:
-        raise InputError(
-            where=where,
-            expected="a log-probability in nats, which is at most 0",
-            got=f"{number:g}",
-            remedy="if these are losses (negated log-probabilities), write them with their sign; "
+        raise InputError.at(
+            where,
+            "a log-probability in nats, which is at most 0",
+            f"{number:g}",
+            "if these are losses (negated log-probabilities), write them with their sign; "
             "if probabilities, write their logarithms",
         )
     return number
@@ -68,7 +68,7 @@ def check_log_prob(number: float, where: str) -> float:
 def add_token(log_probs: dict[str, float], token: object, log_prob: object, where: str) -> None:
     """Add a token's probability; tokens of one text are one, and one listed twice too."""
     if not isinstance(token, str):
-        raise InputError(where=where, expected="the text of a token", got=shown(token))
+        raise InputError.at(where, "the text of a token", shown(token))
     nats = read_log_prob(log_prob, where)
     if token not in log_probs:
         log_probs[token] = nats
@@ -104,10 +104,9 @@ def end_log_prob(prompt: PromptTokens, label: str, where: str) -> tuple[float, i
         # Byte-level and SentencePiece tokens write a space as another letter.
         end = prompt.tokens[start].translate(SPACES) + end
     if not end.strip().endswith(label.strip()):
-        raise InputError(
-            where=where,
-            expected=f"a prompt that ends with the label {shown(label)}, but it ends with "
-            f"{shown(end)}",
+        raise InputError.at(
+            where,
+            f"a prompt that ends with the label {shown(label)}, but it ends with {shown(end)}",
             remedy="send prompt and label together and ask for no new token (max_tokens=0)",
         )
     if end.strip() != label.strip():
@@ -136,14 +135,12 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
     """
     rows = response.get("scores")
     if not isinstance(rows, list) or not rows or not all(_is_like(row, rows[0]) for row in rows):
-        raise InputError(where=where, expected="scores as one list a row, all as long", got="none")
+        raise InputError.at(where, "scores as one list a row, all as long", "none")
     probs = np.array([_numbers(row, where) for row in rows], np.float64)
     # A thousandth more than 1 is rounding.
     if not ((probs >= 0) & (probs <= 1)).all() or (probs.sum(axis=1) > 1 + 1e-3).any():
-        raise InputError(
-            where=where,
-            expected="probabilities from 0 to 1 that sum to at most 1",
-            got=shown(probs[0].tolist()),
+        raise InputError.at(
+            where, "probabilities from 0 to 1 that sum to at most 1", shown(probs[0].tolist())
         )
     return probs
 
@@ -236,11 +233,11 @@ class ResponseFormat(NamedTuple):
 def _openai_tokens(response: Response, where: str) -> Iterator[tuple[object, object]]:
     log_probs = _openai_log_probs(response, where)
     if "content" not in log_probs and value_at(response, "choices", 1) is not None:
-        raise InputError(
-            where=where,
-            expected="the answer to one prompt",
-            got="several choices",
-            remedy="send each prompt in a request of its own, with n=1",
+        raise InputError.at(
+            where,
+            "the answer to one prompt",
+            "several choices",
+            "send each prompt in a request of its own, with n=1",
         )
     if "content" in log_probs or "top_logprobs" not in log_probs:  # chat
         for token in list_at(log_probs, "content", 0, "top_logprobs"):
@@ -266,10 +263,8 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
         or not isinstance(log_probs, list)
         or len(tokens) != len(log_probs)
     ):
-        raise InputError(
-            where=where,
-            expected="as many tokens as token_logprobs",
-            remedy="ask with echo=true, logprobs=1",
+        raise InputError.at(
+            where, "as many tokens as token_logprobs", remedy="ask with echo=true, logprobs=1"
         )
     text = value_at(response, "choices", 0, "text")
     joined = "".join(map(str, tokens))
@@ -281,18 +276,18 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
         )
     end = _first_generated(response, listed)
     if not all(isinstance(token, str) for token in tokens) or end < 1:
-        raise InputError(
-            where=where,
-            expected="the prompt's tokens",
-            got="only tokens of the answer",
-            remedy="ask with echo=true, of a server that supports it",
+        raise InputError.at(
+            where,
+            "the prompt's tokens",
+            "only tokens of the answer",
+            "ask with echo=true, of a server that supports it",
         )
     return PromptTokens(tuple(tokens[:end]), _log_probs(log_probs[:end], where))
 
 
 def _openai_log_probs(response: Response, where: str) -> Mapping[str, object]:
     if not isinstance(value_at(response, "choices", 0), Mapping):
-        raise InputError(where=where, expected="a response with choices", got="none")
+        raise InputError.at(where, "a response with choices", "none")
     log_probs = value_at(response, "choices", 0, "logprobs")
     if not isinstance(log_probs, Mapping):
         kind = "null" if log_probs is None else "no object"
@@ -366,7 +361,7 @@ def _sglang_tokens(response: Response, where: str) -> Iterator[tuple[object, obj
     for triple in _sglang_lists(response):
         log_prob, token_id, text = (value_at(triple, i) for i in range(3))
         if not isinstance(token_id, int):
-            raise InputError(where=where, expected="[log-prob, token id, text]", got=shown(triple))
+            raise InputError.at(where, "[log-prob, token id, text]", shown(triple))
         if token_id not in seen:
             seen.add(token_id)
             yield f"token_id:{token_id}" if text is None else text, log_prob
@@ -410,7 +405,7 @@ def _llama_cpp_tokens(response: Response, where: str) -> Iterator[tuple[object, 
     for token in [] if listed else list_at(first, "probs"):
         prob = read_number(value_at(token, "prob"), where)
         if not 0 <= prob <= 1:
-            raise InputError(where=where, expected="a probability from 0 to 1", got=shown(prob))
+            raise InputError.at(where, "a probability from 0 to 1", shown(prob))
         # The logarithm of 0 is refused by Python's math.
         yield value_at(token, "tok_str"), math.log(prob) if prob else -math.inf
 

@@ -67,7 +67,7 @@ def scores_of_top_k(
     ([[-0.31, -inf]], [-3.0], (' yes', 'Yes'))
     """
     if not rows:
-        raise InputError(where=where, expected="at least one row of tokens", got="none")
+        raise InputError.at(where, "at least one row of tokens", "none")
     returned = [_returned_tokens(row, f"{where}, row {i}") for i, row in enumerate(rows)]
     probs: dict[str, float] = {}  # of each token, summed over the rows
     for row in returned:
@@ -194,18 +194,18 @@ def _returned_tokens(row: Mapping[str, float], where: str) -> dict[str, float]:
         if not gone:
             returned[token] = float(log_prob)
     if not returned:
-        raise InputError(
-            where=where,
-            expected="the most probable tokens with their log-probabilities",
-            got="none",
-            remedy="ask for top log-probabilities (top_logprobs=20), of a server that gives them",
+        raise InputError.at(
+            where,
+            "the most probable tokens with their log-probabilities",
+            "none",
+            "ask for top log-probabilities (top_logprobs=20), of a server that gives them",
         )
     # exp(1) is above the limit already, and exp of a wild number would overflow.
     total = float(np.exp(np.minimum(log_probs[~is_absent], 1.0)).sum())
     if total > 1.01:  # a hundredth for rounding, in half precision too
-        raise InputError(
-            where=where,
-            expected="log-probabilities over the vocabulary in nats, but the probabilities of the "
+        raise InputError.at(
+            where,
+            "log-probabilities over the vocabulary in nats, but the probabilities of the "
             f"{len(returned)} tokens returned sum to the probability {total:.3g}, above 1",
             remedy="some servers answer so (all 0.0) when they do not support log-probabilities",
         )
@@ -217,11 +217,11 @@ def _bare_labels(labels: Sequence[str], where: str) -> list[str]:
     bare = list(map(_bare, labels))
     for j, name in enumerate(bare):
         if not name.strip():
-            raise InputError(
-                where=where,
-                expected="labels of at least one letter",
-                got=shown(labels[j]),
-                remedy="name the labels as the model answers",
+            raise InputError.at(
+                where,
+                "labels of at least one letter",
+                shown(labels[j]),
+                "name the labels as the model answers",
             )
         if bare.index(name) < j:
             raise InputError(
