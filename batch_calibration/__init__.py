@@ -33,13 +33,13 @@ if TYPE_CHECKING:
         summary,
         total_variation,
     )
-    from batch_calibration.reporting.figures.results import plot
+    from batch_calibration.reporting.figures.preferences import plot
     from batch_calibration.scores import ScoreTable
     from batch_calibration.studies import load_results
 
 _HOMES = {
     "api": ("calibrate",),
-    "reporting.figures.results": ("plot",),
+    "reporting.figures.preferences": ("plot",),
     "calibration.base": ("Calibrator", "predict"),
     "diagnosis": (
         "Comparison", "Diagnosis", "Recommendation", "compare", "diagnose", "recommend",

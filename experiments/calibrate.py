@@ -32,7 +32,7 @@ def main() -> None:
     """Write one record for each stored table that is asked for."""
     set_up_machine()
     settings, tasks, shots = calibration_settings(), TASKS.value, SHOTS.value
-    studies.calibrate(WORKDIR.value, settings, floor=FLOOR.value, tasks=tasks, shots=shots)
+    studies.calibrate_workdir(WORKDIR.value, settings, floor=FLOOR.value, tasks=tasks, shots=shots)
 
 
 if __name__ == "__main__":

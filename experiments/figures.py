@@ -16,7 +16,7 @@ TASKS = flags.DEFINE_integer(
 
 def main() -> None:
     """Draw every figure in the catalogue."""
-    studies.write_figures(WORKDIR.value, boundary_tasks=TASKS.value)
+    studies.draw_figures(WORKDIR.value, boundary_tasks=TASKS.value)
 
 
 if __name__ == "__main__":

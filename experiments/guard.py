@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from batch_calibration.cli import guard, launchers, machine, spelling
+from batch_calibration.cli import guard, launchers, machine
 from batch_calibration.cli.config_files import read_config, read_study
 from batch_calibration.cli.study_options import read_values
 from batch_calibration.errors import InputError, Spelling, doors_spelling
@@ -84,9 +84,9 @@ def guarded(main: Callable[[], None], loads: Sequence[str] = ("jax",)) -> Callab
 def _flag(key: str, setting: object = None) -> str:
     """A key as a program's flag, or else as a key of its config."""
     if key in flags.FLAGS or key not in keys():
-        return spelling.flag(key, setting)
+        return guard.flag(key, setting)
     # Alone it is spoken of; with a value it is something to write.
-    return f"config.{key}" if setting is None else spelling.flag(f"config.{key}", setting)
+    return f"config.{key}" if setting is None else guard.flag(f"config.{key}", setting)
 
 
 PROGRAMS = Spelling(_flag, lambda step_name: f"run batch-calibration {step_name}")

@@ -21,7 +21,7 @@ def main() -> None:
     keep_programs()
     store = Store(WORKDIR.value)
     records = store.records()
-    results = catalogue.gather(records, store.table_of, models=MODELS.value, all_boundaries=True)
+    results = catalogue.collect(records, store.table_of, models=MODELS.value, all_boundaries=True)
     for line in paper.write_paper(results, store.workdir):
         print(line)
     # Scores without a record, records without their scores.

@@ -13,7 +13,7 @@ WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records",
 
 def main() -> None:
     """Write the page, print the paragraph of every setting, and say where the files are."""
-    studies.write_report(WORKDIR.value)
+    studies.make_report(WORKDIR.value)
 
 
 if __name__ == "__main__":

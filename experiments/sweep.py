@@ -24,7 +24,7 @@ launcher_flags()
 def main() -> None:
     """Start the workers, wait for them, and say what they did."""
     launcher = make_launcher(LAUNCHER.value, WORKERS.value)
-    studies.sweep(
+    studies.run_sweep(
         config_studies(VARY.value), WORKDIR.value, launcher, WORKERS.value, dry_run=DRY_RUN.value
     )
 

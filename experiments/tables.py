@@ -13,7 +13,7 @@ WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records",
 
 def main() -> None:
     """Write every table, print those that are no point of a curve, and write all results."""
-    studies.write_tables(WORKDIR.value)
+    studies.show_tables(WORKDIR.value)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, frames
 from batch_calibration.importers import read as read_tables
 from batch_calibration.integrations.streams import correct_stream
-from batch_calibration.reporting import catalogue, report, words
+from batch_calibration.reporting import catalogue, page, words
 from batch_calibration.reporting.cells import latex, markdown
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.causal_lm import CausalLM
@@ -211,12 +211,12 @@ class Kinds:
         stored_records = store.records()
         tidy.to_csv(tidy.typed_columns(stored_records.rows())).encode()
         stored_records.to_arrow()
-        results = catalogue.gather(stored_records)
+        results = catalogue.collect(stored_records)
         for table in catalogue.tables(results):
             lines = tidy.csv_text(table.csv or [])
             for text in (markdown(table.cells), latex(table.cells, table.note), lines):
                 text.encode()
-            report.page([report.Section("a", "b", [table])]).encode()
+            page.make_page([page.Section("a", "b", [table])]).encode()
         for group in results.sections:
             words.setting_paragraph(group).encode()
         catalogue.figures(results)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from batch_calibration import METHODS, InputError, calibrate, diagnose, predict, recommend
 from batch_calibration.arrays.alignment import in_label_order, in_row_order
 from batch_calibration.calibration import running
-from batch_calibration.diagnosis.cross_validation import Choice
+from batch_calibration.diagnosis.recommend import Choice
 from batch_calibration.integrations.streams import correct_stream
 from batch_calibration.layer import BatchCalibration
 from batch_calibration.methods import correct

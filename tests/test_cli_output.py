@@ -149,7 +149,7 @@ def test_a_prior_by_place_needs_one_order(two_orders, tmp_path, capsys):
 )
 def test_a_prior_names_each_label_once(text, got):
     with pytest.raises(InputError) as error:
-        prior.given_shares(text, [("no", "yes")])
+        prior.read_shares(text, [("no", "yes")])
     assert error.value.got == got
 
 
@@ -157,7 +157,7 @@ def test_a_file_of_shares_names_each_label_once(tmp_path):
     path = tmp_path / "shares.csv"
     path.write_text("no,0.9\nyes,0.05\nno,0.05\n")
     with pytest.raises(InputError) as error:
-        prior.given_shares(str(path), [("no", "yes")])
+        prior.read_shares(str(path), [("no", "yes")])
     assert error.value.got == "'no' twice"
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate, compare
-from batch_calibration.diagnosis.method_results import judge_answers, pool
+from batch_calibration.diagnosis.comparison import judge_answers, pool
 
 RNG = np.random.default_rng(0)
 GOLD = RNG.integers(2, size=200)

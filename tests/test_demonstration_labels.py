@@ -227,7 +227,7 @@ def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
     store = study(scorer(), tmp_path)
     (control,) = controls.find_controls(store.records())
     assert controls.judge_reading(control) == verdict
-    text = words.study_paragraphs(catalogue.gather(store.records()))[control.slug]
+    text = words.study_paragraphs(catalogue.collect(store.records()))[control.slug]
     assert f"Reads its demonstrations: {verdict}." in text and "shots per class: 1 and 2" in text
     means = {
         (method, name): [control.accuracy(controls.Point("sst2", n, name, method)) for n in (1, 2)]
@@ -245,7 +245,7 @@ def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
 
 def test_tables_and_the_figure_of_a_study(tmp_path):
     store = study(Reader(), tmp_path)
-    results = catalogue.gather(store.records(), store.table_of)
+    results = catalogue.collect(store.records(), store.table_of)
     views = [view for view in catalogue.tables(results) if "demonstration-labels" in view.slug]
     drawn, gained, likelier = views
     assert gained.slug == f"{drawn.slug}-differences"
@@ -292,7 +292,7 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
 
 def test_without_score_tables_the_likelier_label_is_not_judged(tmp_path):
     store = study(Reader(), tmp_path)
-    tables = catalogue.tables(catalogue.gather(store.records()))
+    tables = catalogue.tables(catalogue.collect(store.records()))
     assert [table.slug for table in tables if "likelier" in table.slug] == []
 
 

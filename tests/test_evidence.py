@@ -316,14 +316,14 @@ def test_the_page_s_numbers_are_the_program_s(shared):
 def test_configs_are_locked_and_their_keys_are_the_study_s(name):
     path = str(ROOT / f"configs/evidence_{name}.py")
     for preset in ("", ":smoke"):
-        config = config_files.load(path).get_config(preset.removeprefix(":"))
+        config = config_files.load_config(path).get_config(preset.removeprefix(":"))
         assert config.is_locked and config.study == name
         expected = studies.STUDIES[name].options._fields
         assert set(config.keys()) == {"study", *expected}
         assert set(config.get("methods", ())) <= set(METHODS)
     with pytest.raises(ValueError, match="no preset 'smok'; there are: smoke"):
-        config_files.load(path).get_config("smok")
-    docstring = config_files.load(path).__doc__
+        config_files.load_config(path).get_config("smok")
+    docstring = config_files.load_config(path).__doc__
     assert f"python -m experiments.evidence --config=configs/evidence_{name}.py" in docstring
 
 

@@ -93,12 +93,12 @@ def test_gains_stay_what_they_are_in_every_form():
 
 
 def test_the_catalogue_has_a_table_of_gains_for_each_table_of_methods():
-    found_tables = catalogue.tables(catalogue.gather([record(bc_mean_prob=0.55)]))
+    found_tables = catalogue.tables(catalogue.collect([record(bc_mean_prob=0.55)]))
     found_tables = [table for table in found_tables if not table.number]
     slugs = [table.slug.split("validation-", 1)[1] for table in found_tables]
     assert slugs == ["methods", "methods-gains", "variants", "variants-gains", "overview"]
     assert all("say nothing of others" in t.note for t in found_tables if "gains" in t.slug)
-    alone = catalogue.tables(catalogue.gather([make_record("rte", {"bc": 0.5})]))
+    alone = catalogue.tables(catalogue.collect([make_record("rte", {"bc": 0.5})]))
     slugs = [table.slug for table in alone if not table.number]
     assert slugs == ["m-0shot-validation-methods"]
 
@@ -111,7 +111,7 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
         for name, numbers in values.items()
     }
     group = study(dataclasses.replace(plain, methods=methods))
-    results = catalogue.gather(group.records)
+    results = catalogue.collect(group.records)
     shown = [table for make in tables.OF_SETTINGS for table in make(results)][-4:]
     kinds = [table.slug.rsplit("-", 1)[-1] for table in shown]
     assert kinds == ["probabilities", "nll", "brier", "ece"]
@@ -183,13 +183,13 @@ def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
     for cells, count in ((main_cells, 3), (alone, 1)):
         assert [isinstance(row, Sums) for row in cells] == [False] * 4 + [True] * count
     assert "± is the standard" not in tables.accuracy_note(group, ["icl", "bc"])
-    (table, *_) = catalogue.tables(catalogue.gather(group.records))
+    (table, *_) = catalogue.tables(catalogue.collect(group.records))
     assert r"\midrule" + "\naverage &" in latex(table.cells, table.note)
     assert "beyond noise: 0 is outside it" in table.note
 
 
 def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
-    results = catalogue.gather(ONE.records)
+    results = catalogue.collect(ONE.records)
     (drawing,) = (f for f in catalogue.figures(results) if f.slug.endswith("-differences"))
     drawn = drawing.draw()
     (axes,) = drawn.figure.axes

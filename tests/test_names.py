@@ -9,7 +9,7 @@ import pytest
 from making import make_curve, make_record, make_sizes
 
 from batch_calibration.reporting import catalogue, terminal, writing
-from batch_calibration.reporting.cells import Best, Cell, latex, markdown
+from batch_calibration.reporting.cells import Best, NumberCell, latex, markdown
 from batch_calibration.studies import Store, csv_text, write_results
 
 NAME = '=../../../x[/b]|<i>&"%$#_{}~^\\\n`*$\\frac'
@@ -32,13 +32,13 @@ def results(tmp_path_factory):
             context={**details, "options": {"over_long": NAME, **options}, "shots": shots},
         )  # fmt: skip
         store.put_record(replace(record, id=f"{number:016x}"))
-    return store, catalogue.gather(store.records())
+    return store, catalogue.collect(store.records())
 
 
 def test_nothing_is_written_beside_the_workdir(results):
     store, records = results
     for table in writing.write_tables(records, store.workdir / "tables"):
-        terminal.show(table)
+        terminal.show_table(table)
     writing.write_figures(records, store.workdir / "figures")
     writing.write_report(records, store.workdir / "report.html")
     top = store.workdir.parents[3]
@@ -75,7 +75,7 @@ def test_a_name_is_no_formula_in_csv(results, tmp_path):
             cells = [cell for row in csv.reader(file) for cell in row]
         assert any(NAME in cell for cell in cells) or path.stem == "paper-methods"
         assert not [cell for cell in cells if re.match(r"[=@]|\+(?!\d)", cell)]
-    plain_cells = ["-1.5", "+2", "1 ± 2", Cell("-0.5 ± 0.1"), "-", "-3e-05", "a=b"]
+    plain_cells = ["-1.5", "+2", "1 ± 2", NumberCell("-0.5 ± 0.1"), "-", "-3e-05", "a=b"]
     quoted = ["=1", "+a", "-a", "@x", "\tx", "-1+cmd|x"]
     (row,) = csv.reader([csv_text([[*plain_cells, *quoted]])])
     assert row == [*plain_cells, *(f"'{cell}" for cell in quoted)]

@@ -69,7 +69,7 @@ def test_calibrate_takes_it():
 
 
 def test_every_table_names_it(workdir, tmp_path):
-    results = catalogue.gather(workdir.records(), workdir.table_of)
+    results = catalogue.collect(workdir.records(), workdir.table_of)
     tables = writing.write_tables(results, tmp_path / "tables")
     tables = [table for table in tables if not table.number]
     kinds = {table.slug.rsplit("-", 1)[-1]: table.cells[0] for table in tables}
@@ -87,7 +87,7 @@ def test_every_table_names_it(workdir, tmp_path):
 
 
 def test_every_figure_draws_it(workdir, tmp_path):
-    results = catalogue.gather(workdir.records(), workdir.table_of)
+    results = catalogue.collect(workdir.records(), workdir.table_of)
     drawn = {d.slug.rsplit("-", 1)[-1] + d.section[:1]: d for d in catalogue.figures(results)}
     assert two_labels.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "pc_raw", "toy")
     panels = drawn["boundariesm"].draw().figure.axes
@@ -103,7 +103,7 @@ def test_every_figure_draws_it(workdir, tmp_path):
 
 
 def test_the_report_and_the_records_hold_it(workdir, tmp_path):
-    results = catalogue.gather(workdir.records(), workdir.table_of)
+    results = catalogue.collect(workdir.records(), workdir.table_of)
     writing.write_report(results, tmp_path / "report.html")
     assert ">toy</th>" in (tmp_path / "report.html").read_text()
     path = next((workdir.workdir / "records").iterdir())

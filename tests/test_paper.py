@@ -13,7 +13,7 @@ from making import make_record
 from batch_calibration import calibrate
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting import catalogue, prompts, tables, two_labels
-from batch_calibration.reporting.cells import Best, Cell, Second, latex, markdown
+from batch_calibration.reporting.cells import Best, NumberCell, Second, latex, markdown
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.frame import Frame, Setting, by_setting
 from batch_calibration.scores import ScoreTable, make_block
@@ -73,7 +73,7 @@ def workdir(tmp_path_factory, planted):
 
 
 def gathered(store):
-    return catalogue.gather(
+    return catalogue.collect(
         store.records(), store.table_of, models=("small", "middle", "big"), all_boundaries=True
     )
 
@@ -216,7 +216,7 @@ def sized(model, shots=1, **accuracy):
 
 
 def test_best_and_second_best_of_each_size_are_marked():
-    settings = catalogue.gather(
+    settings = catalogue.collect(
         sized("s", rte={"icl": 0.5, "cc": 0.6, "dc": 0.6, "bc": 0.55})
         + sized("l", rte={"icl": 0.9, "bc": 0.8}, cb={"icl": 0.7, "bc": 0.7}),
         models=("s",),
@@ -229,7 +229,7 @@ def test_best_and_second_best_of_each_size_are_marked():
     assert cb == ["CB", "277", "-", "-", "-", "-", "70.0", "70.0"]
     assert rte[2:] == ["50.0", "60.0", "60.0", "55.0", "90.0", "80.0"]
     kinds = [type(cell) for cell in rte[2:]]
-    assert kinds == [Cell, Best, Best, Second, Best, Second]
+    assert kinds == [NumberCell, Best, Best, Second, Best, Second]
     assert [type(cell) for cell in cb[-2:]] == [Best, Best]
     assert average[2:] == ["50.0", "60.0", "60.0", "55.0", "80.0", "75.0"]
     assert "*55.0*" in markdown(cells) and r"\underline{55.0}" in latex(cells)
@@ -238,11 +238,11 @@ def test_best_and_second_best_of_each_size_are_marked():
 def test_the_middle_size_is_the_one_between_others():
     records = [r for model in ("c", "a", "b") for r in sized(model, rte={"icl": 0.9, "bc": 0.5})]
     for models, middle in (((), "b"), (("b", "a", "c"), "a")):
-        results = catalogue.gather(records, models=models)
+        results = catalogue.collect(records, models=models)
         assert [group.setting.model for group in results.middle] == [middle]
         (table,) = [r for r in catalogue.tables(results) if r.number == "Table 5"]
         assert table.cells[0][2] == f"{middle} 1-shot icl"
-    assert catalogue.gather(sized("a", rte={"icl": 0.9, "bc": 0.5})).middle == []
+    assert catalogue.collect(sized("a", rte={"icl": 0.9, "bc": 0.5})).middle == []
 
 
 def test_bcl_stands_beside_bc_of_the_first_seed():
@@ -330,5 +330,5 @@ def test_shifted_scores_are_those_of_the_method(workdir):
 def test_main_setting_is_of_the_model_that_has_most():
     records = sized("a", rte={"icl": 0.9, "bc": 0.5}) + sized("b", rte={"icl": 0.9, "bc": 0.5})
     records += sized("b", shots=0, rte={"icl": 0.9, "bc": 0.5})
-    assert catalogue.gather(records).main.setting.model == "b"
-    assert catalogue.gather([]).main is None
+    assert catalogue.collect(records).main.setting.model == "b"
+    assert catalogue.collect([]).main is None

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate, recommend
-from batch_calibration.diagnosis import cross_validation, experience, signals
+from batch_calibration.diagnosis import experience, signals
+from batch_calibration.diagnosis.recommend import choose_by_labels
 from batch_calibration.methods import Evidence
 
 WITH_LABELS = "bcl_empirical_bayes"
@@ -158,7 +159,7 @@ def test_a_fold_s_choice_and_fits_know_nothing_of_its_labels():
         blocks = {
             "test": Evidence(scores[40:]), "labeled": Evidence(scores[:40], labels),
         }  # fmt: skip
-        choice = cross_validation.choose_by_labels(blocks, "bcl_empirical_bayes", {})
+        choice = choose_by_labels(blocks, "bcl_empirical_bayes", {})
         is_right = choice.held_out[fold_of_row == 3]
         outs.append((is_right, labels[fold_of_row == 3]))
     (first, labels), (second, second_labels) = outs

@@ -213,7 +213,7 @@ def test_one_context_holds_for_test_rows_and_probes_or_the_reader_is_told(
         # All four are asked; those that the context keeps do not stand before themselves.
         prompts = [text.split("\n\n") for text in planned.blocks["looc"].inputs]
         assert [len(p) - 1 for p in prompts] == [4 - cut] * cut + [3 - cut] * (4 - cut)
-    results = catalogue.gather([record])
+    results = catalogue.collect([record])
     shown = " ".join(table.note for table in catalogue.tables(results))
     assert ("over_long=same_context keeps one" in shown) == (policy == "drop_shots")
 

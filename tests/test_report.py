@@ -12,10 +12,10 @@ from browser import browser, requests, set_scheme, set_width
 
 from batch_calibration.diagnosis.recommend import LIKELY, likely_bias
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting import catalogue, report, writing
+from batch_calibration.reporting import catalogue, writing
 from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
 from batch_calibration.reporting.method_display import PALETTE
-from batch_calibration.reporting.report.page import table_html
+from batch_calibration.reporting.page import make_page, table_html
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store, calibrate_store, runs
 
@@ -51,7 +51,7 @@ def results(planted, tmp_path_factory):
                          "model": "m", "scorer": {"kind": "causal_lm"}, **context}  # fmt: skip
                 store.put(ScoreTable(fields, ("no", "yes"), blocks))
     calibrate_store(store, METHODS, probe_sizes=(4, 8), draws=2)
-    return catalogue.gather(store.records(), store.table_of)
+    return catalogue.collect(store.records(), store.table_of)
 
 
 def write(results, path):
@@ -166,8 +166,8 @@ def test_the_verdict_stands_first_and_what_was_run_last(page):
     assert run_section.count("2026-01-02 03:04:05 UTC: 240 rows in 9.5 s") == 2
     assert "8 contexts on 1 x cpu. Commit abc123. jax 1.2." in run_section
     assert "<dt>tasks</dt><dd>rte, sst2</dd>" in run_section
-    assert "keeps no facts about scoring runs" in report.page([], [])
-    assert "What was run" not in report.page([])
+    assert "keeps no facts about scoring runs" in make_page([], [])
+    assert "What was run" not in make_page([])
 
 
 def test_a_bias_is_known_where_the_method_ran_as_by_default(results):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate
-from batch_calibration.diagnosis.cross_validation import CANDIDATES
+from batch_calibration.diagnosis.recommend import CANDIDATES
 from batch_calibration.methods import METHODS, Evidence, correct, correct_context, run, run_methods
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import run_calibration

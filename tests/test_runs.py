@@ -8,7 +8,7 @@ from workers import CONTEXTS, SIZES, FakeScorer, render, score
 
 from batch_calibration.cli.studies import typed_command
 from batch_calibration.errors import InputError
-from batch_calibration.reporting.report.page import runs_html
+from batch_calibration.reporting.page import runs_html
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.studies import merge_workdirs, runs, scoring

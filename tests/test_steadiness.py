@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 from scipy.stats import norm, t
 
 from batch_calibration.metrics import OF_GAIN, over_rows
-from batch_calibration.metrics.steadiness import change_of_deviation, gain_over_prompts
+from batch_calibration.metrics.intervals import change_of_deviation, gain_over_prompts
 from batch_calibration.reporting import catalogue, curves, prompts, words
 from batch_calibration.reporting.figures import studies
 from batch_calibration.reporting.frame import by_setting
@@ -185,11 +185,11 @@ def test_a_study_without_icl_or_of_one_prompt_is_not_told():
             for i in range(3)]  # fmt: skip
     for records in (lone, STEADY[:1]):
         assert prompts.by_study(prompts.find_axes(records)) == {}
-        assert "prompts" not in {t.slug for t in catalogue.tables(catalogue.gather(records))}
+        assert "prompts" not in {t.slug for t in catalogue.tables(catalogue.collect(records))}
 
 
 def test_the_table_and_the_figure_of_all_prompts():
-    results = catalogue.gather([*STEADY, *ALIKE, *WORSE])
+    results = catalogue.collect([*STEADY, *ALIKE, *WORSE])
     (table,) = (view for view in catalogue.tables(results) if view.slug == "prompts")
     assert [row[1] for row in table.cells[1:]] == ["SST-2", "RTE", "WiC"]
     of_rte = dict(zip(table.cells[0], table.cells[2], strict=True))
@@ -245,6 +245,6 @@ def test_the_study_of_shots_in_words():
     assert "at 1 of 4 points Batch Calibration (bc) gains beyond noise over" in text
     assert "(icl), at 1 it loses; its gain goes from -10.0 [" in text
     assert "]* points (CB at 0) to +20.0 [" in text
-    assert words.study_paragraphs(catalogue.gather(records)) == {f"{curve.slug}-curve": text}
+    assert words.study_paragraphs(catalogue.collect(records)) == {f"{curve.slug}-curve": text}
     alone = [make_record("rte", {"bc": 0.5}, context={"shots": n}) for n in (0, 1)]
-    assert words.study_paragraphs(catalogue.gather(alone)) == {}
+    assert words.study_paragraphs(catalogue.collect(alone)) == {}

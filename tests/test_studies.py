@@ -130,7 +130,7 @@ def test_what_a_reader_must_know_stands_below_every_table():
         dataclasses.replace(record(0, shots, sizes=SIZES, **options), notes=("† known",))
         for shots, options in ((0, {}), (1, {}), (1, {"template": "1"}))
     ]
-    tables = catalogue.tables(catalogue.gather(records))
+    tables = catalogue.tables(catalogue.collect(records))
     # What methods do and what the data are hangs on no context.
     marked = [table for table in tables if table.number not in ("Table 1", "Table 4")]
     assert len(marked) > 10 and all("† known" in table.note for table in marked)

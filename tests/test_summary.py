@@ -9,16 +9,16 @@ from batch_calibration.reporting import (
     catalogue,
     curves,
     prompts,
-    report,
     tables,
     words,
 )
 from batch_calibration.reporting import cells as forms
-from batch_calibration.reporting.catalogue import Table
 from batch_calibration.reporting.cells import Best
 from batch_calibration.reporting.figures import curves as curve_figures
 from batch_calibration.reporting.figures import intervals
 from batch_calibration.reporting.frame import by_setting, learned_tasks
+from batch_calibration.reporting.items import Table
+from batch_calibration.reporting.page import Section, make_page
 from batch_calibration.scoring.tasks import TASKS
 
 SUITE = list(TASKS)[:13]
@@ -73,9 +73,7 @@ def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
     latex = forms.latex(cells, note)
     assert r"SST-2 $\checkmark$ &" in latex and r"\footnotesize $\checkmark$ learned" in latex
     assert r"100 \% / number" in latex and latex.index(r"\end{tabular}") < latex.index("learned")
-    page = report.page(
-        [report.Section("here", "said", [Table("here", "m", "Methods", cells, note)])]
-    )
+    page = make_page([Section("here", "said", [Table("here", "m", "Methods", cells, note)])])
     assert '<th scope="row">SST-2 ✓</th>' in page and f"</table></div>\n<p>{note}</p>" in page
 
 
@@ -141,12 +139,12 @@ def test_a_point_of_a_curve_is_not_shown_apart_and_a_lone_point_is_no_curve():
     wide = [record(task, 0.7, 0.8, bcl=0.9) for task in SUITE]
     few = [record("sst2", 0.6, 0.7, shots=shots) for shots in (0, 2)]
     settings = by_setting([*wide, *few])
-    assert [section.setting.shots for section in catalogue.gather([*wide, *few]).sections] == [1]
+    assert [section.setting.shots for section in catalogue.collect([*wide, *few]).sections] == [1]
     (curve,) = curves.by_shots(settings)
     assert list(curve.tasks) == ["sst2"] and sorted(curve.tasks["sst2"]) == ["bc", "icl"]
     assert sorted(curve.tasks["sst2"]["bc"]) == [0, 1, 2]
     # Equally wide settings are all shown; tasks of different settings make no curve.
-    assert len(catalogue.gather([*few, record("sst2", 0.7, 0.8)]).sections) == 3
+    assert len(catalogue.collect([*few, record("sst2", 0.7, 0.8)]).sections) == 3
     assert curves.by_shots(by_setting([*wide, record("mr", 0.6, 0.7, shots=0)])) == []
 
 

@@ -6,7 +6,7 @@ import pytest
 from batch_calibration.diagnosis import recommend, verdicts
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.reporting import verdict_tables, words
-from batch_calibration.reporting.cells import Cell
+from batch_calibration.reporting.cells import NumberCell
 
 NAMES = ("no", "yes")
 # Rows favor "no"; right are "no" where the first score is far above the second one.
@@ -84,7 +84,7 @@ def test_contexts_stand_by_their_effect():
          judge("won")]
     )  # fmt: skip
     assert [row[0] for row in rows[1:]] == ["won", "lost", "unknown"]
-    assert isinstance(rows[1][-1], Cell) and rows[1][-1].parts[0] == "+50.0"
+    assert isinstance(rows[1][-1], NumberCell) and rows[1][-1].parts[0] == "+50.0"
     assert rows[1][-1].parts[2] == "*" and rows[3][-1] == ""
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from batch_calibration.cli import guard, options, studies
 from batch_calibration.cli.config_files import load_module
-from batch_calibration.cli.spelling import CONSOLE
 from batch_calibration.errors import doors_spelling
 from batch_calibration.files import remove_unfinished
 
@@ -36,7 +35,7 @@ def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
         run_apart, _ = options.APART[args.command]
         run_apart(args)
         return
-    with doors_spelling(CONSOLE):
+    with doors_spelling(guard.CONSOLE):
         for file in args.plugin:
             load_module(file, "plugin")
         if getattr(args, "files", ()):

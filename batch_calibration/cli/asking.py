@@ -34,7 +34,7 @@ class Prompt(NamedTuple):
     gold: str
 
 
-def ask(args: Namespace) -> None:
+def ask_server(args: Namespace) -> None:
     """Ask an API about each prompt that the output does not hold, and write the scores."""
     path, path_written, labels = _check_flags(args)
     prompts, gold_name = read_prompts(path, args.prompt, args.ids, args.gold)

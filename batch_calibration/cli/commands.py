@@ -3,22 +3,22 @@
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
 from batch_calibration.cli import (
-    comparison,
     inputs,
-    notes,
     options,
     output,
     prior,
     stream,
     summaries,
 )
+from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
@@ -41,7 +41,12 @@ from batch_calibration.methods import (
 )
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scores import check as check_table
-from batch_calibration.studies.calibration import check_labeled
+from batch_calibration.studies import Record, Records
+from batch_calibration.studies.calibration import check_labeled, run_calibration
+
+if TYPE_CHECKING:
+    from batch_calibration.diagnosis.verdicts import Verdict
+    from batch_calibration.reporting.page import Card
 
 
 def calibrate_files(args: Namespace) -> None:
@@ -51,7 +56,7 @@ def calibrate_files(args: Namespace) -> None:
     # Before any file is read: these mistakes show in the flags alone.
     _check_method(args)
     if stream.takes(args, paths := inputs.paths(args)):
-        stream.calibrate(args, paths)
+        stream.calibrate_stream(args, paths)
         return
     files, tables = _contexts(args)
     corrected = _corrected(args, tables)
@@ -73,7 +78,7 @@ def calibrate_files(args: Namespace) -> None:
     if args.results:
         for path in output.write_harness_results(files, corrected, args.method):
             print(f"results of the harness: {path}", file=stream_out)
-    output.plot(args.plot, corrected, stream_out)
+    output.write_plot(args.plot, corrected, stream_out)
 
 
 def diagnose_files(args: Namespace) -> None:
@@ -87,7 +92,7 @@ def diagnose_files(args: Namespace) -> None:
     else:
         summaries.show_contexts(corrected, args.changed, sys.stdout)
         _range(args, sys.stdout)
-    output.plot(args.plot, corrected, sys.stdout)
+    output.write_plot(args.plot, corrected, sys.stdout)
 
 
 def recommend_files(args: Namespace) -> None:
@@ -155,7 +160,7 @@ def compare_files(args: Namespace) -> None:
         for table, of_context in zip(tables, comparisons, strict=True):
             output.print_line(table, of_context)
     else:
-        comparison.show(tables, comparisons, titles, is_all=args.all, is_quiet=args.quiet)
+        summaries.show_comparison(tables, comparisons, titles, is_all=args.all, is_quiet=args.quiet)
 
 
 def convert_files(args: Namespace) -> None:
@@ -191,23 +196,49 @@ def convert_files(args: Namespace) -> None:
 
 def report_files(args: Namespace) -> None:
     """One page with what each prompt prefers, and every table and figure."""
-    from batch_calibration.cli import page
+    from batch_calibration.reporting import catalogue, writing
 
     files, tables = _contexts(args)
-    options_of_methods = read_options(args.option)
-    for sentence in page.write_page(
-        tables, files, Path(args.output), _methods(args), args.seed, options_of_methods
-    ):
-        summaries.say(sentence)
+    # Tables of metrics need right labels; what a prompt prefers does not.
+    labeled = [table for table in tables if (table.blocks["test"].labels >= 0).any()]
+    methods, options_of_methods = _methods(args), read_options(args.option)
+    records = Records()
+    if labeled:
+        records = run_calibration(labeled, methods, seed=args.seed, options=options_of_methods)
+    by_id = {table.id: table for table in tables}
+    results = catalogue.collect(records, lambda record: by_id[record.id])
+    models = [str(table.context.get("model") or "") for table in tables]
+    tasks = [str(table.context.get("task") or "") for table in tables]
+    # The page has the date of the newest file.
+    changed = [path.stat().st_mtime for path in files if path.is_file()]
+    date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
+    for sentence in writing.write_report(
+        results, Path(args.output), summaries.group_notes(tables), _cards(tables, records),
+        title=writing.name_page(models, tasks), date=date,
+    ):  # fmt: skip
+        summaries.print_filled(sentence)
         print()
     print(f"report: {args.output}")
 
 
-def ask(args: Namespace) -> None:
-    """Label scores of a file of prompts from an API."""
-    from batch_calibration.cli import asking
+def _cards(tables: Sequence[ScoreTable], records: Iterable[Record]) -> "list[Card]":
+    """A card for each model and number of shots, in the order of the files."""
+    from batch_calibration.reporting import writing
+    from batch_calibration.reporting.page import Card
 
-    asking.ask(args)
+    bias_of_table = {record.id: writing.known_bias(record) for record in records}
+    cards: dict[str, list[Verdict]] = {}
+    for table in tables:
+        scores = check_scores(table.blocks["test"].log_probs, from_probs=False)
+        name, task = summaries.title(table), str(table.context.get("task") or table.id)
+        verdict = writing.judge_scores(
+            name, task, table, np.asarray(scores), bias_of_table.get(table.id)
+        )
+        shots = table.context.get("shots")
+        model = str(table.context.get("model") or "unnamed model")
+        heading = model if shots is None else f"{model}, {shots}-shot"
+        cards.setdefault(heading, []).append(verdict)
+    return [Card(heading, of_card) for heading, of_card in cards.items()]
 
 
 def _methods(args: Namespace) -> list[str] | None:
@@ -219,7 +250,7 @@ def _methods(args: Namespace) -> list[str] | None:
 def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
     """Each context's file and scores; what was noticed while reading them is printed."""
     files, tables = inputs.contexts(args)
-    sentences = [*inputs.note_of_files(args, inputs.paths(args)), *notes.group(tables)]
+    sentences = [*inputs.note_of_files(args, inputs.paths(args)), *summaries.group_notes(tables)]
     # Of a few contexts these commands print the sentences, the question among them.
     is_said = args.command in ("calibrate", "diagnose") and len(tables) <= MAX_SHOWN_SINGLY
     summaries.say_notes(sentences if is_said else [*sentences, *summaries.doubts(tables)])
@@ -308,7 +339,7 @@ def _range(args: Namespace, output_stream: TextIO) -> None:
 
 
 RUN = {
-    "ask": ask,
+    "ask": ask_server,
     "calibrate": calibrate_files,
     "diagnose": diagnose_files,
     "compare": compare_files,

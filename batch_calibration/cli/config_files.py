@@ -37,7 +37,7 @@ def load_module(path: str, key: str) -> ModuleType:
     return module
 
 
-def load(path: str) -> ModuleType:
+def load_config(path: str) -> ModuleType:
     """The config file as a module; what follows a colon in `path` is a preset's name.
 
     Raises:
@@ -55,9 +55,9 @@ def read_config(path: str) -> dict[str, object]:
     """The keys of the config that `path`, with or without a preset, names.
 
     Raises:
-        InputError: what `load` raises, no such preset, or a `get_config` that fails.
+        InputError: what `load_config` raises, no such preset, or a `get_config` that fails.
     """
-    get_config = load(path).get_config
+    get_config = load_config(path).get_config
     try:
         config = get_config(*path.split(":", 1)[1:])  # no preset, no argument
     except Exception as error:  # a person's own file may raise anything
@@ -81,9 +81,9 @@ def read_study(path: str, config: Mapping[str, object]) -> Study:
         config: its keys and their values, overrides included.
 
     Raises:
-        InputError: what `load` raises, a wrong cell in the sweep, a wrong setting.
+        InputError: what `load_config` raises, a wrong cell in the sweep, a wrong setting.
     """
-    settings, module = Settings.of(**config), load(path)
+    settings, module = Settings.of(**config), load_config(path)
     if not hasattr(module, "sweep"):
         return Study(settings, tuple(settings.grid()))
     from ml_collections import ConfigDict

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from batch_calibration.errors import InputError, escape_controls
+from batch_calibration.errors import InputError, Spelling, escape_controls
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 EXTRA = ("flax", "huggingface_hub", "matplotlib", "optax", "PIL", "platformdirs",
@@ -129,3 +129,27 @@ def _stop_in_hook(unraisable: Any) -> None:
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         stop(*unraisable.exc_value.args)
     sys.__unraisablehook__(unraisable)
+
+
+HYPHENATED = {"from_probs": "from-probs"}
+
+
+def flag(key: str, setting: object = None) -> str:
+    """A key as a flag, of a bool with or without `no`, of several names with commas.
+
+    >>> flag("gold", "label"), flag("labels", ("no", "yes")), flag("from_probs", False)
+    ('--gold=label', '--labels=no,yes', '--no-from-probs')
+    """
+    name = HYPHENATED.get(key, key)
+    if isinstance(setting, bool):
+        return f"--{name}" if setting else f"--no-{name}"
+    text = ",".join(setting) if isinstance(setting, tuple) else setting
+    return f"--{name}" if text is None else f"--{name}={text}"
+
+
+def _command(step: str) -> str:
+    return f"run batch-calibration {step}"
+
+
+CONSOLE = Spelling(flag, _command)
+"""Of the console program `batch-calibration`."""

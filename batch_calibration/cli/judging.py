@@ -23,7 +23,7 @@ def judge(args: Namespace) -> None:
     judgments = read_judgments([Path(path) for path in args.files])
     pairs = judging.swap_pairs(judgments)
     for sentence in sentences(judgments, pairs):
-        summaries.say(sentence)
+        summaries.print_filled(sentence)
     cells = rate_cells(judgments, pairs)
     note = (
         "Wins in % [95 % interval over pairs]: as judged; corrected by each candidate's own mean "
@@ -32,7 +32,7 @@ def judge(args: Namespace) -> None:
     )
     terminal.show_cells("Win rates", cells[: MAX_SHOWN + 1], note)
     if len(cells) > MAX_SHOWN + 1:
-        summaries.say(f"{len(cells) - 1 - MAX_SHOWN} more candidates: --output=FILE has all.")
+        summaries.print_filled(f"{len(cells) - 1 - MAX_SHOWN} more: --output=FILE has all.")
     if args.output:
         write_whole(Path(args.output), csv_text(cells).encode())
         print(f"win rates: {args.output}")

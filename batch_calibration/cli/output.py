@@ -48,7 +48,7 @@ def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
         )
 
 
-def rows(contexts: Sequence[Scored]) -> list[Row]:
+def make_rows(contexts: Sequence[Scored]) -> list[Row]:
     """Each row: its id, its scores by label, the prediction, the right label where any is known.
 
     Rows of one file stand in its order, whatever contexts they are of.
@@ -118,7 +118,7 @@ def write(contexts: Sequence[Scored], output: str) -> None:
     if ending == ".npz":
         write_whole(Path(output), _npz(contexts))
         return
-    all_rows = rows(contexts)
+    all_rows = make_rows(contexts)
     if output == "-":
         sys.stdout.write(_delimited(all_rows, ","))
     elif ending == ".parquet":
@@ -213,7 +213,7 @@ def check_plot(path: str) -> None:
         raise InputError(where=f"--plot={path}", expected="a file that ends in .png, .pdf or .svg")
 
 
-def plot(path: str, contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
+def write_plot(path: str, contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
     """Write the figure where a path is given."""
     if path:
         try:

@@ -27,7 +27,7 @@ from batch_calibration.studies.loading import api_cost, load_scorer, load_token_
 from batch_calibration.studies.scoring import render_contexts
 
 
-def show_contexts(
+def show_prompts(
     contexts: Sequence[RenderedContext], model: ModelSettings, budget: TokenBudget | None, rows: int
 ) -> None:
     """Print what the tokenizer or the pooling does, and the first context of each task."""

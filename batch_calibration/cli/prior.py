@@ -29,7 +29,7 @@ def shares(text: str, tables: Sequence[ScoreTable]) -> list[tuple[float, ...] | 
         estimates = [_estimate(table) for table in tables]
         summaries.say_notes(note for _, note in estimates if note)
         return [estimated for estimated, _ in estimates]
-    return given_shares(text, [table.label_names for table in tables])
+    return read_shares(text, [table.label_names for table in tables])
 
 
 def share_range(text: str) -> tuple[float, float] | None:
@@ -52,14 +52,14 @@ def share_range(text: str) -> tuple[float, float] | None:
     )  # fmt: skip
 
 
-def given_shares(
+def read_shares(
     text: str, names_by_context: Sequence[Sequence[str]]
 ) -> list[tuple[float, ...] | None]:
     """The shares that a text or a file gives for the labels of each context; see `shares`.
 
-    >>> given_shares("4,1", [("no", "yes")])
+    >>> read_shares("4,1", [("no", "yes")])
     [(0.8, 0.2)]
-    >>> given_shares("yes=0.1,no=0.9", [("no", "yes"), ("yes", "no")])
+    >>> read_shares("yes=0.1,no=0.9", [("no", "yes"), ("yes", "no")])
     [(0.9, 0.1), (0.1, 0.9)]
     """
     where = "--prior"

@@ -43,7 +43,7 @@ def takes(args: Namespace, files: Sequence[Path]) -> bool:
     return False
 
 
-def calibrate(args: Namespace, files: Sequence[Path]) -> None:
+def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     """Correct the files batch by batch, and say what changed."""
     if args.plot:
         raise InputError("--plot: a stream of Parquet is not drawn; leave it out, or plot a part.")
@@ -53,7 +53,7 @@ def calibrate(args: Namespace, files: Sequence[Path]) -> None:
     done = correct_stream(
         files, args.output, reading, bias=_bias(args, labels),
         strength=1.0 if args.strength is None else args.strength,
-        target_prior=prior.given_shares(args.prior, [labels])[0] if args.prior else None,
+        target_prior=prior.read_shares(args.prior, [labels])[0] if args.prior else None,
         by_file=not args.shards, progress=_show_progress,
     )  # fmt: skip
     summaries.say_notes(done.notes)

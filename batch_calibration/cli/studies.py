@@ -59,7 +59,7 @@ def score(study: "Study", workdir: str, say: Say = print) -> None:
     )
 
 
-def calibrate(
+def calibrate_workdir(
     workdir: str,
     settings: "CalibrationSettings",
     *,
@@ -86,18 +86,18 @@ def calibrate(
         raise InputError(" ".join(report.broken))
 
 
-def write_tables(workdir: str, say: Say = print) -> None:
+def show_tables(workdir: str, say: Say = print) -> None:
     """Write every table and all results; print the tables that are no points of a curve."""
     from batch_calibration.reporting import catalogue, terminal, writing
     from batch_calibration.studies import Store, write_results
 
     store = Store(workdir)
     records, folder = store.records(), store.workdir / "tables"
-    tables = writing.write_tables(catalogue.gather(records, store.table_of), folder)
+    tables = writing.write_tables(catalogue.collect(records, store.table_of), folder)
     files, missing = write_results(records, store.workdir)
     for table in tables:
         if table.shown:
-            terminal.show(table)
+            terminal.show_table(table)
     lines = [
         *store.unmatched(records),
         f"tables are in {folder}",
@@ -108,7 +108,7 @@ def write_tables(workdir: str, say: Say = print) -> None:
         say(line)
 
 
-def write_figures(workdir: str, *, boundary_tasks: int = 2, say: Say = print) -> None:
+def draw_figures(workdir: str, *, boundary_tasks: int = 2, say: Say = print) -> None:
     """Draw every figure in the catalogue, as PNG and PDF."""
     from batch_calibration.reporting import catalogue, writing
     from batch_calibration.studies import Store
@@ -116,13 +116,13 @@ def write_figures(workdir: str, *, boundary_tasks: int = 2, say: Say = print) ->
     keep_programs()
     store = Store(workdir)
     records = store.records()
-    results = catalogue.gather(records, store.table_of, boundary_tasks)
+    results = catalogue.collect(records, store.table_of, boundary_tasks)
     writing.write_figures(results, store.workdir / "figures", lambda path: say(str(path)))
     for sentence in store.unmatched(records):
         say(sentence)
 
 
-def write_report(workdir: str, say: Say = print) -> None:
+def make_report(workdir: str, say: Say = print) -> None:
     """Write the page, print the paragraph of every setting, and say where the files are."""
     from batch_calibration.reporting import catalogue, writing
     from batch_calibration.studies import Store, runs
@@ -132,7 +132,7 @@ def write_report(workdir: str, say: Say = print) -> None:
     store = Store(workdir)
     page = store.workdir / "report.html"
     records = store.records()
-    results = catalogue.gather(records, store.table_of)
+    results = catalogue.collect(records, store.table_of)
     earlier_runs, broken = runs.read(store.workdir)
     warnings = [*store.unmatched(records), *broken]
     for paragraph in writing.write_report(
@@ -144,7 +144,7 @@ def write_report(workdir: str, say: Say = print) -> None:
     say(f"report:  {page}")
 
 
-def sweep(
+def run_sweep(
     studies: "Sequence[Study]", workdir: str, launcher: "Launcher", workers: int, *, dry_run: bool
 ) -> None:
     """Start the workers, wait for them, and say what they did; dry, only what they would do."""
@@ -191,7 +191,7 @@ def show_status(workdir: str, study: "Study | None" = None) -> None:
         print(line)
 
 
-def show(study: "Study", *, rows: int = 3, cost: bool = True, say: Say = print) -> None:
+def show_study(study: "Study", *, rows: int = 3, cost: bool = True, say: Say = print) -> None:
     """Show the first context of each task, then what asking about all of them costs."""
     from batch_calibration.cli import preview
     from batch_calibration.scoring.table import SCORERS
@@ -207,12 +207,12 @@ def show(study: "Study", *, rows: int = 3, cost: bool = True, say: Say = print) 
         key = "tokenizer" if SCORERS[settings.model.scorer].asks_server else "model"
         say(f"{spell(key)} is empty: texts only, no tokens, over-long prompts as they are.\n")
     contexts = render_contexts(settings, cells, files=files)
-    preview.show_contexts(contexts, settings.model, budget, rows)
+    preview.show_prompts(contexts, settings.model, budget, rows)
     if cost:
         preview.show_cost(contexts, settings, budget)
 
 
-def merge(folders: Sequence[str], workdir: str, tolerance: float, say: Say = print) -> None:
+def merge_into(folders: Sequence[str], workdir: str, tolerance: float, say: Say = print) -> None:
     """Bring the score tables of some workdirs into another, and say how many.
 
     Raises:
@@ -239,7 +239,7 @@ def _score(args: Namespace) -> None:
 
 def _calibrate(args: Namespace) -> None:
     _set_up_machine(args)
-    calibrate(
+    calibrate_workdir(
         args.workdir, chosen_settings(args).calibration, floor=args.floor,
         tasks=args.tasks.split(",") if args.tasks else (), shots=args.shots,
     )  # fmt: skip
@@ -248,14 +248,14 @@ def _calibrate(args: Namespace) -> None:
 def _sweep(args: Namespace) -> None:
     flags = {name: getattr(args, name) for name in launchers.FLAGS}
     launcher = launchers.make_launcher(args.launcher, args.workers, flags)
-    sweep(chosen_studies(args), args.workdir, launcher, args.workers, dry_run=args.dry_run)
+    run_sweep(chosen_studies(args), args.workdir, launcher, args.workers, dry_run=args.dry_run)
 
 
 def _show(args: Namespace) -> None:
     if args.rows < 1:
         raise InputError(key="rows", expected="1 or more", got=args.rows)
     (study,) = chosen_studies(args)
-    show(study, rows=args.rows, cost=not args.nocost)
+    show_study(study, rows=args.rows, cost=not args.nocost)
 
 
 def _status(args: Namespace) -> None:
@@ -264,21 +264,21 @@ def _status(args: Namespace) -> None:
 
 
 def _tables(args: Namespace) -> None:
-    write_tables(args.workdir)
+    show_tables(args.workdir)
 
 
 def _figures(args: Namespace) -> None:
     if args.boundary_tasks < 0:
         raise InputError(key="boundary_tasks", expected="0 or more", got=args.boundary_tasks)
-    write_figures(args.workdir, boundary_tasks=args.boundary_tasks)
+    draw_figures(args.workdir, boundary_tasks=args.boundary_tasks)
 
 
 def _report(args: Namespace) -> None:
-    write_report(args.workdir)
+    make_report(args.workdir)
 
 
 def _merge(args: Namespace) -> None:
-    merge(vars(args)["from"].split(","), args.workdir, args.tolerance)
+    merge_into(vars(args)["from"].split(","), args.workdir, args.tolerance)
 
 
 def _data(args: Namespace) -> None:

@@ -12,16 +12,19 @@ import numpy as np
 from batch_calibration.diagnosis import (
     DISTANCES,
     LEAVE,
+    Comparison,
     Diagnosis,
     Recommendation,
     prediction_range,
 )
+from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.errors import escape_controls
 from batch_calibration.methods import METHODS, ask_about_order
-from batch_calibration.reporting import terminal
+from batch_calibration.reporting import terminal, words
 from batch_calibration.reporting.cells import Cells, count_signs
 from batch_calibration.reporting.verdict_tables import context_cells, label_cells, right_cells
 from batch_calibration.scores import ScoreTable
+from batch_calibration.studies.calibration import order_flips
 
 MAX_SHOWN_SINGLY = 3
 """Contexts that are described one by one; more are rows of a table."""
@@ -69,7 +72,7 @@ def doubts(tables: Sequence[ScoreTable]) -> list[str]:
     return questions[:MAX_DOUBTS] + [f"The same holds of {more:,} more contexts."] * (more > 0)
 
 
-def say(sentence: str, output_stream: TextIO | None = None) -> None:
+def print_filled(sentence: str, output_stream: TextIO | None = None) -> None:
     """Print a sentence in lines that can be read; names in it cannot steer the terminal."""
     print(textwrap.fill(escape_controls(sentence), terminal.prose_width()), file=output_stream)
 
@@ -77,7 +80,7 @@ def say(sentence: str, output_stream: TextIO | None = None) -> None:
 def say_notes(sentences: Iterable[str]) -> None:
     """Print each sentence once, as a note on standard error."""
     for sentence in dict.fromkeys(sentences):
-        say(f"note: {sentence}", sys.stderr)
+        print_filled(f"note: {sentence}", sys.stderr)
 
 
 def show_contexts(
@@ -92,7 +95,7 @@ def show_contexts(
                 terminal.show_cells("Over contexts: accuracy in %", cells)
             for words_of_all in (over_all(contexts), _count_recommended(_advised(contexts))):
                 print()
-                say(words_of_all)
+                print_filled(words_of_all)
             return
         for context in contexts:
             heading = f"{title(context.table)}: share of each label in %"
@@ -103,7 +106,7 @@ def show_contexts(
                 )
             print()
             for sentence in context.sentences():
-                say(sentence)
+                print_filled(sentence)
             if len(context.diagnosis.changed) and changed > 0:  # --changed=0 shows none
                 terminal.show_cells(
                     "Rows whose prediction changes", _changed_cells(context, changed)
@@ -117,15 +120,15 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
         if len(contexts) > MAX_SHOWN_SINGLY:
             terminal.show_cells("Recommended", _advice_cells(contexts), ADVICE_NOTE)
             print()
-            say(_count_recommended(_advised(contexts)))
+            print_filled(_count_recommended(_advised(contexts)))
             if any(context.diagnosis.gain for context in contexts):  # only known with right labels
-                say(f"If it is followed: {over_all(contexts)}")
+                print_filled(f"If it is followed: {over_all(contexts)}")
             return
         for context in contexts:
             print()
-            say(title(context.table))
+            print_filled(title(context.table))
             for sentence in context.recommended.reason:
-                say(sentence)
+                print_filled(sentence)
             if context.recommended.measured:
                 cells = _measured_cells(context.recommended)
                 terminal.show_cells("Labeled rows, each judged by what the others teach", cells)
@@ -291,3 +294,77 @@ def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream:
     note = f"All missing labels at {distances} nats below their bound, in turn; accuracy in %."
     with redirect_stdout(output_stream):
         terminal.show_cells("The range that missing labels allow", rows, note)
+
+
+def show_comparison(
+    tables: Sequence[ScoreTable],
+    comparisons: Sequence[Comparison],
+    titles: Sequence[str],
+    *,
+    is_all: bool = False,
+    is_quiet: bool = False,
+) -> None:
+    """One table a model: of one context with intervals, of several together with counts."""
+    by_model: dict[str, list[int]] = {}
+    for number, table in enumerate(tables):
+        by_model.setdefault(str(table.context.get("model") or ""), []).append(number)
+    for model, numbers in by_model.items():
+        shown = comparisons[numbers[0]]
+        heading = titles[numbers[0]]
+        if len(numbers) > 1:
+            shown = pool([comparisons[number] for number in numbers])
+            heading = f"{model or 'unnamed model'}: {len(numbers):,} contexts"
+        print(escape_controls(f"{heading}, {shown.rows:,} labeled rows"))
+        print("\n".join(terminal.aligned(words.comparison_cells(shown, is_all=is_all))))
+        if is_quiet:
+            continue
+        print_filled(words.reading_note(shown, is_all=is_all, more="--all shows"))
+        if is_all:
+            for sentence in _why_skipped(shown):
+                print_filled(sentence)
+
+
+def _why_skipped(comparison: Comparison) -> list[str]:
+    """The methods that are left out, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in comparison.skipped.items():
+        by_reason.setdefault(reason, []).append(name)
+    return [f"Left out, {reason}: {', '.join(names)}." for reason, names in by_reason.items()]
+
+
+def group_notes(tables: Sequence[ScoreTable]) -> list[str]:
+    """The importers' notes, those that differ in their numbers alone as one with an example.
+
+    >>> from batch_calibration.scores import make_block
+    >>> block = make_block([[-1.0, -3.0]], spec={"notes": ["Labels have 3 %."]})
+    >>> table = ScoreTable({"task": "a"}, ("no", "yes"), {"test": block})
+    >>> other = ScoreTable({"task": "b"}, ("no", "yes"), {"test": make_block([[-1.0, -3.0]])})
+    >>> group_notes([table, other, table._replace(context={"task": "c"})])
+    ['2 of 3 contexts, such as a: Labels have 3 %.']
+    """
+    # What a note says without its numbers -> the contexts that have it, and their notes.
+    by_kind: dict[str, dict[str, str]] = {}
+    for table in tables:
+        rate, rows = order_flips(table), f"{len(table.blocks['test'].log_probs):,}"
+        flips = (
+            f"{rate} % of {rows} questions get another answer in another order of their options."
+        )
+        notes = [] if rate is None else [flips]
+        for block in table.blocks.values():
+            messages = block.spec.get("notes")
+            notes += map(str, messages if isinstance(messages, list) else [])
+        for note in notes:
+            kind = ["#" if any(map(str.isdigit, token)) else token for token in note.split()]
+            by_kind.setdefault(" ".join(kind), {}).setdefault(title(table), note)
+    sentences = []
+    for notes_of_kind in by_kind.values():
+        example, note = next(iter(notes_of_kind.items()))
+        is_of_all = len(notes_of_kind) == len(tables) and len(set(notes_of_kind.values())) == 1
+        if is_of_all:
+            sentences.append(note)
+        elif len(notes_of_kind) == 1:
+            sentences.append(f"{example}: {note}")
+        else:
+            count = f"{len(notes_of_kind):,} of {len(tables):,} contexts"
+            sentences.append(f"{count}, such as {example}: {note}")
+    return sentences

@@ -1,8 +1,7 @@
 """The bias of scores, its uncertainty, and the correction to use."""
 
-from batch_calibration.diagnosis.comparison import compare
-from batch_calibration.diagnosis.diagnose import diagnose
-from batch_calibration.diagnosis.findings import Diagnosis, Right
+from batch_calibration.diagnosis.comparison import Comparison, MethodResult, compare
+from batch_calibration.diagnosis.diagnose import Diagnosis, Right, diagnose
 from batch_calibration.diagnosis.gain import (
     LabelScores,
     Margins,
@@ -17,15 +16,14 @@ from batch_calibration.diagnosis.margins import (
     fit_margins,
     fit_mixture,
 )
-from batch_calibration.diagnosis.method_results import Comparison, MethodResult
-from batch_calibration.diagnosis.prediction_ranges import (
+from batch_calibration.diagnosis.recommend import recommend, signals
+from batch_calibration.diagnosis.recommendation import LEAVE, Recommendation
+from batch_calibration.diagnosis.stability import (
     DISTANCES,
+    centered_error,
     prediction_range,
     range_of_predictions,
 )
-from batch_calibration.diagnosis.recommend import recommend, signals
-from batch_calibration.diagnosis.recommendation import LEAVE, Recommendation
-from batch_calibration.diagnosis.stability import centered_error
 
 __all__ = [
     "DISTANCES", "LEAVE", "Comparison", "Diagnosis", "LabelScores", "Margins", "MethodResult",

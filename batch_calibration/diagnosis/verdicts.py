@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.diagnosis.diagnose import diagnose
-from batch_calibration.diagnosis.findings import Diagnosis
+from batch_calibration.diagnosis.diagnose import Diagnosis, diagnose
 from batch_calibration.diagnosis.recommendation import Recommendation
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
 

@@ -10,12 +10,20 @@ from batch_calibration.reporting.tables import TABLES
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import Record
 
-__all__ = ["ACROSS", "TABLES", "Drawing", "Results", "Table", "figures", "gather",
-           "tables"]  # fmt: skip
+__all__ = [
+    "ACROSS",
+    "TABLES",
+    "Drawing",
+    "Results",
+    "Table",
+    "collect",
+    "figures",
+    "tables",
+]  # fmt: skip
 Artifact = TypeVar("Artifact", Table, Drawing)
 
 
-def gather(
+def collect(
     records: Iterable[Record],
     load: Callable[[Record], ScoreTable | None] = lambda record: None,
     boundary_tasks: int = 2,

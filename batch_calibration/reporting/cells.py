@@ -23,7 +23,7 @@ LATEX = str.maketrans(
 MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in r"\`*[]<>|"})
 
 
-class Cell(Number):
+class NumberCell(Number):
     """A number as it is printed, and where it has an interval, its three parts.
 
     Attributes:
@@ -33,11 +33,11 @@ class Cell(Number):
     parts: tuple[str, ...] = ()
 
 
-class Best(Cell):
+class Best(NumberCell):
     """A cell that is the best of its row: printed in bold."""
 
 
-class Second(Cell):
+class Second(NumberCell):
     """A cell that is the second best of its row: underlined, in Markdown italic."""
 
 
@@ -46,7 +46,7 @@ class Sums(list[str]):
 
 
 Column = TypeVar("Column")
-Cells = list[list[str]]  # texts are names and counts, each `Cell` is a measured number
+Cells = list[list[str]]  # texts are names and counts, each `NumberCell` is a measured number
 
 
 def task_cell(frame: Frame) -> str:
@@ -68,7 +68,7 @@ def rows_cell(records: Sequence[Record]) -> str:
     return f"{rows} †{shortened}" if shortened else rows
 
 
-def estimate_cell(estimate: Estimate, mark: str = "", *, is_share: bool = False) -> Cell:
+def estimate_cell(estimate: Estimate, mark: str = "", *, is_share: bool = False) -> NumberCell:
     """A difference in points, or a share in %, with its interval and perhaps a mark.
 
     >>> estimate_cell(Estimate(0.015, 0.002, 0.028), "*").parts
@@ -76,14 +76,14 @@ def estimate_cell(estimate: Estimate, mark: str = "", *, is_share: bool = False)
     """
     sign = "" if is_share else "+"
     number, low, high = (f"{100 * end:{sign}.1f}" for end in estimate)
-    cell = Cell(f"{number} [{low}, {high}]{mark}")
+    cell = NumberCell(f"{number} [{low}, {high}]{mark}")
     cell.parts = number, f"[{low}, {high}]", mark
     return cell
 
 
-def gain_cell(gain: Estimate | None) -> Cell:
+def gain_cell(gain: Estimate | None) -> NumberCell:
     """A gain with its interval, and the mark where it exceeds noise; a dash of an unknown one."""
-    return estimate_cell(gain, MARK * abs(gain.beyond_noise)) if gain else Cell("-")
+    return estimate_cell(gain, MARK * abs(gain.beyond_noise)) if gain else NumberCell("-")
 
 
 def count_signs(gains: Iterable[Estimate]) -> tuple[int, int, int]:
@@ -105,36 +105,36 @@ def notes(records: Iterable[Record], *sentences: str) -> str:
     return " ".join(paragraph)
 
 
-def spread(values: np.ndarray, digits: int = 1) -> Cell:
+def spread(values: np.ndarray, digits: int = 1) -> NumberCell:
     """The mean, and behind ± the standard deviation where there are several; of none a dash."""
     if not len(values):
-        return Cell("-")
+        return NumberCell("-")
     mean = f"{values.mean():.{digits}f}"
-    return Cell(mean if len(values) == 1 else f"{mean} ± {deviation(values):.{digits}f}")
+    return NumberCell(mean if len(values) == 1 else f"{mean} ± {deviation(values):.{digits}f}")
 
 
 def mark_best(
-    numbers: Sequence[float | None], cells: Sequence[Cell], digits: int = 1, *,
-    is_lowest: bool = False, marks: Sequence[type[Cell]] = (Best,),
-) -> list[Cell]:  # fmt: skip
+    numbers: Sequence[float | None], cells: Sequence[NumberCell], digits: int = 1, *,
+    is_lowest: bool = False, marks: Sequence[type[NumberCell]] = (Best,),
+) -> list[NumberCell]:  # fmt: skip
     """The cells, with a mark on the highest numbers as rounded for print; None is never the best.
 
     With `is_lowest` the lowest are the best; `marks` are of the best, the second best, and so on.
     """
     rounded = [None if number is None else round(float(number), digits) for number in numbers]
     ranks = sorted({number for number in rounded if number is not None}, reverse=not is_lowest)
-    mark_of: dict[float | None, type[Cell]] = dict(zip(ranks, marks, strict=False))
+    mark_of: dict[float | None, type[NumberCell]] = dict(zip(ranks, marks, strict=False))
     marked = []
     for number, cell in zip(rounded, cells, strict=True):
-        marked.append(mark_of.get(number, Cell)(cell))
+        marked.append(mark_of.get(number, NumberCell)(cell))
         marked[-1].parts = cell.parts
     return marked
 
 
 def best_of(
     samples: Sequence[ArrayLike], digits: int = 1, *, is_lowest: bool = False,
-    marks: Sequence[type[Cell]] = (Best,),
-) -> list[Cell]:  # fmt: skip
+    marks: Sequence[type[NumberCell]] = (Best,),
+) -> list[NumberCell]:  # fmt: skip
     """A cell for each sample, a number or several or none: `spread`, marked by its mean."""
     arrays = [np.atleast_1d(np.asarray(sample, float)) for sample in samples]
     means = [array.mean() if len(array) else None for array in arrays]

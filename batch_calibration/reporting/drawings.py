@@ -7,7 +7,13 @@ from itertools import chain, islice
 from batch_calibration.reporting import prompts, two_labels
 from batch_calibration.reporting.figures import curves, intervals, scores, studies
 from batch_calibration.reporting.figures.style import Drawn
-from batch_calibration.reporting.frame import CORRECTED, REFERENCES, Frame, accuracy, task_title
+from batch_calibration.reporting.frame import (
+    CORRECTED,
+    REFERENCES,
+    Frame,
+    task_accuracy,
+    task_title,
+)
 from batch_calibration.reporting.items import (
     ACROSS,
     Drawing,
@@ -75,7 +81,7 @@ def figure_7(study: Results) -> Iterator[Drawing]:
     for group in study.groups:
         panels = {}
         for task in filter(group.tasks.__contains__, IMAGE_TASKS if group.has_references else ()):
-            estimates = {method: accuracy(group.tasks[task], method) for method in REFERENCES}
+            estimates = {method: task_accuracy(group.tasks[task], method) for method in REFERENCES}
             panels[task_title(task)] = estimates
         if panels:
             heading = f"Zero-shot images: {group.setting}"

@@ -155,14 +155,14 @@ class Frame:
 
     def accuracy(self, method: str) -> Estimate:
         """The accuracy, mean over the tasks."""
-        return over_tasks([accuracy(task, method) for task in self.tasks.values()])
+        return over_tasks([task_accuracy(task, method) for task in self.tasks.values()])
 
     def gains(self, method: str) -> dict[str, Estimate]:
         """The gain over ICL on each task."""
         return {name: gain(task, method) for name, task in self.tasks.items()}
 
 
-def accuracy(frame: Frame, method: str) -> Estimate:
+def task_accuracy(frame: Frame, method: str) -> Estimate:
     """The accuracy on one task, mean over contexts; the interval of one is that of its record."""
     if len(frame.records) > 1:
         return _mean_over_contexts(frame, method, "")
@@ -205,7 +205,7 @@ def _is_learned(task: Frame) -> bool:
     better = int(np.argmax(means))
     # Rounded: 60 % of two labels is learned, whatever the last bit says.
     above = round(float(100 * (means[better] - chance)), 6)
-    low = accuracy(task, REFERENCES[better]).low
+    low = task_accuracy(task, REFERENCES[better]).low
     frequent = max(max(record.classes) / sum(record.classes) for record in task.records)
     return above >= LEARNED_MARGIN and low > max(chance, frequent)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.metrics import Estimate, over_tasks
-from batch_calibration.metrics.steadiness import change_of_deviation, gain_over_prompts
+from batch_calibration.metrics.intervals import change_of_deviation, gain_over_prompts
 from batch_calibration.reporting import cells, frame
 from batch_calibration.reporting.cells import Cells, Sums, notes
 from batch_calibration.reporting.frame import CORRECTED, REFERENCES, Frame, Setting, task_title

@@ -14,7 +14,7 @@ from batch_calibration.methods import METHODS, Group
 from batch_calibration.metrics import Estimate, over_tasks
 from batch_calibration.reporting import cells, controls, curves, prompts, words
 from batch_calibration.reporting import frame as frames
-from batch_calibration.reporting.cells import Cell, Cells, Sums, notes
+from batch_calibration.reporting.cells import Cells, NumberCell, Sums, notes
 from batch_calibration.reporting.frame import BASELINE, REFERENCES, Frame, gain, task_title
 from batch_calibration.reporting.items import ACROSS, Results, Table, compared_by_size, setting_slug
 from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
@@ -123,12 +123,12 @@ def accuracy_note(group: Frame, methods: Sequence[str]) -> str:
     return " ".join(filter(None, (SPREAD if group.max_seeds > 1 else "", learned, of_gains)))
 
 
-def _percents(samples: Sequence[ArrayLike]) -> list[Cell]:
+def _percents(samples: Sequence[ArrayLike]) -> list[NumberCell]:
     """Accuracies in %, `mean ± sd` over seeds."""
     return cells.best_of([100 * np.asarray(sample) for sample in samples])
 
 
-def _lowest_best(samples: Sequence[ArrayLike]) -> list[Cell]:
+def _lowest_best(samples: Sequence[ArrayLike]) -> list[NumberCell]:
     """Means of a metric of probabilities."""
     return cells.best_of(
         [np.asarray(sample).mean() for sample in samples], digits=3, is_lowest=True
@@ -137,11 +137,11 @@ def _lowest_best(samples: Sequence[ArrayLike]) -> list[Cell]:
 
 def _metric_cells(
     group: Frame, methods: Sequence[str], metric: str,
-    mark: Callable[[Sequence[ArrayLike]], list[Cell]],
+    mark: Callable[[Sequence[ArrayLike]], list[NumberCell]],
 ) -> Cells:  # fmt: skip
     """Header, a row a task, and the average over the tasks."""
 
-    def cells_of(task: str) -> list[Cell]:
+    def cells_of(task: str) -> list[NumberCell]:
         return mark([group.tasks[task].values(method, metric) for method in methods])
 
     averages = mark([group.average(method, metric) for method in methods])
@@ -176,7 +176,7 @@ def gain_cells(group: Frame, methods: Sequence[str]) -> Cells:
     if not gains:
         return []
 
-    def cells_of(task: str) -> list[Cell]:
+    def cells_of(task: str) -> list[NumberCell]:
         return [cells.gain_cell(by_task[task]) for by_task in gains.values()]
 
     rows = cells.rows_of_tasks(group.tasks, list(gains), cells_of)
@@ -217,7 +217,7 @@ def overview_csv(group: Frame) -> Cells:
     """One line per task and method, and of all tasks: accuracy and gain, 0 to 1, and their ends."""
     rows: Cells = [["task", "method", "metric", "value", "low", "high"]]
     for metric, measure, names in (
-        ("accuracy", frames.accuracy, [BASELINE, *group.compared]),
+        ("accuracy", frames.task_accuracy, [BASELINE, *group.compared]),
         ("gain", gain, group.compared),
     ):
         for method in names:
@@ -377,7 +377,7 @@ def size_cells(columns: Sequence[tuple[str, Frame]]) -> Cells:
         averages += cells.best_of(means, marks=(cells.Best, cells.Second))
         tasks = group.tasks | tasks  # the first model that has a task names it
 
-    def cells_of(task: str) -> list[Cell]:
+    def cells_of(task: str) -> list[NumberCell]:
         row = []
         for _, group in columns:
             frame, methods = group.tasks.get(task), group.among(compared_by_size())

@@ -12,7 +12,7 @@ from batch_calibration.reporting.items import ACROSS, Table
 FILE_WIDTH = 100  # letters that a line of prose has in a file or a pipe
 
 
-def show(table: Table) -> None:
+def show_table(table: Table) -> None:
     """Print one table, and below it its note."""
     setting = "" if table.section == ACROSS else f": {table.section}"
     show_cells(f"{table.title}{setting}", table.cells, table.note)

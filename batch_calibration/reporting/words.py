@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batch_calibration.diagnosis.findings import Diagnosis
-from batch_calibration.diagnosis.method_results import Comparison, MethodResult
+from batch_calibration.diagnosis.comparison import Comparison, MethodResult
+from batch_calibration.diagnosis.diagnose import Diagnosis
 from batch_calibration.diagnosis.recommendation import Recommendation
 from batch_calibration.diagnosis.verdicts import Verdict, measured_gain, rows_to_settle
 from batch_calibration.errors import InputError

@@ -11,10 +11,11 @@ from batch_calibration.diagnosis import LEAVE
 from batch_calibration.diagnosis.recommend import LIKELY, likely_bias, recommend_by_bias
 from batch_calibration.diagnosis.verdicts import Verdict, judge_context
 from batch_calibration.files import file_name, write_whole
-from batch_calibration.reporting import catalogue, frame, report, verdict_tables, words
+from batch_calibration.reporting import catalogue, frame, verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Results
 from batch_calibration.reporting.cells import latex, markdown
 from batch_calibration.reporting.items import TextsOf
+from batch_calibration.reporting.page import Card, Section, figure_html, make_page
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import Record, Run, csv_text
 
@@ -66,7 +67,7 @@ def write_report(
     study: Results,
     page: Path,
     missing: Sequence[str] = (),
-    cards: Sequence[report.Card] = (),
+    cards: Sequence[Card] = (),
     *,
     runs: Sequence[Run] | None = None,
     texts: TextsOf = lambda table: {},
@@ -102,31 +103,31 @@ def write_report(
     for drawing in drawings:
         if drawing.is_on_page:
             figure = drawing.draw_for_page(texts) if drawing.draw_for_page else drawing.draw()
-            drawn.setdefault(drawing.section, []).append(report.figure_html(drawing.slug, figure))
+            drawn.setdefault(drawing.section, []).append(figure_html(drawing.slug, figure))
     sections, paragraphs, shown_cards = [], [], [*cards]
     for card in cards:
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
         tables = list(chain.from_iterable(map(verdict_tables.context_tables, few)))
         heading = f"{card.heading}: each context"
-        sections.append(report.Section(heading, "", tables, (), card.verdicts))
+        sections.append(Section(heading, "", tables, (), card.verdicts))
     shorts = frame.name_differences([group.setting for group in study.sections])
     for group, short in zip(study.sections, shorts, strict=True):
         name, paragraph = str(group.setting), words.setting_paragraph(group)
         paragraphs.append(paragraph)
         loaded = ((record, study.load(record)) for record in group.records if contexts)
         single = [judge_record(record, table) for record, table in loaded if table]
-        shown_cards += [report.Card(name, single, short)] if single else []
+        shown_cards += [Card(name, single, short)] if single else []
         figures = drawn.get(name, ())
-        sections.append(report.Section(name, paragraph, shown.get(name, ()), figures, single))
+        sections.append(Section(name, paragraph, shown.get(name, ()), figures, single))
     studies = words.study_paragraphs(study).values()
     if ACROSS in shown or ACROSS in drawn:
         lines = "\n".join(["Accuracy as one thing varies, and the rest stays.", *studies])
         figures = drawn.get(ACROSS, ())
-        sections.append(report.Section(ACROSS, lines, shown.get(ACROSS, ()), figures))
+        sections.append(Section(ACROSS, lines, shown.get(ACROSS, ()), figures))
     last_run = max((run.began for run in runs or ()), default="")
     models = [record.context.model for record in study.records]
     tasks = [record.context.task for record in study.records]
-    html = report.page(
+    html = make_page(
         sections, runs, cards=shown_cards, notices=missing, date=date or last_run[:10],
         title=title or name_page(models, tasks),
     )  # fmt: skip

@@ -4,7 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from batch_calibration.studies.calibration import run_calibration
+    from batch_calibration.studies.calibration import (
+        CalibrationReport,
+        calibrate_store,
+        calibrate_study,
+        run_calibration,
+    )
     from batch_calibration.studies.merging import merge_workdirs
     from batch_calibration.studies.records import (
         VERSION,
@@ -25,28 +30,18 @@ if TYPE_CHECKING:
         run_scoring,
     )
     from batch_calibration.studies.store import Store, load_results, write_results
-    from batch_calibration.studies.stored import CalibrationReport, calibrate_store, calibrate_study
     from batch_calibration.studies.tidy import KINDS, Number, Records, csv_text
     from batch_calibration.studies.workers import SweepReport, Work, sweep
 
 _HOMES = {
-    "calibration": ("run_calibration",),
+    "calibration": ("CalibrationReport", "calibrate_store", "calibrate_study", "run_calibration"),
     "merging": ("merge_workdirs",),
-    "records": (
-        "VERSION",
-        "ContextInfo",
-        "Curve",
-        "OverStream",
-        "ProbeSizes",
-        "Record",
-        "ScorerInfo",
-        "pack",
-        "unpack",
+    "records": tuple(
+        "VERSION ContextInfo Curve OverStream ProbeSizes Record ScorerInfo pack unpack".split()  # noqa: SIM905
     ),
     "runs": ("Run",),
     "scoring": ("ScoringProgress", "ScoringReport", "render_contexts", "run_scoring"),
     "store": ("Store", "load_results", "write_results"),
-    "stored": ("CalibrationReport", "calibrate_store", "calibrate_study"),
     "tidy": ("KINDS", "Number", "Records", "csv_text"),
     "workers": ("SweepReport", "Work", "sweep"),
 }

@@ -7,20 +7,22 @@ import numpy as np
 from scipy.special import bdtr
 from scipy.stats import t
 
-from batch_calibration.reporting.cells import Cell
+from batch_calibration.reporting.cells import NumberCell
 
 LEVEL = 0.95  # share of the draws that lies between the ends of an interval
 DRAWS = 10_000
 """Number of times contexts are drawn, or signs flipped."""
 
 
-def interval_cell(mean: float, low: float, high: float, mark: str = "", *, digits: int = 1) -> Cell:
+def interval_cell(
+    mean: float, low: float, high: float, mark: str = "", *, digits: int = 1
+) -> NumberCell:
     """A difference in points and the ends of its interval, with signs, and a mark behind.
 
     >>> interval_cell(2.0, -1.0, 5.04, " *")
     '+2.0 [-1.0, +5.0] *'
     """
-    return Cell(f"{mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]{mark}")
+    return NumberCell(f"{mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]{mark}")
 
 
 def number_cells(numbers: Iterable[float], form: str = ".4g") -> list[str]:
@@ -32,7 +34,7 @@ def number_cells(numbers: Iterable[float], form: str = ".4g") -> list[str]:
     return [format(number, form) for number in numbers]
 
 
-def t_interval_cell(differences: np.ndarray) -> Cell:
+def t_interval_cell(differences: np.ndarray) -> NumberCell:
     """The mean of differences [u] in points, and its 95 % interval by Student's t."""
     mean = float(differences.mean())
     half = t.ppf(0.975, len(differences) - 1) * differences.std(ddof=1) / len(differences) ** 0.5

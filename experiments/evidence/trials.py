@@ -20,10 +20,9 @@ from batch_calibration.calibration.empirical_bayes import (
 from batch_calibration.calibration.matching import match
 from batch_calibration.calibration.shift import least_shares
 from batch_calibration.diagnosis import expected_gain, fit_label_scores
-from batch_calibration.diagnosis.cross_validation import choose_by_labels
 from batch_calibration.diagnosis.experience import promised_gain
 from batch_calibration.diagnosis.gain import LabelScores
-from batch_calibration.diagnosis.recommend import LIKELY, TO_SHARES, WITH_LABELS
+from batch_calibration.diagnosis.recommend import LIKELY, TO_SHARES, WITH_LABELS, choose_by_labels
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Evidence, gather
 from batch_calibration.metrics import gain_interval

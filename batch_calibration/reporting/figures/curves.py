@@ -78,7 +78,7 @@ def _draw_task(axes: Axes, curves: Curves, task: str) -> list[Row]:
         # Its own dash tells it from the method's curve of the same color.
         (line,) = axes.plot(ends, (level, level), color=PALETTE.color(method), lw=1.0, label=name,
                             ls=DASHES["dash"])  # fmt: skip
-        style.say(line, [f"{name}: {level:.1f} %"])
+        style.name_marks(line, [f"{name}: {level:.1f} %"])
         rows += [(title, name, float(end), float(level), "", "") for end in ends]
     style.label(axes, title, curves.axis, ACCURACY)
     style.number_ticks(axes.xaxis, numbers, is_log=numbers[-1] > FAR)
@@ -90,7 +90,7 @@ def _draw_line(
 ) -> None:
     (line,) = axes.plot(at, mean, marker="o", ms=3, color=PALETTE.color(method), lw=width,
                         ls=DASHES[PALETTE.dash(method)], label=method)  # fmt: skip
-    style.say(line, style.percents(map(f"{method}, {{:,}}".format, at), mean, curves.axis))
+    style.name_marks(line, style.percents(map(f"{method}, {{:,}}".format, at), mean, curves.axis))
 
 
 def _draw_average(axes: Axes, curves: Curves, numbers: Sequence[int]) -> list[Row]:
@@ -144,7 +144,7 @@ def draw_strength(group: Frame) -> Drawn:
         for name, (at, method, dash) in rules.items():
             rule = axes.axvline(at, color=PALETTE.color(method), ls=DASHES[dash], lw=1.0,
                                 label=name, zorder=0)  # fmt: skip
-            style.say(rule, [f"{name}: {at:.2g}"])
+            style.name_marks(rule, [f"{name}: {at:.2g}"])
         style.label(axes, title, "strength γ (no unit)", ACCURACY)
     if has_average:
         mean = np.mean(means, axis=0)
@@ -167,7 +167,7 @@ def _draw_strengths(
     mean, band = curves.mean(0), deviation(curves)  # [strength] both
     (line,) = axes.plot(STRENGTHS, mean, color=color, ls=DASHES[dash], lw=1.5, label=name)
     icl, bc = (float(mean[np.isclose(STRENGTHS, at)][0]) for at in (0, 1))
-    style.say(line, [f"{name}: {icl:.1f} % at γ = 0, {bc:.1f} % at γ = 1"])
+    style.name_marks(line, [f"{name}: {icl:.1f} % at γ = 0, {bc:.1f} % at γ = 1"])
     axes.fill_between(STRENGTHS, mean - band, mean + band, color=color, alpha=0.2, lw=0)
     rows: list[Row] = []
     for at, *values in zip(STRENGTHS, mean, mean - band, mean + band, strict=True):

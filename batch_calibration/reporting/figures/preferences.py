@@ -1,13 +1,21 @@
 """Preferences of prompts: shares of each label before and after, or the gain of each context."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from batch_calibration.diagnosis import Diagnosis
+from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
+from batch_calibration.errors import InputError
+from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.figures import style
-from batch_calibration.reporting.figures.intervals import draw_contexts, draw_strip
+from batch_calibration.reporting.figures.intervals import (
+    draw_contexts,
+    draw_estimates,
+    draw_forest,
+    draw_strip,
+)
 from batch_calibration.reporting.figures.style import INK, Drawn
 from batch_calibration.reporting.frame import BASELINE, CORRECTED
 from batch_calibration.reporting.method_display import PALETTE
@@ -73,7 +81,7 @@ def _draw_shares(axes: Axes, title: str, diagnosis: Diagnosis) -> list[Row]:
     if diagnosis.classes is not None:
         right = 100 * diagnosis.classes
         lines = axes.hlines(right, at - 0.42, at + 0.42, colors=INK, lw=1.8, label="right")
-        style.say(lines, [f"right: {share:.1f} %" for share in right])
+        style.name_marks(lines, [f"right: {share:.1f} %" for share in right])
         for name, share in zip(diagnosis.label_names, right, strict=True):
             rows.append((title, "right", name, float(share)))
     style.label(axes, f"{title}: {diagnosis.rows:,} rows", y="share of rows (%)", width=3.5)
@@ -88,7 +96,7 @@ def _draw_bars(
     rows: list[Row] = []
     bars = axes.bar(at, heights, width, color=color, label=name)
     for bar, label, height in zip(bars, diagnosis.label_names, heights, strict=True):
-        style.say(bar, [f"{label}, {name}: {height:.4g}"])
+        style.name_marks(bar, [f"{label}, {name}: {height:.4g}"])
         rows.append((title, name, label, float(height)))
     return rows
 
@@ -104,3 +112,62 @@ def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
     titles = "contexts, the strongest first", "preference of a label (nats)"
     heading, note = f"{HEADING}: how strongly", "Lines are ± 2 standard errors over rows."
     return draw_strip("nats", names, numbers, PALETTE.color(CORRECTED), titles, heading, note)
+
+
+def plot(result: Diagnosis | Recommendation | Comparison, title: str = "scores") -> Figure:
+    """The figure of what `diagnose`, `recommend` or `compare` returned, by matplotlib.
+
+    Of a diagnosis it is the preference for each label with ± 2 standard errors, and the shares of
+    labels before and after; of a recommendation the accuracy of each method that was measured,
+    without labels the gain to expect; of a comparison the gain of each method over ICL. Intervals
+    are at 95 %. The figure is matplotlib's: `plot(found).savefig("found.png")`. A notebook shows it
+    once, and pyplot does not keep it.
+
+    Args:
+        result: what is drawn.
+        title: what the scores are called.
+
+    Raises:
+        InputError: another object; a recommendation of which no gain is known; a comparison
+            without ICL.
+
+    >>> from batch_calibration import diagnose
+    >>> figure = plot(diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], label_names=("no", "yes")))
+    >>> [axes.get_ylabel().split()[0] for axes in figure.axes]
+    ['mean', 'share']
+    """
+    return _draw(result, title).figure
+
+
+def _draw(result: object, title: str) -> Drawn:
+    if isinstance(result, Diagnosis):
+        return draw_preferences([result], [title])
+    if isinstance(result, Comparison):
+        gains = {row.method: row.gain for row in result.results if row.gain}
+        if not gains:
+            raise InputError(
+                where="plot", expected="a comparison with icl and another method",
+                got=", ".join(row.method for row in result.results), remedy="compare icl, too",
+            )  # fmt: skip
+        return _draw_gains(gains, f"Gain over icl: {title}, {result.rows:,} labeled rows")
+    if isinstance(result, Recommendation):
+        if result.measured:
+            return draw_estimates({title: result.measured}, "Each judged by what other rows teach")
+        if gain := result.expected.gain:
+            heading = f"Gain to expect: {title} ({result.expected.source})"
+            return _draw_gains({result.short: gain}, heading)
+        raise InputError(
+            where="plot", expected="a recommendation with measured accuracies or a gain to expect",
+            got=f"{result.short}, of which nothing is known",
+            remedy="give recommend labeled rows (labeled=, labels=)",
+        )  # fmt: skip
+    raise InputError(
+        where="plot", expected="what diagnose, recommend or compare returned",
+        got=type(result).__name__, remedy="give one of these",
+    )  # fmt: skip
+
+
+def _draw_gains(gains: Mapping[str, Estimate], heading: str) -> Drawn:
+    pairs = {method: (gain, gain.beyond_noise) for method, gain in gains.items()}
+    label, columns = "gain in accuracy (points)", ("", "method")
+    return draw_forest({"gain": pairs}, list(gains), label, heading, columns)

@@ -119,7 +119,7 @@ def _draw_lines(
         (drawn,) = axes.plot(*line.T, color=color, ls=DASHES[dash], lw=1.6, zorder=2,
                              label=name if name and not number else None)  # fmt: skip
         if name:
-            style.say(drawn, [f"{name}: {100 * right:.1f} % right"])
+            style.name_marks(drawn, [f"{name}: {100 * right:.1f} % right"])
 
 
 @style.styled
@@ -141,7 +141,7 @@ def draw_distributions(context: Shifted, setting: str) -> Drawn:
             bars = axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=color,
                             alpha=0.45, label=name, edgecolor=color, lw=0.8)  # fmt: skip
             for bar, count, edge in zip(bars, counts, edges, strict=False):
-                style.say(bar, [f"{name}: {count:.0f} rows from {edge:.2f} nats"])
+                style.name_marks(bar, [f"{name}: {count:.0f} rows from {edge:.2f} nats"])
         answered, right = 100 * float((margin > 0).mean()), 100 * context.accuracy(method)
         title = f"{method}: {right:.1f} % right\n{answered:.0f} % answered {first}"
         x = f"log p({first}) - log p({second}), less the bias (nats)"

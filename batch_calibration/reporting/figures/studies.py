@@ -172,7 +172,7 @@ def _draw_conditions(axes: Axes, control: Control, task: str, method: str) -> No
         if condition == NONE:
             rule = axes.axhline(mean[0], color=color, ls="--", lw=1.0, label="no demonstrations",
                                 zorder=0)  # fmt: skip
-            style.say(rule, [f"no demonstrations: {mean[0]:.1f} %"])
+            style.name_marks(rule, [f"no demonstrations: {mean[0]:.1f} %"])
             continue
         at = np.array(list(estimates)) + shift
         axes.plot(at, mean, color=color, ls="--" if "words" in condition else "-", lw=1.5)

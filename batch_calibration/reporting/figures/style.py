@@ -126,7 +126,7 @@ def number_ticks(axis: XAxis | YAxis, numbers: Sequence[float], *, is_log: bool)
     axis.set_minor_locator(matplotlib.ticker.NullLocator())
 
 
-def say(artist: Artist, titles: Sequence[str]) -> None:
+def name_marks(artist: Artist, titles: Sequence[str]) -> None:
     """Give each mark of an artist the text that a page shows where the mouse is over it.
 
     The texts are its gid: the SVG of a page has them as `<title>`, other files leave them out.
@@ -165,7 +165,7 @@ def dots(
     if is_layer or len(x) > MAX_VECTOR:
         drawn.set_rasterized(True)
     elif titles:
-        say(drawn, titles)
+        name_marks(drawn, titles)
 
 
 def finish(figure: Figure, heading: str, note: str, cells: Cells) -> Drawn:

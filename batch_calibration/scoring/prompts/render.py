@@ -131,7 +131,7 @@ def render(
         blocks[name] = _fit_block(cell, name, rows, budget, label_texts, left_out, keep)
 
     choices = rendered.CHOICES + (rendered.OF_DEMONSTRATIONS if chosen else ())
-    description = rendered.describe_context(
+    description = rendered.specify(
         task,
         cell,
         rows=text_digest(map(str, test.rows)),

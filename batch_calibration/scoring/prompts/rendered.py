@@ -96,7 +96,7 @@ def block_options(cell: Cell, block: str) -> dict[str, Json]:
     return {"options": options} if options else {}
 
 
-def describe_context(
+def specify(
     task: Task,
     cell: Cell,
     *,
@@ -182,7 +182,7 @@ def render_images(
         labeled = _block(train, chosen, classes.scored)
         labeled.spec.update(block_options(cell, "labeled"))
         blocks["labeled"] = labeled
-    context = describe_context(
+    context = specify(
         task,
         cell,
         rows=text_digest(test.ids),

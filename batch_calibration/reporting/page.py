@@ -47,7 +47,7 @@ class Section(NamedTuple):
     contexts: Sequence[Verdict] = ()
 
 
-def page(
+def make_page(
     sections: Sequence[Section],
     runs: Sequence[Run] | None = None,
     *,
@@ -249,10 +249,10 @@ def context_html(context: Verdict, name: str, *, is_full: bool) -> str:
             verdict_tables.context_tables(context)[0]._replace(slug=f"{name}-labels")
         )
     content = f"<p>{escape(' '.join(sentences))}</p>\n{table}"
-    return _fold(f'id="{name}" class="context"', escape(headline(context)), content)
+    return _fold(f'id="{name}" class="context"', escape(_headline(context)), content)
 
 
-def headline(context: Verdict) -> str:
+def _headline(context: Verdict) -> str:
     """A context in a line: which label it favors, by how much, and what accuracy does."""
     diagnosis, names = context.diagnosis, context.diagnosis.label_names
     low = names[int(diagnosis.preference.argmin())]
