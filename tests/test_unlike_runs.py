@@ -11,7 +11,7 @@ from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.settings import Settings, keys
 from batch_calibration.studies import ContextInfo, Record, render_contexts
-from batch_calibration.studies.context_scores import specify
+from batch_calibration.studies.context_scores import identify
 from batch_calibration.studies.loading import load_scorer
 
 TEXTS = {"model": "mini", "data": "mini", "limit": 4, "labeled_per_class": 2, "dc_texts": 2}
@@ -93,7 +93,7 @@ def tables(task, settings):
         name: make_block([[-1.0] * len(context.label_names)] * block.size, spec=block.spec)
         for name, block in context.blocks.items()
     }
-    details = specify(context, load_scorer(settings), settings.model.model)
+    details = identify(context, load_scorer(settings), settings.model.model)
     return ScoreTable(details, context.label_names, blocks)
 
 
@@ -158,9 +158,9 @@ def test_a_models_name_does_not_depend_on_how_its_path_is_spelt(tmp_path, monkey
     (context,) = render_contexts(settings, [settings.cell("sst2")])
     scorer = load_scorer(settings)
     spelt = (str(folder), "encoder/model", "./encoder/../encoder/model/", "link")
-    names = [specify(context, scorer, name)["model"] for name in spelt]
+    names = [identify(context, scorer, name)["model"] for name in spelt]
     assert names == ["encoder-model"] * 4
-    assert [specify(context, scorer, name)["model"] for name in ("mini", "org/name", "")] == [
+    assert [identify(context, scorer, name)["model"] for name in ("mini", "org/name", "")] == [
         "mini", "org-name", ""
     ]  # fmt: skip
 

@@ -32,7 +32,7 @@ def name_of(context: RenderedContext) -> str:
     return f"{settings['task']}, seed {settings['seed']}, {name}"
 
 
-def specify(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, Json]:
+def identify(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, Json]:
     """The context's description: everything that decides its numbers, and the model's name."""
     return {**context.context, "model": model_name(model), "scorer": dict(scorer.identity)}
 
@@ -77,7 +77,7 @@ def score_context(
         context: what is asked.
         scorer: asks the model.
         store: where the table is kept.
-        description: of the context, as `specify` gives it.
+        description: of the context, as `identify` gives it.
         claim: what keeps other workers from this context.
         progress: called with the rows done so far.
 

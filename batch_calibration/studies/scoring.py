@@ -26,10 +26,10 @@ from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.studies import Store, runs
 from batch_calibration.studies.claims import Claim, ClaimLost
 from batch_calibration.studies.context_scores import (
+    identify,
     missing,
     name_of,
     score_context,
-    specify,
 )
 from batch_calibration.studies.loading import api_cost, load_scorer, load_token_budget, open_model
 from batch_calibration.studies.progress import Planned
@@ -108,7 +108,7 @@ def run_scoring(
     files = None if scorer else open_model(settings)
     contexts = render_contexts(settings, cells, notify=notify, files=files)
     scorer = load_scorer(settings, store.workdir, files) if scorer is None else scorer
-    descriptions = [specify(context, scorer, settings.model.model) for context in contexts]
+    descriptions = [identify(context, scorer, settings.model.model) for context in contexts]
     facts = SCORERS.get(str(scorer.identity.get("kind")))
     if notify and facts and facts.asks_server:
         api_scorer = cast("ApiScorer", scorer)
