@@ -77,14 +77,14 @@ def icl_accuracy() -> Metric:
     return _of_all(lambda block, _: _accuracy(np.asarray(block.log_probs), block))
 
 
-@metric  # type: ignore[untyped-decorator]
-def corrected_accuracy() -> Metric:
+@metric(name="corrected_accuracy")  # type: ignore[untyped-decorator]
+def accuracy_after() -> Metric:
     """The accuracy after the correction, learned of all samples without their right labels."""
     return _of_all(lambda block, options: _accuracy(_corrected(block, options), block))
 
 
-@metric  # type: ignore[untyped-decorator]
-def preference_nats() -> Metric:
+@metric(name="preference_nats")  # type: ignore[untyped-decorator]
+def preference() -> Metric:
     """By how many nats the mean score of the most preferred label exceeds that of the least."""
     return _of_all(lambda block, _: float(np.ptp(np.float64(block.log_probs).mean(axis=0))))
 
@@ -167,7 +167,7 @@ def _block(records: Sequence[Mapping[str, Any]]) -> Block:
 
 # Stands last: the metrics are made when it is defined.
 @scorer(  # type: ignore[untyped-decorator]
-    metrics=[icl_accuracy(), corrected_accuracy(), preference_nats(), flips()]
+    metrics=[icl_accuracy(), accuracy_after(), preference(), flips()]
 )
 def label_bias(
     labels: str | Sequence[str] = (),
