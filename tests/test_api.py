@@ -152,191 +152,77 @@ def test_few_rows_are_warned_of(method, rows, is_warned, planted, recwarn):
 
 LABELED = {"labeled": GOOD, "labels": [0, 1, 0]}
 SENTENCES = {
-    "not an array": (
-        (["a", "b"],),
-        {},
-        r"scores: expected real numbers in an array \[n, k\].*got list",
-    ),
-    "ragged": (([[-1.0], [-1.0, -2.0]],), {}, "that is not one: give one row per input"),
-    "complex": (
-        (np.array(GOOD) + 1j,),
-        {},
-        "scores: expected real numbers.*got ndarray of complex128 that is no",
-    ),
-    "one axis": (([-1.0, -2.0],), {}, r"expected an array \[n, k\].*got shape \(2,\): reshape it"),
-    "no rows": ((np.zeros((0, 2)),), {}, r"at least one row.*got shape \(0, 2\)"),
-    "one label": (([[-1.0], [-2.0]],), {}, "at least 2 labels; got 1 column"),
-    "nan": (([[-1.0, -2.0], [-1.0, np.nan]],), {}, r"got NaN in row 1, label 1 \(1 in all\)"),
-    "nan in a context": (
-        (np.full((2, 2, 2), np.nan),),
-        {},
-        r"got NaN in context \(0,\), row 0, label 0 \(8 in all\)",
-    ),
-    "minus infinity": (
-        ([[-1.0, -np.inf]],),
-        {},
-        "got -inf in row 0, label 1.*give missing='least'",
-    ),
-    "plus infinity": (([[-1.0, np.inf]],), {"floor": -9.0}, r"got \+inf in row 0.*at most 0"),
-    "method that is no name": ((GOOD, ["bc"]), {}, "no method named .*'bc'.*; did you mean 'bc'"),
-    "unknown method": ((GOOD, "bcx"), {}, "no method named 'bcx'; did you mean 'bc'"),
-    "unknown option": (
-        (GOOD,),
-        {"strenght": 0.5},
-        "no option of bc named 'strenght'; did you mean 'strength'",
-    ),
-    "strength that is no number": (
-        (GOOD,),
-        {"strength": "a"},
-        r"strength: expected a finite number; got 'a': give one such as strength=1\.0",
-    ),
-    "strength that is nan": ((GOOD,), {"strength": np.nan}, "a finite number; got nan"),
-    "strength beyond float32": ((GOOD,), {"strength": 1e39}, r"a finite number; got 1e\+39"),
-    "strength per label": ((GOOD,), {"strength": [1.0, 0.5]}, r"a finite number; got \[1.0, 0.5\]"),
-    "batch size that is no whole number": (
-        (GOOD, "bc_running"),
-        {"batch_size": 1.5},
-        "batch_size: expected a whole number; got 1.5: give one such as batch_size=32",
-    ),
-    "batch size that is a word": ((GOOD, "bc_running"), {"batch_size": "a"}, "number; got 'a'"),
-    "batch size of no row": ((GOOD, "bc_running"), {"batch_size": 0}, "batch_size is 0: give a"),
-    "flag that is a word": (
-        (GOOD, "bc_running"),
-        {"per_batch": "no"},
-        "per_batch: expected True or False; got 'no': give one such as per_batch=False",
-    ),
+    "not an array": ((["a", "b"],), {}),
+    "ragged": (([[-1.0], [-1.0, -2.0]],), {}),
+    "complex": ((np.array(GOOD) + 1j,), {}),
+    "one axis": (([-1.0, -2.0],), {}),
+    "no rows": ((np.zeros((0, 2)),), {}),
+    "one label": (([[-1.0], [-2.0]],), {}),
+    "nan": (([[-1.0, -2.0], [-1.0, np.nan]],), {}),
+    "nan in a context": ((np.full((2, 2, 2), np.nan),), {}),
+    "minus infinity": (([[-1.0, -np.inf]],), {}),
+    "plus infinity": (([[-1.0, np.inf]],), {"floor": -9.0}),
+    "method that is no name": ((GOOD, ["bc"]), {}),
+    "unknown method": ((GOOD, "bcx"), {}),
+    "unknown option": ((GOOD,), {"strenght": 0.5}),
+    "strength that is no number": ((GOOD,), {"strength": "a"}),
+    "strength that is nan": ((GOOD,), {"strength": np.nan}),
+    "strength beyond float32": ((GOOD,), {"strength": 1e39}),
+    "strength per label": ((GOOD,), {"strength": [1.0, 0.5]}),
+    "batch size that is no whole number": ((GOOD, "bc_running"), {"batch_size": 1.5}),
+    "batch size that is a word": ((GOOD, "bc_running"), {"batch_size": "a"}),
+    "batch size of no row": ((GOOD, "bc_running"), {"batch_size": 0}),
+    "flag that is a word": ((GOOD, "bc_running"), {"per_batch": "no"}),
     "logits for what reads their level": (
         (-np.asarray(GOOD), "pc_raw"),
         {"key": 0, "from_probs": False},
-        "scores: pc_raw needs log-probabilities over the whole vocabulary, and the probabilities",
     ),
     "logits for an option that reads their level": (
         (-np.asarray(GOOD), "pc"),
         {"key": 0, "features": "raw", "from_probs": False},
-        "or use pc with its defaults, which takes any",
     ),
-    "metric that is no name": (
-        (GOOD, "bcl"),
-        {**LABELED, "metric": ["f1"]},
-        r"metric: expected a name; got \['f1'\]: give one such as metric='accuracy'",
-    ),
-    "no start": (
-        (GOOD, "pc"),
-        {"key": 0, "starts": 0},
-        "starts is 0, steps is 100 and searched is 131072: give whole numbers from 1 on",
-    ),
-    "start means of another shape": (
-        (GOOD, "pc"),
-        {"start_means": np.zeros((3, 2))},
-        r"start_means: expected finite numbers \[s, 2, 2\].*got shape \(3, 2\): give s times 2",
-    ),
-    "start means that are words": (
-        (GOOD, "pc"),
-        {"start_means": "abc"},
-        "each of s starts; got str",
-    ),
+    "metric that is no name": ((GOOD, "bcl"), {**LABELED, "metric": ["f1"]}),
+    "no start": ((GOOD, "pc"), {"key": 0, "starts": 0}),
+    "start means of another shape": ((GOOD, "pc"), {"start_means": np.zeros((3, 2))}),
+    "start means that are words": ((GOOD, "pc"), {"start_means": "abc"}),
     "probe of logits for a method of probabilities": (
         (GOOD, "cc_original"),
         {"probe": [[-1.0, -2.0], [0.5, -1.0]]},
-        "needs log-probabilities over the whole vocabulary, and the probabilities of row 1 sum to "
-        r"2\.02: give these, or use cc",
     ),
-    "probe for a method that reads none": (
-        (GOOD,),
-        {"probe": GOOD},
-        "probe: expected none, for bc reads the test batch itself.*got list: leave probe= out",
-    ),
-    "labeled for a method that reads none": (
-        (GOOD, "icl"),
-        {"labeled": GOOD},
-        "labeled: expected none, for icl reads nothing: the scores stay as they are; got list",
-    ),
-    "labels for a method that reads none": (
-        (GOOD, "cc"),
-        {"probe": GOOD, "labels": [0, 1, 0]},
-        "labels: expected none, for cc reads N/A.*leave labels= out",
-    ),
-    "cc without a probe": ((GOOD, "cc"), {}, r"cc learns its bias from probe prompts.*probe=\[m"),
-    "dc without a probe": ((GOOD, "dc"), {}, "dc learns its bias from probe prompts"),
-    "probe of another width": (
-        (GOOD, "cc"),
-        {"probe": [[-1.0, -1.0, -1.0]]},
-        "probe: expected 2 columns, one per label as in scores; got 3",
-    ),
-    "probe with nan": ((GOOD, "cc"), {"probe": [[-1.0, np.nan]]}, "probe: .*got NaN in row 0"),
-    "probe of other contexts": (
-        (np.zeros((2, 3, 2)), "cc"),
-        {"probe": np.zeros((3, 1, 2))},
-        r"leading axes \(2,\) as in scores; got shape \(3, 1, 2\)",
-    ),
-    "bcl without labels": ((GOOD, "bcl"), {"labeled": GOOD}, "labels did not come: give"),
-    "bcl without a labeled set": ((GOOD, "bcl"), {"labels": [0]}, "labeled did not come: give"),
-    "labels out of range": (
-        (GOOD, "bcl"),
-        {"labeled": GOOD, "labels": [0, 1, 2]},
-        "labels: expected indices from 0 to 1, or -1 for unknown; got 2 in row 2",
-    ),
-    "labels of another length": (
-        (GOOD, "bcl"),
-        {"labeled": GOOD, "labels": [0, 1]},
-        r"one label per row, shape \(3,\); got \(2,\)",
-    ),
-    "labels that are words": (
-        (GOOD, "bcl"),
-        {"labeled": GOOD, "labels": ["yes", "no", "yes"]},
-        "labels: expected an array of whole numbers.*got list of <U3 that is not one",
-    ),
-    "ragged labels": (
-        (GOOD, "bcl"),
-        {**LABELED, "labels": [[0], [0, 1]]},
-        "labels: expected an arr",
-    ),
-    "all labels unknown": (
-        (GOOD, "bcl"),
-        {"labeled": GOOD, "labels": [-1, -1, -1]},
-        "all 3 came as -1, unknown: give the label of at least one row",
-    ),
+    "probe for a method that reads none": ((GOOD,), {"probe": GOOD}),
+    "labeled for a method that reads none": ((GOOD, "icl"), {"labeled": GOOD}),
+    "labels for a method that reads none": ((GOOD, "cc"), {"probe": GOOD, "labels": [0, 1, 0]}),
+    "cc without a probe": ((GOOD, "cc"), {}),
+    "dc without a probe": ((GOOD, "dc"), {}),
+    "probe of another width": ((GOOD, "cc"), {"probe": [[-1.0, -1.0, -1.0]]}),
+    "probe with nan": ((GOOD, "cc"), {"probe": [[-1.0, np.nan]]}),
+    "probe of other contexts": ((np.zeros((2, 3, 2)), "cc"), {"probe": np.zeros((3, 1, 2))}),
+    "bcl without labels": ((GOOD, "bcl"), {"labeled": GOOD}),
+    "bcl without a labeled set": ((GOOD, "bcl"), {"labels": [0]}),
+    "labels out of range": ((GOOD, "bcl"), {"labeled": GOOD, "labels": [0, 1, 2]}),
+    "labels of another length": ((GOOD, "bcl"), {"labeled": GOOD, "labels": [0, 1]}),
+    "labels that are words": ((GOOD, "bcl"), {"labeled": GOOD, "labels": ["yes", "no", "yes"]}),
+    "ragged labels": ((GOOD, "bcl"), {**LABELED, "labels": [[0], [0, 1]]}),
+    "all labels unknown": ((GOOD, "bcl"), {"labeled": GOOD, "labels": [-1, -1, -1]}),
     "all labels of one context unknown": (
         ([GOOD, GOOD], "bcl"),
         {"labeled": [GOOD, GOOD], "labels": [[0, 1, 0], [-1, -1, -1]]},
-        r"at least one known label in context \(1,\); all 3 came as -1",
     ),
-    "pc without a key": ((GOOD, "pc"), {}, "no key came: give .* key=0 to calibrate"),
-    "prior of another length": (
-        (GOOD,),
-        {"target_prior": (1.0,)},
-        r"target_prior: expected 2 shares of at least 0 that sum to 1.*got \(1.0,\)",
-    ),
-    "prior that is none": (
-        (GOOD,),
-        {"target_prior": (0.8, 0.8)},
-        "shares of at least 0 that sum to 1",
-    ),
-    "prior that is a word": (
-        (GOOD,),
-        {"target_prior": "abc"},
-        "at least 0 that sum to 1.*got 'abc'",
-    ),
-    "ragged prior": ((GOOD,), {"target_prior": [[1.0], [0.5, 0.5]]}, "target_prior: expected 2"),
-    "unknown metric": (
-        (GOOD, "bcl"),
-        {**LABELED, "metric": "f1"},
-        "no metric named 'f1'; did you mean 'macro_f1'",
-    ),
-    "unknown bias_from": (
-        (GOOD, "bcl"),
-        {**LABELED, "bias_from": "labelled"},
-        "no bias_from named 'labelled'; did you mean 'labeled'",
-    ),
+    "pc without a key": ((GOOD, "pc"), {}),
+    "prior of another length": ((GOOD,), {"target_prior": (1.0,)}),
+    "prior that is none": ((GOOD,), {"target_prior": (0.8, 0.8)}),
+    "prior that is a word": ((GOOD,), {"target_prior": "abc"}),
+    "ragged prior": ((GOOD,), {"target_prior": [[1.0], [0.5, 0.5]]}),
+    "unknown metric": ((GOOD, "bcl"), {**LABELED, "metric": "f1"}),
+    "unknown bias_from": ((GOOD, "bcl"), {**LABELED, "bias_from": "labelled"}),
 }
 
 
 @pytest.mark.parametrize("case", SENTENCES)
-def test_bad_input_is_answered_in_a_sentence(case):
-    arguments, named, sentence = SENTENCES[case]
-    with pytest.raises(InputError, match=sentence) as caught:
-        calibrate(*arguments, **named)
-    assert str(caught.value).endswith(".")
+def test_bad_input_is_answered_in_a_sentence(case, refuses):
+    arguments, named = SENTENCES[case]
+    caught = refuses(calibrate, *arguments, **named)
+    assert str(caught).endswith(".")
 
 
 @pytest.mark.parametrize("floor", [np.nan, -np.inf, -1e39, 0.0, 5, "x", [-1.0, -2.0]])

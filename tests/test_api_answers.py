@@ -100,7 +100,7 @@ def test_a_transaction_that_was_cut_short_loses_the_last_answer_alone(tmp_path):
 # The key
 
 
-def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capfd):
+def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capfd, refuses):
     monkeypatch.setenv("MY_KEY", f" {KEY}\n")
     caplog.set_level(logging.DEBUG)
     path = tmp_path / "answers"
@@ -120,37 +120,35 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capf
         }
         assert sent == {f"Bearer {KEY}"}
         server.fault = lambda *_: Reply(f"wrong key {KEY}", 401)
-        with pytest.raises(InputError, match=r"correct the key in the .* MY_KEY") as refused:
-            scorer(server.address, key_variable="MY_KEY").score(TEXTS, LABELS)
-        assert "wrong key ..." in str(refused.value)
+        refused = refuses(scorer(server.address, key_variable="MY_KEY").score, TEXTS, LABELS)
+        assert "wrong key ..." in str(refused)
     with Answers(path).opened() as answers:
         rows = answers._rows.execute("SELECT answer FROM answers")
         answer_texts = [zlib.decompress(row[0][1 + CHECKSUM_BYTES :]) for row in rows]
     assert len(answer_texts) == 24 and b"Bearer ..." in answer_texts[0]
-    texts = [str(refused.value), repr(asks._server), str(asks.identity), caplog.text, *asks.notes]
+    texts = [str(refused), repr(asks._server), str(asks.identity), caplog.text, *asks.notes]
     files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     for text in (*texts, *capfd.readouterr(), *answer_texts, *files):
         assert KEY not in (text if isinstance(text, str) else text.decode(errors="replace"))
 
 
 @pytest.mark.parametrize(
-    ("server", "sentence"),
+    "server",
     [
-        ("", "such as http://127.0.0.1:8000/v1; got ''"),
-        ("127.0.0.1:8000", "such as http://"),
-        ("ftp://a/v1", "such as http://"),
-        ("http://", "such as http://"),
-        ("http://a:b/v1", "such as http://"),
-        ("http://a b/v1", "such as http://"),
-        ("http://a\n/v1", "such as http://"),
-        (f"http://me:{KEY}@host/v1", "got one for host: put a key into .* API_KEY"),
-        (f"http://host/v1?key={KEY}", "got one for host"),
+        "",
+        "127.0.0.1:8000",
+        "ftp://a/v1",
+        "http://",
+        "http://a:b/v1",
+        "http://a b/v1",
+        "http://a\n/v1",
+        f"http://me:{KEY}@host/v1",
+        f"http://host/v1?key={KEY}",
     ],
 )
-def test_an_address_is_checked_and_holds_no_key(server, sentence):
-    with pytest.raises(InputError, match=sentence) as refused:
-        scorer(server)
-    assert KEY not in str(refused.value)
+def test_an_address_is_checked_and_holds_no_key(server, refuses):
+    refused = refuses(scorer, server)
+    assert KEY not in str(refused)
 
 
 def test_a_placeholder_for_a_key_changes_no_answer(monkeypatch):
@@ -161,11 +159,10 @@ def test_a_placeholder_for_a_key_changes_no_answer(monkeypatch):
 
 
 @pytest.mark.parametrize("key", ["sk-\N{EN DASH}planted", "sk-planted\r\nX: y"])
-def test_a_key_that_no_header_can_hold_is_refused_without_it(monkeypatch, key):
+def test_a_key_that_no_header_can_hold_is_refused_without_it(monkeypatch, key, refuses):
     monkeypatch.setenv("API_KEY", key)
-    with pytest.raises(InputError, match="API_KEY: expected a key of printable ASCII") as refused:
-        scorer("http://127.0.0.1/v1")
-    assert "planted" not in str(refused.value)
+    refused = refuses(scorer, "http://127.0.0.1/v1")
+    assert "planted" not in str(refused)
 
 
 # What is kept may be damaged, of an earlier version, or of a run that was killed

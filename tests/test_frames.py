@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from batch_calibration import METHODS, InputError, accuracy, calibrate, predict
+from batch_calibration import METHODS, accuracy, calibrate, predict
 
 ROWS = {"no": [-1.0, -2.25, -0.5, -3.0] * 3, "yes": [-3.0, -2.5, -1.75, -0.25] * 3}
 VALUES = np.stack(list(ROWS.values()), axis=-1)
@@ -16,13 +16,13 @@ EXPECTED = (VALUES - VALUES.mean(axis=0)).astype(np.float32)
 MAKERS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "table": pa.table,
           "batch": pa.record_batch}  # fmt: skip
 EXTRA = {
-    "gold": ([0, 1] * 6, "column 'gold' has the name of right labels"),
-    "Label": ([-0.5, -1.5] * 6, "column 'Label' has the name of right labels"),
-    "row": (list(range(12)), "column 'row' holds whole numbers"),
-    "right": ([0.0, 1.0] * 6, "column 'right' holds whole numbers"),
-    "kept": ([True, False] * 6, r"column 'kept' holds "),
-    "text": (["good", "bad"] * 6, "column 'text' holds no numbers"),
-    "lists": ([[-1.0], [-2.0]] * 6, "column 'lists' holds no numbers"),
+    "gold": [0, 1] * 6,
+    "Label": [-0.5, -1.5] * 6,
+    "row": list(range(12)),
+    "right": [0.0, 1.0] * 6,
+    "kept": [True, False] * 6,
+    "text": ["good", "bad"] * 6,
+    "lists": [[-1.0], [-2.0]] * 6,
 }
 
 
@@ -55,11 +55,10 @@ def test_a_frame_of_pandas_keeps_its_index_and_names():
 @pytest.mark.parametrize("name", EXTRA)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name, refuses):
-    column, sentence = EXTRA[name]
+    column = EXTRA[name]
     frame = MAKERS[kind]({**ROWS, name: column})
-    with pytest.raises(InputError, match=sentence) as caught:
-        calibrate(frame)
-    assert f"columns=['no', 'yes'] in calibrate, or drop '{name}'." in str(caught.value)
+    caught = refuses(calibrate, frame)
+    assert f"columns=['no', 'yes'] in calibrate, or drop '{name}'." in str(caught)
     for door in (predict, lambda x: accuracy(x, [0, 1] * 6)):
         refuses(door, frame)
     corrected = calibrate(frame, columns=["yes", "no"])

@@ -146,38 +146,33 @@ def test_csv_that_is_damaged_is_refused(tmp_path, old, new, sentence, refuses):
 
 
 @pytest.mark.parametrize(
-    ("data", "reading", "sentence"),
+    ("data", "reading"),
     [
-        (b"", Reading(), "its format is not known|expected a line of names"),
-        (b"no,yes\n", Reading(), "expected at least one row of scores; got none"),
-        (b",\n1,2\n", Reading(), "line 1: expected a line of names; got nothing"),
-        (b"-1.5,-2\n-3,-4\n", Reading(), r"line 1: expected the names of the columns; got numbers"),
-        (b"no\n-1.5\n-2.5\n", Reading(format="csv"), "two columns of real numbers or more"),
-        (b"no\n-1.5\n-2.5\n", Reading("csv", ("no",)), "expected two labels or more"),
-        (b"no,yes\n-1,5\n-2,6\n", Reading(), r"'yes' holds whole numbers.*labels=\('no', 'yes'\)"),
-        (b"no,yes,c\n-1.5,-2.5,\n", Reading(), r"'c' is empty.*labels=\('no', 'yes'\)"),
-        (b"no,yes,label\n-1.5,-2.5,1\n", Reading(), "'label' looks like the right.*gold='label'"),
-        (b"no,yes,Answer\n-.5,-2.5,1.0\n", Reading(), "'Answer' looks like the right labels"),
-        (b"no,yes\n0.5,0.5\n", Reading(), "which are probabilities: say .*from_probs=True"),
-        (b"no,yes\n0.5,1.5\n", Reading(from_probs=True), "expected probabilities from 0 to 1"),
-        (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "maybe")), "no column named 'maybe'"),
-        (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "no")), "labels= names 'no' twice"),
-        (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "yes"), gold="no"), "'no' is named as scores"),
-        (b"no,yes\n-1.5,-2\n-1.5,-2\n-1.5,-1.5\n", Reading(by=("x",)), "no column named 'x'"),
-        (b"no,yes\n-.5,-.5\n-.5,-.5\n", Reading(), "every score is -0.5"),
-        (
-            "no;yes\n-1,5;-2,5\n".encode("utf-16"),
-            Reading("csv"),
-            "expected text in UTF-8; got another byte",
-        ),
-        (b"1,2\n-1.5,-2\n-1.5,-3\n", Reading(gold="3"), "no column named '3'"),
-        (b"no,yes\n" + b"x" * 10_000_000, Reading(), "line 2: expected 2 cells"),
+        (b"", Reading()),
+        (b"no,yes\n", Reading()),
+        (b",\n1,2\n", Reading()),
+        (b"-1.5,-2\n-3,-4\n", Reading()),
+        (b"no\n-1.5\n-2.5\n", Reading(format="csv")),
+        (b"no\n-1.5\n-2.5\n", Reading("csv", ("no",))),
+        (b"no,yes\n-1,5\n-2,6\n", Reading()),
+        (b"no,yes,c\n-1.5,-2.5,\n", Reading()),
+        (b"no,yes,label\n-1.5,-2.5,1\n", Reading()),
+        (b"no,yes,Answer\n-.5,-2.5,1.0\n", Reading()),
+        (b"no,yes\n0.5,0.5\n", Reading()),
+        (b"no,yes\n0.5,1.5\n", Reading(from_probs=True)),
+        (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "maybe"))),
+        (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "no"))),
+        (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "yes"), gold="no")),
+        (b"no,yes\n-1.5,-2\n-1.5,-2\n-1.5,-1.5\n", Reading(by=("x",))),
+        (b"no,yes\n-.5,-.5\n-.5,-.5\n", Reading()),
+        ("no;yes\n-1,5;-2,5\n".encode("utf-16"), Reading("csv")),
+        (b"1,2\n-1.5,-2\n-1.5,-3\n", Reading(gold="3")),
+        (b"no,yes\n" + b"x" * 10_000_000, Reading()),
     ],
 )
-def test_csv_that_is_not_plain_is_refused(tmp_path, data, reading, sentence):
-    with pytest.raises(InputError, match=sentence) as error:
-        read(written(tmp_path, data), reading)
-    assert len(str(error.value)) < 1000
+def test_csv_that_is_not_plain_is_refused(tmp_path, data, reading, refuses):
+    error = refuses(read, written(tmp_path, data), reading)
+    assert len(str(error)) < 1000
 
 
 def test_one_row_and_a_label_that_is_never_predicted(tmp_path):
@@ -247,27 +242,26 @@ def test_a_dict_without_a_label_lacks_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "sentence"),
+    "data",
     [
-        (lines(FLAT)[:-20], "line 3: no JSON .*is the line cut short"),
-        (json.dumps(FLAT)[:-20], "no JSON .*is the file cut short"),
-        (lines([*FLAT, 3]), "line 4: expected a JSON object; got 3"),
-        ("[1, 2]", "expected one JSON object a row"),
-        ("[" * 100_000, "no JSON .*nested too deeply"),
-        ('{"a": "' + "x" * 10_000_000, "no JSON"),
-        ("[]", "expected at least one row"),
-        (lines([{"s": [-1.5, -2.5]}, {"s": [-1.5]}]), "row 1 .*expected 2 numbers"),
-        (lines([{"s": [-1.5, -2.5]}, {"s": [-1.5, "x"]}]), "row 1 .*expected 2 numbers"),
-        (lines([{"s": [-1.5, -2.5]}, {"s": -1.5}]), "row 1 .*expected 2 numbers"),
-        (lines([{"a": -1.5, "b": -2.5}, {"a": True, "b": -1.0}]), "row 1 .*got True"),
-        (lines([{"a": [-1.5, -2.5], "b": [-1.5, -2]}]), "may be in 'a', 'b'; name one.*='a'"),
-        (lines([{"s": [-1.5, -2.5], "gold": 1}]), "'gold' looks like the right labels"),
+        lines(FLAT)[:-20],
+        json.dumps(FLAT)[:-20],
+        lines([*FLAT, 3]),
+        "[1, 2]",
+        "[" * 100_000,
+        '{"a": "' + "x" * 10_000_000,
+        "[]",
+        lines([{"s": [-1.5, -2.5]}, {"s": [-1.5]}]),
+        lines([{"s": [-1.5, -2.5]}, {"s": [-1.5, "x"]}]),
+        lines([{"s": [-1.5, -2.5]}, {"s": -1.5}]),
+        lines([{"a": -1.5, "b": -2.5}, {"a": True, "b": -1.0}]),
+        lines([{"a": [-1.5, -2.5], "b": [-1.5, -2]}]),
+        lines([{"s": [-1.5, -2.5], "gold": 1}]),
     ],
 )
-def test_json_that_is_damaged_is_refused(tmp_path, data, sentence):
-    with pytest.raises(InputError, match=sentence) as error:
-        read(written(tmp_path, data, "t.json"))
-    assert len(str(error.value)) < 1000
+def test_json_that_is_damaged_is_refused(tmp_path, data, refuses):
+    error = refuses(read, written(tmp_path, data, "t.json"))
+    assert len(str(error)) < 1000
 
 
 def test_a_column_of_lists_is_chosen_by_its_name(tmp_path):

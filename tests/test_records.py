@@ -84,69 +84,46 @@ def without(name):
 
 
 SENTENCES = {
-    "no JSON": ("{", "expected a record in JSON; got Expecting property"),
-    "a list": ("[]", f"expected a record of version {VERSION}; got none"),
-    "before versions": (without("version"), f"of version {VERSION}; got version 1"),
-    "a later version": (changed(version=99), f"of version {VERSION}; got version 99"),
-    "no methods": (without("methods"), "expected methods in the record; got none"),
-    "id that is a number": (changed(id=3), "expected id to be str; got 3"),
-    "seed that is a word": (changed(context={"seed": "x"}), "expected seed to be int; got 'x'"),
-    "context that is a word": (changed(context="rte"), "expected context to be ContextInfo"),
-    "metric that is a word": (
-        changed(methods={"bc": {"accuracy": "good"}}),
-        "expected methods to be float; got 'good'",
+    "no JSON": "{",
+    "a list": "[]",
+    "before versions": without("version"),
+    "a later version": changed(version=99),
+    "no methods": without("methods"),
+    "id that is a number": changed(id=3),
+    "seed that is a word": changed(context={"seed": "x"}),
+    "context that is a word": changed(context="rte"),
+    "metric that is a word": changed(methods={"bc": {"accuracy": "good"}}),
+    "bias that is a number": changed(bias={"bc": 1.0}),
+    "another accuracy": WHOLE.to_json().replace("0.6", "0.7", 1),
+    "levels upon levels": "[" * 99_999,
+    "thousands of digits": "9" * 5000,
+    "half a surrogate pair": '"\\ud800"',
+    "seed of 70 bits": changed(context={"seed": 2**70}),
+    "metric that is no number": changed(methods={"bc": {"accuracy": float("nan")}}),
+    "no accuracy": changed(methods={"bc": {"nll": 1.0}}),
+    "accuracy in percent": changed(methods={"bc": {"accuracy": 50}}),
+    "no test rows": changed(rows={"cc": 3}),
+    "one label": changed(label_names=["a"]),
+    "gain outside its interval": changed(
+        methods={"bc": {"accuracy": 0.5, "gain": 0.1, "gain_low": 0.2, "gain_high": 0.3}}
     ),
-    "bias that is a number": (changed(bias={"bc": 1.0}), "expected bias to be tuple"),
-    "another accuracy": (
-        WHOLE.to_json().replace("0.6", "0.7", 1),
-        "its checksum is not that of its content",
-    ),
-    "levels upon levels": ("[" * 99_999, "expected a record in JSON; got it is nested too deeply"),
-    "thousands of digits": ("9" * 5000, "expected a record in JSON; got Exceeds the limit"),
-    "half a surrogate pair": (
-        '"\\ud800"',
-        "expected a record in JSON; got .* surrogates not allowed",
-    ),
-    "seed of 70 bits": (changed(context={"seed": 2**70}), "expected seed to be int; got 1180591"),
-    "metric that is no number": (
-        changed(methods={"bc": {"accuracy": float("nan")}}),
-        "methods to be float; got nan",
-    ),
-    "no accuracy": (changed(methods={"bc": {"nll": 1.0}}), "expected every accuracy, from 0 to 1"),
-    "accuracy in percent": (changed(methods={"bc": {"accuracy": 50}}), "every accuracy, from 0"),
-    "no test rows": (changed(rows={"cc": 3}), "expected test rows"),
-    "one label": (changed(label_names=["a"]), "expected two labels or more"),
-    "gain outside its interval": (
-        changed(methods={"bc": {"accuracy": 0.5, "gain": 0.1, "gain_low": 0.2, "gain_high": 0.3}}),
-        "expected a gain inside its interval",
-    ),
-    "classes of one label": (changed(classes=[3]), "expected the rows of each of 2 labels"),
-    "fewer answers than rows": (
-        changed(classes=[5, 4], right={"bc": "oA=="}),
-        "expected an answer of each labeled row",
-    ),
-    "answers that are none": (changed(right={"bc": "å"}), "an answer of each labeled row"),
-    "bias of one label": (changed(bias={"bc": [1.0]}), "expected a bias of 2 labels"),
-    "short curve": (changed(curve={"labeled": [0.5], "test": [0.5]}), "101 points of a curve"),
-    "sizes without draws": (
-        changed(probe_size={"sizes": [2], "accuracy": {"bc": [[]]}}),
-        "draws of them",
-    ),
-    "fewer rows than sizes": (
-        changed(probe_size={"sizes": [2, 4], "accuracy": {"bc": [[0.5]]}}),
-        "a row a size",
-    ),
-    "curve without the test rows": (changed(curve={"labeled": []}), "expected test in the curve"),
+    "classes of one label": changed(classes=[3]),
+    "fewer answers than rows": changed(classes=[5, 4], right={"bc": "oA=="}),
+    "answers that are none": changed(right={"bc": "å"}),
+    "bias of one label": changed(bias={"bc": [1.0]}),
+    "short curve": changed(curve={"labeled": [0.5], "test": [0.5]}),
+    "sizes without draws": changed(probe_size={"sizes": [2], "accuracy": {"bc": [[]]}}),
+    "fewer rows than sizes": changed(probe_size={"sizes": [2, 4], "accuracy": {"bc": [[0.5]]}}),
+    "curve without the test rows": changed(curve={"labeled": []}),
 }
 
 
 @pytest.mark.parametrize("case", SENTENCES)
-def test_what_is_wrong_is_said_in_a_sentence(case):
-    text, sentence = SENTENCES[case]
-    with pytest.raises(InputError, match=sentence) as caught:
-        Record.from_json(text, "w/records/x.json")
-    assert str(caught.value).startswith("w/records/x.json: ")
-    assert str(caught.value).endswith("calibrate again.")
+def test_what_is_wrong_is_said_in_a_sentence(case, refuses):
+    text = SENTENCES[case]
+    caught = refuses(Record.from_json, text, "w/records/x.json")
+    assert str(caught).startswith("w/records/x.json: ")
+    assert str(caught).endswith("calibrate again.")
 
 
 ODD = (None, True, 7, 0.5, "x", [], ["x"], {}, {"x": "x"})

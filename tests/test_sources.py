@@ -186,41 +186,40 @@ options = ["body", "subject"]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("old", "new"),
     [
-        ('name = "tickets"\n', "", "a task file needs name"),
-        ('labels_are = "names"\n', "", "a task file needs labels_are"),
-        ("labels_are", "label_are", "no key of a task file named 'label_are'; did you mean 'lab"),
-        ('"names"', '"words"', "labels_are: expected 'numbers' or 'names'; got 'words'"),
-        ("{body}", "{text}", r"key template: .* names text, but the rows have only subject, body"),
-        ("{label}", "{label}.", r"key template: .* expected it to end in \{label\}"),
-        ('["subject", "body"]', '"subject"', "fields: expected a list of texts; got 'subject'"),
-        ('["subject", "body"]', '["subject", "subject"]', "names one twice"),
-        ('["subject", "body"]', '["subject", "label"]', "a field may not be called 'label'"),
-        ('{billing = "billing", bug =', '{billing = "billing", bugs =', "for exactly billing, bug"),
-        ('["bug", "error"]', "[]", "verbalizer: expected a table of texts"),
-        ('["billing", "bug"]', '["billing"]', "at least two"),
-        ('"tickets"', '"sst2"', "'sst2' is a task of the package; give it another"),
-        ('"tickets"', '"a/b"', "becomes part of file names"),
-        ("files =", 'statement = "x"\nfiles =', r"must hold \{label\} once"),
-        ("files =", 'statement_fields = ["x"]\nfiles =', "statement_fields names x"),
-        ("files =", 'options = ["x", "body"]\nfiles =', "options names x, but the fields are"),
-        ("files =", 'options = ["body", "body"]\nfiles =', "options .* names one twice"),
-        ("files =", 'options = ["body"]\nfiles =', "one field for each of the labels billing, bug"),
-        ("files =", "options = []\nfiles =", "in their order; it names none"),
-        ("name =", "name", "expected a task file in TOML"),
-        ('"tickets"', "[" * 9999, "a task file is a flat table, this one is nested"),
-        ('"tickets"', "9" * 5000, "expected a task file in TOML .*4300 digits"),
-        ('"tickets"', "0x" + "f" * 5000, "name: expected a text; got a very long int"),
-        ("template =", "a." * 5000 + "a = 1\ntemplate =", "no key of a task file named 'a'"),
-        ("verbalizer =", "title." + "a." * 5000 + "a = 1\nverbalizer =", "got a very long dict"),
+        ('name = "tickets"\n', ""),
+        ('labels_are = "names"\n', ""),
+        ("labels_are", "label_are"),
+        ('"names"', '"words"'),
+        ("{body}", "{text}"),
+        ("{label}", "{label}."),
+        ('["subject", "body"]', '"subject"'),
+        ('["subject", "body"]', '["subject", "subject"]'),
+        ('["subject", "body"]', '["subject", "label"]'),
+        ('{billing = "billing", bug =', '{billing = "billing", bugs ='),
+        ('["bug", "error"]', "[]"),
+        ('["billing", "bug"]', '["billing"]'),
+        ('"tickets"', '"sst2"'),
+        ('"tickets"', '"a/b"'),
+        ("files =", 'statement = "x"\nfiles ='),
+        ("files =", 'statement_fields = ["x"]\nfiles ='),
+        ("files =", 'options = ["x", "body"]\nfiles ='),
+        ("files =", 'options = ["body", "body"]\nfiles ='),
+        ("files =", 'options = ["body"]\nfiles ='),
+        ("files =", "options = []\nfiles ="),
+        ("name =", "name"),
+        ('"tickets"', "[" * 9999),
+        ('"tickets"', "9" * 5000),
+        ('"tickets"', "0x" + "f" * 5000),
+        ("template =", "a." * 5000 + "a = 1\ntemplate ="),
+        ("verbalizer =", "title." + "a." * 5000 + "a = 1\nverbalizer ="),
     ],
 )
-def test_bad_task_files(tmp_path, old, new, sentence):
+def test_bad_task_files(tmp_path, old, new, refuses):
     assert old in TASK_FILE
-    with pytest.raises(InputError, match=sentence) as error:
-        load_task(write_task_file(tmp_path, TASK_FILE.replace(old, new)))
-    assert "tickets.toml" in str(error.value)
+    error = refuses(load_task, write_task_file(tmp_path, TASK_FILE.replace(old, new)))
+    assert "tickets.toml" in str(error)
 
 
 def test_bad_rows_of_a_task_file(tmp_path, refuses):

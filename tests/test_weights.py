@@ -274,19 +274,19 @@ def relocate(header):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        (relocate, "it cannot be read as safetensors"),
-        (lambda h: h.update({NAME: h["transformer.wte.weight"]}), "cannot be read as safetensors"),
-        (lambda h: h[NAME].update(shape=[2**62, 2**62]), "it cannot be read as safetensors"),
-        (lambda h: h[NAME].update(shape=[-16]), "it cannot be read as safetensors"),
-        (lambda h: h[NAME].update(shape=[16, 0]), "it cannot be read as safetensors"),
-        (lambda h: h[NAME].update(shape=[16] + [1] * 10**5), r"mis-shaped .* got \(16, 1, 1,"),
-        (lambda h: h.update({"a b " * 10**5: h.pop(NAME)}), "unexpected a b a b"),
+        relocate,
+        lambda h: h.update({NAME: h["transformer.wte.weight"]}),
+        lambda h: h[NAME].update(shape=[2**62, 2**62]),
+        lambda h: h[NAME].update(shape=[-16]),
+        lambda h: h[NAME].update(shape=[16, 0]),
+        lambda h: h[NAME].update(shape=[16] + [1] * 10**5),
+        lambda h: h.update({"a b " * 10**5: h.pop(NAME)}),
     ],
     ids=["beyond", "overlapping", "overflow", "negative", "empty", "deep", "long name"],
 )
-def test_a_header_that_lies(directory, change, sentence):
+def test_a_header_that_lies(directory, change, refuses):
     path = directory / "model.safetensors"
     content = path.read_bytes()
     size = int.from_bytes(content[:8], "little")
@@ -294,9 +294,8 @@ def test_a_header_that_lies(directory, change, sentence):
     change(header)
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
-    with pytest.raises(InputError, match=sentence) as error:
-        load_checkpoint(directory)
-    assert len(str(error.value)) < 1000
+    error = refuses(load_checkpoint, directory)
+    assert len(str(error)) < 1000
 
 
 def test_a_folder_in_the_place_of_the_weights(directory, refuses):
