@@ -244,7 +244,7 @@ def test_choices_of_varied_number_are_refused_or_grouped(log):
     assert (two.context["task"], three.context["task"]) == ("toy 2", "toy 3")
 
 
-def test_rows_are_grouped_by_a_field_of_their_documents(log):
+def test_rows_are_grouped_by_a_field_of_their_documents(log, refuses):
     log_rows = rows()
     for line in log_rows:
         line["arguments"] += [["", f"{line['doc_id']} no"], ["", "yes"]]
@@ -254,46 +254,46 @@ def test_rows_are_grouped_by_a_field_of_their_documents(log):
     assert even.context["task"] == "toy even" and odd.blocks["test"].row_ids == ("1", "3", "5")
     assert odd.blocks["pmi"].log_probs[:, 0].tolist() == [-1.5, -3.5, -5.5]
     assert importers.read(path, Reading(by=("doc.subject",)))[0].context["task"] == "toy even"
-    assert "no field 'level'; it has 'question', 'subject'" in refused(path, by=("level",))
+    refuses(read_one, path, by=("level",))
 
 
-def test_labels_are_chosen_and_ordered(log):
+def test_labels_are_chosen_and_ordered(log, refuses):
     log_rows = [row(i, (-1.0, -2.0, -3.0), ("a", "b", "c"), target=2 * (i % 2)) for i in range(3)]
     table = read_one(log(log_rows), labels=("c", "a"))
     assert table.label_names == ("c", "a")
     assert table.blocks["test"].log_probs[0].tolist() == [-3.0, -1.0]
     assert table.blocks["test"].labels.tolist() == [1, 0, 1]
-    assert "no label named 'd'" in refused(log(log_rows), labels=("a", "d"))
-    assert "which labels= leaves out" in refused(log(log_rows), labels=("a", "b"))
+    refuses(read_one, log(log_rows), labels=("a", "d"))
+    refuses(read_one, log(log_rows), labels=("a", "b"))
 
 
-def test_the_gold_label_may_be_a_field_of_the_document(log):
+def test_the_gold_label_may_be_a_field_of_the_document(log, refuses):
     log_rows = [row(i, target=0) for i in range(3)]
     for line in log_rows:
         line["doc"]["answer"] = "yes"
     assert read_one(log(log_rows), gold="answer").blocks["test"].labels.tolist() == [1, 1, 1]
-    assert "no field 'x'" in refused(log(log_rows), gold="x")
+    refuses(read_one, log(log_rows), gold="x")
 
 
-def test_rows_that_repeat_per_filter_are_kept_once(log):
+def test_rows_that_repeat_per_filter_are_kept_once(log, refuses):
     once = rows()
     assert len(read_one(log(once + rows())).blocks["test"].row_ids) == 6
-    assert "names no filters" in refused(log(once), filter="none")
+    refuses(read_one, log(once), filter="none")
     named = [{**line, "filter": name} for name in ("none", "other") for line in rows()]
     assert len(read_one(log(named)).blocks["test"].row_ids) == 6
     named[-1]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
     message = refused(log(named))
     assert "doc_id 5" in message and "filter='none' or filter='other'" in message
     assert read_one(log(named), filter="other").blocks["test"].log_probs[5].tolist() == [-9.0, -1.0]
-    assert "no filter named 'oter'; did you mean 'other'" in refused(log(named), filter="oter")
+    refuses(read_one, log(named), filter="oter")
 
 
-def test_two_logs_in_one_file_are_refused(log):
+def test_two_logs_in_one_file_are_refused(log, refuses):
     repeated = [{**line, "filter": "none"} for line in rows()]
-    assert "twice for the filter 'none'" in refused(log(repeated + repeated))
+    refuses(read_one, log(repeated + repeated))
     changed = rows()
     changed[0]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
-    assert "are two logs in one file" in refused(log(rows() + changed))
+    refuses(read_one, log(rows() + changed))
 
 
 def test_an_accuracy_that_counts_something_else_is_said(log):
@@ -332,23 +332,23 @@ def test_results_in_place_of_samples(log):
     assert "averages" in message and "samples_*.jsonl" in message
 
 
-def test_a_log_of_other_kinds_is_refused(log):
+def test_a_log_of_other_kinds_is_refused(log, refuses):
     line = row(0)
     line["arguments"] = [["Q", {"until": ["\n"]}]]
     line["filtered_resps"] = ["four"]
-    assert "generated texts" in refused(log([line]))
+    refuses(read_one, log([line]))
     line["arguments"] = [["Q", " x"]]
-    assert "generated texts" in refused(log([line]))
+    refuses(read_one, log([line]))
     line["arguments"] = {"gen_args_0": {"arg_0": "a long text"}}
     line["filtered_resps"] = ["-31.2"]
-    assert "loglikelihood_rolling" in refused(log([line]))
+    refuses(read_one, log([line]))
     line["arguments"] = [["Q", " x"]]
-    assert "1 of 1 rows have fewer than two choices" in refused(log([line]))
+    refuses(read_one, log([line]))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), "nan", "-inf"])
-def test_a_number_that_is_not_finite_is_a_sentence(number, log):
-    assert "finite log-likelihood" in refused(log([row(0), row(1, (-1.0, number))]))
+def test_a_number_that_is_not_finite_is_a_sentence(number, log, refuses):
+    refuses(read_one, log([row(0), row(1, (-1.0, number))]))
 
 
 def test_minus_infinity_is_taken_where_a_rule_is_given(log):
@@ -356,11 +356,9 @@ def test_minus_infinity_is_taken_where_a_rule_is_given(log):
     np.testing.assert_allclose(table.blocks["test"].log_probs[1], [-1.0, -1.0 - BELOW])
 
 
-@pytest.mark.parametrize(
-    ("number", "sentence"), [(0.0, "every score is 0"), (-9999.0, "row 0 has -9999 as the score")]
-)
-def test_servers_that_do_not_score_are_refused(number, sentence, log):
-    assert sentence in refused(log([row(i, (number, number)) for i in range(4)]))
+@pytest.mark.parametrize("number", [0.0, -9999.0])
+def test_servers_that_do_not_score_are_refused(number, log, refuses):
+    refuses(read_one, log([row(i, (number, number)) for i in range(4)]))
 
 
 def test_files_of_other_systems_are_read(log):
@@ -381,43 +379,41 @@ def test_a_line_of_ten_megabytes(form, log):
     assert "no JSON" in (message := refused(damaged)) and len(message) < 1000
 
 
-def test_what_is_cut_short_or_damaged_is_a_sentence(log):
+def test_what_is_cut_short_or_damaged_is_a_sentence(log, refuses):
     raw = lines(rows())
     assert "line 6" in (message := refused(log(raw[:-40]))) and "is the line cut short" in message
-    assert "the file ends before it does" in refused(log(a_list(rows())[:-40]))
-    assert "row 2" in refused(
-        log('[{"doc_id": 0, "arguments": [["a", "b"]], "resps": [[[-1]]]}, 3]')
-    )
-    assert "line 2: no JSON" in refused(log(lines(rows(1)) + "}{\n" + raw))
-    assert "expected text in UTF-8" in refused(log(lines(rows(1)).encode() + b"\xff\xfe\n"))
-    assert "half a surrogate" in refused(log(lines(rows(1)) + '{"a": "\\ud800"}\n'))
-    assert "expected a JSON object; got [3]" in refused(log(lines(rows(1)) + "[3]\n"))
-    assert "nested too deeply" in refused(log(lines(rows(1)) + "[" * 99_999 + "\n"))
-    assert "expected at least one row" in refused(log(""), format="lm_eval")
-    assert "cannot be read" in refused(log("").with_name("x.jsonl"), format="lm_eval")
+    refuses(read_one, log(a_list(rows())[:-40]))
+    refuses(read_one, log('[{"doc_id": 0, "arguments": [["a", "b"]], "resps": [[[-1]]]}, 3]'))
+    refuses(read_one, log(lines(rows(1)) + "}{\n" + raw))
+    refuses(read_one, log(lines(rows(1)).encode() + b"\xff\xfe\n"))
+    refuses(read_one, log(lines(rows(1)) + '{"a": "\\ud800"}\n'))
+    refuses(read_one, log(lines(rows(1)) + "[3]\n"))
+    refuses(read_one, log(lines(rows(1)) + "[" * 99_999 + "\n"))
+    refuses(read_one, log(""), format="lm_eval")
+    refuses(read_one, log("").with_name("x.jsonl"), format="lm_eval")
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        ({"doc_id": None}, "expected 'doc_id'"),
-        ({"arguments": None}, "expected 'arguments'"),
-        ({"arguments": 3}, "requests' arguments"),
-        ({"arguments": [3, 3]}, "as lists of texts, or as gen_args_0"),
-        ({"arguments": [[1, 2], [3, 4]]}, "as lists of texts"),
-        ({"filtered_resps": [["-1", "False"]], "resps": []}, "each of 2 requests"),
-        ({"filtered_resps": [True, True]}, "expected a log-likelihood; got True"),
-        ({"filtered_resps": [10**400, 0]}, "finite log-likelihood"),
+        {"doc_id": None},
+        {"arguments": None},
+        {"arguments": 3},
+        {"arguments": [3, 3]},
+        {"arguments": [[1, 2], [3, 4]]},
+        {"filtered_resps": [["-1", "False"]], "resps": []},
+        {"filtered_resps": [True, True]},
+        {"filtered_resps": [10**400, 0]},
     ],
 )
-def test_a_line_of_another_form_is_a_sentence(change, sentence, log):
+def test_a_line_of_another_form_is_a_sentence(change, log, refuses):
     line = row(0)
     for key, value in change.items():
         if value is None:
             del line[key]
         else:
             line[key] = value
-    assert sentence in refused(log([line]), format="lm_eval")
+    refuses(read_one, log([line]), format="lm_eval")
 
 
 def test_a_long_log_is_read_line_by_line(tmp_path):
