@@ -39,7 +39,7 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         words = flags.FLAGS(list(arguments))
         if words[1:]:  # [0] is the program's name
             remedy = "write --NAME=VALUE, --help lists the names"
-            raise InputError(where=" ".join(words[1:]), expected="flags alone", remedy=remedy)
+            raise InputError.at(" ".join(words[1:]), "flags alone", remedy=remedy)
         return words
     except SystemExit:
         sys.exit(0)  # after --help: absl ends with the code of an error

@@ -40,10 +40,12 @@ def ask_server(args: Namespace) -> None:
     prompts, gold_name = read_prompts(path, args.prompt, args.ids, args.gold)
     taken = {name for name in (*ASKED, gold_name) if name in labels}
     if taken:
-        raise InputError(
-            where="--labels", expected="names other than those of the output's columns",
-            got=shown(sorted(taken)), remedy="call these labels something else",
-        )  # fmt: skip
+        raise InputError.at(
+            "--labels",
+            "names other than those of the output's columns",
+            shown(sorted(taken)),
+            "call these labels something else",
+        )
     scorer = ApiScorer(_settings(args).api, args.model, answers=_answers_path(path_written))
     request_facts = {"model": args.model, "api_scores": scorer.settings.api_scores}
     stored = read_output(path_written, labels, request_facts)
@@ -68,18 +70,22 @@ def ask_server(args: Namespace) -> None:
 def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
     """The file of prompts, the output and the labels."""
     if len(args.files) != 1:
-        raise InputError(where="ask", expected="one file of prompts", got=len(args.files))
+        raise InputError.at("ask", "one file of prompts", len(args.files))
     if Path(args.output).suffix != ".csv":
-        raise InputError(
-            where="--output", expected="a .csv file for the scores", got=repr(args.output),
-            remedy="name one, such as --output=scores.csv",
-        )  # fmt: skip
+        raise InputError.at(
+            "--output",
+            "a .csv file for the scores",
+            repr(args.output),
+            "name one, such as --output=scores.csv",
+        )
     labels = list(options.split_names(args.labels))
     if len(set(labels)) < max(2, len(labels)):
-        raise InputError(
-            where="--labels", expected="two or more different labels", got=repr(args.labels),
-            remedy="name the answers, as in --labels=yes,no",
-        )  # fmt: skip
+        raise InputError.at(
+            "--labels",
+            "two or more different labels",
+            repr(args.labels),
+            "name the answers, as in --labels=yes,no",
+        )
     return Path(args.files[0]), Path(args.output), labels
 
 
@@ -133,16 +139,18 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     """
     names, rows = _read_rows(path)
     if not rows:
-        raise InputError(where=path, expected="a row for each prompt", got="none")
+        raise InputError.at(path, "a row for each prompt", "none")
     for column in filter(None, (prompt, ids, gold)):
         if column not in names:
             raise InputError.unknown("column", column, names)
     prompt = prompt or next((name for name in PROMPTS if name in names), "")
     if not prompt:
-        raise InputError(
-            where=path, expected=f"a column {', '.join(PROMPTS[:-1])} or {PROMPTS[-1]}",
-            got=shown(names), remedy="name the prompts' column with --prompt",
-        )  # fmt: skip
+        raise InputError.at(
+            path,
+            f"a column {', '.join(PROMPTS[:-1])} or {PROMPTS[-1]}",
+            shown(names),
+            "name the prompts' column with --prompt",
+        )
     ids = ids or ("id" if "id" in names else "")
     gold = gold or next((name for name in GOLD if name in names), "")
     prompts, seen = [], set[str]()
@@ -152,12 +160,14 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
         )
         where = f"{path}, row {number + 1}"
         if not row_prompt.text.strip():
-            raise InputError(where=where, expected="a prompt", got="none", remedy="fill or drop it")
+            raise InputError.at(where, "a prompt", "none", "fill or drop it")
         if row_prompt.id in seen:
-            raise InputError(
-                where=where, expected="an id of its own", got=f"{row_prompt.id!r} again",
-                remedy="name another column with --ids",
-            )  # fmt: skip
+            raise InputError.at(
+                where,
+                "an id of its own",
+                f"{row_prompt.id!r} again",
+                "name another column with --ids",
+            )
         seen.add(row_prompt.id)
         prompts.append(row_prompt)
     return prompts, gold
@@ -192,12 +202,12 @@ def read_output(
         if not differing and any(row[name] != expected_fact for row in rows):
             differing.append(name)
     if differing:
-        raise InputError(
-            where=scores_path,
-            expected=f"scores of {', '.join(labels)} by {', '.join(request_facts.values())}",
-            got=f"another {', '.join(sorted(differing))}",
-            remedy="name another --output, or move this file away",
-        )  # fmt: skip
+        raise InputError.at(
+            scores_path,
+            f"scores of {', '.join(labels)} by {', '.join(request_facts.values())}",
+            f"another {', '.join(sorted(differing))}",
+            "name another --output, or move this file away",
+        )
     stored = {}
     for row in rows:
         stored[row["id"], row["prompt"]] = [row[label] for label in labels]

@@ -20,8 +20,9 @@ def load_module(path: str, key: str) -> ModuleType:
     """
     file = Path(path)
     if not file.is_file() or file.suffix != ".py":
-        raise InputError(where=spell(key, path), expected="a Python file", got="none",
-                         remedy=f"name one, such as {EXAMPLE} of a checkout")  # fmt: skip
+        raise InputError.at(
+            spell(key, path), "a Python file", "none", f"name one, such as {EXAMPLE} of a checkout"
+        )
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None  # a .py file always has a loader
     module = importlib.util.module_from_spec(spec)
@@ -47,7 +48,7 @@ def load_config(path: str) -> ModuleType:
     module = load_module(file, "config")
     if not hasattr(module, "get_config"):
         remedy = f"write it as in {EXAMPLE}"
-        raise InputError(where=file, expected="a function get_config", got="none", remedy=remedy)
+        raise InputError.at(file, "a function get_config", "none", remedy)
     return module
 
 
@@ -66,10 +67,12 @@ def read_config(path: str) -> dict[str, object]:
     # A ConfigDict, or a dict where ml_collections is not installed.
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
-        raise InputError(
-            where=spell("config", path), expected="a ConfigDict or a dict from get_config",
-            got=type(config).__name__, remedy=f"write it as in {EXAMPLE}",
-        )  # fmt: skip
+        raise InputError.at(
+            spell("config", path),
+            "a ConfigDict or a dict from get_config",
+            type(config).__name__,
+            f"write it as in {EXAMPLE}",
+        )
     return dict(values)
 
 
@@ -92,9 +95,10 @@ def read_study(path: str, config: Mapping[str, object]) -> Study:
     cells = list(module.sweep(ConfigDict(settings.flat())))
     for cell in cells:
         if not isinstance(cell, Mapping) or "task" not in cell:
-            raise InputError(
-                where=spell("config", path), expected="a dict with a task from sweep",
-                got=repr(cell),
-                remedy="write the sweep as in configs/base.py",
-            )  # fmt: skip
+            raise InputError.at(
+                spell("config", path),
+                "a dict with a task from sweep",
+                repr(cell),
+                "write the sweep as in configs/base.py",
+            )
     return Study(settings, tuple(settings.cell(**cell) for cell in cells))

@@ -41,16 +41,17 @@ def run_harness(args: Namespace) -> None:
         SystemExit: the harness ended with an error, whose code it has.
     """
     if importlib.util.find_spec("lm_eval") is None:
-        raise InputError(
-            where=NAME, expected="lm-evaluation-harness beside this package", got="none",
-            remedy="pip install lm-eval",
-        )  # fmt: skip
+        raise InputError.at(
+            NAME, "lm-evaluation-harness beside this package", "none", "pip install lm-eval"
+        )
     for argument in args.arguments:
         if argument.partition("=")[0] in OURS:
-            raise InputError(
-                where=NAME, expected=f"{argument.partition('=')[0]} before the two dashes",
-                got=f"{argument} after them", remedy="move it there",
-            )  # fmt: skip
+            raise InputError.at(
+                NAME,
+                f"{argument.partition('=')[0]} before the two dashes",
+                f"{argument} after them",
+                "move it there",
+            )
     # Importing the harness takes seconds, and help needs none of it.
     from batch_calibration.integrations.lm_eval import write_overlays
 
@@ -80,6 +81,6 @@ def _shares(text: str) -> list[float] | None:
     try:
         return [float(share) for share in text.split(",")]
     except ValueError as error:
-        raise InputError(
-            where="--prior", expected="a share of each choice, such as 0.3,0.7", got=repr(text),
-        ) from error  # fmt: skip
+        raise InputError.at(
+            "--prior", "a share of each choice, such as 0.3,0.7", repr(text)
+        ) from error

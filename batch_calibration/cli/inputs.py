@@ -101,9 +101,9 @@ def paths(args: Namespace) -> list[Path]:
     files = list(chain.from_iterable(map(expand, args.files)))
     named_as_shards = [path for path in files if SHARD.search(path.name)]
     if len(named_as_shards) > 1 and args.shards is None:
-        raise InputError(
-            where=named_as_shards[0],
-            expected=f"to be told what the {len(named_as_shards)} files named so are",
+        raise InputError.at(
+            named_as_shards[0],
+            f"to be told what the {len(named_as_shards)} files named so are",
             remedy="say --shards if they are parts of one data set, which has one bias, or "
             "--no-shards if each is a context with a bias of its own",
         )
@@ -175,13 +175,11 @@ def expand(name: str) -> list[Path]:
         # A data set may lie in folders below, one a part.
         files = files or sorted(filter(_may_hold_scores, path.rglob("*.parquet")))
         if not files:
-            raise InputError(where=name, expected="files of scores in the folder", got="none")
+            raise InputError.at(name, "files of scores in the folder", "none")
         return files
     matches = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []
     if not matches:
-        raise InputError(
-            where=name, expected="a file of scores", got="none", remedy="correct the path"
-        )
+        raise InputError.at(name, "a file of scores", "none", "correct the path")
     return list(chain.from_iterable(map(expand, matches)))  # a match may be a folder
 
 
@@ -263,17 +261,17 @@ def _with_block(
         model = str(table.context.get("model", ""))
         probe_of_model = probe_tables[0] if len(probe_tables) == 1 else by_model.get(model)
         if probe_of_model is None or (len(probe_tables) > 1 and len(by_model) < len(probe_tables)):
-            raise InputError(
-                where=f"the block {name!r} of {table.context.get('task', 'a context')} {model}",
-                expected=f"one context of that model among the {len(probe_tables)} of its file",
+            raise InputError.at(
+                f"the block {name!r} of {table.context.get('task', 'a context')} {model}",
+                f"one context of that model among the {len(probe_tables)} of its file",
                 remedy="give a file with one context, or one for each model",
             )
         if probe_of_model.label_names != table.label_names:
-            raise InputError(
-                where=f"the block {name!r}",
-                expected=f"the labels {', '.join(table.label_names)}",
-                got=f"{', '.join(probe_of_model.label_names)}",
-                remedy="name them alike with --labels",
+            raise InputError.at(
+                f"the block {name!r}",
+                f"the labels {', '.join(table.label_names)}",
+                f"{', '.join(probe_of_model.label_names)}",
+                "name them alike with --labels",
             )
         widened.append(table._replace(blocks={**table.blocks, name: probe_of_model.blocks["test"]}))
     return widened

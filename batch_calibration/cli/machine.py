@@ -62,10 +62,11 @@ def set_up(
             raise InputError("--processes and --process need --coordinator=HOST:PORT or auto.")
         return
     if coordinator != "auto" and (processes is None or process is None):
-        raise InputError(
-            where="--coordinator=HOST:PORT", expected="--processes and --process with it",
+        raise InputError.at(
+            "--coordinator=HOST:PORT",
+            "--processes and --process with it",
             remedy="give both, or --coordinator=auto under SLURM or on a TPU pod",
-        )  # fmt: skip
+        )
     # With "auto" the cluster's environment tells JAX all three.
     address = () if coordinator == "auto" else (coordinator, processes, process)
     try:

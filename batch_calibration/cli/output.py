@@ -41,10 +41,8 @@ def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
     """Refuse an ending that nothing is written as."""
     endings = (*ENDINGS, *more_endings)
     if output and output != "-" and Path(output).suffix not in endings:
-        raise InputError(
-            where=output,
-            expected=f"a file that ends in {', '.join(endings)}",
-            remedy="name the output so",
+        raise InputError.at(
+            output, f"a file that ends in {', '.join(endings)}", remedy="name the output so"
         )
 
 
@@ -124,11 +122,10 @@ def write(contexts: Sequence[Scored], output: str) -> None:
     elif ending == ".parquet":
         write_whole(Path(output), _parquet(all_rows))
     else:
-        text = (
-            _lines(all_rows)
-            if ending == ".jsonl"
-            else _delimited(all_rows, "\t" if ending == ".tsv" else ",")
-        )
+        if ending == ".jsonl":
+            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in all_rows)
+        else:
+            text = _delimited(all_rows, "\t" if ending == ".tsv" else ",")
         # UTF-8 cannot encode a lone surrogate, which texts of logs may hold.
         write_whole(Path(output), text.encode(errors="backslashreplace"))
 
@@ -136,17 +133,10 @@ def write(contexts: Sequence[Scored], output: str) -> None:
 def _delimited(rows_written: Sequence[Row], delimiter: str) -> str:
     # The first row has the columns of all: their labels are the same.
     lines: list[list[object]] = [list(rows_written[0])]
-    lines += [list(map(_short, row.values())) for row in rows_written]
+    for row in rows_written:
+        # A float32 in as few digits as tell it apart.
+        lines.append([np.float32(c) if isinstance(c, float) else c for c in row.values()])
     return csv_text(lines, delimiter)
-
-
-def _short(cell: object) -> object:
-    """A float32 in as few digits as tell it apart."""
-    return np.float32(cell) if isinstance(cell, float) else cell
-
-
-def _lines(rows_written: Sequence[Row]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows_written)
 
 
 def _parquet(rows_written: Sequence[Row]) -> bytes:
@@ -210,7 +200,7 @@ def plain(fact: object) -> object:
 def check_plot(path: str) -> None:
     """Refuse a name that no figure is written under."""
     if path and Path(path).suffix not in (".png", ".pdf", ".svg"):
-        raise InputError(where=f"--plot={path}", expected="a file that ends in .png, .pdf or .svg")
+        raise InputError.at(f"--plot={path}", "a file that ends in .png, .pdf or .svg")
 
 
 def write_plot(path: str, contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
@@ -248,17 +238,18 @@ def write_harness_results(
     for file, context in zip(files, corrected, strict=True):
         if is_remote(file) or list(files).count(file) > 1:
             got = "one elsewhere" if is_remote(file) else "several contexts of one log"
-            raise InputError(
-                where=file, expected="a log of one context in a folder of this machine", got=got,
-                remedy="leave --results out",
-            )  # fmt: skip
+            raise InputError.at(
+                file, "a log of one context in a folder of this machine", got, "leave --results out"
+            )
         log = file.with_name(re.sub(r"\.(gz|zst)$", "", file.name))
         name, averages, task = results_of(log)
         if task not in fields(averages.get("results")):
-            raise InputError(
-                where=file, expected=f"the task {task!r} in {name} beside the log", got="none",
-                remedy="leave --results out, or copy the harness's results there",
-            )  # fmt: skip
+            raise InputError.at(
+                file,
+                f"the task {task!r} in {name} beside the log",
+                "none",
+                "leave --results out, or copy the harness's results there",
+            )
         path = file.with_name(f"{Path(name).stem}_corrected.json")
         document = documents.setdefault(path, dict(averages))
         document["results"] = {**document["results"]}

@@ -46,10 +46,7 @@ def share_range(text: str) -> tuple[float, float] | None:
     with suppress(ValueError):
         low, high = map(float, text.split(","))
         return low, high
-    raise InputError(
-        where="--share", expected="two shares, the lower one first", got=text,
-        remedy="as in --share=0.3,0.7",
-    )  # fmt: skip
+    raise InputError.at("--share", "two shares, the lower one first", text, "as in --share=0.3,0.7")
 
 
 def read_shares(
@@ -77,26 +74,23 @@ def read_shares(
     is_named = any(names)
     is_readable = len(numbers) == len(pairs) and (all(names) or not is_named)
     if not is_readable or not 0 < sum(numbers) < np.inf:
-        raise InputError(
-            where=where,
-            expected=f"shares such as 0.8,0.2 or {_example(names_by_context[0])}, {ESTIMATED!r} "
-            "or a file",
-            got=f"{text!r}, which is none of these",
-            remedy="correct it",
+        raise InputError.at(
+            where,
+            f"shares such as 0.8,0.2 or {_example(names_by_context[0])}, {ESTIMATED!r} or a file",
+            f"{text!r}, which is none of these",
+            "correct it",
         )
     orders = list(dict.fromkeys(map(", ".join, names_by_context)))
     if not is_named and len(orders) > 1:
-        raise InputError(
-            where=where,
-            expected="shares with the names of their labels, as the contexts have the labels "
+        raise InputError.at(
+            where,
+            "shares with the names of their labels, as the contexts have the labels "
             f"{orders[0]} and the labels {orders[1]}",
-            got=f"{text!r}",
-            remedy=f"write them as {_example(names_by_context[0])}",
+            f"{text!r}",
+            f"write them as {_example(names_by_context[0])}",
         )
     if repeated := first_repeated(names) if is_named else "":
-        raise InputError(
-            where=where, expected="each label once", got=f"{repeated!r} twice", remedy="correct it"
-        )
+        raise InputError.at(where, "each label once", f"{repeated!r} twice", "correct it")
     return [_in_order(where, text, labels, names, numbers) for labels in names_by_context]
 
 
@@ -107,10 +101,12 @@ def _in_order(
     is_named = any(names)
     fits = set(names) == set(labels) if is_named else len(numbers) == len(labels)
     if not fits or min(numbers) < 0:
-        raise InputError(
-            where=where, expected=f"{len(labels)} shares, one for each of {', '.join(labels)}",
-            got=f"{text!r}", remedy=f"write them as {_example(labels)}, or give a file",
-        )  # fmt: skip
+        raise InputError.at(
+            where,
+            f"{len(labels)} shares, one for each of {', '.join(labels)}",
+            f"{text!r}",
+            f"write them as {_example(labels)}, or give a file",
+        )
     places = list(map(names.index, labels)) if is_named else slice(None)
     return tuple((np.array(numbers)[places] / sum(numbers)).tolist())  # they need not sum to 1
 
@@ -129,10 +125,12 @@ def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, ...]]:
         lines = []  # refused below
     cells = [line for line in lines if line]
     if not cells or set(map(len, cells)) not in ({1}, {2}):
-        raise InputError(
-            where=path, expected=f"a share a line, or LABEL,SHARE for each of {', '.join(labels)}",
-            got="other lines", remedy="correct them",
-        )  # fmt: skip
+        raise InputError.at(
+            path,
+            f"a share a line, or LABEL,SHARE for each of {', '.join(labels)}",
+            "other lines",
+            "correct them",
+        )
     return [(line[0] if line[1:] else "", line[-1]) for line in cells]
 
 
@@ -146,9 +144,9 @@ def _estimate(table: ScoreTable) -> tuple[tuple[float, ...], str]:
     gold = test if labeled is None else labeled.labels  # -1 where unknown
     known_labels = gold[gold >= 0]
     if not len(known_labels):
-        raise InputError(
-            where=f"--prior={ESTIMATED}",
-            expected="labeled rows to count, and none is labeled: unlabeled rows cannot tell "
+        raise InputError.at(
+            f"--prior={ESTIMATED}",
+            "labeled rows to count, and none is labeled: unlabeled rows cannot tell "
             "their shares from the bias",
             remedy="give --labeled=FILE, or the shares",
         )

@@ -66,10 +66,12 @@ def _bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None:
         return None
     tables = [table for _, table in inputs.probes(args)]
     if len(tables) != 1 or tables[0].label_names != labels:
-        raise InputError(
-            where="--probe", expected=f"one file of one context, of the labels {', '.join(labels)}",
-            got=f"{len(tables)} contexts", remedy="give one",
-        )  # fmt: skip
+        raise InputError.at(
+            "--probe",
+            f"one file of one context, of the labels {', '.join(labels)}",
+            f"{len(tables)} contexts",
+            "give one",
+        )
     # [k], summed in double precision as many rows may be
     means: list[float] = tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64).tolist()
     return means

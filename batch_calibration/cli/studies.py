@@ -263,22 +263,10 @@ def _status(args: Namespace) -> None:
     show_status(args.workdir, studies[0])
 
 
-def _tables(args: Namespace) -> None:
-    show_tables(args.workdir)
-
-
 def _figures(args: Namespace) -> None:
     if args.boundary_tasks < 0:
         raise InputError(key="boundary_tasks", expected="0 or more", got=args.boundary_tasks)
     draw_figures(args.workdir, boundary_tasks=args.boundary_tasks)
-
-
-def _report(args: Namespace) -> None:
-    make_report(args.workdir)
-
-
-def _merge(args: Namespace) -> None:
-    merge_into(vars(args)["from"].split(","), args.workdir, args.tolerance)
 
 
 def _data(args: Namespace) -> None:
@@ -305,7 +293,15 @@ def _set_up_machine(args: Namespace) -> None:
 
 
 RUN = {
-    "calibrate": _calibrate, "data": _data, "figures": _figures, "merge": _merge,
-    "prepare_data": _prepare_data, "report": _report, "score": _score, "show": _show,
-    "status": _status, "sweep": _sweep, "tables": _tables,
-}  # fmt: skip
+    "calibrate": _calibrate,
+    "data": _data,
+    "figures": _figures,
+    "merge": lambda args: merge_into(vars(args)["from"].split(","), args.workdir, args.tolerance),
+    "prepare_data": _prepare_data,
+    "report": lambda args: make_report(args.workdir),
+    "score": _score,
+    "show": _show,
+    "status": _status,
+    "sweep": _sweep,
+    "tables": lambda args: show_tables(args.workdir),
+}

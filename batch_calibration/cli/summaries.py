@@ -2,7 +2,6 @@
 
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
 from typing import NamedTuple, TextIO
@@ -93,7 +92,7 @@ def show_contexts(
             # A header alone, or as many models as contexts, would say nothing more.
             if 1 < len(cells := model_cells(contexts)) <= len(contexts):
                 terminal.show_cells("Over contexts: accuracy in %", cells)
-            for words_of_all in (over_all(contexts), _count_recommended(_advised(contexts))):
+            for words_of_all in (over_all(contexts), _count_recommended(contexts)):
                 print()
                 print_filled(words_of_all)
             return
@@ -120,7 +119,7 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
         if len(contexts) > MAX_SHOWN_SINGLY:
             terminal.show_cells("Recommended", _advice_cells(contexts), ADVICE_NOTE)
             print()
-            print_filled(_count_recommended(_advised(contexts)))
+            print_filled(_count_recommended(contexts))
             if any(context.diagnosis.gain for context in contexts):  # only known with right labels
                 print_filled(f"If it is followed: {over_all(contexts)}")
             return
@@ -248,11 +247,10 @@ def _flags_of(recommendation: Recommendation) -> str:
     return " ".join(flags)
 
 
-def _count_recommended(recommendations: Sequence[Recommendation]) -> str:
+def _count_recommended(contexts: Sequence[CorrectedContext]) -> str:
     """The number of contexts for which each method is recommended."""
-    counts = Counter(recommendation.short for recommendation in recommendations).most_common()
-    listed = "; ".join(f"{name} in {count:,}" for name, count in counts)
-    return f"Recommended, of {len(recommendations):,} contexts: {listed}."
+    counts = words.count_recommended(context.recommended for context in contexts)
+    return f"Recommended, of {len(contexts):,} contexts: {counts}."
 
 
 def _measured_cells(recommendation: Recommendation) -> Cells:
@@ -260,10 +258,6 @@ def _measured_cells(recommendation: Recommendation) -> Cells:
     # Value: accuracy on the labeled rows.
     ranked = sorted(recommendation.measured.items(), key=lambda pair: -pair[1].value)
     return [["method", "right"], *([name, str(share)] for name, share in ranked)]
-
-
-def _advised(contexts: Sequence[CorrectedContext]) -> list[Recommendation]:
-    return [context.recommended for context in contexts]
 
 
 def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:

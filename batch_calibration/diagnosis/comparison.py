@@ -173,10 +173,12 @@ def compare(
     rows, names = check_scores(scores, from_probs=from_probs), names_of(scores)
     right = check_labels(column_numbers(in_row_order(gold, "gold", scores), names), rows)
     if (labeled is None) != (labels is None):
-        raise InputError(
-            where="labeled", expected="labeled and labels together", got="one of them",
-            remedy="give the scores of the labeled rows and their labels",
-        )  # fmt: skip
+        raise InputError.at(
+            "labeled",
+            "labeled and labels together",
+            "one of them",
+            "give the scores of the labeled rows and their labels",
+        )
     blocks = {"test": make_block(rows, right)}
     if probe is not None:
         blocks["cc"] = make_block(check_scores(probe, from_probs=from_probs))
@@ -189,10 +191,11 @@ def compare(
     skipped = find_skipped(table, chosen, options)
     usable = [name for name in METHODS if name in chosen and name not in skipped]
     if not usable:
-        raise InputError(
-            where="methods", expected="one that the scores allow",
-            got="; ".join(f"{name}: {why}" for name, why in skipped.items()) or "none",
-        )  # fmt: skip
+        raise InputError.at(
+            "methods",
+            "one that the scores allow",
+            "; ".join(f"{name}: {why}" for name, why in skipped.items()) or "none",
+        )
     comparison = next(compare_tables([table], usable, options=options, seed=seed))
     return comparison._replace(skipped=skipped)
 

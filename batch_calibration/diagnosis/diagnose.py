@@ -184,10 +184,9 @@ def diagnose(
         read_scores(corrected, "corrected", columns if is_frame(corrected) else None)
     )
     if after.shape != rows.shape:
-        raise InputError(
-            where="corrected", expected=f"the shape of scores, {rows.shape}", got=after.shape,
-            remedy="correct these scores",
-        )  # fmt: skip
+        raise InputError.at(
+            "corrected", f"the shape of scores, {rows.shape}", after.shape, "correct these scores"
+        )
     if not dtype and (own := str(getattr(scores, "dtype", ""))) in UNIT_ROUNDOFF:
         dtype = own  # a float32 array may hold scores of any dtype
     n, k = rows.shape[0], rows.shape[-1]
@@ -247,11 +246,12 @@ def check_names(label_names: Sequence[str], scores: object, k: int) -> tuple[str
         return tuple(f"label {i}" for i in range(k))
     is_moved = columns is not None and set(names) == set(columns) and names != tuple(columns)
     if len(names) != k or is_moved:
-        raise InputError(
-            where="label_names", expected=f"{k} names in the order of the columns",
-            got=shown([*names]),
-            remedy="leave it out beside a frame, whose columns have names",
-        )  # fmt: skip
+        raise InputError.at(
+            "label_names",
+            f"{k} names in the order of the columns",
+            shown([*names]),
+            "leave it out beside a frame, whose columns have names",
+        )
     return names
 
 
@@ -271,16 +271,13 @@ def _share(labels: np.ndarray, k: int) -> np.ndarray:
 
 
 def _right(guess: np.ndarray, gold: np.ndarray, k: int) -> Right:
-    return Right(accuracy_of(guess == gold), _balanced(guess == gold, gold, k))
-
-
-def _balanced(hits: np.ndarray, gold: np.ndarray, k: int) -> Estimate:
+    hits = guess == gold
     counts = np.bincount(gold, minlength=k)
     occurs = counts > 0  # a label that never occurs has no recall
     recall, counts = np.bincount(gold, hits, minlength=k)[occurs] / counts[occurs], counts[occurs]
     # The same draws in each run.
     ends = mean_recall_interval(recall, counts, np.random.default_rng(0), draws=DRAWS)
-    return Estimate(float(recall.mean()), *ends)
+    return Right(accuracy_of(hits), Estimate(float(recall.mean()), *ends))
 
 
 def gain_of(before: np.ndarray, after: np.ndarray) -> Estimate:

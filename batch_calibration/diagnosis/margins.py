@@ -67,17 +67,21 @@ def fit_margins(scores: ArrayLike, labels: ArrayLike) -> Margins:
     """
     rows, gold = _labeled(scores, labels)
     if rows.shape[1] != 2:
-        raise InputError(
-            where="scores", expected="the scores of two labels, shape [n, 2]",
-            got=f"shape {rows.shape}", remedy="use fit_label_scores for more labels",
-        )  # fmt: skip
+        raise InputError.at(
+            "scores",
+            "the scores of two labels, shape [n, 2]",
+            f"shape {rows.shape}",
+            "use fit_label_scores for more labels",
+        )
     margins = rows[:, 0] - rows[:, 1]
     by_label = [margins[gold == label] for label in (0, 1)]
     if min(map(len, by_label)) < 2:
-        raise InputError(
-            where="labels", expected="two rows or more of each label",
-            got=" and ".join(str(len(group)) for group in by_label), remedy="label more rows",
-        )  # fmt: skip
+        raise InputError.at(
+            "labels",
+            "two rows or more of each label",
+            " and ".join(str(len(group)) for group in by_label),
+            "label more rows",
+        )
     first, second = by_label
     return Margins(
         float(first.mean() + second.mean()) / 2,
@@ -181,10 +185,12 @@ def fit_mixture(scores: ArrayLike) -> MixtureFit:
     """
     rows = np.asarray(check_scores(scores), np.float64)
     if rows.ndim != 2 or rows.shape[1] != 2 or len(rows) < MIN_ROWS:
-        raise InputError(
-            where="scores", expected=f"{MIN_ROWS} rows or more of two labels, shape [n, 2]",
-            got=f"shape {rows.shape}", remedy="give the rows of one prompt",
-        )  # fmt: skip
+        raise InputError.at(
+            "scores",
+            f"{MIN_ROWS} rows or more of two labels, shape [n, 2]",
+            f"shape {rows.shape}",
+            "give the rows of one prompt",
+        )
     margins = rows[:, 0] - rows[:, 1]
     center, scale = margins.mean(), max(margins.std(), 1e-12)
     standard = jnp.asarray((margins - center) / scale, jnp.float32)
@@ -242,18 +248,19 @@ def _labeled(scores: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarr
     """The rows [n, k] whose labels are known, less their means, in float32, and these labels."""
     rows = np.asarray(check_scores(scores), np.float64)
     if rows.ndim != 2:
-        raise InputError(
-            where="scores", expected="[n, k], the rows of one prompt", got=f"shape {rows.shape}",
-            remedy="give one prompt's rows at a time",
-        )  # fmt: skip
+        raise InputError.at(
+            "scores",
+            "[n, k], the rows of one prompt",
+            f"shape {rows.shape}",
+            "give one prompt's rows at a time",
+        )
     gold = np.asarray(check_labels(labels, rows))
     is_known = gold >= 0
     min_rows = max(MIN_ROWS, 2 * rows.shape[1])
     if is_known.sum() < min_rows:
-        raise InputError(
-            where="labels", expected=f"{min_rows} labeled rows or more", got=int(is_known.sum()),
-            remedy="label more rows",
-        )  # fmt: skip
+        raise InputError.at(
+            "labels", f"{min_rows} labeled rows or more", int(is_known.sum()), "label more rows"
+        )
     labeled_rows = rows[is_known]
     return (labeled_rows - labeled_rows.mean(axis=1, keepdims=True)).astype(np.float32), gold[
         is_known

@@ -246,21 +246,21 @@ def recommend(
     read = partial(check_scores, from_probs=from_probs, beside_others=bool((rows > 0).any()))
     k = rows.shape[-1]
     if rows.ndim != 2:
-        raise InputError(
-            where="scores", expected="[n, k], the rows of one prompt", got=f"shape {rows.shape}",
-            remedy="give one prompt's rows at a time",
-        )  # fmt: skip
+        raise InputError.at(
+            "scores",
+            "[n, k], the rows of one prompt",
+            f"shape {rows.shape}",
+            "give one prompt's rows at a time",
+        )
     if (labeled is None) != (labels is None) or (labeled is None and probe is not None):
-        raise InputError(
-            where="recommend", remedy="give what is missing or leave all out",
-            expected="labeled=[m, k] and labels=[m] together, and probe= only with them, "
+        raise InputError.at(
+            "recommend",
+            "labeled=[m, k] and labels=[m] together, and probe= only with them, "
             "as it is measured there",
-        )  # fmt: skip
+            remedy="give what is missing or leave all out",
+        )
     if share is not None and target_prior is not None:
-        raise InputError(
-            where="recommend", expected="share= or target_prior=", got="both",
-            remedy="leave one out",
-        )  # fmt: skip
+        raise InputError.at("recommend", "share= or target_prior=", "both", "leave one out")
     columns, names = names_of(scores), check_names(label_names, scores, k)
     shares: tuple[float, ...] | None = None
     if target_prior is not None:
@@ -322,8 +322,15 @@ def _from_scores(
         method, options, expected, why = _over_shares(rows, share)
         return Recommendation(method, options, why, seen, expected, None, {})
     if shares is not None:
-        method, options, sentence = _to_shares(shares)
-        expected = _expected_of(rows, method, options)
+        method, options = TO_SHARES, Options(target_prior=shares)
+        sentence = (
+            f"Use {method} with the shares that are given, which tell bias from what is right."
+        )
+        if np.ptp(shares) < 1e-6:  # equal but for rounding
+            method, options = CORRECT, Options()
+            sentence = f"Use {CORRECT}: you stated equal label frequencies."
+        corrected = correct_context(METHODS[method], {"test": Evidence(rows)}, options=options)
+        expected = expect(rows, np.asarray(corrected.scores), TO_SHARES)
         reason = _sentences(sentence, expected.sentence())
         return Recommendation(method, options, reason, seen, expected, None, {})
     why_not = ""
@@ -345,19 +352,6 @@ def _from_scores(
 def _sentences(*sentences: str) -> tuple[str, ...]:
     """Those that say something."""
     return tuple(filter(None, sentences))
-
-
-def _to_shares(shares: tuple[float, ...]) -> tuple[str, Options, str]:
-    if np.ptp(shares) < 1e-6:  # equal but for rounding
-        return CORRECT, {}, f"Use {CORRECT}: you stated equal label frequencies."
-    why = f"Use {TO_SHARES} with the shares that are given, which tell bias from what is right."
-    return TO_SHARES, {"target_prior": shares}, why
-
-
-def _expected_of(rows: np.ndarray, method: str, options: Options) -> Expected:
-    """The gain to expect where the shares of labels are known."""
-    corrected = correct_context(METHODS[method], {"test": Evidence(rows)}, options=options)
-    return expect(rows, np.asarray(corrected.scores), TO_SHARES)
 
 
 def _from_labels(
@@ -461,14 +455,15 @@ def _gains_of_range(
 
 def _check_range(rows: np.ndarray, share: tuple[float, float]) -> tuple[float, float]:
     if rows.shape[-1] != 2:
-        raise InputError(
-            where="share", expected="scores of two labels", got=f"{rows.shape[-1]} labels",
-            remedy="give the shares of all labels (target_prior)",
-        )  # fmt: skip
+        raise InputError.at(
+            "share",
+            "scores of two labels",
+            f"{rows.shape[-1]} labels",
+            "give the shares of all labels (target_prior)",
+        )
     is_range = len(share) == 2 and 0 <= share[0] <= share[1] <= 1
     if not is_range:
-        raise InputError(
-            where="share", expected="two shares from 0 to 1, the lower one first", got=repr(share),
-            remedy="as in (0.3, 0.7)",
-        )  # fmt: skip
+        raise InputError.at(
+            "share", "two shares from 0 to 1, the lower one first", repr(share), "as in (0.3, 0.7)"
+        )
     return float(share[0]), float(share[1])

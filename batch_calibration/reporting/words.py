@@ -73,8 +73,8 @@ def to_frame(columns: Mapping[str, object], index: str) -> "pd.DataFrame":
     try:
         import pandas
     except ImportError as error:
-        raise InputError(
-            where="to_frame", expected="pandas to be installed", remedy="pip install pandas"
+        raise InputError.at(
+            "to_frame", "pandas to be installed", remedy="pip install pandas"
         ) from error
     return pandas.DataFrame(dict(columns)).set_index(index)
 

@@ -95,9 +95,7 @@ def run_calibration(
         get_method(str(name))  # refuses a name that does not exist
     names = [name for name in METHODS if name in chosen]
     if not names:
-        raise InputError(
-            where="methods", expected=f"one or more of {', '.join(METHODS)}", got="none"
-        )
+        raise InputError.at("methods", f"one or more of {', '.join(METHODS)}", "none")
     _check_counts(probe_sizes, draws, stream_orders)
     for table in tables:
         check_labeled(table, floor)
@@ -124,15 +122,15 @@ def run_calibration(
 
 def _check_counts(sizes: Sequence[int], draws: int, orders: int) -> None:
     if draws < 1:
-        raise InputError(where="draws", expected="1 or more for each probe size", got=draws)
+        raise InputError.at("draws", "1 or more for each probe size", draws)
     if any(size < 1 for size in sizes):
-        raise InputError(where="probe sizes", expected="1 or more rows", got=min(sizes))
+        raise InputError.at("probe sizes", "1 or more rows", min(sizes))
     if orders < 0:
-        raise InputError(
-            where="stream_orders",
-            expected="a whole number from 0 on",
-            got=orders,
-            remedy="0 leaves the curve of rows seen out",
+        raise InputError.at(
+            "stream_orders",
+            "a whole number from 0 on",
+            orders,
+            "0 leaves the curve of rows seen out",
         )
 
 
@@ -140,11 +138,11 @@ def check_labeled(table: ScoreTable, floor: float | None = None) -> None:
     """Refuse a table that cannot be calibrated and judged: no right label, scores that are none."""
     where = f"table {table.id}"
     if "test" not in table.blocks:
-        raise InputError(
-            where=where,
-            expected="a block 'test', the rows to correct",
-            got=f"{', '.join(table.blocks) or 'none'}",
-            remedy="name it so",
+        raise InputError.at(
+            where,
+            "a block 'test', the rows to correct",
+            f"{', '.join(table.blocks) or 'none'}",
+            "name it so",
         )
     if not (table.blocks["test"].labels >= 0).any():
         raise InputError(

@@ -252,7 +252,9 @@ def _read_holder(folder: Path) -> _Holder | None:
 
 
 def _broken(path: Path, content: str) -> InputError:
-    return InputError(
-        where=path, expected="a worker's claim on a context (a folder with one file)", got=content,
-        remedy="remove it while no worker runs, and start again: finished rows are kept",
-    )  # fmt: skip
+    return InputError.at(
+        path,
+        "a worker's claim on a context (a folder with one file)",
+        content,
+        "remove it while no worker runs, and start again: finished rows are kept",
+    )

@@ -248,15 +248,13 @@ class Record:
         try:
             fields = parse_json(text)
         except ValueError as error:
-            raise InputError(
-                where=where, expected="a record in JSON", got=error, remedy=remedy
-            ) from error
+            raise InputError.at(where, "a record in JSON", error, remedy) from error
         version = fields.get("version", 1) if isinstance(fields, dict) else None
         # Before the checksum: an old record is whole, and a sentence on damage would mislead.
         if not isinstance(fields, dict) or version != VERSION:
             got = "none" if version is None else f"version {version!r}"
             expected = f"a record of version {VERSION}"
-            raise InputError(where=where, expected=expected, got=got, remedy=remedy)
+            raise InputError.at(where, expected, got, remedy)
         if fields.pop(CHECKSUM, None) != digest(fields):
             raise InputError(
                 f"{where}: its checksum is not that of its content: it was damaged or edited; "

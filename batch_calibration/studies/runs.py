@@ -96,9 +96,7 @@ def read(workdir: Path) -> tuple[list[Run], list[str]]:
             runs.append(read_as(Run, parse_json(path.read_text(encoding="utf-8")), "run"))
         except (OSError, ValueError) as error:
             expected = "the facts of a scoring run"
-            sentence = InputError(
-                where=path, expected=expected, got=error, remedy="remove the file"
-            )
+            sentence = InputError.at(path, expected, error, "remove the file")
             broken.append(str(sentence))
     return runs, broken
 

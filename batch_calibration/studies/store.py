@@ -158,10 +158,12 @@ class Store:
         # A copy under another name would count the context twice.
         right_path = self._table_path(table.id)
         if path != right_path:
-            raise InputError(
-                where=path, expected="the table of that id", got=table.id,
-                remedy=f"the file was renamed or copied; call it {right_path.name}, or remove it",
-            )  # fmt: skip
+            raise InputError.at(
+                path,
+                "the table of that id",
+                table.id,
+                f"the file was renamed or copied; call it {right_path.name}, or remove it",
+            )
         return table
 
     def _read_record(self, path: Path) -> Record:
@@ -174,10 +176,12 @@ class Store:
                 f"{path}: the record cannot be read ({error.strerror}); remove it and {remedy}."
             ) from error
         if path != self._record_path(record.id):
-            raise InputError(
-                where=path, expected="the record of that id", got=f"{record.id!r}",
-                remedy=f"the file was renamed or copied; remove it and {remedy}",
-            )  # fmt: skip
+            raise InputError.at(
+                path,
+                "the record of that id",
+                f"{record.id!r}",
+                f"the file was renamed or copied; remove it and {remedy}",
+            )
         return record
 
     def digest(self, context_id: str) -> str:
@@ -292,11 +296,11 @@ def read_status(store: Store, plan: str | None = None) -> Status:
     """
     contexts = store.progress.read_plan(plan)
     if not contexts:
-        raise InputError(
-            where=f"workdir {store.workdir}",
-            expected="the list of contexts of a run",
-            got=f"none of {('this config' if plan else 'any')}",
-            remedy=f"{step('score')} first",
+        raise InputError.at(
+            f"workdir {store.workdir}",
+            "the list of contexts of a run",
+            f"none of {('this config' if plan else 'any')}",
+            f"{step('score')} first",
         )
     beats = store.claims.heartbeats()
     status = Status([], [], [], [], store.claims.broken(), None)

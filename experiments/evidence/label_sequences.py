@@ -161,10 +161,12 @@ def _choose(rows: Rows, seed: int, sequence: Sequence[int]) -> tuple[int, ...]:
         # No row twice in a prompt.
         pool = np.setdiff1d(np.flatnonzero(labels == label), chosen).tolist()
         if not pool:
-            raise InputError(
-                where=rows.where, expected=f"{DEMONSTRATIONS} rows or more of each label to show",
-                got=f"{rows.labels.count(label)} of label {label}", remedy="give more rows",
-            )  # fmt: skip
+            raise InputError.at(
+                rows.where,
+                f"{DEMONSTRATIONS} rows or more of each label to show",
+                f"{rows.labels.count(label)} of label {label}",
+                "give more rows",
+            )
         chosen.append(rng.choice(pool))
     return tuple(chosen)
 

@@ -90,9 +90,7 @@ def fill(page: Path, study: str, texts: dict[str, str]) -> str:
         InputError: the page is missing, or lacks these marks.
     """
     if not page.is_file():
-        raise InputError(
-            where=f"--page={page}", expected="a Markdown page", got="none", remedy="name one"
-        )
+        raise InputError.at(f"--page={page}", "a Markdown page", "none", "name one")
     text = page.read_text(encoding="utf-8")
     for part_name in PARTS:
         begin = f"<!-- evidence {study} {part_name}: begin -->"
@@ -101,9 +99,8 @@ def fill(page: Path, study: str, texts: dict[str, str]) -> str:
         before, marker, after_begin = text.partition(begin)
         _, closed, after = after_begin.partition(end)
         if not marker or not closed:
-            raise InputError(
-                where=f"--page={page}", expected=f"the lines {begin} and {end}", got="none",
-                remedy="add them",
-            )  # fmt: skip
+            raise InputError.at(
+                f"--page={page}", f"the lines {begin} and {end}", "none", "add them"
+            )
         text = f"{before}{begin}\n{texts[part_name]}\n{end}{after}"
     return text

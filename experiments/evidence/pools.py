@@ -57,10 +57,12 @@ def real_pools(folder: Path, sets: Sequence[str], labels: int) -> list[Pool]:
     for score_set in read_sets(folder, sets):
         # A pool is one batch: labels of several tasks would not mean the same.
         if score_set.shape[1] > 1 or len(score_set.tables[0].label_names) < labels:
-            raise InputError(
-                where="pools", expected=f"sets of one batch with {labels} labels or more",
-                got=score_set.name, remedy="name such as mmlu_batch, mmbench, oodcv",
-            )  # fmt: skip
+            raise InputError.at(
+                "pools",
+                f"sets of one batch with {labels} labels or more",
+                score_set.name,
+                "name such as mmlu_batch, mmbench, oodcv",
+            )
         for table in score_set.tables:
             test = table.blocks["test"]
             is_kept = test.labels < labels

@@ -89,10 +89,12 @@ def arrays(folder: Path, name: str) -> Mapping[str, np.ndarray]:
     """The arrays of one archive of `FILES`."""
     path = folder / FILES[name]
     if not path.is_file():
-        raise InputError(
-            where=f"--scores={folder}", expected=f"{FILES[name]} in it", got="none",
-            remedy="name the folder of label scores that the README of the evidence describes",
-        )  # fmt: skip
+        raise InputError.at(
+            f"--scores={folder}",
+            f"{FILES[name]} in it",
+            "none",
+            "name the folder of label scores that the README of the evidence describes",
+        )
     with np.load(path) as archive:
         return dict(archive)
 

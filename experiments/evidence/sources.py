@@ -85,10 +85,12 @@ def read_workdir(workdir: Path) -> ScoreSet:
     """The stored scores of one model; a task and a draw of demonstrations is a context."""
     tables, _ = Store(workdir).tables()
     if not tables:
-        raise InputError(
-            where=f"workdir {workdir}", expected="stored scores", got="none",
-            remedy="run experiments.score with this --workdir first",
-        )  # fmt: skip
+        raise InputError.at(
+            f"workdir {workdir}",
+            "stored scores",
+            "none",
+            "run experiments.score with this --workdir first",
+        )
     model = str(tables[0].context["model"])
     about = f"{model}, {len(tables)} contexts of the embedded suite"
     return ScoreSet(model, f"Embedded suite, {model}", about, tables, 1)

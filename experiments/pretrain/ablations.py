@@ -57,10 +57,9 @@ def run(config: ConfigDict, workdir: Path) -> str:
         InputError: a config that is none, a knob that does not exist, results of another config.
     """
     if "recipes" not in config:
-        raise InputError(
-            where="--config", expected="recipes of a text", got="none",
-            remedy="give --config=configs/mini_ablations.py",
-        )  # fmt: skip
+        raise InputError.at(
+            "--config", "recipes of a text", "none", "give --config=configs/mini_ablations.py"
+        )
     task, measured = get_task(config.task), {}
     if len(task.label_names) != 2:
         raise InputError(

@@ -50,10 +50,9 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
         InputError: stages that cannot be trained, or the state of another run.
     """
     if "stages" not in config or "width" not in config:
-        raise InputError(
-            where="--config", expected="a training run with stages", got="none",
-            remedy="give --config=configs/train_mini.py",
-        )  # fmt: skip
+        raise InputError.at(
+            "--config", "a training run with stages", "none", "give --config=configs/train_mini.py"
+        )
     # Must come before anything asks for a device.
     jax.config.update("jax_num_cpu_devices", config.cpu_devices)
     stage_keys = {*documents.Recipe._fields, *language.TextStage._fields}
@@ -112,10 +111,12 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
 def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
     """Train the tiny CLIP; as `train_language_model`."""
     if "stages" not in config or "patch" not in config:
-        raise InputError(
-            where="--config", expected="a training run with stages of images", got="none",
-            remedy="give --config=configs/train_mini_clip.py",
-        )  # fmt: skip
+        raise InputError.at(
+            "--config",
+            "a training run with stages of images",
+            "none",
+            "give --config=configs/train_mini_clip.py",
+        )
     _make_folders(out, workdir)
     stages = tuple(starmap(image_text.ImageStage, config.stages))
     tokenizer = vocabulary.train_clip_tokenizer(

@@ -219,11 +219,11 @@ def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], device
                 "raise the positions or shorten the stage."
             )
         if stage.grown_to not in (0, layers[-1] + 2) or (stage.grown_to and len(layers) > 1):
-            raise InputError(
-                where=f"stage {number}",
-                expected=f"grown_to to be 0 or, once, {layers[0] + 2}",
-                got=stage.grown_to,
-                remedy=f"two layers are added to the {layers[0]} of config.layers",
+            raise InputError.at(
+                f"stage {number}",
+                f"grown_to to be 0 or, once, {layers[0] + 2}",
+                stage.grown_to,
+                f"two layers are added to the {layers[0]} of config.layers",
             )
         layers += [stage.grown_to] if stage.grown_to else []
         if stage.frozen not in get_args(Frozen):

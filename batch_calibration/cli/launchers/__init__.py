@@ -75,7 +75,7 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
             )
         minimum = FLAGS[flag].minimum if flag in FLAGS else 1  # workers is no flag of FLAGS
         if isinstance(setting, int) and setting < minimum:
-            raise InputError(where=f"--{flag}", expected=f"{minimum} or more", got=setting)
+            raise InputError.at(f"--{flag}", f"{minimum} or more", setting)
         is_list = flag in FLAGS and FLAGS[flag].kind is list
         options[flag] = _read_pairs(flag, str(setting)) if is_list else setting
     launcher: Launcher = launchers[name](**options)  # type: ignore[arg-type]
@@ -91,7 +91,5 @@ def _read_pairs(flag: str, text: str) -> dict[str, str | float]:
         except ValueError:
             setting = ""  # refused below
         if not name or not setting:
-            raise InputError(
-                where=f"--{flag}", expected="NAME=VALUE, comma-separated", got=repr(pair)
-            )
+            raise InputError.at(f"--{flag}", "NAME=VALUE, comma-separated", repr(pair))
     return pairs

@@ -145,10 +145,12 @@ def _draw(result: object, title: str) -> Drawn:
     if isinstance(result, Comparison):
         gains = {row.method: row.gain for row in result.results if row.gain}
         if not gains:
-            raise InputError(
-                where="plot", expected="a comparison with icl and another method",
-                got=", ".join(row.method for row in result.results), remedy="compare icl, too",
-            )  # fmt: skip
+            raise InputError.at(
+                "plot",
+                "a comparison with icl and another method",
+                ", ".join(row.method for row in result.results),
+                "compare icl, too",
+            )
         return _draw_gains(gains, f"Gain over icl: {title}, {result.rows:,} labeled rows")
     if isinstance(result, Recommendation):
         if result.measured:
@@ -156,15 +158,18 @@ def _draw(result: object, title: str) -> Drawn:
         if gain := result.expected.gain:
             heading = f"Gain to expect: {title} ({result.expected.source})"
             return _draw_gains({result.short: gain}, heading)
-        raise InputError(
-            where="plot", expected="a recommendation with measured accuracies or a gain to expect",
-            got=f"{result.short}, of which nothing is known",
-            remedy="give recommend labeled rows (labeled=, labels=)",
-        )  # fmt: skip
-    raise InputError(
-        where="plot", expected="what diagnose, recommend or compare returned",
-        got=type(result).__name__, remedy="give one of these",
-    )  # fmt: skip
+        raise InputError.at(
+            "plot",
+            "a recommendation with measured accuracies or a gain to expect",
+            f"{result.short}, of which nothing is known",
+            "give recommend labeled rows (labeled=, labels=)",
+        )
+    raise InputError.at(
+        "plot",
+        "what diagnose, recommend or compare returned",
+        type(result).__name__,
+        "give one of these",
+    )
 
 
 def _draw_gains(gains: Mapping[str, Estimate], heading: str) -> Drawn:
