@@ -134,8 +134,9 @@ def _delimited(rows_written: Sequence[Row], delimiter: str) -> str:
     # The first row has the columns of all: their labels are the same.
     lines: list[list[object]] = [list(rows_written[0])]
     for row in rows_written:
+        cells = row.values()
         # A float32 in as few digits as tell it apart.
-        lines.append([np.float32(c) if isinstance(c, float) else c for c in row.values()])
+        lines += [[np.float32(cell) if isinstance(cell, float) else cell for cell in cells]]
     return csv_text(lines, delimiter)
 
 
