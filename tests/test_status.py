@@ -7,7 +7,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring import NoAnswer
 from batch_calibration.settings import Cell, Settings
-from batch_calibration.studies import Store, calibrate_store, scoring, stored
+from batch_calibration.studies import Store, calibrate_store, calibration, scoring
 from batch_calibration.studies.claims import Claims
 from batch_calibration.studies.store import read_status
 
@@ -146,8 +146,10 @@ def test_scores_that_change_while_they_are_calibrated_have_no_record(tmp_path, m
         store.put(table(-1.5))
 
     if when == "while calibrating":
-        plain = stored.run_calibration
-        monkeypatch.setattr(stored, "run_calibration", lambda *a, **k: change() or plain(*a, **k))
+        plain = calibration.run_calibration
+        monkeypatch.setattr(
+            calibration, "run_calibration", lambda *a, **k: change() or plain(*a, **k)
+        )
     else:
         from batch_calibration.studies import store as module
 
