@@ -292,7 +292,7 @@ def _set_up_machine(args: Namespace) -> None:
     machine.set_up(*(getattr(args, name) for name in machine.FLAGS))
 
 
-RUN = {
+RUN: dict[str, Callable[[Namespace], None]] = {
     "calibrate": _calibrate,
     "data": _data,
     "figures": _figures,
