@@ -21,7 +21,7 @@ from tokenizers import ByteLevelBPETokenizer
 
 from batch_calibration.scoring.engine.batches import batches, group_prompts
 from batch_calibration.scoring.engine.packing import SHORTEST, branch, pack_prompts
-from batch_calibration.scoring.models.attention import self_attention
+from batch_calibration.scoring.models.attention import Heads, self_attention
 from batch_calibration.scoring.models.prefix_attention import prefix_attention
 from batch_calibration.scoring.tasks import TASKS
 from benchmarks.cases import Case, render
@@ -56,7 +56,7 @@ def main() -> None:
     sequences = [normal(16, 128, 12, 64) for _ in range(3)]
     mask = jnp.tril(jnp.ones((1, 128, 128), bool))  # [1, q, k], causal
     turns, at_once = (jax.jit(partial(prefix_attention, at_once=flag)) for flag in (False, True))
-    inside = jax.jit(self_attention)
+    inside = jax.jit(lambda q, k, v, mask: self_attention(Heads(q, k, v), mask))
     usual = jax.jit(partial(jax.nn.dot_product_attention, is_causal=True, return_residual=True))
     times = best({
         "768 shared keys, groups in turn": lambda: turns(query, keys, values),

@@ -24,7 +24,7 @@ from flax import nnx
 
 from batch_calibration.scoring.engine import programs
 from batch_calibration.scoring.engine.forward import VOCABULARY_SPAN
-from batch_calibration.scoring.models.attention import self_attention
+from batch_calibration.scoring.models.attention import Heads, self_attention
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.models.prefix_attention import prefix_attention
 from benchmarks import limit, report, scoring
@@ -98,7 +98,7 @@ def parts(directory: Path, peak: float) -> list[str]:
     h = normal(READ, config.width)
     few = np.arange(8, dtype=np.int32)
     products = jax.jit(lambda inputs, ms: [inputs[m.shape[0]] @ m for m in ms])
-    within = jax.jit(self_attention)
+    within = jax.jit(lambda q, k, v, mask: self_attention(Heads(q, k, v), mask))
     over = jax.jit(prefix_attention)
     read = partial(
         programs.read, graph, None, config.vocab_size,

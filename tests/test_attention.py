@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batch_calibration.scoring.models import attention
-from batch_calibration.scoring.models.attention import AttentionOptions, self_attention
+from batch_calibration.scoring.models.attention import AttentionOptions, Heads, self_attention
 from batch_calibration.scoring.models.prefix_attention import prefix_attention, truncate_cache
 
 SHAPES = [(2, 16, 6, 3, 8), (1, 24, 4, 1, 16)]
@@ -47,7 +47,7 @@ def test_sequences_attend_to_themselves(shape, cap):
     tree = (np.tril(random.random((b, t, t))) > 0.4) | np.eye(t, dtype=bool)
     for mask in (tree, tree[:1], tree[:, -1:]):
         options = AttentionOptions(0.3, None, cap)
-        outputs_of_ours = self_attention(*map(jnp.asarray, (q, k, v, mask)), options)
+        outputs_of_ours = self_attention(Heads(*map(jnp.asarray, (q, k, v)), options), mask)
         for ours, theirs in zip(outputs_of_ours, softmax(q, k, v, mask, 0.3, cap), strict=True):
             np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
@@ -64,7 +64,8 @@ def test_sinks_and_biases_take_part_in_the_softmax(shape, limit, monkeypatch):
     mask = (random.random((b, t, t)) > 0.4) | np.eye(t, dtype=bool)
     options = AttentionOptions(0.3)
     jax.clear_caches()  # how many go in turn is decided while tracing
-    attended = self_attention(*map(jnp.asarray, (q, k, v, mask)), options, sinks, jnp.asarray(bias))
+    heads = Heads(*map(jnp.asarray, (q, k, v)), options, jnp.asarray(sinks), jnp.asarray(bias))
+    attended = self_attention(heads, mask)
     for ours, theirs in zip(attended, softmax(q, k, v, mask, 0.3, None, sinks, bias), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
     jax.clear_caches()

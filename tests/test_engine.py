@@ -17,7 +17,7 @@ from batch_calibration.scoring.engine.forward import Forward
 from batch_calibration.scoring.engine.packing import SHORTEST, lay_out, pack_prompts
 from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.scoring.engine.trie import build_trie
-from batch_calibration.scoring.models.attention import AttentionOptions
+from batch_calibration.scoring.models.attention import AttentionOptions, Heads
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.models.prefix_attention import append_cache
 
@@ -320,7 +320,7 @@ def test_padding_of_a_cache_is_never_the_largest():
     def answer(size):
         cache = [append_cache(None, k, v, 0, 4, size)]
         attend = programs._attention(cache, positions, ends, "in turn")
-        return attend(0, q, new, new, AttentionOptions(window=3))
+        return attend(0, Heads(q, new, new, AttentionOptions(window=3)))
 
     np.testing.assert_allclose(answer(9), answer(4), atol=1e-6)
     assert np.abs(answer(4)).max() > 0.1

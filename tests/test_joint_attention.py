@@ -12,7 +12,7 @@ from tiny import write
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.engine import forward, programs
 from batch_calibration.scoring.models import attention
-from batch_calibration.scoring.models.attention import AttentionOptions
+from batch_calibration.scoring.models.attention import AttentionOptions, Heads
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.models.prefix_attention import (
     append_cache,
@@ -93,7 +93,7 @@ def test_equals_softmax_in_float64(heads, groups, d, slots, prefix, options, dty
     )
     # XLA compiles no such product of float16 for CPUs in one program; it runs step by step.
     together = (lambda function: function) if dtype == jnp.float16 else jax.jit
-    got = together(lambda *columns: attend(0, *columns, options))(q, k, v)
+    got = together(lambda *columns: attend(0, Heads(*columns, options)))(q, k, v)
     assert got.shape == q.shape and got.dtype == dtype
     got, q, k, v, keys, values = (np.asarray(x, np.float64) for x in (got, q, k, v, keys, values))
     window = options.window or 1 << 30
@@ -121,7 +121,9 @@ def test_lowers_to_cudnn(d, options, monkeypatch):
     q, k, v, keys, values = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes)
     mask = jax.ShapeDtypeStruct((2, 256, 256), jnp.bool_)
     run = jax.jit(
-        lambda q, k, v, mask, *prefix: joint_attention(q, k, v, mask, (*prefix, None), options)
+        lambda q, k, v, mask, *prefix: joint_attention(
+            Heads(q, k, v, options), mask, (*prefix, None)
+        )
     )
     lowered = run.trace(q, k, v, mask, keys, values).lower(lowering_platforms=("cuda",))
     assert "__cudnn$fmha" in lowered.as_text()

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 from batch_calibration.scoring.models import gpt2
-from batch_calibration.scoring.models.attention import PLAIN, Attend, AttentionOptions
+from batch_calibration.scoring.models.attention import Attend, Heads
 from experiments.pretrain.documents import UNKNOWABLE, PackedBatch
 
 GUIDED = ("attention to the token before", "attention to the label")
@@ -142,15 +142,8 @@ def _attention(mask: jax.Array, seen: dict[int, jax.Array], keep: int | None) ->
     """
     bias = jnp.where(mask, 0.0, -1e9)[:, None]  # [b, 1, t, s]
 
-    def attend(
-        layer: int,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        options: AttentionOptions = PLAIN,
-        sinks: jax.Array | None = None,
-    ) -> jax.Array:
-        del options, sinks  # GPT-2's are plain
+    def attend(layer: int, heads: Heads) -> jax.Array:
+        q, k, v = heads[:3]  # GPT-2's are plain
         logits = jnp.einsum("bthd,bshd->bhts", q * q.shape[-1] ** -0.5, k) + bias
         if keep is not None and layer >= keep:
             seen[layer] = jax.nn.log_softmax(logits, axis=-1)

@@ -10,13 +10,7 @@ from flax import nnx
 from jax.sharding import NamedSharding
 
 from batch_calibration.scoring.engine.sharding import replicate
-from batch_calibration.scoring.models.attention import (
-    PLAIN,
-    Attend,
-    AttentionOptions,
-    in_window,
-    self_attention,
-)
+from batch_calibration.scoring.models.attention import Attend, Heads, in_window, self_attention
 from batch_calibration.scoring.models.family import CausalNetwork
 from batch_calibration.scoring.models.layers import Span
 from batch_calibration.scoring.models.prefix_attention import (
@@ -72,17 +66,10 @@ def prefill(
     attention = _attention(before, positions, ends, kind)
     extended = []
 
-    def attend(
-        layer: int,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        options: AttentionOptions = PLAIN,
-        sinks: jax.Array | None = None,
-    ) -> jax.Array:
+    def attend(layer: int, heads: Heads) -> jax.Array:
         cached = before[layer] if before else None
-        extended.append(append_cache(cached, k, v, start, count, size))
-        return attention(layer, q, k, v, options, sinks)
+        extended.append(append_cache(cached, heads.k, heads.v, start, count, size))
+        return attention(layer, heads)
 
     nnx.merge(graph, state).hidden(tokens, positions, attend)
     return tuple(extended)
@@ -153,27 +140,20 @@ def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) 
     mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])  # [b, t, t]
     at_once = kind == "at once"
 
-    def attend(
-        layer: int,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        options: AttentionOptions = PLAIN,
-        sinks: jax.Array | None = None,
-    ) -> jax.Array:
-        window, own_mask = options.window, mask
+    def attend(layer: int, heads: Heads) -> jax.Array:
+        q, window, own_mask = heads.q, heads.options.window, mask
         if window is not None:
             own_mask = mask & in_window(positions, positions, window)
         prefix = _prefix(*cache[layer], positions, window) if cache else None
+        fits = fits_joint_attention(q.shape[-1], heads.options)
         # cuDNN's softmax has no sinks.
-        if kind == "joint" and sinks is None and fits_joint_attention(q.shape[-1], options):
-            return joint_attention(q, k, v, own_mask, prefix, options)
-        own, own_mass = self_attention(q, k, v, own_mask, options, sinks, at_once=at_once)
+        if kind == "joint" and heads.sinks is None and fits:
+            return joint_attention(heads, own_mask, prefix)
+        own, own_mass = self_attention(heads, own_mask, at_once=at_once)
         if prefix is None:
             return own
-        mean, mass = prefix_attention(
-            q.reshape(-1, *q.shape[2:]), *prefix, options, at_once=at_once
-        )
+        flat = q.reshape(-1, *q.shape[2:])
+        mean, mass = prefix_attention(flat, *prefix, heads.options, at_once=at_once)
         # Two softmaxes are one where each weighs as much as its exponentials sum to.
         share = jax.nn.sigmoid(mass.reshape(own_mass.shape) - own_mass)[..., None]
         return own + share.astype(own.dtype) * (mean.reshape(own.shape) - own)

@@ -1,7 +1,8 @@
 """Attention functions that callers hand a network: causal, full, masked."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,94 +29,59 @@ LOGITS_BYTES = {"cpu": 4 << 20}
 """Bytes of logits that are computed at a time, by backend: on CPUs what stays in the caches."""
 
 
-class Attend(Protocol):
-    """Attention as a network asks for it; masks, prefixes and batches are the caller's."""
+class Heads(NamedTuple):
+    """What a layer gives to attention.
 
-    def __call__(
-        self,
-        layer: int,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        options: AttentionOptions = PLAIN,
-        sinks: jax.Array | None = None,
-    ) -> jax.Array:
-        """Attention `[b, t, heads, d]` of one layer.
+    Attributes:
+        q: Queries `[b, t, heads, d]`.
+        k: Keys `[b, s, groups, d]`, where `groups` divides `heads`.
+        v: Values `[b, s, groups, d]`.
+        options: How its attention differs from the plain one.
+        sinks: `[heads]`, the logits of one more key that each query sees, whose value is 0.
+        bias: `[heads, t, s]`, added to the scaled logits of sequences that share no prefix.
+    """
 
-        `q [b, t, heads, d]`, `k` and `v [b, t, groups, d]`, where `groups` divides `heads`. `sinks
-        [heads]` are the logits of one more key that each query sees, whose value is 0.
-        """
-        ...
-
-
-class BiasedAttend(Attend, Protocol):
-    """Attention that may be given what is added to the logits of each head."""
-
-    def __call__(
-        self,
-        layer: int,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        options: AttentionOptions = PLAIN,
-        sinks: jax.Array | None = None,
-        bias: jax.Array | None = None,
-    ) -> jax.Array:
-        """As `Attend`; `bias [heads, t, s]` is added to the scaled logits."""
-        ...
+    q: jax.Array
+    k: jax.Array
+    v: jax.Array
+    options: AttentionOptions = PLAIN
+    sinks: jax.Array | None = None
+    bias: jax.Array | None = None
 
 
-def causal(
-    layer: int,
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    options: AttentionOptions = PLAIN,
-    sinks: jax.Array | None = None,
-) -> jax.Array:
+Attend = Callable[[int, Heads], jax.Array]
+"""Attention as a network asks for it: `(layer, heads)` -> means `[b, t, heads, d]`.
+
+Masks, prefixes and batches are the caller's.
+"""
+
+
+def causal(layer: int, heads: Heads) -> jax.Array:
     """Causal attention over keys and values of the same sequence, its positions consecutive."""
-    del layer
-    position = jnp.arange(q.shape[1])  # [t]
-    mask = in_window(position, position, options.window) & (position <= position[:, None])
-    return self_attention(q, k, v, mask[None], options, sinks)[0]
+    position = jnp.arange(heads.q.shape[1])  # [t]
+    mask = in_window(position, position, heads.options.window) & (position <= position[:, None])
+    return self_attention(heads, mask[None])[0]
 
 
-def full(
-    layer: int,
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    options: AttentionOptions = PLAIN,
-    sinks: jax.Array | None = None,
-) -> jax.Array:
-    """Attention of queries `[b, t, heads, d]` over all keys `[b, s, groups, d]`."""
-    del layer
-    return self_attention(q, k, v, None, options, sinks)[0]
+def full(layer: int, heads: Heads) -> jax.Array:
+    """Attention of each query over all keys."""
+    return self_attention(heads)[0]
 
 
-def masked(mask: jax.Array) -> BiasedAttend:
+def masked(mask: jax.Array) -> Attend:
     """Attention where `mask` is true: `[b, s]` of keys (padding), or `[b, t, s]` of queries too.
 
     A window reaches as far ahead as back.
     """
     mask = mask[:, None] if mask.ndim == 2 else mask  # [b, 1 | t, s]
 
-    def attend(
-        layer: int,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        options: AttentionOptions = PLAIN,
-        sinks: jax.Array | None = None,
-        bias: jax.Array | None = None,
-    ) -> jax.Array:
-        del layer
+    def attend(layer: int, heads: Heads) -> jax.Array:
         seen = mask
-        if options.window is not None:
-            position = jnp.arange(q.shape[1])
-            near = in_window(position, position, options.window)  # all that is ahead, too
+        if heads.options.window is not None:
+            position = jnp.arange(heads.q.shape[1])
+            near = in_window(position, position, heads.options.window)  # all that is ahead, too
             seen = mask & near & near.T
-        return self_attention(q, k, v, seen, options, sinks, bias)[0]
+        return self_attention(heads, seen)[0]
 
     return attend
 
@@ -127,24 +93,17 @@ def in_window(queries: jax.Array, keys: jax.Array, window: int | None) -> jax.Ar
 
 
 def self_attention(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    mask: jax.Array | None = None,
-    options: AttentionOptions = PLAIN,
-    sinks: jax.Array | None = None,
-    bias: jax.Array | None = None,
-    *,
-    at_once: bool = False,
+    heads: Heads, mask: jax.Array | None = None, *, at_once: bool = False
 ) -> tuple[jax.Array, jax.Array]:
-    """Attention of `q [b, t, heads, d]` over `k` and `v [b, s, groups, d]` of the same sequences.
+    """Attention of queries over the keys and values of the same sequences.
 
     `mask [b | 1, t | 1, s]` says what a query sees, the window included; all, where it is left
-    out. `sinks` and `bias` are as `BiasedAttend` says.
+    out.
 
     Returns the mean value `[b, t, heads, d]` and the log-sum-exp of the logits `[b, t, heads]`,
     in float32.
     """
+    q, k, v, options, sinks, bias = heads
     mean, mass = attend_in_turns(q, k, v, mask, bias, options, at_once)
     if sinks is None:
         return mean, mass

@@ -12,6 +12,7 @@ from batch_calibration.scoring.models.family import (
     Family,
     TransformerConfig,
     Weight,
+    attention_weights,
     linear_weights,
     norm_weights,
 )
@@ -31,26 +32,17 @@ class Block(nnx.Module):
     """One post-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        width, inner, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
-        self.heads = config.num_attention_heads
-        self.activation = layers.activation(config.hidden_act)
-        self.query = layers.linear(width, width, rngs)
-        self.key = layers.linear(width, width, rngs)
-        self.value = layers.linear(width, width, rngs)
-        self.out = layers.linear(width, width, rngs)
+        width, eps = config.hidden_size, config.layer_norm_eps
+        self.attention = layers.Attention(width, config.heads, rngs)
         self.ln_1 = layers.layer_norm(width, eps, rngs)
-        self.fc = layers.linear(width, inner, rngs)
-        self.proj = layers.linear(inner, width, rngs)
+        self.mlp = layers.MLP(width, config.intermediate_size, config.hidden_act, rngs)
         self.ln_2 = layers.layer_norm(width, eps, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
         """Attention and MLP over `h [b, t, d]`, each added and then normalized."""
-        q = layers.split_heads(self.query(h), self.heads)  # [b, t, heads, d]
-        k = layers.split_heads(self.key(h), self.heads)
-        v = layers.split_heads(self.value(h), self.heads)
         # The sum is normalized, where later networks normalize what is read.
-        h = self.ln_1(h + self.out(attend(layer, q, k, v).reshape(h.shape)))
-        h = self.ln_2(h + self.proj(self.activation(self.fc(h))))
+        h = self.ln_1(h + self.attention(h, layer, attend))
+        h = self.ln_2(h + self.mlp(h))
         return h
 
 
@@ -66,37 +58,30 @@ class Model(nnx.Module):
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
 
     def hidden(
-        self,
-        tokens: jax.Array,
-        positions: jax.Array,
-        attend: Attend,
-        types: jax.Array | None = None,
+        self, tokens: jax.Array, positions: jax.Array, attend: Attend, types: jax.Array | int = 0
     ) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
 
         `attend` holds the padding mask. `types [b, t]` are the token types; every token is of type
         0 when they are left out.
         """
-        types = jnp.zeros_like(tokens) if types is None else types  # 0: the first sentence
         h = self.token_embedding(tokens) + self.position_embedding(positions)
-        h = self.ln(h + self.type_embedding(types))  # [b, t, d]
+        h = self.ln(h + self.type_embedding(jnp.asarray(types)))  # [b, t, d]
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, attend)
         return h
 
 
+NAMES = ("self.query", "self.key", "self.value", "output.dense")
 WEIGHTS = {
     "bert.embeddings.word_embeddings.weight": Weight("token_embedding.embedding", split=0),
     "bert.embeddings.position_embeddings.weight": Weight("position_embedding.embedding"),
     "bert.embeddings.token_type_embeddings.weight": Weight("type_embedding.embedding"),
     **norm_weights("bert.embeddings.LayerNorm", "ln"),
-    **linear_weights("bert.encoder.layer.{i}.attention.self.query", "blocks.{i}.query", 1),
-    **linear_weights("bert.encoder.layer.{i}.attention.self.key", "blocks.{i}.key", 1),
-    **linear_weights("bert.encoder.layer.{i}.attention.self.value", "blocks.{i}.value", 1),
-    **linear_weights("bert.encoder.layer.{i}.attention.output.dense", "blocks.{i}.out", 0),
+    **attention_weights("bert.encoder.layer.{i}.attention", "blocks.{i}.attention", NAMES),
     **norm_weights("bert.encoder.layer.{i}.attention.output.LayerNorm", "blocks.{i}.ln_1"),
-    **linear_weights("bert.encoder.layer.{i}.intermediate.dense", "blocks.{i}.fc", 1),
-    **linear_weights("bert.encoder.layer.{i}.output.dense", "blocks.{i}.proj", 0),
+    **linear_weights("bert.encoder.layer.{i}.intermediate.dense", "blocks.{i}.mlp.fc", 1),
+    **linear_weights("bert.encoder.layer.{i}.output.dense", "blocks.{i}.mlp.proj", 0),
     **norm_weights("bert.encoder.layer.{i}.output.LayerNorm", "blocks.{i}.ln_2"),
 }
 FAMILY = Family(

@@ -1,13 +1,16 @@
 """The BLOOM family: no positions but a penalty for distance (ALiBi), normalized embeddings."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.scoring.models import layers
-from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Heads
 from batch_calibration.scoring.models.family import (
     Family,
     RawConfig,
@@ -60,24 +63,24 @@ def slopes(heads: int) -> tuple[float, ...]:
     return (*first, *(2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)))
 
 
-def with_distances(
-    q: jax.Array, k: jax.Array, v: jax.Array, positions: jax.Array, scale: float
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def with_distances(q: jax.Array, k: jax.Array, v: jax.Array, positions: jax.Array) -> Heads:
     """Queries, keys and values `[b, t, heads, d + 2]` whose plain attention is ALiBi's.
 
     A key's position, times its head's slope, is part of the product of queries and keys: softmax
     is blind to what all keys of a query have in common. The position is two numbers, both exact in
-    half precision.
+    half precision. The additional numbers of the values are 0.
     """
+    scale = q.shape[-1] ** -0.5
     low = positions % 256  # whole numbers up to 256 are exact in bfloat16, and so is the rest
     high_and_low = jnp.stack([positions - low, low], axis=-1)[..., None, :].astype(k.dtype)
     # The scale, which attention multiplies by, is taken out again.
     slope = (jnp.array(slopes(q.shape[-2])) / scale).astype(q.dtype)
     shape = (*q.shape[:-1], 2)
-    return (
+    return Heads(
         jnp.concatenate([q, jnp.broadcast_to(slope[:, None], shape)], axis=-1),
         jnp.concatenate([k, jnp.broadcast_to(high_and_low, shape)], axis=-1),
         jnp.concatenate([v, jnp.zeros(shape, v.dtype)], axis=-1),
+        AttentionOptions(scale),
     )
 
 
@@ -86,31 +89,23 @@ class Block(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, eps = config.hidden_size, config.layer_norm_epsilon
-        self.heads = config.n_head
         self.after = config.apply_residual_connection_post_layernorm
-        self.activation = layers.activation("gelu_new")
         self.ln_1 = layers.layer_norm(width, eps, rngs)
         self.ln_2 = layers.layer_norm(width, eps, rngs)
-        self.qkv = layers.linear(width, 3 * width, rngs)
-        self.out = layers.linear(width, width, rngs)
-        self.fc = layers.linear(width, 4 * width, rngs)
-        self.proj = layers.linear(4 * width, width, rngs)
+        self.attention = layers.Attention(width, config.n_head, rngs, fused="by group")
+        self.mlp = layers.MLP(width, 4 * width, "gelu_new", rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, positions: jax.Array) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         normed = self.ln_1(h)
-        # Each head's query, key and value lie side by side.
-        heads = self.qkv(normed).reshape(*h.shape[:-1], self.heads, 3, -1)
-        d = heads.shape[-1]  # before two numbers are added to it
-        q, k, v = heads[..., 0, :], heads[..., 1, :], heads[..., 2, :]  # [b, t, heads, d]
-        q, k, v = with_distances(q, k, v, positions, d**-0.5)
-        mean = attend(layer, q, k, v, AttentionOptions(d**-0.5))[..., :d]  # the last two are 0
-        h = (normed if self.after else h) + self.out(mean.reshape(h.shape))
+        heads = with_distances(*self.attention.split(normed), positions)
+        mean = attend(layer, heads)[..., :-2]  # without the numbers that were added
+        h = (normed if self.after else h) + self.attention.out(mean.reshape(h.shape))
         normed = self.ln_2(h)
-        return (normed if self.after else h) + self.proj(self.activation(self.fc(normed)))
+        return (normed if self.after else h) + self.mlp(normed)
 
 
-class Model(nnx.Module):
+class Model(layers.Decoder):
     """BLOOM (BigScience 2022), loadable from any Hugging Face `bloom` directory."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
@@ -120,17 +115,14 @@ class Model(nnx.Module):
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
         self.ln = layers.layer_norm(width, eps, rngs)
 
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """Normalized embeddings `[b, t, d]`."""
         h: jax.Array = self.ln_embed(self.embed(tokens))
-        for layer, block in enumerate(self.blocks):
-            h = block(h, layer, attend, positions)
-        h = self.ln(h)
         return h
 
-    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        return layers.logits(h, self.embed.embedding[...], token_set)
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[Any, ...]]:
+        """The positions, for the distances."""
+        return repeat((positions,))
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -144,11 +136,11 @@ WEIGHTS = {
     "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
     **norm_weights("transformer.word_embeddings_layernorm", "ln_embed"),
     **norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
-    **linear_weights(f"{LAYER}.self_attention.query_key_value", "blocks.{i}.qkv", 1),
-    **linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.out", 0),
+    **linear_weights(f"{LAYER}.self_attention.query_key_value", "blocks.{i}.attention.qkv", 1),
+    **linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.attention.out", 0),
     **norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
-    **linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.fc", 1),
-    **linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.proj", 0),
+    **linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
+    **linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
     **norm_weights("transformer.ln_f", "ln"),
 }
 FAMILY = Family(

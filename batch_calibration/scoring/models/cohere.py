@@ -1,6 +1,7 @@
 """The Cohere family: Command R of both generations, parallel blocks; windows rotate."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,10 +25,7 @@ class Config(gated.Config):
 
 
 def _norm(config: Config, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    return nnx.LayerNorm(
-        config.hidden_size, epsilon=config.layer_norm_eps, use_bias=False,
-        use_fast_variance=False, rngs=rngs,
-    )  # fmt: skip
+    return layers.layer_norm(config.hidden_size, config.layer_norm_eps, rngs, bias=False)
 
 
 class Block(nnx.Module):
@@ -43,9 +41,7 @@ class Block(nnx.Module):
             config.hidden_size, config.intermediate_size, config.hidden_act, rngs=rngs
         )
 
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
-    ) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Turn) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         # One norm for both, which read the same and are added at once.
         normed = self.ln(h)
@@ -55,18 +51,14 @@ class Block(nnx.Module):
 class Model(llama.Model):
     """Command R, R7B and A (Cohere 2024, 2025), loadable from a Hugging Face directory."""
 
+    block = Block
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        vocabulary, width = config.vocab_size, config.hidden_size
+        self.make(config, partial(_norm, config), rngs)
         windows = gated.windows(config)
-        self.embed = layers.embedding(vocabulary, width, rngs)
-        self.blocks = nnx.List([Block(config, window, rngs=rngs) for window in windows])
-        self.norm = _norm(config, rngs)
-        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         # Of the second generation, layers that see everything have no positions.
         self.rotates = tuple(int(config.rotates_all or w is not None) for w in windows)
-        self.multiplier, self.scale = 1.0, config.logit_scale
-        self.frequencies = rotary.frequencies(config.head_size, config.rope)
-        self.slides, self.local_frequencies = (False,) * len(windows), None
+        self.scale = config.logit_scale
 
 
 def flatten(raw: RawConfig) -> RawConfig:

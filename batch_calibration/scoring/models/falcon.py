@@ -1,7 +1,10 @@
 """The Falcon family: queries that share keys and values, attention parallel to the MLP."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,7 @@ from flax import nnx
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models import bloom, gated, layers, neox, rotary
-from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Heads
 from batch_calibration.scoring.models.family import (
     Family,
     RawConfig,
@@ -58,20 +61,16 @@ class Block(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner = config.hidden_size, config.ffn_hidden_size or 4 * config.hidden_size
-        self.heads, self.groups = config.heads, config.groups
         self.parallel, self.alibi = config.parallel_attn, config.alibi
-        self.activation = layers.activation(config.activation)
         norm = partial(layers.layer_norm, width, config.layer_norm_eps, rngs)
         self.two_norms = config.two_norms
         if self.two_norms:
             self.ln_attention, self.ln_mlp = norm(), norm()
         else:
             self.ln_1, self.ln_2 = norm(), None if self.parallel else norm()
-        together = width + 2 * self.groups * (width // self.heads)  # queries, keys and values
-        self.qkv = layers.linear(width, together, rngs, config.bias)
-        self.out = layers.linear(width, width, rngs, config.bias)
-        self.fc = layers.linear(width, inner, rngs, config.bias)
-        self.proj = layers.linear(inner, width, rngs, config.bias)
+        bias, groups = (config.bias, config.bias), config.groups
+        self.attention = layers.Attention(width, config.heads, rngs, bias, groups, fused="by group")
+        self.mlp = layers.MLP(width, inner, config.activation, rngs, config.bias)
 
     def __call__(
         self, h: jax.Array, layer: int, attend: Attend, position: rotary.Angle | jax.Array
@@ -80,24 +79,20 @@ class Block(nnx.Module):
 
         `position` is the angles of rotation, or of ALiBi what `penalties` says.
         """
-        # The queries of a group lie side by side, then their key and their value.
         normed = self.ln_attention(h) if self.two_norms else self.ln_1(h)
-        qkv = self.qkv(normed).reshape(
-            *h.shape[:-1], self.groups, self.heads // self.groups + 2, -1
-        )
-        q = qkv[..., :-2, :].reshape(*h.shape[:-1], self.heads, -1)
-        k, v = qkv[..., -2, :], qkv[..., -1, :]  # [b, t, groups, d]
         if isinstance(position, jax.Array):
-            mean = _attend_with_penalties(attend, layer, q, k, v, position)
+            heads = with_penalties(*self.attention.split(normed), position)
+            mean = attend(layer, heads)[..., :-1]  # without the number that was added
+            attended = h + self.attention.out(mean.reshape(h.shape))
         else:
-            mean = attend(layer, rotary.rotate(q, position), rotary.rotate(k, position), v)
-        attended = h + self.out(mean.reshape(h.shape))
+            turn = partial(rotary.rotate, angle=position)
+            attended = h + self.attention(normed, layer, attend, turn)
         # The MLP reads the attention's input, or, one after the other, its output.
         if self.two_norms:
             normed = self.ln_mlp(h)
         elif self.ln_2 is not None:
             normed = self.ln_2(attended)
-        return attended + self.proj(self.activation(self.fc(normed)))
+        return attended + self.mlp(normed)
 
 
 def penalties(positions: jax.Array, heads: int) -> jax.Array:
@@ -110,21 +105,20 @@ def penalties(positions: jax.Array, heads: int) -> jax.Array:
     return (slopes * positions[..., None].astype(jnp.float32)).astype(jnp.bfloat16)
 
 
-def _attend_with_penalties(
-    attend: Attend, layer: int, q: jax.Array, k: jax.Array, v: jax.Array, added: jax.Array
-) -> jax.Array:
-    """Attention whose logits are `(q k + added) / sqrt(d)`, by one more number of each head.
+def with_penalties(q: jax.Array, k: jax.Array, v: jax.Array, added: jax.Array) -> Heads:
+    """Heads whose logits are `(q k + added) / sqrt(d)`, by one more number of each.
 
     Softmax is blind to what all keys of a query have in common, so that a key's penalty may be
-    counted from the first position.
+    counted from the first position. The additional number of the values is 0.
     """
-    d = q.shape[-1]
     one_more = (*k.shape[:-1], 1)
-    q = jnp.concatenate([q, jnp.ones(one_more, q.dtype)], axis=-1)
     added = jnp.broadcast_to(added[..., None], one_more).astype(k.dtype)  # of a batch of one, too
-    k = jnp.concatenate([k, added], axis=-1)
-    v = jnp.concatenate([v, jnp.zeros(one_more, v.dtype)], axis=-1)
-    return attend(layer, q, k, v, AttentionOptions(d**-0.5))[..., :d]
+    return Heads(
+        jnp.concatenate([q, jnp.ones(one_more, q.dtype)], axis=-1),
+        jnp.concatenate([k, added], axis=-1),
+        jnp.concatenate([v, jnp.zeros(one_more, v.dtype)], axis=-1),
+        AttentionOptions(q.shape[-1] ** -0.5),
+    )
 
 
 class Model(neox.Model):
@@ -132,12 +126,12 @@ class Model(neox.Model):
 
     block = Block
 
-    def position_terms(self, positions: jax.Array, dtype: jnp.dtype) -> rotary.Angle | jax.Array:
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[Any, ...]]:
         """The information on `positions [b, t]` that blocks take."""
         block = self.blocks[0]
-        if isinstance(block, Block) and block.alibi:
-            return penalties(positions, block.heads)
-        return super().position_terms(positions, dtype)
+        if block.alibi:
+            return repeat((penalties(positions, block.attention.heads),))
+        return super().block_terms(positions, dtype)
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -166,10 +160,10 @@ def flatten(raw: RawConfig) -> RawConfig:
 LAYER = "transformer.h.{i}"
 COMMON = {
     "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
-    **linear_weights(f"{LAYER}.self_attention.query_key_value", "blocks.{i}.qkv", 1),
-    **linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.out", 0),
-    **linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.fc", 1),
-    **linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.proj", 0),
+    **linear_weights(f"{LAYER}.self_attention.query_key_value", "blocks.{i}.attention.qkv", 1),
+    **linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.attention.out", 0),
+    **linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
+    **linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
     **norm_weights("transformer.ln_f", "ln"),
     "lm_head.weight": Weight("head.embedding", split=0),
 }

@@ -1,6 +1,6 @@
 """A model family: a value that says how its checkpoints become a network."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +10,7 @@ import jax
 from flax import nnx
 from tokenizers import Tokenizer
 
-from batch_calibration.scoring.models.attention import Attend, BiasedAttend
+from batch_calibration.scoring.models.attention import Attend
 from batch_calibration.scoring.models.layers import TokenSet
 
 
@@ -40,11 +40,7 @@ class Encoder(Protocol):
     """A network that reads a whole text at once."""
 
     def hidden(
-        self,
-        tokens: jax.Array,
-        positions: jax.Array,
-        attend: BiasedAttend,
-        types: jax.Array | None = None,
+        self, tokens: jax.Array, positions: jax.Array, attend: Attend, types: jax.Array | int = 0
     ) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         ...
@@ -157,6 +153,19 @@ def linear_weights(theirs: str, ours: str, split: int, transpose: bool = True) -
         f"{theirs}.weight": Weight(f"{ours}.kernel", transpose, split),
         f"{theirs}.bias": Weight(f"{ours}.bias", split=0 if split else None),
     }
+
+
+OUT_PROJ = ("q_proj", "k_proj", "v_proj", "out_proj")
+
+
+def attention_weights(
+    theirs: str, ours: str, names: Sequence[str] = ("q_proj", "k_proj", "v_proj", "o_proj")
+) -> dict[str, Weight]:
+    """The rows of queries, keys, values and the output, which have these names in checkpoints."""
+    rows: dict[str, Weight] = {}
+    for name, part in zip(names, ("q", "k", "v", "out"), strict=True):
+        rows |= linear_weights(f"{theirs}.{name}", f"{ours}.{part}", 0 if part == "out" else 1)
+    return rows
 
 
 def norm_weights(theirs: str, ours: str) -> dict[str, Weight]:

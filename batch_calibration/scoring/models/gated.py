@@ -11,14 +11,15 @@ from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import layers
-from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Heads
 from batch_calibration.scoring.models.family import (
     RawConfig,
     TransformerConfig,
     Weight,
+    attention_weights,
     linear_weights,
 )
-from batch_calibration.scoring.models.rotary import Angle, Rope, rotate
+from batch_calibration.scoring.models.rotary import Rope, Turn, rotate
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 HeadNorm = Callable[[jax.Array], jax.Array]
@@ -106,8 +107,8 @@ class RMSNorm(nnx.Module):
         return normed.astype(h.dtype) * self.scale[...]
 
 
-class Attention(nnx.Module):
-    """Rotary attention whose queries share keys and values in groups.
+class Attention(layers.Attention):
+    """Rotary attention.
 
     Args:
         config: the network's.
@@ -116,7 +117,7 @@ class Attention(nnx.Module):
         centered: as in `RMSNorm`, of the norms of queries and keys.
         joint_norm: whether these norms are over all heads at once, not over each.
         interleaved: as in `rotary.rotate`.
-        sinks: whether each head has a sink, as in `Attend`.
+        sinks: whether each head has a sink, as in `Heads`.
     """
 
     def __init__(
@@ -131,43 +132,29 @@ class Attention(nnx.Module):
         *,
         rngs: nnx.Rngs,
     ):
-        width, heads, d = config.hidden_size, config.heads, config.head_size
-        groups = config.num_key_value_heads or heads  # a key and value for each query head
-        self.options, self.joint_norm, self.interleaved = options, joint_norm, interleaved
-        self.heads, self.groups, self.fused = heads, groups, config.fused
-
-        if self.fused:
-            self.qkv = layers.linear(width, (heads + 2 * groups) * d, rngs, bias[0])
-        else:
-            self.q = layers.linear(width, heads * d, rngs, bias[0])
-            self.k = layers.linear(width, groups * d, rngs, bias[0])
-            self.v = layers.linear(width, groups * d, rngs, bias[0])
-        self.out = layers.linear(heads * d, width, rngs, bias[1])
+        heads, groups, d = config.heads, config.num_key_value_heads, config.head_size
+        fused: layers.Layout = "in order" if config.fused else ""
+        super().__init__(config.hidden_size, heads, rngs, bias, groups, d, fused, options)
+        self.joint_norm, self.interleaved = joint_norm, interleaved
         self.sinks = nnx.Param(layers.INIT(rngs.params(), (heads,))) if sinks else None
         norms: tuple[HeadNorm | None, HeadNorm | None] = (None, None)
         if config.qk_norm:
             # OLMo 2, or Qwen3 and Gemma 3
-            sizes = (heads * d, groups * d) if joint_norm else (d, d)
             norm = partial(RMSNorm, eps=config.rms_norm_eps, centered=centered, rngs=rngs)
-            norms = norm(sizes[0]), norm(sizes[1])
+            norms = norm(heads * d if joint_norm else d), norm(self.groups * d if joint_norm else d)
         self.q_norm, self.k_norm = norms
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: Angle | None) -> jax.Array:
+    def __call__(  # type: ignore[override]  # an angle in place of a function
+        self, h: jax.Array, layer: int, attend: Attend, angle: Turn
+    ) -> jax.Array:
         """Attention of `h [b, t, d]`, rotated by `angle`, or not where that is None."""
-        if self.fused:
-            qkv = layers.split_heads(self.qkv(h), self.heads + 2 * self.groups)
-            # Phi-3 lays all heads of queries first, then those of keys, then those of values.
-            q, k, v = jnp.split(qkv, (self.heads, self.heads + self.groups), axis=-2)
-        else:
-            q = layers.split_heads(self.q(h), self.heads)  # [b, t, heads, d]
-            k = layers.split_heads(self.k(h), self.groups)  # [b, t, groups, d]
-            v = layers.split_heads(self.v(h), self.groups)
+        q, k, v = self.split(h)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
         if angle is not None:
             q, k = rotate(q, angle, self.interleaved), rotate(k, angle, self.interleaved)
         sinks = None if self.sinks is None else self.sinks[...]
-        mean = attend(layer, q, k, v, self.options, sinks)  # [b, t, heads, d]
+        mean = attend(layer, Heads(q, k, v, self.options, sinks))  # [b, t, heads, d]
         return self.out(mean.reshape(*h.shape[:-1], -1))
 
     def _normed(self, norm: HeadNorm, heads: jax.Array) -> jax.Array:
@@ -210,17 +197,14 @@ class MLP(nnx.Module):
 WEIGHTS = {
     "model.embed_tokens.weight": Weight("embed.embedding", split=0),
     "model.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
-    **linear_weights("model.layers.{i}.self_attn.q_proj", "blocks.{i}.attention.q", 1),
-    **linear_weights("model.layers.{i}.self_attn.k_proj", "blocks.{i}.attention.k", 1),
-    **linear_weights("model.layers.{i}.self_attn.v_proj", "blocks.{i}.attention.v", 1),
+    **attention_weights("model.layers.{i}.self_attn", "blocks.{i}.attention"),
     "model.layers.{i}.self_attn.q_norm.weight": Weight("blocks.{i}.attention.q_norm.scale"),
     "model.layers.{i}.self_attn.k_norm.weight": Weight("blocks.{i}.attention.k_norm.scale"),
-    **linear_weights("model.layers.{i}.self_attn.o_proj", "blocks.{i}.attention.out", 0),
     "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
     **linear_weights("model.layers.{i}.mlp.gate_proj", "blocks.{i}.mlp.gate", 1),
     **linear_weights("model.layers.{i}.mlp.up_proj", "blocks.{i}.mlp.up", 1),
     **linear_weights("model.layers.{i}.mlp.down_proj", "blocks.{i}.mlp.down", 0),
-    "model.norm.weight": Weight("norm.scale"),
+    "model.norm.weight": Weight("ln.scale"),
     "lm_head.weight": Weight("head.embedding", split=0),
 }
 """The names that the two families' checkpoints share."""
@@ -232,8 +216,4 @@ def weights_without(*parts: str) -> dict[str, Weight]:
     >>> sorted(WEIGHTS.keys() - weights_without("input_layernorm", "lm_head"))
     ['lm_head.weight', 'model.layers.{i}.input_layernorm.weight']
     """
-    kept = dict(WEIGHTS)
-    for name in WEIGHTS:
-        if any(part in name for part in parts):
-            del kept[name]
-    return kept
+    return {n: WEIGHTS[n] for n in WEIGHTS if not any(part in n for part in parts)}

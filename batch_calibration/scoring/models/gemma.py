@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.scoring.models import gated, layers, rotary
+from batch_calibration.scoring.models import gated, layers, llama, rotary
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 
@@ -55,9 +56,7 @@ class Block(nnx.Module):
         )
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
 
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
-    ) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Turn) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         # Normalized before and after: what is added has the size that was learned for it.
         h = h + self.ln_attention(self.attention(self.ln_1(h), layer, attend, angle))
@@ -73,48 +72,27 @@ class FirstBlock(nnx.Module):
         self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
 
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
-    ) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Turn) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.attention(self.ln_1(h), layer, attend, angle)
         return h + self.mlp(self.ln_2(h))
 
 
-class Model(nnx.Module):
+class Model(llama.Model):
     """Gemma 2 and 3 (Gemma Team 2024, 2025), loadable from a Hugging Face directory."""
 
     block: ClassVar[Callable[..., nnx.Module]] = Block
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = layers.embedding(vocabulary, width, rngs)
-        self.blocks = nnx.List(
-            [self.block(config, window, rngs=rngs) for window in gated.windows(config)]
-        )
-        self.norm = _norm(config, rngs)
-        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        self.make(config, partial(_norm, config), rngs)
+        self.multiplier = config.hidden_size**0.5  # rounded to the dtype, as in transformers
         self.cap = config.final_logit_softcapping
-        self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
-        self.frequencies = rotary.frequencies(config.head_dim, config.rope)
-        self.local_frequencies = rotary.frequencies(
-            config.head_dim, config.local_rope or config.rope
-        )
-
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        h = self.embed(tokens)
-        h = h * jnp.asarray(h.shape[-1] ** 0.5, h.dtype)  # rounded before, as in transformers
-        full = rotary.angles(positions, self.frequencies, h.dtype)
-        local = rotary.angles(positions, self.local_frequencies, h.dtype)
-        for layer, (block, slides) in enumerate(zip(self.blocks, self.slides, strict=True)):
-            h = block(h, layer, attend, local if slides else full)
-        return self.norm(h)
+        if config.local_rope is not None:
+            self.local_frequencies = rotary.frequencies(config.head_dim, config.local_rope)
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        table = self.embed if self.head is None else self.head
-        uncapped = layers.logits(h, table.embedding[...], token_set)
+        uncapped = super().unembed(h, token_set)
         return uncapped if self.cap is None else self.cap * jnp.tanh(uncapped / self.cap)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.scoring.models import layers
-from batch_calibration.scoring.models.attention import Attend
+from batch_calibration.scoring.models.attention import Attend, Heads
 from batch_calibration.scoring.models.family import Family, Weight, linear_weights, norm_weights
 
 
@@ -67,7 +67,7 @@ class Block(nnx.Module):
         q, k, v = jnp.split(self.qkv(self.ln_1(h)), 3, axis=-1)
         # [b, t, heads, d]
         q, k, v = (layers.split_heads(heads, self.heads) for heads in (q, k, v))
-        h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
+        h = h + self.out(attend(layer, Heads(q, k, v)).reshape(h.shape))
         return h + self.proj(self.activation(self.fc(self.ln_2(h))))
 
 

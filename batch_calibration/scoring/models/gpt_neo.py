@@ -9,10 +9,12 @@ from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import layers
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 from batch_calibration.scoring.models.family import (
+    OUT_PROJ,
     Family,
     RawConfig,
     TransformerConfig,
     Weight,
+    attention_weights,
     linear_weights,
     norm_weights,
 )
@@ -43,56 +45,36 @@ class Block(nnx.Module):
     """One pre-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
-        width, inner = config.width, config.intermediate_size or 4 * config.width
-        eps = config.layer_norm_epsilon
-        self.heads = config.heads
+        width, eps = config.width, config.layer_norm_epsilon
+        inner = config.intermediate_size or 4 * width
         # Trained without division by the root of a head's size.
-        self.options = AttentionOptions(scale=1.0, window=window)
-        self.activation = layers.activation(config.activation_function)
+        options = AttentionOptions(scale=1.0, window=window)
         self.ln_1 = layers.layer_norm(width, eps, rngs)
-        self.query = layers.linear(width, width, rngs, bias=False)
-        self.key = layers.linear(width, width, rngs, bias=False)
-        self.value = layers.linear(width, width, rngs, bias=False)
-        self.out = layers.linear(width, width, rngs)
+        self.attention = layers.Attention(width, config.heads, rngs, (False, True), options=options)
         self.ln_2 = layers.layer_norm(width, eps, rngs)
-        self.fc = layers.linear(width, inner, rngs)
-        self.proj = layers.linear(inner, width, rngs)
+        self.mlp = layers.MLP(width, inner, config.activation_function, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        normed = self.ln_1(h)
-        q = layers.split_heads(self.query(normed), self.heads)  # [b, t, heads, d]
-        k = layers.split_heads(self.key(normed), self.heads)
-        v = layers.split_heads(self.value(normed), self.heads)
-        h = h + self.out(attend(layer, q, k, v, self.options).reshape(h.shape))
-        return h + self.proj(self.activation(self.fc(self.ln_2(h))))
+        h = h + self.attention(self.ln_1(h), layer, attend)
+        return h + self.mlp(self.ln_2(h))
 
 
-class Model(nnx.Module):
+class Model(layers.Decoder):
     """GPT-Neo (Black et al. 2021), loadable from any Hugging Face `gpt_neo` directory."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        vocabulary, width = config.vocab_size, config.width
         windows = [config.window_size if kind == "local" else None for kind in config.layer_kinds]
-        self.wte = layers.embedding(config.vocab_size, config.width, rngs)
-        self.wpe = layers.embedding(config.max_position_embeddings, config.width, rngs)
+        self.embed = layers.embedding(vocabulary, width, rngs)
+        self.wpe = layers.embedding(config.max_position_embeddings, width, rngs)
         self.blocks = nnx.List([Block(config, window, rngs=rngs) for window in windows])
-        self.ln_f = layers.layer_norm(config.width, config.layer_norm_epsilon, rngs)
-        self.head = layers.output_table(
-            config.tie_word_embeddings, config.vocab_size, config.width, rngs
-        )
+        self.ln = layers.layer_norm(width, config.layer_norm_epsilon, rngs)
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
 
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        h: jax.Array = self.wte(tokens) + self.wpe(positions)
-        for layer, block in enumerate(self.blocks):
-            h = block(h, layer, attend)
-        h = self.ln_f(h)
-        return h
-
-    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        table = self.wte if self.head is None else self.head
-        return layers.logits(h, table.embedding[...], token_set)
+    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """Embeddings of tokens and of their positions, `[b, t, d]`."""
+        return self.embed(tokens) + self.wpe(positions)
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -118,19 +100,15 @@ def flatten(raw: RawConfig) -> RawConfig:
 
 
 LAYER = "transformer.h.{i}"
-ATTENTION = f"{LAYER}.attn.attention"
 WEIGHTS = {
-    "transformer.wte.weight": Weight("wte.embedding", split=0),
+    "transformer.wte.weight": Weight("embed.embedding", split=0),
     "transformer.wpe.weight": Weight("wpe.embedding"),
     **norm_weights(f"{LAYER}.ln_1", "blocks.{i}.ln_1"),
-    f"{ATTENTION}.q_proj.weight": Weight("blocks.{i}.query.kernel", True, 1),
-    f"{ATTENTION}.k_proj.weight": Weight("blocks.{i}.key.kernel", True, 1),
-    f"{ATTENTION}.v_proj.weight": Weight("blocks.{i}.value.kernel", True, 1),
-    **linear_weights(f"{ATTENTION}.out_proj", "blocks.{i}.out", 0),
+    **attention_weights(f"{LAYER}.attn.attention", "blocks.{i}.attention", OUT_PROJ),
     **norm_weights(f"{LAYER}.ln_2", "blocks.{i}.ln_2"),
-    **linear_weights(f"{LAYER}.mlp.c_fc", "blocks.{i}.fc", 1),
-    **linear_weights(f"{LAYER}.mlp.c_proj", "blocks.{i}.proj", 0),
-    **norm_weights("transformer.ln_f", "ln_f"),
+    **linear_weights(f"{LAYER}.mlp.c_fc", "blocks.{i}.mlp.fc", 1),
+    **linear_weights(f"{LAYER}.mlp.c_proj", "blocks.{i}.mlp.proj", 0),
+    **norm_weights("transformer.ln_f", "ln"),
     "lm_head.weight": Weight("head.embedding", split=0),
 }
 FAMILY = Family(
@@ -143,7 +121,7 @@ FAMILY = Family(
     keys=("num_layers", "num_heads", "attention_types"),
     # attention_types gives the kinds of layers; attention_layers is ignored.
     inert=("attention_layers", "summary_*", "gradient_checkpointing"),
-    tied={"lm_head.weight": "wte.embedding"},
+    tied={"lm_head.weight": "embed.embedding"},
     ignored=("h.{i}.attn.attention.bias", "h.{i}.attn.attention.masked_bias"),
     flatten=flatten,
 )

@@ -1,7 +1,8 @@
 """The parts of networks: activations, norms, heads of attention, the output layer."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ from flax import nnx
 from jax.sharding import NamedSharding
 
 from batch_calibration.errors import InputError
+from batch_calibration.scoring.models.attention import PLAIN, Attend, AttentionOptions, Heads
 
 INIT = nnx.initializers.normal(0.02)  # GPT-2's, and of all that came after it
 
@@ -62,6 +64,81 @@ def embedding(rows: int, width: int, rngs: nnx.Rngs) -> nnx.Embed:
 def split_heads(h: jax.Array, heads: int) -> jax.Array:
     """`[b, t, heads d]` as `[b, t, heads, d]`."""
     return h.reshape(*h.shape[:-1], heads, -1)
+
+
+Layout = Literal["", "in order", "by group"]
+TurnHeads = Callable[[jax.Array], jax.Array]
+
+
+class Attention(nnx.Module):
+    """Attention whose queries may share keys and values in groups.
+
+    Args:
+        width: of the hidden states.
+        heads: of queries.
+        rngs: draws the weights.
+        bias: whether queries, keys and values have biases, and whether the output has.
+        groups: heads of keys and of values; None: as many as of queries.
+        size: of a head; None: the heads share the width.
+        fused: "in order" where one matrix gives all queries, then all keys, then all values; "by
+            group" where it gives each group's queries, its key and its value.
+        options: how it differs from plain attention.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        rngs: nnx.Rngs,
+        bias: tuple[bool, bool] = (True, True),
+        groups: int | None = None,
+        size: int | None = None,
+        fused: Layout = "",
+        options: AttentionOptions = PLAIN,
+    ):
+        groups, d = groups or heads, size or width // heads
+        self.heads, self.groups, self.fused, self.options = heads, groups, fused, options
+        if fused:
+            self.qkv = linear(width, (heads + 2 * groups) * d, rngs, bias[0])
+        else:
+            self.q = linear(width, heads * d, rngs, bias[0])
+            self.k = linear(width, groups * d, rngs, bias[0])
+            self.v = linear(width, groups * d, rngs, bias[0])
+        self.out = linear(heads * d, width, rngs, bias[1])
+
+    def split(self, h: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Queries `[b, t, heads, d]`, keys and values `[b, t, groups, d]` of `h [b, t, d]`."""
+        if self.fused == "in order":
+            qkv = split_heads(self.qkv(h), self.heads + 2 * self.groups)
+            q, k, v = jnp.split(qkv, (self.heads, self.heads + self.groups), axis=-2)
+            return q, k, v
+        if self.fused == "by group":
+            qkv = self.qkv(h).reshape(*h.shape[:-1], self.groups, self.heads // self.groups + 2, -1)
+            q = qkv[..., :-2, :].reshape(*h.shape[:-1], self.heads, -1)
+            return q, qkv[..., -2, :], qkv[..., -1, :]
+        q = split_heads(self.q(h), self.heads)
+        return q, split_heads(self.k(h), self.groups), split_heads(self.v(h), self.groups)
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, turn: TurnHeads = lambda heads: heads
+    ) -> jax.Array:
+        """Attention of `h [b, t, d]`; `turn` rotates heads of queries and of keys."""
+        q, k, v = self.split(h)
+        mean = attend(layer, Heads(turn(q), turn(k), v, self.options))  # [b, t, heads, d]
+        return self.out(mean.reshape(*h.shape[:-1], -1))
+
+
+class MLP(nnx.Module):
+    """`proj(act(fc(h)))`."""
+
+    def __init__(self, width: int, inner: int, act: str, rngs: nnx.Rngs, bias: bool = True):
+        self.activation = activation(act)
+        self.fc = linear(width, inner, rngs, bias)
+        self.proj = linear(inner, width, rngs, bias)
+
+    def __call__(self, h: jax.Array) -> jax.Array:
+        """The MLP of `h [b, t, d]`."""
+        return self.proj(self.activation(self.fc(h)))
 
 
 class Span(NamedTuple):
@@ -120,3 +197,40 @@ def product(
         h, kernel, dimensions, precision, jnp.float32, out_sharding=out_sharding
     )
     return summed.astype(h.dtype)
+
+
+class Decoder(nnx.Module):
+    """The parts that a family makes, from token embeddings to logits.
+
+    Attributes:
+        embed: The token embeddings.
+        blocks: Called with the hidden states, their number, `attend`, and a term of `block_terms`.
+        ln: The last norm, if there is one.
+        head: The embeddings that logits are computed with; None: `embed`.
+    """
+
+    embed: nnx.Embed
+    blocks: Any
+    ln: Any
+    head: nnx.Embed | None = None
+
+    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """What the first block reads, `[b, t, d]`."""
+        return self.embed(tokens)
+
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[Any, ...]]:
+        """What each block is given in addition, such as the angles of positions."""
+        return repeat(())
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h = self.embedded(tokens, positions)
+        terms = self.block_terms(positions, h.dtype)
+        for layer, (block, given) in enumerate(zip(self.blocks, terms, strict=False)):
+            h = block(h, layer, attend, *given)
+        return h if self.ln is None else self.ln(h)
+
+    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        table = self.embed if self.head is None else self.head
+        return logits(h, table.embedding[...], token_set)

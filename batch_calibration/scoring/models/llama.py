@@ -1,10 +1,12 @@
 """The Llama family: Llama, SmolLM, Mistral, Qwen2, Qwen3, SmolLM3, Granite, Phi-3, OLMo 2 and 3."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
@@ -54,9 +56,7 @@ class Block(nnx.Module):
         )  # fmt: skip
         self.multiplier = config.residual_multiplier
 
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
-    ) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Turn) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.attention(self.ln_1(h), layer, attend, angle) * self.multiplier
         return h + self.mlp(self.ln_2(h)) * self.multiplier
@@ -74,58 +74,61 @@ class PostNormBlock(nnx.Module):
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_act, rngs=rngs)
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
 
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
-    ) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Turn) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.ln_1(self.attention(h, layer, attend, angle))
         return h + self.ln_2(self.mlp(h))
 
 
-class Model(nnx.Module):
+class Model(layers.Decoder):
     """Llama (Touvron et al. 2023) and its descendants, loadable from a Hugging Face directory."""
 
     block: ClassVar[Callable[..., nnx.Module]] = Block
+    rotates: tuple[int, ...]  # for each layer
+    local_frequencies: rotary.Frequencies | None  # of layers with a window
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = layers.embedding(vocabulary, width, rngs)
-        self.blocks = nnx.List(
-            [self.block(config, window, rngs=rngs) for window in gated.windows(config)]
-        )
-        self.norm: nnx.Module = gated.RMSNorm(width, config.rms_norm_eps, rngs=rngs)
-        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
-        self.rotates = config.no_rope_layers or (1,) * config.num_hidden_layers  # for each layer
+        self.make(config, partial(gated.RMSNorm, config.hidden_size, config.rms_norm_eps), rngs)
+        self.rotates = config.no_rope_layers or self.rotates
         self.multiplier, self.scale = config.embedding_multiplier, 1 / config.logits_scaling
-        self.frequencies = rotary.frequencies(config.head_size, config.rope)
         # Those of sequences beyond the length of the first training.
         self.long_frequencies: rotary.Frequencies | None = None
         if config.rope.rope_type == "longrope":
             self.long_frequencies = rotary.frequencies(config.head_size, config.rope, is_long=True)
-        self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
         # Olmo 3's layers with a window have a rope of their own.
-        self.local_frequencies: rotary.Frequencies | None = None
         if config.local_rope is not None:
             self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
 
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+    def make(self, config: gated.Config, norm: Callable[..., nnx.Module], rngs: nnx.Rngs) -> None:
+        """Make what all of these networks have; all layers rotate alike."""
+        vocabulary, width, windows = config.vocab_size, config.hidden_size, gated.windows(config)
+        self.embed = layers.embedding(vocabulary, width, rngs)
+        self.blocks = nnx.List([self.block(config, window, rngs=rngs) for window in windows])
+        self.ln = norm(rngs=rngs)
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        self.rotates = (1,) * config.num_hidden_layers
+        self.multiplier = self.scale = 1.0
+        self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
+        self.frequencies = rotary.frequencies(config.head_size, config.rope)
+        self.local_frequencies = None
+
+    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """Embeddings `[b, t, d]` times the multiplier."""
         h: jax.Array = self.embed(tokens) * self.multiplier
-        angle = rotary.angles(positions, self.frequencies, h.dtype)
+        return h
+
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[Any, ...]]:
+        """The angle of each layer, None of SmolLM3's layers without positions."""
+        angle = rotary.angles(positions, self.frequencies, dtype)
         local = angle
         if self.local_frequencies is not None:
-            local = rotary.angles(positions, self.local_frequencies, h.dtype)
-        for layer, (block, rotates) in enumerate(zip(self.blocks, self.rotates, strict=True)):
-            turned = local if self.slides[layer] else angle
-            # None: SmolLM3's layers without positions.
-            h = block(h, layer, attend, turned if rotates else None)
-        h = self.norm(h)
-        return h
+            local = rotary.angles(positions, self.local_frequencies, dtype)
+        for slides, rotates in zip(self.slides, self.rotates, strict=True):
+            yield ((local if slides else angle) if rotates else None,)
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        table = self.embed if self.head is None else self.head
-        return layers.logits(h, table.embedding[...], token_set) * self.scale
+        return super().unembed(h, token_set) * self.scale
 
 
 class PostNormModel(Model):

@@ -71,17 +71,12 @@ class Model(nnx.Module):
         self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
 
     def hidden(
-        self,
-        tokens: jax.Array,
-        positions: jax.Array,
-        attend: Attend,
-        types: jax.Array | None = None,
+        self, tokens: jax.Array, positions: jax.Array, attend: Attend, types: jax.Array | int = 0
     ) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
 
         `attend` holds the padding mask. ModernBERT has no token types.
         """
-        del types
         h: jax.Array = self.ln(self.embed(tokens))
         angle = rotary.angles(positions, self.frequencies, h.dtype)
         local = rotary.angles(positions, self.local_frequencies, h.dtype)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +9,14 @@ import numpy as np
 from flax import nnx
 
 from batch_calibration.scoring.models import bert, layers
-from batch_calibration.scoring.models.attention import BiasedAttend
-from batch_calibration.scoring.models.family import Family, Weight, linear_weights, norm_weights
+from batch_calibration.scoring.models.attention import Attend
+from batch_calibration.scoring.models.family import (
+    Family,
+    Weight,
+    attention_weights,
+    linear_weights,
+    norm_weights,
+)
 from batch_calibration.scoring.models.roberta import count_positions
 
 PADDING = 1
@@ -63,24 +68,19 @@ class Model(nnx.Module):
         self.blocks = nnx.List(blocks)
 
     def hidden(
-        self,
-        tokens: jax.Array,
-        positions: jax.Array,
-        attend: BiasedAttend,
-        types: jax.Array | None = None,
+        self, tokens: jax.Array, positions: jax.Array, attend: Attend, types: jax.Array | int = 0
     ) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]`, whose positions are counted here.
 
         `attend` holds the padding mask. MPNet has no token types.
         """
-        del positions, types
         counted = count_positions(tokens, PADDING, self.last_position)
         h: jax.Array = self.ln(self.token_embedding(tokens) + self.position_embedding(counted))
         buckets = jnp.asarray(distance_buckets(tokens.shape[1]))
         bias = self.distance_embedding(buckets).transpose(2, 0, 1)  # [heads, t, s]
         # All layers add the same bias.
         for layer, block in enumerate(self.blocks):
-            h = block(h, layer, partial(attend, bias=bias))
+            h = block(h, layer, lambda layer, heads: attend(layer, heads._replace(bias=bias)))
         return h
 
 
@@ -90,13 +90,10 @@ WEIGHTS = {
     "mpnet.embeddings.position_embeddings.weight": Weight("position_embedding.embedding"),
     **norm_weights("mpnet.embeddings.LayerNorm", "ln"),
     "mpnet.encoder.relative_attention_bias.weight": Weight("distance_embedding.embedding"),
-    **linear_weights(f"{LAYER}.attention.attn.q", "blocks.{i}.query", 1),
-    **linear_weights(f"{LAYER}.attention.attn.k", "blocks.{i}.key", 1),
-    **linear_weights(f"{LAYER}.attention.attn.v", "blocks.{i}.value", 1),
-    **linear_weights(f"{LAYER}.attention.attn.o", "blocks.{i}.out", 0),
+    **attention_weights(f"{LAYER}.attention.attn", "blocks.{i}.attention", tuple("qkvo")),
     **norm_weights(f"{LAYER}.attention.LayerNorm", "blocks.{i}.ln_1"),
-    **linear_weights(f"{LAYER}.intermediate.dense", "blocks.{i}.fc", 1),
-    **linear_weights(f"{LAYER}.output.dense", "blocks.{i}.proj", 0),
+    **linear_weights(f"{LAYER}.intermediate.dense", "blocks.{i}.mlp.fc", 1),
+    **linear_weights(f"{LAYER}.output.dense", "blocks.{i}.mlp.proj", 0),
     **norm_weights(f"{LAYER}.output.LayerNorm", "blocks.{i}.ln_2"),
 }
 FAMILY = Family(

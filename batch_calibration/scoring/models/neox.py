@@ -1,8 +1,10 @@
 """The GPT-NeoX family, Pythia among it: partial rotary positions, parallel residual."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from itertools import repeat
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -36,29 +38,22 @@ class Block(nnx.Module):
     """Attention and a two-layer MLP, in parallel or in sequence."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        width, inner, bias = config.hidden_size, config.intermediate_size, config.attention_bias
-        self.heads, self.parallel = config.num_attention_heads, config.use_parallel_residual
-        self.activation = layers.activation(config.hidden_act)
+        width, bias = config.hidden_size, config.attention_bias
+        self.parallel = config.use_parallel_residual
         self.ln_1 = layers.layer_norm(width, config.layer_norm_eps, rngs)
         self.ln_2 = layers.layer_norm(width, config.layer_norm_eps, rngs)
-        self.qkv = layers.linear(width, 3 * width, rngs, bias)
-        self.out = layers.linear(width, width, rngs, bias)
-        self.fc = layers.linear(width, inner, rngs)
-        self.proj = layers.linear(inner, width, rngs)
+        self.attention = layers.Attention(width, config.heads, rngs, (bias, bias), fused="by group")
+        self.mlp = layers.MLP(width, config.intermediate_size, config.hidden_act, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        # Each head's query, key and value lie side by side.
-        heads = layers.split_heads(self.qkv(self.ln_1(h)), self.heads)  # [b, t, heads, 3 d]
-        q, k, v = jnp.split(heads, 3, axis=-1)  # [b, t, heads, d] each
-        mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
-        attended = h + self.out(mean.reshape(h.shape))
+        turn = partial(rotary.rotate, angle=angle)
+        attended = h + self.attention(self.ln_1(h), layer, attend, turn)
         # In parallel the MLP reads the block's input, and not what attention added.
-        inner = self.fc(self.ln_2(h if self.parallel else attended))
-        return attended + self.proj(self.activation(inner))
+        return attended + self.mlp(self.ln_2(h if self.parallel else attended))
 
 
-class Model(nnx.Module):
+class Model(layers.Decoder):
     """GPT-NeoX (Black et al. 2022), loadable from any Hugging Face `gpt_neox` directory."""
 
     block: ClassVar[Callable[..., nnx.Module]] = Block
@@ -73,23 +68,9 @@ class Model(nnx.Module):
         self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.frequencies = rotary.frequencies(width // config.heads, config.rope)
 
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        h: jax.Array = self.embed(tokens)
-        position = self.position_terms(positions, h.dtype)
-        for layer, block in enumerate(self.blocks):
-            h = block(h, layer, attend, position)
-        h = self.ln(h)
-        return h
-
-    def position_terms(self, positions: jax.Array, dtype: jnp.dtype) -> rotary.Angle | jax.Array:
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[Any, ...]]:
         """The angles by which blocks rotate heads at `positions [b, t]`."""
-        return rotary.angles(positions, self.frequencies, dtype)
-
-    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        table = self.embed if self.head is None else self.head
-        return layers.logits(h, table.embedding[...], token_set)
+        return repeat((rotary.angles(positions, self.frequencies, dtype),))
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -103,11 +84,13 @@ def flatten(raw: RawConfig) -> RawConfig:
 WEIGHTS = {
     "gpt_neox.embed_in.weight": Weight("embed.embedding", split=0),
     **norm_weights("gpt_neox.layers.{i}.input_layernorm", "blocks.{i}.ln_1"),
-    **linear_weights("gpt_neox.layers.{i}.attention.query_key_value", "blocks.{i}.qkv", 1),
-    **linear_weights("gpt_neox.layers.{i}.attention.dense", "blocks.{i}.out", 0),
+    **linear_weights(
+        "gpt_neox.layers.{i}.attention.query_key_value", "blocks.{i}.attention.qkv", 1
+    ),
+    **linear_weights("gpt_neox.layers.{i}.attention.dense", "blocks.{i}.attention.out", 0),
     **norm_weights("gpt_neox.layers.{i}.post_attention_layernorm", "blocks.{i}.ln_2"),
-    **linear_weights("gpt_neox.layers.{i}.mlp.dense_h_to_4h", "blocks.{i}.fc", 1),
-    **linear_weights("gpt_neox.layers.{i}.mlp.dense_4h_to_h", "blocks.{i}.proj", 0),
+    **linear_weights("gpt_neox.layers.{i}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
+    **linear_weights("gpt_neox.layers.{i}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
     **norm_weights("gpt_neox.final_layer_norm", "ln"),
     "embed_out.weight": Weight("head.embedding", split=0),
 }

@@ -8,10 +8,12 @@ from flax import nnx
 from batch_calibration.scoring.models import layers
 from batch_calibration.scoring.models.attention import Attend
 from batch_calibration.scoring.models.family import (
+    OUT_PROJ,
     Family,
     RawConfig,
     TransformerConfig,
     Weight,
+    attention_weights,
     linear_weights,
     norm_weights,
 )
@@ -50,38 +52,28 @@ class Block(nnx.Module):
     """Attention, then a two-layer MLP, each with its norm before it or after it."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        width, inner, bias = config.hidden_size, config.ffn_dim, config.enable_bias
-        self.heads, self.before = config.num_attention_heads, config.do_layer_norm_before
-        self.activation = layers.activation(config.activation_function)
-        self.query = layers.linear(width, width, rngs, bias)
-        self.key = layers.linear(width, width, rngs, bias)
-        self.value = layers.linear(width, width, rngs, bias)
-        self.out = layers.linear(width, width, rngs, bias)
-        self.fc = layers.linear(width, inner, rngs, bias)
-        self.proj = layers.linear(inner, width, rngs, bias)
+        width, bias = config.hidden_size, config.enable_bias
+        self.before = config.do_layer_norm_before
+        self.attention = layers.Attention(width, config.heads, rngs, (bias, bias))
+        self.mlp = layers.MLP(width, config.ffn_dim, config.activation_function, rngs, bias)
         self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        normed = self.ln_1(h) if self.before else h
-        q = layers.split_heads(self.query(normed), self.heads)  # [b, t, heads, d]
-        k = layers.split_heads(self.key(normed), self.heads)
-        v = layers.split_heads(self.value(normed), self.heads)
-        h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
+        h = h + self.attention(self.ln_1(h) if self.before else h, layer, attend)
         h = h if self.before else self.ln_1(h)  # the other order, of OPT-350M alone
-        normed = self.ln_2(h) if self.before else h
-        h = h + self.proj(self.activation(self.fc(normed)))
+        h = h + self.mlp(self.ln_2(h) if self.before else h)
         return h if self.before else self.ln_2(h)
 
 
-class Model(nnx.Module):
+class Model(layers.Decoder):
     """OPT (Zhang et al. 2022), loadable from any Hugging Face `opt` directory."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, vocabulary = config.hidden_size, config.vocab_size
         narrow = config.word_embed_proj_dim or width
         positions = config.max_position_embeddings + OFFSET  # rows of the table
-        self.token_embedding = layers.embedding(vocabulary, narrow, rngs)
+        self.embed = layers.embedding(vocabulary, narrow, rngs)
         self.position_embedding = layers.embedding(positions, width, rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
         normed = config.do_layer_norm_before and not config.remove_final_layer_norm
@@ -91,20 +83,15 @@ class Model(nnx.Module):
         self.project_out = layers.linear(width, narrow, rngs, bias=False) if is_narrow else None
         self.head = layers.output_table(config.tie_word_embeddings, vocabulary, narrow, rngs)
 
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        h = self.token_embedding(tokens)
+    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """Embeddings of tokens and of their positions, `[b, t, d]`."""
+        h = self.embed(tokens)
         h = h if self.project_in is None else self.project_in(h)
-        h = h + self.position_embedding(positions + OFFSET)  # [b, t, d]
-        for layer, block in enumerate(self.blocks):
-            h = block(h, layer, attend)
-        return h if self.ln is None else self.ln(h)
+        return h + self.position_embedding(positions + OFFSET)
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        h = h if self.project_out is None else self.project_out(h)
-        table = self.token_embedding if self.head is None else self.head
-        return layers.logits(h, table.embedding[...], token_set)
+        return super().unembed(h if self.project_out is None else self.project_out(h), token_set)
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -113,17 +100,14 @@ def flatten(raw: RawConfig) -> RawConfig:
 
 
 WEIGHTS = {
-    "model.decoder.embed_tokens.weight": Weight("token_embedding.embedding", split=0),
+    "model.decoder.embed_tokens.weight": Weight("embed.embedding", split=0),
     "model.decoder.embed_positions.weight": Weight("position_embedding.embedding"),
     "model.decoder.project_in.weight": Weight("project_in.kernel", True, 1),
     "model.decoder.project_out.weight": Weight("project_out.kernel", True, 0),
-    **linear_weights("model.decoder.layers.{i}.self_attn.q_proj", "blocks.{i}.query", 1),
-    **linear_weights("model.decoder.layers.{i}.self_attn.k_proj", "blocks.{i}.key", 1),
-    **linear_weights("model.decoder.layers.{i}.self_attn.v_proj", "blocks.{i}.value", 1),
-    **linear_weights("model.decoder.layers.{i}.self_attn.out_proj", "blocks.{i}.out", 0),
+    **attention_weights("model.decoder.layers.{i}.self_attn", "blocks.{i}.attention", OUT_PROJ),
     **norm_weights("model.decoder.layers.{i}.self_attn_layer_norm", "blocks.{i}.ln_1"),
-    **linear_weights("model.decoder.layers.{i}.fc1", "blocks.{i}.fc", 1),
-    **linear_weights("model.decoder.layers.{i}.fc2", "blocks.{i}.proj", 0),
+    **linear_weights("model.decoder.layers.{i}.fc1", "blocks.{i}.mlp.fc", 1),
+    **linear_weights("model.decoder.layers.{i}.fc2", "blocks.{i}.mlp.proj", 0),
     **norm_weights("model.decoder.layers.{i}.final_layer_norm", "blocks.{i}.ln_2"),
     **norm_weights("model.decoder.final_layer_norm", "ln"),
     "lm_head.weight": Weight("head.embedding", split=0),
@@ -137,6 +121,6 @@ FAMILY = Family(
     prefixes=("model.",),
     fixed={"output_projection": True, "share_decoder_input_output_embed": True},
     keys=("_remove_final_layer_norm",),
-    tied={"lm_head.weight": "token_embedding.embedding"},
+    tied={"lm_head.weight": "embed.embedding"},
     flatten=flatten,
 )

@@ -1,6 +1,7 @@
 """The first Phi family, Phi-2 among it: partial rotary positions, attention parallel to the MLP."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 from flax import nnx
@@ -11,6 +12,7 @@ from batch_calibration.scoring.models.family import (
     Family,
     RawConfig,
     Weight,
+    attention_weights,
     linear_weights,
     norm_weights,
 )
@@ -32,28 +34,17 @@ class Block(nnx.Module):
     """Attention and a two-layer MLP of the same normalized states."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        width, inner = config.hidden_size, config.intermediate_size
-        self.heads = config.heads
-        self.groups = config.num_key_value_heads or config.heads
-        shared = self.groups * width // config.heads  # width of all keys, and of all values
-        self.activation = layers.activation(config.hidden_act)
+        width, act = config.hidden_size, config.hidden_act
+        groups = config.num_key_value_heads
         self.ln = layers.layer_norm(width, config.layer_norm_eps, rngs)
-        self.query = layers.linear(width, width, rngs)
-        self.key = layers.linear(width, shared, rngs)
-        self.value = layers.linear(width, shared, rngs)
-        self.out = layers.linear(width, width, rngs)
-        self.fc = layers.linear(width, inner, rngs)
-        self.proj = layers.linear(inner, width, rngs)
+        self.attention = layers.Attention(width, config.heads, rngs, groups=groups)
+        self.mlp = layers.MLP(width, config.intermediate_size, act, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        normed = self.ln(h)
-        q = layers.split_heads(self.query(normed), self.heads)  # [b, t, heads, d]
-        k = layers.split_heads(self.key(normed), self.groups)
-        v = layers.split_heads(self.value(normed), self.groups)
-        mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
+        normed, turn = self.ln(h), partial(rotary.rotate, angle=angle)
         # Both read the same normalized states, and neither the other.
-        return h + self.out(mean.reshape(h.shape)) + self.proj(self.activation(self.fc(normed)))
+        return h + self.attention(normed, layer, attend, turn) + self.mlp(normed)
 
 
 class Model(neox.Model):
@@ -78,15 +69,13 @@ def flatten(raw: RawConfig) -> RawConfig:
     return rotary.flatten({"max_position_embeddings": 2048} | raw, share=0.5)
 
 
+NAMES = ("q_proj", "k_proj", "v_proj", "dense")
 WEIGHTS = {
     "model.embed_tokens.weight": Weight("embed.embedding", split=0),
     **norm_weights("model.layers.{i}.input_layernorm", "blocks.{i}.ln"),
-    **linear_weights("model.layers.{i}.self_attn.q_proj", "blocks.{i}.query", 1),
-    **linear_weights("model.layers.{i}.self_attn.k_proj", "blocks.{i}.key", 1),
-    **linear_weights("model.layers.{i}.self_attn.v_proj", "blocks.{i}.value", 1),
-    **linear_weights("model.layers.{i}.self_attn.dense", "blocks.{i}.out", 0),
-    **linear_weights("model.layers.{i}.mlp.fc1", "blocks.{i}.fc", 1),
-    **linear_weights("model.layers.{i}.mlp.fc2", "blocks.{i}.proj", 0),
+    **attention_weights("model.layers.{i}.self_attn", "blocks.{i}.attention", NAMES),
+    **linear_weights("model.layers.{i}.mlp.fc1", "blocks.{i}.mlp.fc", 1),
+    **linear_weights("model.layers.{i}.mlp.fc2", "blocks.{i}.mlp.proj", 0),
     **norm_weights("model.final_layernorm", "ln"),
     "lm_head.weight": Weight("head.embedding", split=0),
     "lm_head.bias": Weight("bias", split=0),

@@ -1,9 +1,16 @@
 """Attention over the cached keys and values of a prefix, and how these are kept."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.scoring.models.attention import PLAIN, AttentionOptions, attend_in_turns
+from batch_calibration.scoring.models.attention import (
+    PLAIN,
+    AttentionOptions,
+    Heads,
+    attend_in_turns,
+)
 
 
 def prefix_attention(
@@ -35,18 +42,14 @@ def fits_joint_attention(head_size: int, options: AttentionOptions) -> bool:
 
 
 def joint_attention(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    mask: jax.Array,
-    prefix: tuple[jax.Array, jax.Array, jax.Array | None] | None,
-    options: AttentionOptions = PLAIN,
+    heads: Heads, mask: jax.Array, prefix: tuple[jax.Array, jax.Array, jax.Array | None] | None
 ) -> jax.Array:
     """Attention `[b, t, heads, d]` over a cached prefix and over the sequences, in one softmax.
 
     By JAX's own function: cuDNN's kernel on GPUs, which keeps no logits, and XLA's elsewhere.
     `mask [b, t, t]` is of the sequences; `prefix` is as in `prefix_attention`: keys, values, mask.
     """
+    q, k, v = heads[:3]
     b, t = q.shape[:2]
     if prefix is not None:
         keys, values, near = prefix
@@ -57,10 +60,10 @@ def joint_attention(
         # cuDNN knows no keys that sequences share: each has a copy of the prefix.
         k = jnp.concatenate([jnp.broadcast_to(keys, (b, *keys.shape)), k], axis=1)
         v = jnp.concatenate([jnp.broadcast_to(values, (b, *values.shape)), v], axis=1)
+    kernel: Literal["cudnn", "xla"] = "cudnn" if jax.default_backend() == "gpu" else "xla"
     return jax.nn.dot_product_attention(
-        q, k, v, mask=mask[:, None], scale=options.scale,
-        implementation="cudnn" if jax.default_backend() == "gpu" else "xla",
-    )  # fmt: skip
+        q, k, v, mask=mask[:, None], scale=heads.options.scale, implementation=kernel
+    )
 
 
 def append_cache(

@@ -45,14 +45,9 @@ class Model(bert.Model):
         self.last_position = config.max_position_embeddings - 1
 
     def hidden(
-        self,
-        tokens: jax.Array,
-        positions: jax.Array,
-        attend: Attend,
-        types: jax.Array | None = None,
+        self, tokens: jax.Array, positions: jax.Array, attend: Attend, types: jax.Array | int = 0
     ) -> jax.Array:
         """As BERT's, at positions that are counted here."""
-        del positions
         counted = count_positions(tokens, self.padding, self.last_position)
         return super().hidden(tokens, counted, attend, types)
 

@@ -69,6 +69,7 @@ class Rope:
 
 
 Angle = tuple[jax.Array, jax.Array]
+Turn = Angle | None
 """Cosine and sine `[b, t, 1, r]` of the angles that `r` pairs of numbers are turned by."""
 
 

@@ -11,7 +11,7 @@ from tokenizers import Regex, Tokenizer, normalizers
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import clip, layers, towers
-from batch_calibration.scoring.models.attention import full
+from batch_calibration.scoring.models.attention import Heads, full
 from batch_calibration.scoring.models.family import TokenId, Weight, linear_weights, norm_weights
 from batch_calibration.scoring.models.files.config import read_json
 
@@ -78,13 +78,11 @@ class Pooling(nnx.Module):
     def __init__(self, shape: towers.Shape, *, rngs: nnx.Rngs):
         width = shape.width
         self.heads = shape.heads
-        self.activation = layers.activation(shape.act)
         self.probe = nnx.Param(layers.INIT(rngs.params(), (1, 1, width)))
         self.qkv = layers.linear(width, 3 * width, rngs)
         self.out = layers.linear(width, width, rngs)
         self.ln = towers.norm(shape, rngs)
-        self.fc = layers.linear(width, shape.inner, rngs)
-        self.proj = layers.linear(shape.inner, width, rngs)
+        self.mlp = layers.MLP(width, shape.inner, shape.act, rngs)
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """One embedding `[b, d]` of the patches `h [b, patches, d]`."""
@@ -93,8 +91,8 @@ class Pooling(nnx.Module):
         _, key, value = jnp.split(self.qkv(h), 3, axis=-1)
         queries = jnp.broadcast_to(query, (b, 1, d))
         q, k, v = (layers.split_heads(x, self.heads) for x in (queries, key, value))
-        pooled = self.out(full(0, q, k, v).reshape(b, d))
-        return pooled + self.proj(self.activation(self.fc(self.ln(pooled))))
+        pooled = self.out(full(0, Heads(q, k, v)).reshape(b, d))
+        return pooled + self.mlp(self.ln(pooled))
 
 
 class Vision(nnx.Module):
@@ -195,8 +193,8 @@ WEIGHTS = {
     f"{HEAD}.attention.in_proj_bias": Weight(f"{POOLING}.qkv.bias", split=0),
     **linear_weights(f"{HEAD}.attention.out_proj", f"{POOLING}.out", 0),
     **norm_weights(f"{HEAD}.layernorm", f"{POOLING}.ln"),
-    **linear_weights(f"{HEAD}.mlp.fc1", f"{POOLING}.fc", 1),
-    **linear_weights(f"{HEAD}.mlp.fc2", f"{POOLING}.proj", 0),
+    **linear_weights(f"{HEAD}.mlp.fc1", f"{POOLING}.mlp.fc", 1),
+    **linear_weights(f"{HEAD}.mlp.fc2", f"{POOLING}.mlp.proj", 0),
 }
 FAMILY = clip.FAMILY._replace(
     name="siglip",

@@ -8,8 +8,15 @@ from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import layers
-from batch_calibration.scoring.models.attention import Attend
-from batch_calibration.scoring.models.family import Config, Weight, linear_weights, norm_weights
+from batch_calibration.scoring.models.attention import Attend, Heads
+from batch_calibration.scoring.models.family import (
+    OUT_PROJ,
+    Config,
+    Weight,
+    attention_weights,
+    linear_weights,
+    norm_weights,
+)
 
 
 class Shape(NamedTuple):
@@ -46,9 +53,9 @@ class Block(nnx.Module):
         self.heads = shape.heads
         self.activation = layers.activation(shape.act)
         self.ln_1 = norm(shape, rngs)
-        self.query = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
-        self.key = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
-        self.value = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
+        self.q = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
+        self.k = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
+        self.v = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
         self.out = nnx.Linear(width, width, kernel_init=broad, rngs=rngs)
         self.ln_2 = norm(shape, rngs)
         self.fc = nnx.Linear(width, shape.inner, kernel_init=init((2 * width) ** -0.5), rngs=rngs)
@@ -62,11 +69,11 @@ class Block(nnx.Module):
         All positions are attended to; the others go no further, and are not computed.
         """
         normed = self.ln_1(h)  # [b, t, d], every position: keys and values need all
-        q = layers.split_heads(self.query(normed[:, :read]), self.heads)
-        k = layers.split_heads(self.key(normed), self.heads)
-        v = layers.split_heads(self.value(normed), self.heads)
+        q = layers.split_heads(self.q(normed[:, :read]), self.heads)
+        k = layers.split_heads(self.k(normed), self.heads)
+        v = layers.split_heads(self.v(normed), self.heads)
         h = h[:, :read]  # the residual stream of what goes on
-        h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
+        h = h + self.out(attend(layer, Heads(q, k, v)).reshape(h.shape))
         return h + self.proj(self.activation(self.fc(self.ln_2(h))))
 
 
@@ -92,10 +99,7 @@ def tower_weights(name: str, ours: str) -> dict[str, Weight]:
     """The rows of one tower's blocks."""
     theirs, block = f"{name}.encoder.layers.{{i}}", f"{ours}.blocks.{{i}}"
     return {
-        **linear_weights(f"{theirs}.self_attn.q_proj", f"{block}.query", 1),
-        **linear_weights(f"{theirs}.self_attn.k_proj", f"{block}.key", 1),
-        **linear_weights(f"{theirs}.self_attn.v_proj", f"{block}.value", 1),
-        **linear_weights(f"{theirs}.self_attn.out_proj", f"{block}.out", 0),
+        **attention_weights(f"{theirs}.self_attn", block, OUT_PROJ),
         **linear_weights(f"{theirs}.mlp.fc1", f"{block}.fc", 1),
         **linear_weights(f"{theirs}.mlp.fc2", f"{block}.proj", 0),
         **norm_weights(f"{theirs}.layer_norm1", f"{block}.ln_1"),

@@ -23,7 +23,7 @@ from tokenizers import Tokenizer, normalizers
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models import FAMILIES
-from batch_calibration.scoring.models.attention import BiasedAttend
+from batch_calibration.scoring.models.attention import Attend
 from batch_calibration.scoring.models.family import Config, Encoder, Family, Kind, RawConfig
 from batch_calibration.scoring.models.files import (
     chat_template,
@@ -370,11 +370,7 @@ class PooledEncoder(nnx.Module):
         self.layers = nnx.List(layers)
 
     def hidden(
-        self,
-        tokens: jax.Array,
-        positions: jax.Array,
-        attend: BiasedAttend,
-        types: jax.Array | None = None,
+        self, tokens: jax.Array, positions: jax.Array, attend: Attend, types: jax.Array | int = 0
     ) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         return self.encoder.hidden(tokens, positions, attend, types)
