@@ -39,7 +39,7 @@ def test_known_biases_are_found_apart():
     biases[1] += 3.0
     assert effects.words == pytest.approx(np.std(biases, ddof=1))
     # A reader that never looks at the row has nothing left when its bias is gone: label 0.
-    first = np.mean(np.array(suite.rows("sst2", "validation").labels[:8]) == 0)
+    first = np.mean(np.array(suite.read_rows("sst2", "validation").labels[:8]) == 0)
     assert effects.bc == pytest.approx((first, 0.0)) and effects.icl[1] > 0
 
 

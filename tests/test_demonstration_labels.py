@@ -148,7 +148,7 @@ def test_the_config_makes_each_condition_once():
     assert {shots for shots, _, _ in conditions} == {1, 2, 4}
 
 
-ROWS = {split: suite.rows("sst2", split) for split in ("train", "validation")}
+ROWS = {split: suite.read_rows("sst2", split) for split in ("train", "validation")}
 CLASSES = {
     split: {row["sentence"]: label for row, label in zip(rows.rows, rows.labels, strict=True)}
     for split, rows in ROWS.items()

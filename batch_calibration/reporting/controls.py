@@ -158,13 +158,13 @@ def right_by_likelier_label(load: Callable[[Record], ScoreTable | None]) -> Hits
 
     def hits(record: Record, method: str) -> np.ndarray | None:
         task, split = record.context.task, record.context.served or record.context.split
-        is_of_suite = split in suite.splits(task)
+        is_of_suite = split in suite.split_names(task)
         has_bias = method in record.bias or method == BASELINE
         table = load(record) if is_of_suite and has_bias else None
         if table is None:
             return None
         block = table.blocks["test"]
-        if suite.rows(task, split).ids[: len(block.row_ids)] != tuple(block.row_ids):
+        if suite.read_rows(task, split).ids[: len(block.row_ids)] != tuple(block.row_ids):
             return None
         scores = np.asarray(block.log_probs, np.float64)
         if record.floor is not None:

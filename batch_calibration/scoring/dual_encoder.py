@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
@@ -109,7 +109,8 @@ class DualEncoder(label_texts.LabelScorer):
         # a copy: statements must not be cut, texts are
         self._tokenizer = Tokenizer.from_str(checkpoint.tokenizer.to_str())
         self._tokenizer.enable_truncation(self.max_tokens)
-        self._embed_texts = text_program(checkpoint)
+        is_clip = checkpoint.kind == "clip"
+        self._embed_texts = program(checkpoint, _embed_captions if is_clip else _embed_sentences)
 
     @property
     def identity(self) -> Identity:
@@ -203,7 +204,7 @@ class DualEncoder(label_texts.LabelScorer):
             )
         tokens = config.image_tokens
         size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
-        embed = image_program(self.checkpoint, preprocessing)
+        embed = program(self.checkpoint, _embed_images, preprocessing)
         finished_rows = finished.rows
         failed = dict(finished.failed)
         # What is finished is a whole number of batches, and those after it begin where they did.
@@ -278,80 +279,54 @@ class DualEncoder(label_texts.LabelScorer):
         return labels
 
 
-Array = jax.Array | np.ndarray
+Embed = Callable[..., jax.Array]
 
 
 T = TypeVar("T")
 
 
-def text_program(checkpoint: Checkpoint) -> Callable[[Array, Array], jax.Array]:
-    """`(tokens [b, t], lengths [b])` -> embeddings of texts, for the checkpoint's kind."""
+def program(checkpoint: Checkpoint, embed: Callable[..., jax.Array], *options: Hashable) -> Embed:
+    """A compiled `embed(network, *inputs, *options)`: embeddings `[b, p]`, of length one."""
     home = sharding.replicated(checkpoint.mesh)
-    if checkpoint.kind == "clip":
-        tower, state = nnx.split(cast(ClipNetwork, checkpoint.model))
-        return lambda tokens, lengths: _embed_captions(tower, home, state, tokens, lengths)
-    encoder, state = nnx.split(cast(SentenceEncoder, checkpoint.model))
-    return lambda tokens, lengths: _embed_sentences(encoder, home, state, tokens, lengths)
+    graph, state = nnx.split(checkpoint.model)
+    return lambda *inputs: _run(graph, home, embed, options, state, *inputs)
 
 
-def image_program(
-    checkpoint: Checkpoint, preprocessing: Preprocessing
-) -> Callable[[Array], jax.Array]:
-    """`pixels [b, h, w, 3]` -> embeddings of images; the checkpoint is of the kind `clip`."""
-    home = sharding.replicated(checkpoint.mesh)
-    graph, state = nnx.split(cast(ClipNetwork, checkpoint.model))
-    return lambda pixels: _embed_images(graph, home, preprocessing, state, pixels)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _embed_sentences(
-    graph: nnx.GraphDef[SentenceEncoder],
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _run(
+    graph: nnx.GraphDef[nnx.Module],
     home: NamedSharding | None,
+    embed: Callable[..., jax.Array],
+    options: tuple[Hashable, ...],
     state: State,
-    tokens: jax.Array,
-    lengths: jax.Array,
+    *inputs: jax.Array,
 ) -> jax.Array:
-    """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are real."""
+    """Vectors of length one in float32, whole on every device of a mesh."""
+    vectors = embed(nnx.merge(graph, state), *inputs, *options)
+    vectors = vectors.astype(jnp.float32)  # lengths in half precision would be off by 0.4 %
+    vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
+    return sharding.replicate(vectors, home)
+
+
+def _embed_sentences(encoder: SentenceEncoder, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+    """Embeddings of `tokens [b, t]`, of which `lengths [b]` are real."""
     offset = jnp.arange(tokens.shape[1])  # [t]
     mask = offset < lengths[:, None]  # [b, t]
     # Padding may lie past the network's last position, where an embedding is NaN.
     positions = jnp.minimum(offset, lengths[:, None] - 1)
-    encoder = nnx.merge(graph, state)
     h = encoder.hidden(tokens, positions, masked(mask))
-    return _unit(encoder.pool(h.astype(jnp.float32), mask), home)
+    return encoder.pool(h.astype(jnp.float32), mask)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _embed_captions(
-    graph: nnx.GraphDef[ClipNetwork],
-    home: NamedSharding | None,
-    state: State,
-    tokens: jax.Array,
-    lengths: jax.Array,
-) -> jax.Array:
-    """CLIP's embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are real."""
-    return _unit(nnx.merge(graph, state).embed_text(tokens, lengths), home)
+def _embed_captions(network: ClipNetwork, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+    """CLIP's embeddings of `tokens [b, t]`, of which `lengths [b]` are real."""
+    return network.embed_text(tokens, lengths)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _embed_images(
-    graph: nnx.GraphDef[ClipNetwork],
-    home: NamedSharding | None,
-    preprocessing: Preprocessing,
-    state: State,
-    pixels: jax.Array,
-) -> jax.Array:
-    """CLIP's embeddings `[b, p]` of uint8 `pixels [b, h, w, 3]`."""
-    dtype = jax.tree.leaves(state)[0].dtype  # the network's
-    normalized = normalize(pixels, preprocessing).astype(dtype)
-    return _unit(nnx.merge(graph, state).embed_image(normalized), home)
-
-
-def _unit(vectors: jax.Array, home: NamedSharding | None) -> jax.Array:
-    """Vectors of length one in float32, whole on every device of a mesh."""
-    vectors = vectors.astype(jnp.float32)  # lengths in half precision would be off by 0.4 %
-    vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
-    return sharding.replicate(vectors, home)
+def _embed_images(network: clip.Model, pixels: jax.Array, how: Preprocessing) -> jax.Array:
+    """CLIP's embeddings of uint8 `pixels [b, h, w, 3]`."""
+    dtype = jax.tree.leaves(nnx.state(network))[0].dtype  # the network's
+    return network.embed_image(normalize(pixels, how).astype(dtype))
 
 
 def one_behind(running: Iterable[tuple[T, jax.Array]]) -> Iterator[tuple[T, np.ndarray]]:

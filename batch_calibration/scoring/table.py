@@ -57,6 +57,20 @@ def _open_transformers(directory: Path, _: ModelSettings) -> "TransformersFiles"
     return TransformersFiles(directory)
 
 
+def _refuse_set(model: ModelSettings, names: Sequence[str], why: str) -> None:
+    for name in names:
+        setting, usual = getattr(model, name), getattr(ModelSettings(), name)
+        if setting != usual:
+            raise InputError(f"it is for {why}; leave it at {usual!r}.", key=name)
+
+
+def _require(files: OpenFiles | None) -> OpenFiles:
+    if files is None:
+        expected = "a checkpoint directory"
+        raise InputError(key="model", expected=expected, got="nothing", remedy="give one")
+    return files
+
+
 class ScorerFacts(NamedTuple):
     """Facts of a scorer that are known before it is loaded.
 
@@ -103,23 +117,12 @@ def _load_dual_encoder(settings: Settings, files: OpenFiles | None, _: Path | No
 
 
 def _load_transformers(settings: Settings, files: OpenFiles | None, _: Path | None) -> Scorer:
-    from batch_calibration.scoring.models.files.transformers_files import TransformersFiles
     from batch_calibration.scoring.transformers_lm import TransformersLM
 
-    model, usual = settings.model, ModelSettings()
-    for name in ("mesh", "logits_only", "accept_keys"):
-        if getattr(model, name) != getattr(usual, name):
-            raise InputError(
-                f"it is for the networks written here, and transformers runs this "
-                f"one; leave it at {getattr(usual, name)!r}.",
-                key=name,
-            )
-    if not isinstance(files, TransformersFiles):
-        raise InputError(
-            key="model", expected="a checkpoint directory", got="nothing",
-            remedy="give one",
-        )  # fmt: skip
-    return TransformersLM(files.load(model.dtype), model.batch_size)
+    model, why = settings.model, "the networks written here, and transformers runs this one"
+    _refuse_set(model, ("mesh", "logits_only", "accept_keys"), why)
+    checkpoint = cast("TransformersFiles", _require(files)).load(model.dtype)
+    return TransformersLM(checkpoint, model.batch_size)
 
 
 def _load_api(settings: Settings, files: OpenFiles | None, workdir: Path | None) -> Scorer:
@@ -132,14 +135,8 @@ def _load_api(settings: Settings, files: OpenFiles | None, workdir: Path | None)
         raise InputError(
             f"one process alone asks a server; leave {spell('coordinator')} out.", key="scorer"
         )
-    usual = ModelSettings()
-    for name in ("dtype", "mesh", "logits_only"):
-        if getattr(settings.model, name) != getattr(usual, name):
-            raise InputError(
-                f"it is for networks that are run here, and {spell('scorer', 'api')} asks "
-                f"a server; leave it at {getattr(usual, name)!r}.",
-                key=name,
-            )
+    why = f"networks that are run here, and {spell('scorer', 'api')} asks a server"
+    _refuse_set(settings.model, ("dtype", "mesh", "logits_only"), why)
     tokenizer = files.tokenizer_info if files else None
     answers = workdir / ANSWERS if workdir else None
     return ApiScorer(settings.api, settings.model.model, tokenizer, answers)
@@ -148,14 +145,8 @@ def _load_api(settings: Settings, files: OpenFiles | None, workdir: Path | None)
 def _load_weights(files: OpenFiles | None, model: ModelSettings) -> "Checkpoint":
     from batch_calibration.scoring.engine import sharding
 
-    if files is None:
-        raise InputError(
-            key="model",
-            expected="a checkpoint directory",
-            got="nothing",
-            remedy="give one",
-        )
-    return cast("ModelFiles", files).load(model.dtype, sharding.make_mesh(model.mesh))
+    opened = cast("ModelFiles", _require(files))
+    return opened.load(model.dtype, sharding.make_mesh(model.mesh))
 
 
 SCORERS: MappingProxyType[str, ScorerFacts] = MappingProxyType({

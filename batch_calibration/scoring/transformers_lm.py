@@ -5,9 +5,12 @@ beginning that all prompts share is run once. Labels of several tokens go on fro
 row; where the network's cache cannot be copied, a row is run once for each path of its label trie.
 """
 
+import copy
+import inspect
 from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import chain
+from functools import cached_property, partial
+from itertools import chain, islice, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,20 +19,49 @@ from batch_calibration.scoring import Identity
 from batch_calibration.scoring.engine.batches import batches
 from batch_calibration.scoring.engine.label_texts import LabelScorer, Part, too_long
 from batch_calibration.scoring.engine.tokens import LabelTokens, encode, token_ids
-from batch_calibration.scoring.engine.torch_network import (
-    MOST_LOGITS,
-    Path,
-    Prefix,
-    TorchNetwork,
-    label_paths,
-)
 from batch_calibration.scoring.models.files.transformers_files import TransformersCheckpoint
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import Cache, PreTrainedModel
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096
 """Rows that are tokenized at a time; rows that begin alike share that beginning."""
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
 STEP = 16
+MOST_LOGITS = 1 << 27
+"""Numbers of logits that a batch may hold: half a gigabyte in float32."""
+CACHED_TOKENS = 1 << 15
+"""Tokens that the caches of label paths may hold at a time, with the tokens of their rows."""
+
+
+class Path(NamedTuple):
+    """A row with the beginning of some of its labels: one sequence that is run.
+
+    Attributes:
+        row: which prompt.
+        tokens: label tokens that are fed after it.
+        labels: the labels whose tokens but the last begin these.
+    """
+
+    row: int
+    tokens: tuple[int, ...]
+    labels: tuple[int, ...]
+
+
+class Prefix(NamedTuple):
+    """The beginning that all prompts share: how many tokens, and the network's cache of them."""
+
+    length: int
+    cache: "Cache | None"
+
+    def repeat(self, rows: int) -> "Cache | None":
+        """A copy of the cache for that many rows, as a call adds to its cache."""
+        cache = copy.deepcopy(self.cache)
+        if cache is not None:
+            cache.batch_repeat_interleave(rows)
+        return cache
 
 
 class TransformersLM(LabelScorer):
@@ -168,3 +200,278 @@ class TransformersLM(LabelScorer):
     def _budget(self) -> int:
         """Tokens of a batch, padding included."""
         return BATCH_TOKENS.get(self.checkpoint.model.device.type, 4096)
+
+
+class TorchNetwork:
+    """Runs a model of transformers with the options that it takes.
+
+    Args:
+        model: causal or encoder-decoder, in evaluation mode.
+    """
+
+    def __init__(self, model: "PreTrainedModel"):
+        self.model = model
+        self.vocabulary = int(model.config.get_text_config().vocab_size)
+
+    def run_prefix(self, prompts: list[list[int]], least: int) -> Prefix:
+        """The common prefix of all prompts, if it is long enough, and its cache."""
+        import torch
+
+        first, last = min(prompts), max(prompts)
+        most = min(map(len, prompts)) - 1  # a prompt keeps one token to read after
+        shared = next((i for i in range(most) if first[i] != last[i]), most)
+        if len(prompts) < 2 or shared < least:
+            return Prefix(0, None)
+        with torch.inference_mode():
+            output = self._forward(
+                self.model, np.array([first[:shared]]), np.ones((1, shared), int), 0, None
+            )
+        cache = getattr(output, "past_key_values", None)
+        if cache is None:
+            return Prefix(0, None)
+        prefix = Prefix(shared, cache)
+        try:
+            prefix.repeat(1)
+        except (AttributeError, NotImplementedError):
+            # Caches of some networks (state-space, convolution) cannot be repeated for many rows.
+            return Prefix(0, None)
+        return prefix
+
+    @cached_property
+    def has_branching_cache(self) -> bool:
+        """True where the network keeps keys and values alone, so that a row's cache can be copied.
+
+        States of recurrent and convolutional layers are kept in other ways.
+        """
+        import torch
+
+        with torch.inference_mode():
+            output = self._forward(self.model, np.zeros((1, 1), int), np.ones((1, 1), int), 0, None)
+        layers = getattr(getattr(output, "past_key_values", None), "layers", [])
+        return bool(layers) and all(hasattr(layer, "keys") for layer in layers)
+
+    @cached_property
+    def _has_plain_head(self) -> bool:
+        """True where logits are the unembedding of the base model's hidden states, to the last bit.
+
+        Then only states that are read are unembedded: each costs more than a layer.
+        """
+        import torch
+
+        base, head = self.model.base_model, self.model.get_output_embeddings()
+        if base is self.model or head is None:
+            return False
+        ids = torch.arange(4, device=self.model.device)[None]
+        with torch.inference_mode():
+            try:
+                hidden = base(input_ids=ids).last_hidden_state
+                return bool(torch.equal(head(hidden), self.model(input_ids=ids).logits))
+            except (AttributeError, RuntimeError, TypeError, ValueError):
+                return False
+
+    def score_branches(
+        self, prompts: list[list[int]], label_tokens: list[LabelTokens], label_paths: list[Path],
+        prefix: Prefix,
+    ) -> np.ndarray:  # fmt: skip
+        """Log-probabilities `[rows, k]` of prompts of equal length: first they, then the paths."""
+        import torch
+
+        ids = np.array([prompt[prefix.length :] for prompt in prompts])
+        scores = np.zeros((len(prompts), len(label_tokens[0])), np.float32)
+        branches = [path for path in label_paths if path.tokens]
+        longest = max(len(path.tokens) for path in branches)
+        length = len(prompts[0])
+        size = min(MOST_LOGITS // (self.vocabulary * longest), CACHED_TOKENS // (length + longest))
+        size = max(1, size)
+        first_tokens, following = [], []
+        for labels in label_tokens:
+            first_tokens.append([label[0] for label in labels])
+            following.append(tuple(label[1:] for label in labels))
+        with torch.inference_mode():
+            last = [[ids.shape[1] - 1]] * len(prompts)
+            first, row_cache = self._read(
+                ids, np.ones_like(ids), prefix.length, prefix.repeat(len(prompts)), last
+            )
+            for row, tokens in enumerate(first_tokens):
+                scores[row] = first[row, tokens].cpu().numpy()
+            for start in range(0, len(branches), size):
+                chunk = branches[start : start + size]
+                cache = copy.deepcopy(row_cache)
+                rows = torch.as_tensor([path.row for path in chunk], device=self.model.device)
+                cache.batch_select_indices(rows)
+                ids, mask = padded([path.tokens for path in chunk])
+                reads = [list(range(len(path.tokens))) for path in chunk]
+                log_probs, _ = self._read(ids, mask, length, cache, reads)
+                sums = sum_label_tokens(log_probs, chunk, following, reads)
+                for path, of_labels in zip(chunk, sums, strict=True):
+                    scores[path.row, list(path.labels)] += of_labels
+        return scores
+
+    def score_paths(
+        self, batch: list[Path], prompts: list[list[int]], label_tokens: list[LabelTokens],
+        prefix: Prefix,
+    ) -> list[list[float]]:  # fmt: skip
+        """Log-probabilities of each path's labels, each path run after its prompt."""
+        import torch
+
+        sequences = [[*prompts[path.row][prefix.length :], *path.tokens] for path in batch]
+        ids, mask = padded(sequences)
+        reads = []
+        for sequence, path in zip(sequences, batch, strict=True):
+            # The prompt's last token, and the path's.
+            reads.append(range(len(sequence) - len(path.tokens) - 1, len(sequence)))
+        with torch.inference_mode():
+            log_probs, _ = self._read(ids, mask, prefix.length, prefix.repeat(len(batch)), reads)
+            return sum_label_tokens(log_probs, batch, label_tokens, reads)
+
+    def decode(
+        self, rows: list[int], batch: list[Path], prompts: list[list[int]],
+        label_tokens: list[LabelTokens],
+    ) -> list[list[float]]:  # fmt: skip
+        """Log-probabilities of each path's labels, by an encoder-decoder model."""
+        import torch
+        from transformers.modeling_outputs import BaseModelOutput
+
+        ids, mask = padded([prompts[row] for row in rows])
+        row_of_path = torch.as_tensor([rows.index(path.row) for path in batch])
+        begin = self.model.config.decoder_start_token_id
+        decoded, _ = padded([[begin, *path.tokens] for path in batch])
+        device = self.model.device
+        with torch.inference_mode():
+            seen = torch.as_tensor(mask, device=device)
+            encoded = self.model.get_encoder()(
+                input_ids=torch.as_tensor(ids, device=device), attention_mask=seen
+            ).last_hidden_state
+            row_of_path = row_of_path.to(device)
+            logits = self.model(
+                encoder_outputs=BaseModelOutput(last_hidden_state=encoded[row_of_path]),
+                attention_mask=seen[row_of_path],
+                decoder_input_ids=torch.as_tensor(decoded, device=device),
+            ).logits
+            reads = [list(range(len(path.tokens) + 1)) for path in batch]
+            log_probs = torch.log_softmax(logits[_indices(reads)].float(), dim=-1)
+            return sum_label_tokens(log_probs, batch, label_tokens, reads)
+
+    def _read(
+        self, ids: np.ndarray, mask: np.ndarray, cached: int, cache: "Cache | None",
+        reads: Sequence[Sequence[int]],
+    ) -> tuple["torch.Tensor", Any]:  # fmt: skip
+        """Log-probabilities `[n, v]` of next tokens, and the cache of all that was run.
+
+        Args:
+            ids: tokens `[b, t]` after those cached, padded on the right.
+            mask: which of them are real.
+            cached: how many tokens the cache holds.
+            cache: what a call adds to, or None.
+            reads: the positions in `t` that are read of each row; in this order they make up `n`.
+        """
+        import torch
+
+        rows, columns = _indices(reads)
+        if self._has_plain_head:
+            output = self._forward(self.model.base_model, ids, mask, cached, cache)
+            logits = self.model.get_output_embeddings()(output.last_hidden_state[rows, columns])
+        else:
+            length = ids.shape[1]
+            output = self._forward(self.model, ids, mask, cached, cache, length - min(columns))
+            skipped = length - output.logits.shape[1]  # a model may keep them all
+            logits = output.logits[rows, [column - skipped for column in columns]]
+        # In float32, as half precision rounds.
+        log_probs = torch.log_softmax(logits.float(), dim=-1)
+        return log_probs, getattr(output, "past_key_values", None)
+
+    def _forward(
+        self, model: "PreTrainedModel", ids: np.ndarray, mask: np.ndarray, cached: int,
+        cache: "Cache | None", keep: int = 1,
+    ) -> Any:  # fmt: skip
+        """The output for `ids [b, t]` after so many cached tokens; logits of the last `keep`."""
+        import torch
+
+        device = self.model.device
+        seen = np.concatenate([np.ones((len(ids), cached), int), mask], axis=1)
+        options: dict[str, Any] = {}
+        names = inspect.signature(model.forward).parameters
+        if "position_ids" in names:
+            positions = np.broadcast_to(cached + np.arange(ids.shape[1]), ids.shape).copy()
+            options["position_ids"] = torch.as_tensor(positions, device=device)
+        if "logits_to_keep" in names:
+            options["logits_to_keep"] = keep
+        if cache is not None:
+            options["past_key_values"] = cache
+        return model(
+            input_ids=torch.as_tensor(ids, device=device),
+            attention_mask=torch.as_tensor(seen, device=device), use_cache=True, **options,
+        )  # fmt: skip
+
+
+def _indices(reads: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    """The row and the column of each position that is read, row after row."""
+    rows, columns = list[int](), list[int]()
+    for row, positions in enumerate(reads):
+        rows += [row] * len(positions)
+        columns += positions
+    return rows, columns
+
+
+def label_paths(row: int, labels: LabelTokens) -> list[Path]:
+    """The sequences that a row is run with: the longest beginnings of its labels.
+
+    >>> label_paths(0, ((7, 8), (7, 9), (5,)))
+    [Path(row=0, tokens=(7,), labels=(0, 1, 2))]
+    """
+    inner = sorted({label[:-1] for label in labels})
+    longest = []
+    # Sorted, a prefix comes right before what it begins; the last one begins nothing.
+    for tokens, after in pairwise(inner):
+        if after[: len(tokens)] != tokens:
+            longest.append(tokens)
+    longest.append(inner[-1])
+    labels_of: dict[tuple[int, ...], list[int]] = {tokens: [] for tokens in longest}
+    for number, label in enumerate(labels):
+        whole = next(tokens for tokens in longest if tokens[: len(label) - 1] == label[:-1])
+        labels_of[whole].append(number)
+    return [Path(row, tokens, tuple(numbers)) for tokens, numbers in labels_of.items()]
+
+
+def sum_label_tokens(
+    log_probs: "torch.Tensor",
+    batch: list[Path],
+    label_tokens: list[LabelTokens],
+    reads: Sequence[Sequence[int]],
+) -> list[list[float]]:
+    """The log-probability of each label of each path.
+
+    Args:
+        log_probs: `[n, v]`, of the next token at every position that is read, path after path.
+        batch: the paths.
+        label_tokens: of each row that was asked.
+        reads: the positions that are read of each path; a label's tokens are read at the first.
+    """
+    import torch
+
+    chosen: list[tuple[int, int]] = []  # a read and a token
+    spans = []
+    start = 0
+    for path, positions in zip(batch, reads, strict=True):
+        for label in path.labels:
+            tokens = label_tokens[path.row][label]
+            spans.append(range(len(chosen), len(chosen) + len(tokens)))
+            chosen += [(start + i, token) for i, token in enumerate(tokens)]
+        start += len(positions)
+    rows, tokens_read = torch.as_tensor(chosen, dtype=torch.long).reshape(-1, 2).T
+    values = log_probs[rows, tokens_read].cpu().numpy()
+    label_sums = iter([float(values[span.start : span.stop].sum()) for span in spans])
+    return [list(islice(label_sums, len(path.labels))) for path in batch]
+
+
+def padded(lists: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Token ids `[b, t]`, padded on the right, and which of them are real.
+
+    >>> padded([[1, 2], [3]])[0].tolist()
+    [[1, 2], [3, 0]]
+    """
+    length = max(map(len, lists))
+    ids, mask = np.zeros((2, len(lists), length), int)
+    for row, tokens in enumerate(lists):
+        ids[row, : len(tokens)], mask[row, : len(tokens)] = tokens, 1
+    return ids, mask

@@ -50,7 +50,7 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
 
     The biases are fitted by `experiments.evidence.label_sequences.fit`.
     """
-    train, test = suite.rows(task.name, "train"), suite.rows(task.name, "validation")
+    train, test = suite.read_rows(task.name, "train"), suite.read_rows(task.name, "validation")
     truth = np.array(test.labels[:rows])
     pools: tuple[list[Row], list[Row]] = [], []  # the rows of each label
     for row, label in zip(train.rows, train.labels, strict=True):

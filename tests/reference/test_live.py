@@ -148,7 +148,7 @@ def test_the_shipped_model_is_one_of_theirs():
     theirs = AutoModelForCausalLM.from_pretrained(directory).eval()
     checkpoint = load_checkpoint(directory)
     for task in ("sst2", "wic", "anli_r3"):
-        rows = suite.rows(task, "validation").rows[:12]
+        rows = suite.read_rows(task, "validation").rows[:12]
         template = TASKS[task].few_shot
         end = templates.continuation(template, "maybe")
         prompts = [templates.query(template, row) + end for row in rows]

@@ -169,7 +169,7 @@ def test_pixels_of_real_images(shared):
     paths = images(shared)
     assert len(paths) == 50
     for path in paths:
-        ours = preprocessing.prepare(path.read_bytes(), str(path), how())
+        ours = preprocessing.prepare_image(path.read_bytes(), str(path), how())
         np.testing.assert_array_equal(ours, expected_pixels(Image.open(path)))
 
 
@@ -179,7 +179,7 @@ def test_pixels_of_odd_sizes(shared):
         with Image.open(path) as image:
             wide, high = (int(random.integers(5, side)) for side in image.size)
             image = image.crop((0, 0, wide, high))
-        ours = preprocessing.prepare(encoded(image), str(path), how())
+        ours = preprocessing.prepare_image(encoded(image), str(path), how())
         np.testing.assert_array_equal(ours, expected_pixels(image), err_msg=str(image.size))
 
 
@@ -193,7 +193,7 @@ def test_pixels_of_odd_sizes(shared):
 )
 def test_pixels_of_other_settings(edge, crop, settings, shared):
     for path in images(shared)[:5]:
-        ours = preprocessing.prepare(path.read_bytes(), str(path), how(edge, crop))
+        ours = preprocessing.prepare_image(path.read_bytes(), str(path), how(edge, crop))
         np.testing.assert_array_equal(ours, expected_pixels(Image.open(path), settings))
 
 
@@ -211,7 +211,7 @@ def test_pixels_of_other_modes(mode, shared):
             image = image.convert(mode)
     form = {"CMYK": "JPEG", "YCbCr": "JPEG"}.get(mode, "PNG")
     data = encoded(image, form)
-    ours = preprocessing.prepare(data, mode, how())
+    ours = preprocessing.prepare_image(data, mode, how())
     np.testing.assert_array_equal(ours, expected_pixels(Image.open(io.BytesIO(data))))
 
 
@@ -219,7 +219,7 @@ def test_normalized_pixels(shared):
     path = images(shared)[3]
     theirs = CLIPImageProcessorPil()(Image.open(path), return_tensors="np").pixel_values[0]
     ours = preprocessing.normalize(
-        jnp.asarray(preprocessing.prepare(path.read_bytes(), "x", how())), how()
+        jnp.asarray(preprocessing.prepare_image(path.read_bytes(), "x", how())), how()
     )
     np.testing.assert_allclose(ours, theirs.transpose(1, 2, 0), atol=1e-5)
 

@@ -31,7 +31,7 @@ def write_task(folder, name):
     """Rows as JSON Lines, and a task of the harness that reads them."""
     task = TASKS[name]
     for split in ("train", "validation"):
-        rows = suite.rows(name, split)
+        rows = suite.read_rows(name, split)
         with (folder / f"{name}_{split}.jsonl").open("w") as file:
             for row, label in zip(rows.rows, rows.labels, strict=True):
                 text = templates.query(task.few_shot, row)
@@ -97,7 +97,7 @@ def test_our_scores_are_the_harness_s(name, logs):
     assert accuracy == reported["acc,none"]
     alone = block.log_probs - table.blocks["pmi"].log_probs
     assert float((alone.argmax(axis=1) == block.labels).mean()) == reported["acc_mutual_info,none"]
-    assert block.labels.tolist() == list(suite.rows(name, "validation").labels)
+    assert block.labels.tolist() == list(suite.read_rows(name, "validation").labels)
     assert table.context["shots"] == 2 and len(block.labels) == 500
     # Two demonstrations for all: one context, and nothing else to be said of the log.
     assert not any("demonstrations" in note for note in block.spec.get("notes", ()))

@@ -126,7 +126,9 @@ class ApiScorer(label_texts.LabelScorer):
             if self._missing == "least":
                 identity["below"] = BELOW
         if self._protocol.sends_ids and self._tokenizer:
-            identity["tokenizer"] = tokenizer_digest(self._tokenizer)
+            # All that decides which ids a text has.
+            text = f"{self._tokenizer.bos} {self._tokenizer.tokenizer.to_str()}"
+            identity["tokenizer"] = hashlib.sha256(text.encode()).hexdigest()[:16]
         return identity
 
     def _score(self, asked: label_texts.Asked) -> LabelScores:
@@ -172,14 +174,21 @@ class ApiScorer(label_texts.LabelScorer):
         self, texts: Sequence[str], rows: list[list[FormScores]], labels: LabelTexts
     ) -> LabelScores:
         """Scores of rows whose requests are all answered."""
-        tokens = count_in_batches(texts, self._tokenizer)
+        tokens = np.zeros(len(texts), np.int32)
+        for start in range(0, len(texts) if self._tokenizer else 0, ROWS_AT_ONCE):
+            batch = slice(start, start + ROWS_AT_ONCE)
+            tokens[batch] = count_tokens(texts[batch], self._tokenizer)
         where, path = self._server.address, self._answers.path
         if self._protocol.first_tokens:
             lists = [row[0] for row in rows]  # one request a row
-            top = self._score_lists(lists, labels, tokens)
-            if len(top.failed) < len(lists):  # lists without a label give no number
+            tokens_of_rows = [row for row in lists if isinstance(row, Mapping)]
+            top = score_first_tokens(tokens_of_rows, labels, self._missing, where)
+            self._notes.add(top.scores[top.is_kept], top.lacking, top.never)
+            why = " ".join(top.never) or "A label is not among its most probable tokens."
+            failed = dict.fromkeys(np.flatnonzero(~top.is_kept).tolist(), why)
+            if len(failed) < len(lists):  # lists without a label give no number
                 refuse_same(texts, lists, where, path)
-            return top
+            return LabelScores(top.scores, tokens, failed)
         scores = np.array([list(chain(*row)) for row in rows], np.float32)  # [n, forms]
         refuse_equal(scores, where, path, self._protocol.instead)
         refuse_same(texts, scores.tolist(), where, path)
@@ -188,17 +197,6 @@ class ApiScorer(label_texts.LabelScorer):
         if self._protocol.sends_ids:
             self._notes.add(scores)
         return LabelScores(scores, tokens)
-
-    def _score_lists(
-        self, lists: Sequence[FormScores], labels: LabelTexts, tokens: np.ndarray
-    ) -> LabelScores:
-        """Scores from lists of first tokens; rows without a score of every label have failed."""
-        tokens_of_rows = [row for row in lists if isinstance(row, Mapping)]
-        top = score_first_tokens(tokens_of_rows, labels, self._missing, self._server.address)
-        self._notes.add(top.scores[top.is_kept], top.lacking, top.never)
-        why = " ".join(top.never) or "A label is not among its most probable tokens."
-        failed = dict.fromkeys(np.flatnonzero(~top.is_kept).tolist(), why)
-        return LabelScores(top.scores, tokens, failed)
 
     def estimate(self, inputs: Inputs, labels: LabelTexts) -> ApiCost:
         """The requests that `score` would send: without an answer, and their tokens.
@@ -278,16 +276,6 @@ def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> lis
     return [-(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN) for text in texts]
 
 
-def count_in_batches(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> np.ndarray:
-    """Tokens of each text, int32 [n]; 0 without a tokenizer."""
-    counts = np.zeros(len(texts), np.int32)
-    if tokenizer:
-        for start in range(0, len(texts), ROWS_AT_ONCE):
-            batch = texts[start : start + ROWS_AT_ONCE]
-            counts[start : start + ROWS_AT_ONCE] = count_tokens(batch, tokenizer)
-    return counts
-
-
 def label_ids(
     texts: Sequence[str], forms: Sequence[str], tokenizer: "TokenizerInfo", first_row: int = 0
 ) -> list[LabelIds]:
@@ -314,9 +302,3 @@ def label_ids(
             )
         rows.append(LabelIds(tuple(prompt), tuple(ids[0] for ids in labels)))
     return rows
-
-
-def tokenizer_digest(tokenizer: "TokenizerInfo") -> str:
-    """Hash of all that decides which ids a text has."""
-    text = f"{tokenizer.bos} {tokenizer.tokenizer.to_str()}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -76,7 +76,7 @@ class TaskReport(NamedTuple):
     agrees: bool
 
 
-def describe(task: Task, data: str, width: int = 0) -> TaskReport:
+def describe_task(task: Task, data: str, width: int = 0) -> TaskReport:
     """Where a task's rows come from, what they are, and whether the paper has as many."""
     names = image_splits(task, data) if task.is_image else splits(task, data)
     reader = read_images if task.is_image else read
@@ -107,7 +107,7 @@ def describe(task: Task, data: str, width: int = 0) -> TaskReport:
 def report(task: str, data: str) -> Iterator[str]:
     """Lines on one task, or for "" on every task and how they compare in sum."""
     if task:
-        yield from describe(load_task(task), data).lines
+        yield from describe_task(load_task(task), data).lines
         return
     equal, unequal = 0, []  # numbers of test rows as in the paper, and other ones
     for known_task in TASKS.values():
@@ -115,7 +115,7 @@ def report(task: str, data: str) -> Iterator[str]:
         if not (image_splits if known_task.is_image else splits)(known_task, data):
             yield f"{known_task.name}: no rows of it in {data}"
             continue
-        task_report = describe(known_task, data, EXAMPLE_WIDTH)
+        task_report = describe_task(known_task, data, EXAMPLE_WIDTH)
         yield from task_report.lines
         if task_report.agrees:
             equal += 1

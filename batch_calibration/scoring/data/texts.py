@@ -41,7 +41,7 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
     if limit < 0:
         raise InputError(where="limit", expected="0 (all rows) or a positive number", got=limit)
     if data == MINI and not task.files:
-        return suite.rows(task.name, split, limit)._replace(split=split)
+        return suite.read_rows(task.name, split, limit)._replace(split=split)
     source = _find(task, data)
     if source is None:
         raise InputError(_nothing(task, data))
@@ -60,7 +60,7 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
 def splits(task: Task, data: str) -> tuple[str, ...]:
     """Names of the splits that `data` has of a task; none where it has no rows of it."""
     if data == MINI and not task.files:
-        return suite.splits(task.name)
+        return suite.split_names(task.name)
     source = _find(task, data)
     return tuple(source.splits) if source else ()
 
@@ -84,9 +84,8 @@ def _find(task: Task, data: str) -> TextSource | None:
         return None
     # Only here, as it imports TensorFlow Datasets.
     builder = tfds_folder.open_folder(prepared)
-    names = tfds_folder.prepared_splits(builder, prepared)
     readers: dict[str, ReadRecords] = {}
-    for split in names:
+    for split in builder.info.splits:
         readers[split] = partial(tfds_folder.prepared_records, task, builder, prepared, split)
     return TextSource(f"TFDS folder {prepared}", readers)
 

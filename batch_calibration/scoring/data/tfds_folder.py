@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.data import tfds_folder
 from batch_calibration.scoring.data.binding import label_of, schema_of
 from batch_calibration.scoring.tasks.base import IMAGE, Task
 
@@ -58,15 +57,9 @@ def open_folder(folder: Path) -> "DatasetBuilder":
         raise InputError(f"{folder}: TFDS cannot open it ({error}); prepare it again.") from error
     if builder.info.features is None:
         raise InputError(f"{folder}: it has no features.json; prepare it again.")
-    return builder
-
-
-def prepared_splits(builder: "DatasetBuilder", folder: Path) -> tuple[str, ...]:
-    """Names of the folder's splits; none at all is an error."""
-    names = tuple(builder.info.splits)
-    if not names:
+    if not builder.info.splits:
         raise InputError(f"{folder}: a TFDS folder without splits; prepare it again.")
-    return names
+    return builder
 
 
 def prepared_records(
@@ -193,7 +186,14 @@ class ImageRecord(NamedTuple):
 
     def read(self) -> bytes:
         """The record's image, still encoded; `InputError` where it is gone or damaged."""
-        return encoded(self.folder, self.split, self.number)
+        folder, split, number = self
+        if not 0 <= number < size(folder, split):
+            raise InputError(
+                f"{self}: the split has {size(folder, split):,} records; was it prepared again?"
+            )
+        (example,) = _examples(folder, split, range(number, number + 1))
+        image: bytes = example[IMAGE]
+        return image
 
     def signature(self) -> str:
         """Nothing: a prepared folder is not edited record by record."""
@@ -209,9 +209,8 @@ def record_splits(task: Task, folder: Path) -> tuple[str, ...]:
             f"{folder}: it has no feature {IMAGE!r} but {', '.join(features)}; task {task.name} "
             "needs images: give a folder a class."
         )
-    names = tfds_folder.prepared_splits(builder, folder)
     # CLEVR's test scenes were never published: TFDS gives them no objects.
-    return tuple(n for n in names if "label" in features or n != "test")
+    return tuple(n for n in builder.info.splits if "label" in features or n != "test")
 
 
 def size(folder: Path, split: str) -> int:
@@ -239,21 +238,9 @@ def labels(
                 yield number, label_of(task, str(count), f"{folder}#{split}[{number}]")
 
 
-def encoded(folder: Path, split: str, number: int) -> bytes:
-    """The image of one record, still encoded."""
-    if not 0 <= number < size(folder, split):
-        raise InputError(
-            f"{folder}#{split}[{number}]: the split has {size(folder, split):,} records; was it "
-            "prepared again?"
-        )
-    (example,) = _examples(folder, split, range(number, number + 1))
-    image: bytes = example[IMAGE]
-    return image
-
-
 @lru_cache(maxsize=16)  # folders that are open at once
 def _builder(folder: Path) -> Any:
-    builder = tfds_folder.open_folder(folder)
+    builder = open_folder(folder)
     form = builder.info.file_format.value
     if form != "array_record":
         raise InputError(

@@ -49,7 +49,7 @@ def permanent_crop(n: int, random: Generator) -> np.ndarray:
     return image + (0.05 * smooth_noise(random, n, 6)[..., None])
 
 
-def draw_forest(n: int, random: Generator) -> np.ndarray:
+def woods(n: int, random: Generator) -> np.ndarray:
     """Dark green, tree by tree."""
     color = np.array([0.12, 0.24, 0.13], np.float32) * uniform(random, 0.8, 1.4, n, 1)
     return shaded(color, 0.5 * smooth_noise(random, n, 24) + 0.2 * smooth_noise(random, n, 5))
@@ -126,7 +126,7 @@ def industrial(n: int, random: Generator) -> np.ndarray:
 
 
 LAND: dict[str, DrawClass] = {
-    "AnnualCrop": annual_crop, "Forest": draw_forest, "HerbaceousVegetation": brush,
+    "AnnualCrop": annual_crop, "Forest": woods, "HerbaceousVegetation": brush,
     "Highway": highway, "Industrial": industrial, "Pasture": pasture,
     "PermanentCrop": permanent_crop, "Residential": residential, "River": river, "SeaLake": sea,
 }  # fmt: skip

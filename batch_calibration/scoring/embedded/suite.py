@@ -18,12 +18,12 @@ ENDING = ".jsonl.gz"
 SEED = 2309  # what the files were generated from
 
 
-def splits(task: str) -> tuple[str, ...]:
+def split_names(task: str) -> tuple[str, ...]:
     """Names of the splits of a task; none where the suite does not have it."""
     return tuple(sorted(path.name.removesuffix(ENDING) for path in (FOLDER / task).glob("*")))
 
 
-def rows(task: str, split: str, limit: int = 0) -> Rows:
+def read_rows(task: str, split: str, limit: int = 0) -> Rows:
     """The rows of a split, the first `limit` where it is not 0, with the labels as drawn."""
     fields, labels, _ = _columns(task, split, limit)
     ids = tuple(map(f"mini/{task}/{split}/{{}}".format, range(len(labels))))
@@ -40,11 +40,11 @@ def _columns(
     task: str, split: str, limit: int = 0
 ) -> tuple[tuple[Row, ...], tuple[int, ...], tuple[int, ...]]:
     """The fields of each row, the labels as drawn, and the Bayes-optimal ones."""
-    if not splits(task):
+    if not split_names(task):
         tasks = sorted(folder.name for folder in FOLDER.iterdir())
         raise InputError.unknown("task of the mini suite", task, tasks)
-    if split not in splits(task):
-        raise InputError.unknown(f"split of the mini suite's {task}", split, splits(task))
+    if split not in split_names(task):
+        raise InputError.unknown(f"split of the mini suite's {task}", split, split_names(task))
     with gzip.open(FOLDER / task / f"{split}{ENDING}", "rt", encoding="utf-8") as file:
         # Only the rows that are used are parsed.
         records = list(map(json.loads, islice(file, limit or None)))

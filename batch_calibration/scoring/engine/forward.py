@@ -17,7 +17,6 @@ import jax
 import numpy as np
 from flax import nnx
 from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.engine import programs, sharding, trie
@@ -271,11 +270,39 @@ class Forward:
         targets: np.ndarray,
         slots: np.ndarray | None = None,
     ) -> list[ReadScores]:
-        """Log-probabilities `[e]` of targets after `h`, or after its `slots`, in parts."""
-        return read_targets(
-            self._graph, sharding.replicated(self._mesh), self._vocabulary, self._state, h, reads,
-            targets, slots, normalized=self._normalized,
-        )  # fmt: skip
+        """Log-probabilities `[e]` of target tokens, in chunks, not waited for.
+
+        Args:
+            h: `[b t, d]` hidden states of which `slots` are read, or `[m, d]` without them.
+            reads: `[e]` which of them each read is after, ascending.
+            targets: `[e]` token that is read there.
+            slots: `[m]` which hidden states are read; all, where it is None.
+        """
+        # Each token is unembedded once; powers of two keep the compiled programs few.
+        tokens, indices = np.unique(targets, return_inverse=True)
+        tokens = np.pad(tokens, (0, max(8, power(len(tokens))) - len(tokens)))
+        # On a mesh the devices share the vocabulary, and each has all of its part at once.
+        home, vocabulary = sharding.replicated(self._mesh), self._vocabulary
+        spans = VOCABULARY_SPAN if home is None else {}
+        at_a_time = spans.get(jax.default_backend(), vocabulary) if self._normalized else None
+        scores: list[ReadScores] = []
+        for start in range(0, int(reads[-1]) + 1, MAX_READS):
+            count = min(MAX_READS, int(reads[-1]) + 1 - start)
+            padding = (0, -count % READ_STEP)  # to a multiple of `READ_STEP`
+            if slots is None:
+                states = np.pad(h[start : start + count], (padding, (0, 0)))
+            else:
+                states = programs.take(h, np.pad(slots[start : start + count], padding))
+            # reads of these states
+            first, last = np.searchsorted(reads, (start, start + count)).tolist()
+            size = power(last - first) - (last - first)  # to a power of two
+            after = np.pad(reads[first:last] - start, (0, size))
+            log_probs = programs.read(
+                self._graph, home, vocabulary, at_a_time, self._state, states, tokens, after,
+                np.pad(indices[first:last], (0, size)),
+            )  # fmt: skip
+            scores.append(ReadScores(log_probs, last - first))
+        return scores
 
     def _run_prefix(self, tokens: list[int]) -> None:
         """Run the shared tokens from where they differ from the prefix that was run last."""
@@ -378,54 +405,3 @@ def halve(positions: int, error: Exception, length: int) -> int:
 def wait(scores: Sequence[ReadScores]) -> np.ndarray:
     """Log-probabilities `[e]` of all chunks."""
     return np.concatenate([np.asarray(chunk.log_probs)[: chunk.reads] for chunk in scores])
-
-
-def read_targets(
-    graph: programs.Graph,
-    home: NamedSharding | None,
-    vocabulary: int,
-    state: programs.State,
-    h: jax.Array | np.ndarray,
-    reads: np.ndarray,
-    targets: np.ndarray,
-    slots: np.ndarray | None,
-    *,
-    normalized: bool,
-) -> list[ReadScores]:
-    """Log-probabilities `[e]` of target tokens, in chunks, not waited for.
-
-    Args:
-        graph: The network's structure.
-        home: Where results lie on a mesh, whose devices share the vocabulary; None without one.
-        vocabulary: Words that the network knows.
-        state: The network's weights.
-        h: `[b t, d]` hidden states of which `slots` are read, or `[m, d]` without them.
-        reads: `[e]` which of them each read is after, ascending.
-        targets: `[e]` token that is read there.
-        slots: `[m]` which hidden states are read; all, where it is None.
-        normalized: Whether to subtract the log of the softmax's denominator.
-    """
-    # Each token is unembedded once; powers of two keep the compiled programs few.
-    tokens, indices = np.unique(targets, return_inverse=True)
-    tokens = np.pad(tokens, (0, max(8, power(len(tokens))) - len(tokens)))
-    # On a mesh the devices share the vocabulary, and each has all of its part at once.
-    spans = VOCABULARY_SPAN if home is None else {}
-    at_a_time = spans.get(jax.default_backend(), vocabulary) if normalized else None
-    scores: list[ReadScores] = []
-    for start in range(0, int(reads[-1]) + 1, MAX_READS):
-        count = min(MAX_READS, int(reads[-1]) + 1 - start)
-        padding = (0, -count % READ_STEP)  # to a multiple of `STEP`
-        if slots is None:
-            states = np.pad(h[start : start + count], (padding, (0, 0)))
-        else:
-            states = programs.take(h, np.pad(slots[start : start + count], padding))
-        # reads of these states
-        first, last = np.searchsorted(reads, (start, start + count)).tolist()
-        read_padding = (0, power(last - first) - (last - first))  # to a power of two
-        log_probs = programs.read(
-            graph, home, vocabulary, at_a_time, state, states, tokens,
-            np.pad(reads[first:last] - start, read_padding),
-            np.pad(indices[first:last], read_padding),
-        )  # fmt: skip
-        scores.append(ReadScores(log_probs, last - first))
-    return scores

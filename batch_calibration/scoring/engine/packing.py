@@ -90,12 +90,26 @@ def pack_prompts(
     need = {row: len(prompts[row]) - shared - head + extra[row] for row in rows}  # slots
     alone = {row: power(head + slots) for row, slots in need.items()}  # a sequence of its own
     own = (np.array(branches) - head).tolist()
+
+    def lay_together(fraction: float, length: int) -> list[_Item]:
+        """Neighbours in `order` as one item where enough of a row is common."""
+        units: list[_Item] = []
+        for row, common in zip(order, own, strict=True):
+            slots = need[row] - common
+            if units and common and common >= fraction * need[row] and len(units[-1].rows) < most:
+                # Small items fit best where little is won by large ones.
+                room = (max(length, alone[row]) - head) // (1 if fraction else 2)
+                if units[-1].slots + slots <= room:
+                    units[-1] = _Item(units[-1].slots + slots, [*units[-1].rows, row])
+                    continue
+            units.append(_Item(need[row], [row]))
+        return units
+
     # Where a sequence takes one row, none lie together.
     fractions = SHARED_FRACTIONS[:1] if most == 1 else SHARED_FRACTIONS
     plans = []
     for fraction, length in product(fractions, (SHORTEST, 2 * SHORTEST)):
-        items = _lay_together(order, own, need, alone, head, fraction, length, most)
-        plans.append(_fit(items, head, length, most))
+        plans.append(_fit(lay_together(fraction, length), head, length, most))
 
     def cost(plan: Iterable[PackedSequence]) -> float:
         return sum(packed.length * (1 + packed.length / QUADRATIC_SLOTS) for packed in plan)
@@ -110,30 +124,6 @@ def branch(before: list[int], prompt: list[int], shared: int) -> int:
         if before[i] != prompt[i]:
             return i - shared
     return most - shared
-
-
-def _lay_together(
-    order: list[int],
-    own: list[int],
-    need: dict[int, int],
-    alone: dict[int, int],
-    head: int,
-    fraction: float,
-    length: int,
-    most: int,
-) -> list[_Item]:
-    """Neighbours in `order` as one item where enough of a row is common, `own` tokens of each."""
-    units: list[_Item] = []
-    for row, common in zip(order, own, strict=True):
-        slots = need[row] - common
-        if units and common and common >= fraction * need[row] and len(units[-1].rows) < most:
-            # Small items fit best where little is won by large ones.
-            room = (max(length, alone[row]) - head) // (1 if fraction else 2)
-            if units[-1].slots + slots <= room:
-                units[-1] = _Item(units[-1].slots + slots, [*units[-1].rows, row])
-                continue
-        units.append(_Item(need[row], [row]))
-    return units
 
 
 def _fit(units: list[_Item], head: int, shortest: int, most: int) -> list[PackedSequence]:

@@ -96,7 +96,7 @@ def load_preprocessing(directory: Path) -> Preprocessing:
     return Preprocessing(edge, crop, raw.get("resample", 3), tuple(mean), tuple(std))
 
 
-def prepare(encoded: bytes, name: str, preprocessing: Preprocessing) -> np.ndarray:
+def prepare_image(encoded: bytes, name: str, preprocessing: Preprocessing) -> np.ndarray:
     """An encoded image as uint8 pixels `[h, w, 3]`, resized and cropped.
 
     As transformers' Pillow processor does: the first frame, on white where it is transparent, EXIF
@@ -189,7 +189,7 @@ def decode_batches(
     """Batches of up to `size` images, decoded ahead in threads, few at a time in memory."""
 
     def read(ref: ImageRef) -> np.ndarray:
-        return prepare(ref.read(), str(ref), how)
+        return prepare_image(ref.read(), str(ref), how)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         waiting: deque[tuple[int, Future[np.ndarray]]] = deque()  # in the order of rows

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.scoring.embedded import label_words as drawn_words
 from batch_calibration.scoring.prompts import demonstrations, length_limit, rendered, template
-from batch_calibration.scoring.prompts.length_limit import TokenCounter
 from batch_calibration.scoring.prompts.rendered import (
     USUAL,
     RenderedBlock,
@@ -20,7 +19,6 @@ from batch_calibration.scoring.prompts.rendered import (
     text_digest,
 )
 from batch_calibration.scoring.prompts.template import (
-    ChatRenderer,
     Compose,
     Shown,
     chat,
@@ -30,6 +28,10 @@ from batch_calibration.scoring.prompts.template import (
 from batch_calibration.scoring.tasks import Row, Rows, Task
 from batch_calibration.scoring.tasks.base import LabelWords, first_form
 from batch_calibration.settings import Cell
+
+if TYPE_CHECKING:
+    from batch_calibration.scoring.engine.token_budget import TokenBudget
+    from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 ORIGINAL_TEXTS = 20  # random-word texts in the code of Fei et al.
@@ -78,9 +80,9 @@ def render(
     test: Rows,
     train: Rows,
     compares_statements: bool = False,
-    budget: TokenCounter | None = None,
+    budget: "TokenBudget | None" = None,
     log_probs: bool = True,
-    renderer: ChatRenderer | None = None,
+    renderer: "ChatTemplate | None" = None,
     keep: int = 0,
 ) -> RenderedContext:
     """Render a context of texts: test rows, probe inputs, the labeled set.
@@ -157,26 +159,51 @@ def _probe_rows(
     task: Task, cell: Cell, row_format: RowFormat, test: Rows, train: Rows, chosen: list[int],
     log_probs: bool,
 ) -> dict[str, BlockRows]:  # fmt: skip
-    """The blocks of probe inputs that can be used."""
-    rows_of = paper_probes(cell, row_format, test.rows)
+    """The blocks of probe inputs that can be used.
+
+    The last two are as the published code makes them, which fills the whole input. In the tasks of
+    two texts that Zhao et al. 2021 (tonyzhaozh/few-shot-learning) and Fei et al. 2023
+    (fywalter/label-bias) share with the paper, the two and the words between them are one input:
+    "N/A" appears once, and random words are drawn from all of it. Fei et al. have one task, of
+    medical questions, whose texts are filled one by one.
+    """
+    prompt, shots, form = cell.prompt, len(row_format.shown), row_format.template
+
+    def probe(name: str, rows: list[Row], render: Render) -> BlockRows:
+        return rendered_rows(rows, _numbered(name, len(rows)), render, shots)
+
+    whole = content_free(("input",))  # one field, which takes the place of the whole input
+    if prompt.cc_fill == "whole_input":
+        cc = probe("cc", whole, row_format.fill)
+    else:
+        cc = probe("cc", content_free(row_format.fields), row_format.render)
+    # Words of the test inputs, as in the paper: no label is read.
+    dc = random_words(test.rows, row_format.fields, prompt.dc_texts, cell.seed)
+    rows_of = {"cc": cc, "dc": probe(f"dc/{cell.seed}", dc, row_format.render)}
     # A dual encoder has no template to make further probes of.
-    if not row_format.template:
+    if row_format.compose is None:
         return rows_of
-    rows_of["pmi"] = premise_row(row_format)
+    # DC-PMI's one prompt, the template after its input, without demonstrations.
+    premise = row_format.compose(())(template.domain_premise(form))
+    rows_of["pmi"] = BlockRows(lambda row, skip: premise, [-1], ["pmi"], 0)
     # With one demonstration nothing is left to show before it.
     if len(chosen) > 1:
         rows_of["looc"] = left_out(row_format, train, chosen)
     # A template that does not show the options cannot move them round.
-    if task.options and set(task.options) <= set(template.fields_of(row_format.template)):
+    if task.options and set(task.options) <= set(template.fields_of(form)):
         rows_of["permutations"] = permuted(task, cell, row_format, test)
     # Presets that need the whole vocabulary; a server may give letters alone.
     if log_probs:
-        rows_of |= original_probes(cell, row_format, test.rows)
+        inputs = template.input_part(form)
+        words = original_random_words([template.fill(inputs, row) for row in test.rows], cell.seed)
+        drawn = [{"input": text} for text in words]
+        rows_of["dc_original"] = probe(f"dc_original/{cell.seed}", drawn, row_format.fill)
+        rows_of["cc_original"] = probe("cc_original", whole, row_format.fill)
     return rows_of
 
 
 def _fit_block(
-    cell: Cell, name: str, rows: BlockRows, budget: TokenCounter | None,
+    cell: Cell, name: str, rows: BlockRows, budget: "TokenBudget | None",
     label_texts: Sequence[str], left_out: int, keep: int,
 ) -> RenderedBlock:  # fmt: skip
     """A block whose prompts fit; all of them leave out the first `left_out` demonstrations."""
@@ -242,7 +269,7 @@ def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
 
 
 def _prompts(
-    task: Task, cell: Cell, train: Rows, chosen: list[int], renderer: ChatRenderer | None
+    task: Task, cell: Cell, train: Rows, chosen: list[int], renderer: "ChatTemplate | None"
 ) -> RowFormat:
     """Rows as prompts: the demonstrations, then the row without its label."""
     choice = cell.prompt.template
@@ -407,50 +434,6 @@ def rendered_rows(
     """Rows that are all rendered in one way; labels that are not given are unknown."""
     labels = [-1] * len(rows) if labels is None else labels
     return BlockRows(lambda row, skip: render(rows[row], skip), labels, ids, shots, together)
-
-
-def paper_probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> dict[str, BlockRows]:
-    """CC's and DC's rows, as the paper describes them."""
-    prompt, shots = cell.prompt, len(row_format.shown)
-    fills_whole_input = prompt.cc_fill == "whole_input"
-    cc_fields = ("input",) if fills_whole_input else row_format.fields
-    cc_render = row_format.fill if fills_whole_input else row_format.render
-    cc = content_free(cc_fields)
-    # Words of the test inputs, as in the paper: no label is read.
-    dc = random_words(rows, row_format.fields, prompt.dc_texts, cell.seed)
-    return {
-        "cc": rendered_rows(cc, _numbered("cc", len(cc)), cc_render, shots),
-        "dc": rendered_rows(dc, _numbered(f"dc/{cell.seed}", len(dc)), row_format.render, shots),
-    }
-
-
-def original_probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> dict[str, BlockRows]:
-    """The rows of CC and DC as the published code makes them, which fills the whole input.
-
-    In the tasks of two texts that Zhao et al. 2021 (tonyzhaozh/few-shot-learning) and Fei et al.
-    2023 (fywalter/label-bias) share with the paper, the two and the words between them are one
-    input: "N/A" appears once, and random words are drawn from all of it. Fei et al. have one task,
-    of medical questions, whose texts are filled one by one.
-    """
-    shots, inputs = len(row_format.shown), template.input_part(row_format.template)
-    # One field, which takes the place of the whole input.
-    cc = content_free(("input",))
-    filled = [template.fill(inputs, row) for row in rows]
-    dc = [{"input": text} for text in original_random_words(filled, cell.seed)]
-    dc_ids = _numbered(f"dc_original/{cell.seed}", len(dc))
-    cc_ids = _numbered("cc_original", len(cc))
-    return {
-        "dc_original": rendered_rows(dc, dc_ids, row_format.fill, shots),
-        "cc_original": rendered_rows(cc, cc_ids, row_format.fill, shots),
-    }
-
-
-def premise_row(row_format: RowFormat) -> BlockRows:
-    """DC-PMI's one prompt, the template after its input, without demonstrations."""
-    premise = template.domain_premise(row_format.template)
-    if row_format.compose is not None:
-        premise = row_format.compose(())(premise)
-    return BlockRows(lambda row, skip: premise, [-1], ["pmi"], 0)
 
 
 def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> BlockRows:

@@ -92,12 +92,17 @@ def special_token(name: str, tokenizer_config: RawConfig, class_name: str) -> st
     return text if isinstance(text, str) else None
 
 
-def _template_token(directory: Path, tokenizer: Tokenizer) -> int | None:
-    """The tokens that the post-processor puts before a text; tokens behind it are left out."""
+def tokens_before(tokenizer: Tokenizer) -> list[int]:
+    """The ids that the post-processor puts before a text."""
     encoding = tokenizer.encode("a")
     mask = encoding.special_tokens_mask  # 1 where the post-processor put a token, 0 of the text
     # no token of the text: all is unknown
-    before = encoding.ids[: mask.index(0)] if 0 in mask else []
+    return list(encoding.ids[: mask.index(0)]) if 0 in mask else []
+
+
+def _template_token(directory: Path, tokenizer: Tokenizer) -> int | None:
+    """The tokens that the post-processor puts before a text; tokens behind it are left out."""
+    before = tokens_before(tokenizer)
     if len(before) > 1:
         raise InputError(
             f"{directory / 'tokenizer.json'}: the post-processor puts the tokens "
@@ -110,8 +115,8 @@ def _template_token(directory: Path, tokenizer: Tokenizer) -> int | None:
 def _bos_token(path: Path, tokenizer_config: RawConfig, tokenizer: Tokenizer) -> int:
     """The id of `bos_token`."""
     token = tokenizer_config.get("bos_token", "<s>")  # what these classes take where none is named
-    text = token.get("content") if isinstance(token, dict) else token  # an added token, or its text
-    token_id = tokenizer.token_to_id(text) if isinstance(text, str) else None
+    text = special_token("bos_token", {"bos_token": token}, "")
+    token_id = None if text is None else tokenizer.token_to_id(text)
     if token_id is None:
         raise InputError(
             f"{path}: bos_token {token!r} is no token of tokenizer.json; name one that is."

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from batch_calibration.errors import InputError, spell
+from batch_calibration.scoring.models.files.beginning_token import special_token
 from batch_calibration.scoring.models.files.config import read_json
 
 if TYPE_CHECKING:
@@ -112,12 +113,8 @@ def read(directory: Path) -> ChatTemplate | None:
     """
     path = directory / "tokenizer_config.json"
     options = read_json(path, "a tokenizer config") if path.is_file() else {}
-    tokens: dict[str, str] = {}
-    for name in SPECIAL:
-        token: Any = options.get(name)
-        text = token.get("content") if isinstance(token, dict) else token
-        if isinstance(text, str):
-            tokens[name] = text
+    texts = {name: special_token(name, options, "") for name in SPECIAL}
+    tokens = {name: text for name, text in texts.items() if text is not None}
     own = directory / FILE
     if own.is_file():
         return ChatTemplate(own.read_text(encoding="utf-8"), tokens, own)

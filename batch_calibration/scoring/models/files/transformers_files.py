@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models.files import chat_template
+from batch_calibration.scoring.models.files.beginning_token import tokens_before
 from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
 from batch_calibration.scoring.models.files.config import read_json
@@ -108,11 +109,8 @@ class TransformersFiles:
             )  # fmt: skip
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        begin: int | None = None
-        if not self._config.is_encoder_decoder:
-            encoding = tokenizer.encode("a")
-            mask = encoding.special_tokens_mask  # 1 where a token is none of the text
-            begin = encoding.ids[0] if 0 in mask and mask.index(0) else None
+        begins = [] if self._config.is_encoder_decoder else tokens_before(tokenizer)
+        begin = begins[0] if begins else None
         prefix = theirs.bos_token_id if theirs.bos_token_id is not None else theirs.eos_token_id
         notes = [f"run by transformers {self._transformers.__version__}"]
         if self._config.is_encoder_decoder:
