@@ -87,7 +87,7 @@ def encoded(image, form="PNG", **options):
 
 
 def prepared(image, form="PNG", **options):
-    return preprocessing.prepare(encoded(image, form, **options), "x.png", HOW)
+    return preprocessing.prepare_image(encoded(image, form, **options), "x.png", HOW)
 
 
 def test_shorter_side_then_middle():
@@ -100,7 +100,7 @@ def test_shorter_side_then_middle():
 
 def test_what_is_smaller_than_the_crop_stands_on_black():
     how = HOW._replace(edge=20, crop=(25, 33))
-    pixels = preprocessing.prepare(encoded(noise((40, 20))), "x", how)
+    pixels = preprocessing.prepare_image(encoded(noise((40, 20))), "x", how)
     assert pixels.shape == (25, 33, 3)
     np.testing.assert_array_equal(pixels[3:23], np.asarray(noise((40, 20)))[:, 3:36])
     assert not pixels[:3].any() and not pixels[23:].any()
@@ -177,18 +177,18 @@ SAID = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_image_is_a_sentence_with_its_name(kind, refuses):
-    refuses(preprocessing.prepare, BROKEN[kind], "pic.jpg", HOW)
+    refuses(preprocessing.prepare_image, BROKEN[kind], "pic.jpg", HOW)
 
 
 def test_a_large_image_is_read_without_a_warning():
     data = encoded(Image.new("L", (9_990, 10_000), 77))
     filters = list(warnings.filters)
-    assert (preprocessing.prepare(data, "x", HOW) == 77).all()
+    assert (preprocessing.prepare_image(data, "x", HOW) == 77).all()
     assert warnings.filters == filters
 
 
 def test_what_would_be_too_large_resized_is_a_sentence(refuses):
-    refuses(preprocessing.prepare, encoded(Image.new("L", (200_000, 2))), "thin.png", HOW)
+    refuses(preprocessing.prepare_image, encoded(Image.new("L", (200_000, 2))), "thin.png", HOW)
 
 
 def test_a_size_that_a_header_claims_is_refused_before_it_is_read(refuses):
@@ -199,7 +199,7 @@ def test_a_size_that_a_header_claims_is_refused_before_it_is_read(refuses):
 
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0))
     data = b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 99))
-    refuses(preprocessing.prepare, data + chunk(b"IEND", b""), "huge.png", HOW)
+    refuses(preprocessing.prepare_image, data + chunk(b"IEND", b""), "huge.png", HOW)
 
 
 def test_a_transparent_entry_of_a_palette_is_white():
@@ -222,7 +222,7 @@ def test_batches_keep_the_order_and_name_what_failed():
     for batch in batches:
         assert batch.pixels.shape == (5, 32, 32, 3)
         for i, row in enumerate(batch.rows):
-            expected = preprocessing.prepare(data[str(row)], "", HOW)
+            expected = preprocessing.prepare_image(data[str(row)], "", HOW)
             np.testing.assert_array_equal(batch.pixels[i], expected)
 
 
@@ -313,7 +313,7 @@ def naive(checkpoint, names, labels):
         jnp.array([checkpoint.tokenizer.encode(text).ids + [0] * 40])[:, :40] for text in labels
     ]
     pixels = [
-        jnp.asarray(preprocessing.prepare(Path(name).read_bytes(), name, how))[None]
+        jnp.asarray(preprocessing.prepare_image(Path(name).read_bytes(), name, how))[None]
         for name in names
     ]
     spoken = [unit(speak(checkpoint.model, image)[0]) for image in tokens]

@@ -1,7 +1,7 @@
 """Fits prompts to the model's positions, as the setting `over_long` says, and counts changes."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -9,14 +9,25 @@ from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.inputs import LazyTexts
 from batch_calibration.settings import LengthPolicy
 
-if TYPE_CHECKING:
-    from batch_calibration.scoring.engine.token_budget import TokenBudget
-
 UNLIKE_CONTEXTS = (
     "† Long prompts were shortened each by itself, so the context of a shortened row is not that "
     "of cc's and dc's probes, nor of the other rows that bc, pc and bcl learn from: what these "
     "methods take away need not be its bias. over_long=same_context keeps one context for all."
 )
+
+
+class TokenCounter(Protocol):
+    """The positions of a model, and the positions that a prompt and its labels need."""
+
+    @property
+    def positions(self) -> int:
+        """Positions of the model."""
+
+    def positions_needed(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
+        """Positions that each text and the longest of its labels take."""
+
+    def truncate_left(self, text: str, tokens: int) -> str:
+        """The text without its first `tokens` tokens."""
 
 
 class Fitted(NamedTuple):
@@ -29,7 +40,7 @@ class Fitted(NamedTuple):
 
 def fit_prompts(
     policy: LengthPolicy,
-    budget: "TokenBudget | None",
+    budget: TokenCounter | None,
     render: Callable[[int, int], str],
     rows: int,
     shots: int,
@@ -84,7 +95,7 @@ def fit_prompts(
 
 
 def common_skip(
-    budget: "TokenBudget | None",
+    budget: TokenCounter | None,
     blocks: Sequence[tuple[Callable[[int, int], str], int]],
     shots: int,
     labels: Sequence[str],
@@ -112,7 +123,7 @@ def shortening_notes(policy: object, shots: int | None, shortened: int) -> tuple
     return (UNLIKE_CONTEXTS,) if shots and shortened and policy != "same_context" else ()
 
 
-def _require(budget: "TokenBudget | None", policy: LengthPolicy) -> "TokenBudget":
+def _require(budget: TokenCounter | None, policy: LengthPolicy) -> TokenCounter:
     if budget is None:
         raise InputError(
             f"{policy!r} counts tokens, which takes a model's tokenizer; give "

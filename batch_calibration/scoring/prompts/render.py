@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.scoring.embedded import label_words as drawn_words
 from batch_calibration.scoring.prompts import demonstrations, length_limit, rendered, template
+from batch_calibration.scoring.prompts.length_limit import TokenCounter
 from batch_calibration.scoring.prompts.rendered import (
     USUAL,
     RenderedBlock,
@@ -19,6 +20,7 @@ from batch_calibration.scoring.prompts.rendered import (
     text_digest,
 )
 from batch_calibration.scoring.prompts.template import (
+    ChatRenderer,
     Compose,
     Shown,
     chat,
@@ -28,10 +30,6 @@ from batch_calibration.scoring.prompts.template import (
 from batch_calibration.scoring.tasks import Row, Rows, Task
 from batch_calibration.scoring.tasks.base import LabelWords, first_form
 from batch_calibration.settings import Cell
-
-if TYPE_CHECKING:
-    from batch_calibration.scoring.engine.token_budget import TokenBudget
-    from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 ORIGINAL_TEXTS = 20  # random-word texts in the code of Fei et al.
@@ -80,9 +78,9 @@ def render(
     test: Rows,
     train: Rows,
     compares_statements: bool = False,
-    budget: "TokenBudget | None" = None,
+    budget: TokenCounter | None = None,
     log_probs: bool = True,
-    renderer: "ChatTemplate | None" = None,
+    renderer: ChatRenderer | None = None,
     keep: int = 0,
 ) -> RenderedContext:
     """Render a context of texts: test rows, probe inputs, the labeled set.
@@ -203,7 +201,7 @@ def _probe_rows(
 
 
 def _fit_block(
-    cell: Cell, name: str, rows: BlockRows, budget: "TokenBudget | None",
+    cell: Cell, name: str, rows: BlockRows, budget: TokenCounter | None,
     label_texts: Sequence[str], left_out: int, keep: int,
 ) -> RenderedBlock:  # fmt: skip
     """A block whose prompts fit; all of them leave out the first `left_out` demonstrations."""
@@ -269,7 +267,7 @@ def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
 
 
 def _prompts(
-    task: Task, cell: Cell, train: Rows, chosen: list[int], renderer: "ChatTemplate | None"
+    task: Task, cell: Cell, train: Rows, chosen: list[int], renderer: ChatRenderer | None
 ) -> RowFormat:
     """Rows as prompts: the demonstrations, then the row without its label."""
     choice = cell.prompt.template

@@ -6,14 +6,11 @@ The label's white space belongs to the label.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.prompts import template
 from batch_calibration.settings import PromptSettings
-
-if TYPE_CHECKING:
-    from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 
 FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")  # a name in braces
 
@@ -124,6 +121,14 @@ Compose = Callable[[Sequence[Shown]], Callable[[str], str]]
 """Demonstrations -> (a row's query -> the prompt up to the label)."""
 
 
+class ChatRenderer(Protocol):
+    """A checkpoint's chat template (`models.chat_template.ChatTemplate`)."""
+
+    def render(self, messages: Sequence[dict[str, str]], day: date) -> str:
+        """The text of a chat, up to where the answer begins or goes on."""
+        ...
+
+
 def plain_text(form: str) -> Compose:
     """Demonstrations as text, an empty line after each, then the query."""
 
@@ -138,7 +143,7 @@ def _answered(form: str, shown: Sequence[Shown], start: str = "") -> list[str]:
     return [row.query + template.continuation(form, start + row.label_words) for row in shown]
 
 
-def chat(form: str, settings: PromptSettings, renderer: "ChatTemplate | None") -> Compose:
+def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> Compose:
     """Demonstrations and the query as messages, as lm-evaluation-harness makes them.
 
     With `chat=turns` each demonstration is a user's message and the assistant's answer; with
