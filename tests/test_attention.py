@@ -77,7 +77,7 @@ def test_a_window_of_an_encoder_reaches_both_ways():
     distance = np.abs(np.arange(9) - np.arange(9)[:, None])
     real = np.arange(9) < np.array([[9], [6]])
     seen = (distance < 3) & real[:, None]
-    attended = attention.masked(jnp.asarray(real))(0, q, k, v, AttentionOptions(window=3))
+    attended = attention.masked(jnp.asarray(real))(0, Heads(q, k, v, AttentionOptions(window=3)))
     np.testing.assert_allclose(attended, softmax(q, k, v, seen, 0.5)[0], atol=2e-5)
 
 

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from batch_calibration.scoring.models import FAMILIES
-from batch_calibration.scoring.models.attention import AttentionOptions, causal, masked
+from batch_calibration.scoring.models.attention import AttentionOptions, Heads, causal, masked
 from batch_calibration.scoring.models.files import weights
 from batch_calibration.scoring.models.layers import ACTIVATIONS, activation
 from batch_calibration.scoring.models.prefix_attention import append_cache, prefix_attention
@@ -114,7 +114,7 @@ def test_causal_is_softmax_over_what_came_before(options):
     random = np.random.default_rng(3)
     q = random.normal(0, 2, (1, 6, 4, 3)).astype(np.float32)
     k, v = random.normal(0, 2, (2, 1, 6, 2, 3)).astype(np.float32)
-    got = causal(0, *map(jnp.asarray, (q, k, v)), AttentionOptions(**options))
+    got = causal(0, Heads(*map(jnp.asarray, (q, k, v)), AttentionOptions(**options)))
     window = options.pop("window", 6)
     seen = [np.arange(max(0, i - window + 1), i + 1) for i in range(6)]
     np.testing.assert_allclose(got[0], softmax(q[0], k[0], v[0], seen, **options)[0], atol=1e-5)
