@@ -216,4 +216,7 @@ def weights_without(*parts: str) -> dict[str, Weight]:
     >>> sorted(WEIGHTS.keys() - weights_without("input_layernorm", "lm_head"))
     ['lm_head.weight', 'model.layers.{i}.input_layernorm.weight']
     """
-    return {n: WEIGHTS[n] for n in WEIGHTS if not any(part in n for part in parts)}
+    kept = WEIGHTS
+    for part in parts:
+        kept = {name: weight for name, weight in kept.items() if part not in name}
+    return dict(kept)
