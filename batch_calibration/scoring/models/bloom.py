@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -120,7 +119,7 @@ class Model(layers.Decoder):
         h: jax.Array = self.ln_embed(self.embed(tokens))
         return h
 
-    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[Any, ...]]:
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """The positions, for the distances."""
         return repeat((positions,))
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -126,7 +125,7 @@ class Model(neox.Model):
 
     block = Block
 
-    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[Any, ...]]:
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """The information on `positions [b, t]` that blocks take."""
         block = self.blocks[0]
         if block.alibi:

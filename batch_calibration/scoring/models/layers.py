@@ -218,7 +218,7 @@ class Decoder(nnx.Module):
         """What the first block reads, `[b, t, d]`."""
         return self.embed(tokens)
 
-    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[Any, ...]]:
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """What each block is given in addition, such as the angles of positions."""
         return repeat(())
 

@@ -117,7 +117,7 @@ class Model(layers.Decoder):
         h: jax.Array = self.embed(tokens) * self.multiplier
         return h
 
-    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[Any, ...]]:
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """The angle of each layer, None of SmolLM3's layers without positions."""
         angle = rotary.angles(positions, self.frequencies, dtype)
         local = angle

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +68,7 @@ class Model(layers.Decoder):
         self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.frequencies = rotary.frequencies(width // config.heads, config.rope)
 
-    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[Any, ...]]:
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """The angles by which blocks rotate heads at `positions [b, t]`."""
         return repeat((rotary.angles(positions, self.frequencies, dtype),))
 
