@@ -10,8 +10,9 @@ is where k log(1 + |b|^2 / 2k) + k^2 / 2 |pi - u|^2 is least: the first is less 
 of a heavy-tailed density of biases, the second of shares around expected ones u.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -42,16 +43,24 @@ LONGEST_STEP = 2.0
 """Nats. Where a label is hardly ever right all large shifts are as good: the search would not end,
 so a step of `FLAT` nats or more that takes less than `LEAST_GAIN` off the objective is the last."""
 FLAT, LEAST_GAIN = 0.1, 1e-5
+SMALLEST_PART = 1e-4
+"""Of a step: where halving ends."""
 TINY = float(np.finfo(np.float32).tiny)
 CURVATURE_RIDGE = 1e-6
 """Of the mean curvature: what lets a matrix that is singular along equal shifts be solved."""
 
 
-class _Search(NamedTuple):
-    """Where the search stands: the shift, the objective there, and how long its last step was."""
+Evaluation = tuple[Scalar, Bias, jax.Array]
+"""An objective's value, its gradient [k] and a positive curvature [k, k] there."""
 
-    shift: Bias
+
+class _Search(NamedTuple):
+    """Where the search stands, the step to try from there, and how long the last one was."""
+
+    place: Bias
     value: Scalar
+    move: Bias
+    size: Scalar
     reach: Scalar
     steps: Count
 
@@ -143,16 +152,10 @@ def likely_shift(
         bias = shift + log_shares
         return log_probs, log_shares, (bias - jnp.mean(bias)) / bias_scale
 
-    def objective(shift: Bias) -> Scalar:
+    def evaluate(shift: Bias) -> Evaluation:
         log_probs, log_shares, bias = implied(shift)
         value = k * jnp.log1p(jnp.sum(bias**2) / (2 * k))
         value += 0.5 * pull * jnp.sum((jnp.exp(log_shares) - shares) ** 2)
-        if true is not None:
-            value -= jnp.sum(true * log_probs)
-        return value
-
-    def step(search: _Search) -> _Search:
-        log_probs, log_shares, bias = implied(search.shift)
         probs = jnp.exp(log_probs)
         # [k, k]: how the bias of each label moves with the shift of each, and its share.
         of_label = jnp.exp(log_probs + log_share[:, None] - log_shares)  # [m, k], of sum 1 over m
@@ -165,8 +168,32 @@ def likely_shift(
         curvature = heaviness * bias_moves.T @ bias_moves + pull * share_moves.T @ share_moves
         if true is not None:
             weighted = known[:, None] * probs
+            value -= jnp.sum(true * log_probs)
             slope += jnp.sum(true - weighted, axis=0)
             curvature += jnp.diag(jnp.sum(weighted, axis=0)) - weighted.T @ probs
+        return value, slope, curvature
+
+    # BC's bias with the expected shares as its target.
+    start = weighted_mean(rows, weight) - jnp.log(shares)
+    start -= jnp.mean(start)
+    return jnp.where(total > 0, descend(start, evaluate)[0], 0.0)
+
+
+def descend(start: Bias, evaluate: Callable[[Bias], Evaluation]) -> tuple[Bias, Scalar]:
+    """Gauss-Newton steps, halved until they descend, over k numbers that matter up to a constant.
+
+    Args:
+        start: [k].
+        evaluate: the objective, its gradient and a positive curvature at a place [k].
+
+    Returns:
+        Where the search ended, and the objective there.
+    """
+    k = len(start)
+
+    def step(search: _Search) -> _Search:
+        place = search.place - search.size * search.move
+        value, slope, curvature = evaluate(place)
         slope -= jnp.mean(slope)
         ridge = CURVATURE_RIDGE * jnp.trace(curvature) / k + 1e-12
         # Equal shifts of all labels change nothing: the matrix of ones fills what they leave empty.
@@ -174,28 +201,23 @@ def likely_shift(
         move = jnp.linalg.solve(filled, slope)
         move -= jnp.mean(move)
         move *= jnp.minimum(1.0, LONGEST_STEP / jnp.maximum(jnp.max(jnp.abs(move)), 1e-30))
-        # Roundings of the objective must not stop the last steps.
-        bound = search.value + 1e-6 * jnp.abs(search.value)
-        size = jax.lax.while_loop(
-            lambda size: ~(objective(search.shift - size * move) <= bound) & (size > 1e-4),
-            lambda size: size / 2.0,
-            jnp.float32(1.0),
-        )
-        shift = search.shift - size * move
-        value = objective(shift)
-        reach = size * jnp.max(jnp.abs(move))
+        reach = search.size * jnp.max(jnp.abs(search.move))
         is_flat = (reach > FLAT) & (search.value - value < LEAST_GAIN * jnp.abs(search.value))
-        return _Search(shift, value, jnp.where(is_flat, 0.0, reach), search.steps + 1)
+        reach = jnp.where(search.steps == 0, jnp.inf, jnp.where(is_flat, 0.0, reach))
+        taken = _Search(place, value, move, jnp.ones_like(search.size), reach, search.steps + 1)
+        halved = search._replace(size=search.size / 2.0)
+        # Roundings of the objective must not stop the last steps.
+        descends = value <= search.value + 1e-6 * jnp.abs(search.value)
+        is_taken = descends | (search.size <= SMALLEST_PART)
+        return cast(_Search, jax.tree.map(partial(jnp.where, is_taken), taken, halved))
 
-    # BC's bias with the expected shares as its target.
-    start = weighted_mean(rows, weight) - jnp.log(shares)
-    start -= jnp.mean(start)
+    far = jnp.full_like(start[0], jnp.inf)
     end = jax.lax.while_loop(
-        lambda search: (search.reach > SMALLEST_STEP) & (search.steps < MOST_GAUSS_NEWTON_STEPS),
+        lambda search: (search.reach > SMALLEST_STEP) & (search.steps <= MOST_GAUSS_NEWTON_STEPS),
         step,
-        _Search(start, objective(start), jnp.float32(jnp.inf), jnp.int32(0)),
+        _Search(start, far, jnp.zeros_like(start), jnp.ones_like(far), far, jnp.int32(0)),
     )
-    return jnp.where(total > 0, end.shift, 0.0)
+    return end.place, end.value
 
 
 def empirical_bayes(

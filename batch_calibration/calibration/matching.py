@@ -87,7 +87,7 @@ def match(
         miss = weighted_mean(probs.T, weights) - shares
         miss = jnp.where(jnp.abs(miss) > PREDICTION_ROUNDING, miss, 0.0)
         worst = jnp.max(jnp.abs(miss))
-        newton = _newton((probs * row_share) @ probs.T, miss)
+        newton = newton_step((probs * row_share) @ probs.T, miss)
         reach = jnp.ptp(newton)  # nats, of the step
         # log(1 + r) / r, by which a step always descends.
         scale = jnp.where(reach > 0, jnp.log1p(reach) / jnp.where(reach > 0, reach, 1.0), 1.0)
@@ -112,7 +112,7 @@ def match(
     return _beside(mean, search.shift - last * prior)
 
 
-def _newton(pairs: jax.Array, miss: Bias) -> Bias:
+def newton_step(pairs: jax.Array, miss: Bias) -> Bias:
     """Solves H d = miss for the Hessian H = diag(mean P) - mean P P', which is singular along 1.
 
     A diagonal entry is computed as minus the sum of the others in its row: where P is nearly 0 or
@@ -120,7 +120,7 @@ def _newton(pairs: jax.Array, miss: Bias) -> Bias:
     """
     eye = jnp.eye(len(miss), dtype=pairs.dtype)
     # Scaled to a unit diagonal, and ridged, as the matrix is singular along 1.
-    off_diagonal = pairs * (1.0 - eye)
+    off_diagonal = 0.5 * (pairs + pairs.T) * (1.0 - eye)
     scale = jax.lax.rsqrt(jnp.maximum(jnp.sum(off_diagonal, axis=-1), 1e-20))
     ridged = (1.0 + CURVATURE_RIDGE * len(miss)) * eye - scale[:, None] * off_diagonal * scale
     step = scale * cho_solve(cho_factor(ridged, lower=True), scale * (miss - jnp.mean(miss)))

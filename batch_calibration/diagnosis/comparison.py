@@ -208,7 +208,8 @@ def compare_tables(
     seed: int = 0,
 ) -> Iterator[Comparison]:
     """For each table the methods that it allows, judged on its labeled rows; arguments as above."""
-    found = run_methods(tables, methods, options=options, seed=seed)
+    groups = [(table.context.get("task"), table.label_names) for table in tables]
+    found = run_methods(tables, methods, options=options, seed=seed, groups=groups)
     for table, corrected, skipped in zip(tables, found.results, found.skipped, strict=True):
         picks = {name: np.argmax(scores, axis=-1) for name, (_, scores) in corrected.items()}
         yield judge_answers(picks, table.blocks["test"].labels, skipped)

@@ -85,6 +85,10 @@ OPTION_ORDERS = Probe(
     "every test row with its options in several orders, the row's own order first", in_orders=True,
 )  # fmt: skip
 BATCH = Probe("batch", ("test",), 0, "the test batch itself, unlabeled")
+CONTEXTS = Probe(
+    "contexts of the task", ("test",), 0,
+    "the test batch, unlabeled, under all prompts and models of the task",
+)  # fmt: skip
 BATCH_AND_LABELED = Probe(
     "batch and labeled set", ("test", "labeled"), 0,
     "the test batch and a labeled set", ("labeled",),

@@ -4,15 +4,19 @@ A program takes one context, padded to a size that its own number of rows decide
 finds in a table does not depend, to the last bit, on the tables and methods it is run with.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration.base import Calibrator
+from batch_calibration.calibration.pooled_shares import Pooled
+from batch_calibration.calibration.shift import Shift
+from batch_calibration.errors import InputError
 from batch_calibration.methods.fitting import Corrected, Evidence, gather
 from batch_calibration.methods.options import check_chosen
 from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place
@@ -55,6 +59,7 @@ def run_methods(
     options: Mapping[str, Options] | None = None,
     floor: float | None = None,
     seed: int = 0,
+    groups: Sequence[Hashable] | None = None,
 ) -> Corrections:
     """Runs methods on tables; no model is needed.
 
@@ -64,9 +69,13 @@ def run_methods(
         options: method -> what its `make` takes.
         floor: scores below it are raised to it, in nats; None leaves them.
         seed: of methods that start at random.
+        groups: for each table a value that those of one task share, whose labels are right equally
+            often; methods that pool contexts (`Method.together`) learn from all of them. None:
+            each table is alone.
 
     Raises:
-        InputError: a method that does not exist; options that one does not take.
+        InputError: a method that does not exist; options that one does not take; tables of one
+            group with other labels.
 
     >>> from batch_calibration.scores import make_block
     >>> table = ScoreTable({}, ("no", "yes"), {"test": make_block([[-1.0, -3.0], [-2.0, -2.5]])})
@@ -83,17 +92,105 @@ def run_methods(
     # Making a key takes a program of its own.
     key = check_key(seed) if any(METHODS[name].needs_key for name in names) else None
 
-    def correct_table(table: ScoreTable, reasons: Mapping[str, str]) -> dict[str, Corrected]:
+    members = _members(tables, groups)
+    together = dict[tuple[str, Hashable], dict[int, Corrected]]()
+
+    def correct_table(place: int) -> dict[str, Corrected]:
+        table, reasons = tables[place], skipped[place]
         blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
         corrected = {}
         for name in names:
-            if name not in reasons:
+            method, options = METHODS[name], chosen.get(name)
+            if name in reasons:
+                continue
+            if method.together is None or len(members.get(place, ())) < 2:
                 corrected[name] = correct_context(
-                    METHODS[name], blocks, options=chosen.get(name), floor=floor, key=key
+                    method, blocks, options=options, floor=floor, key=key
                 )
+                continue
+            group = (name, members[place])
+            if group not in together:
+                of_group = [tables[member] for member in members[place]]
+                found = correct_together(method, of_group, options=options, floor=floor)
+                together[group] = dict(zip(members[place], found, strict=True))
+            corrected[name] = together[group].pop(place)
         return corrected
 
-    return Corrections(map(correct_table, tables, skipped), skipped, chosen)
+    return Corrections(map(correct_table, range(len(tables))), skipped, chosen)
+
+
+def _members(
+    tables: Sequence[ScoreTable], groups: Sequence[Hashable] | None
+) -> dict[int, tuple[int, ...]]:
+    """For each table's place the places of all tables of its group."""
+    places = dict[Hashable, list[int]]()
+    for place, group in enumerate(groups or ()):
+        places.setdefault(group, []).append(place)
+        first = tables[places[group][0]]
+        if tables[place].label_names != first.label_names:
+            raise InputError(
+                where=f"groups, table {place}",
+                expected=f"the labels of the others of {group!r}, {', '.join(first.label_names)}",
+                got=", ".join(tables[place].label_names),
+                remedy="give each group tables of one task, its labels in one order",
+            )
+    return {place: tuple(members) for members in places.values() for place in members}
+
+
+def correct_together(
+    method: Method,
+    tables: Sequence[ScoreTable],
+    *,
+    options: Options | None = None,
+    floor: float | None = None,
+) -> list[Corrected]:
+    """`correct_context` for all contexts of one task, by a method that pools them.
+
+    Args:
+        method: a row of `METHODS` with `together`.
+        tables: with a block "test", all of the same labels.
+        options: what `METHODS[name].make` takes.
+        floor: scores below it are raised to it, in nats.
+    """
+    tests = [table.blocks["test"].log_probs for table in tables]
+    # [c n k], padded as blocks are
+    shape = (1 << (len(tests) - 1).bit_length(), padded_rows(max(map(len, tests))))
+    rows = np.zeros((*shape, tests[0].shape[-1]), np.float32)
+    weight = np.zeros(shape, np.float32)
+    for place, test in enumerate(tests):
+        rows[place, : len(test)] = test if floor is None else np.maximum(test, np.float32(floor))
+        weight[place, : len(test)] = 1.0
+    program = _jit(_correct_together, ("together",), 0)
+    state, scores = jax.device_get(program(
+        rows, weight, _have_same_rows(tables), together=method.together, options=dict(options or {})
+    ))  # fmt: skip
+    return [
+        Corrected(Shift(bias, state.strength), scores[place, : len(test)])
+        for place, (bias, test) in enumerate(zip(state.bias, tests, strict=False))
+    ]
+
+
+def _correct_together(
+    rows: jax.Array, weight: jax.Array, same_rows: jax.Array, *,
+    together: Callable[..., Pooled], options: Options,
+) -> Corrected:  # fmt: skip
+    shifts = together(rows, weight, same_rows, **options).shifts
+    return Corrected(Shift(shifts, jnp.float32(1.0)), rows - shifts[:, None])
+
+
+def _have_same_rows(tables: Sequence[ScoreTable]) -> bool:
+    """True if row i is the same question in every table: by their ids and the digest of the rows.
+
+    Ids that count rows tell nothing of two files, unless both name the digest.
+    """
+    first = tables[0]
+    ids, rows = first.blocks["test"].row_ids, first.context.get("rows")
+    if rows is None and ids == tuple(map(str, range(len(ids)))):
+        return False
+    return all(
+        table.blocks["test"].row_ids == ids and table.context.get("rows") == rows
+        for table in tables
+    )
 
 
 def correct_context(

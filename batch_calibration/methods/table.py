@@ -18,6 +18,7 @@ from batch_calibration.calibration.order_average import (
     order_average_prior,
 )
 from batch_calibration.calibration.otter import otter
+from batch_calibration.calibration.pooled_shares import Pooled, pool_shares, pooled_shares
 from batch_calibration.calibration.premise_shift import premise_shift
 from batch_calibration.calibration.pride import option_prior
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
@@ -65,6 +66,8 @@ class Method(NamedTuple):
         has_curve: its `Shift` holds a curve, the metric at each strength.
         over_probe_sizes: its accuracy is measured with probes of several sizes, where that is
             asked for.
+        together: for contexts [c m k] of one task what `factory` is for one of them; None where
+            others of the task tell nothing.
     """
 
     probe: probes.Probe
@@ -81,6 +84,7 @@ class Method(NamedTuple):
     keeps_bias: bool = False
     has_curve: bool = False
     over_probe_sizes: bool = False
+    together: Callable[..., Pooled] | None = None
 
     @property
     def make(self) -> Callable[..., Calibrator]:
@@ -201,6 +205,11 @@ METHODS: dict[str, Method] = {
         probes.BATCH, empirical_bayes,
         "BC with a likely bias and likely shares, by empirical Bayes; this project",
         group="unlabeled", keeps_bias=True,
+    ),
+    "bc_pooled_shares": Method(
+        probes.CONTEXTS, pooled_shares,
+        "bc_empirical_bayes with shares of several contexts; this project",
+        group="unlabeled", keeps_bias=True, together=pool_shares,
     ),
     "bcl_empirical_bayes": Method(
         probes.BATCH_AND_LABELED, partial(empirical_bayes, labeled_weight=LABELED_WEIGHT),

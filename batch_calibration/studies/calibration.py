@@ -99,7 +99,10 @@ def run_calibration(
     _check_counts(probe_sizes, draws, stream_orders)
     for table in tables:
         check_labeled(table, floor)
-    found = run_methods(tables, names, options=options, floor=floor, seed=seed)
+    found = run_methods(
+        tables, names, options=options, floor=floor, seed=seed,
+        groups=[(table.context.get("task"), table.label_names) for table in tables],
+    )  # fmt: skip
     records = list[Record]()
     for table, corrected, skipped in zip(tables, found.results, found.skipped, strict=True):
         test = _test_rows(table, floor)

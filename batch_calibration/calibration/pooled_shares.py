@@ -1,0 +1,193 @@
+"""Label shares estimated from several contexts of one task, and each context matched to them.
+
+One context cannot tell bias from shares: both move its mean scores. Contexts of one task (draws of
+demonstrations, templates, models) have the same shares while their biases differ, so the shares pi
+under which all biases b_c are likely are sought together:
+
+    sqrt(C) sum_c w_c k log(1 + |b_c|^2 / 2k) + k^2 / 2 |pi - u|^2
+
+where b_c = a_c + log pi, centered, a_c is the shift that matches context c to pi, w_c goes with the
+information of its scores, and u are the mean expected shares (see `empirical_bayes`). The factor is
+sqrt(C) rather than C as biases of contexts are partly common.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from batch_calibration.calibration.base import Calibrator, favored, label_normalized, weighted_mean
+from batch_calibration.calibration.empirical_bayes import (
+    LEAST_INFORMATION,
+    Evaluation,
+    confidence,
+    descend,
+    empirical_bayes,
+    information,
+)
+from batch_calibration.calibration.matching import match, newton_step
+from batch_calibration.calibration.objective import one_hot
+from batch_calibration.calibration.shift import least_shares
+from batch_calibration.typing import Scalar
+
+FEWEST_CONTEXTS = 3
+"""Fewer contexts are corrected each by itself: two harmed more contexts than one did."""
+TRUST = 1.0, 0.75, 0.5, 0.25, 0.0
+"""The parts of the way from equal shares to the estimated ones that agreement chooses from."""
+
+
+class Pooled(NamedTuple):
+    """What several contexts told together.
+
+    Attributes:
+        shares: [k], the shares that contexts were matched to; equal ones where none were.
+        trust: the part of the way from equal shares to the estimate at which they are.
+        used: [c], 1 for a context that was matched to them.
+        shifts: [c k], in nats; 0 for a context that tells too little.
+    """
+
+    shares: jax.Array
+    trust: Scalar
+    used: jax.Array
+    shifts: jax.Array
+
+
+def joint_shares(
+    rows: jax.Array, weight: jax.Array, context_weight: jax.Array, expected: jax.Array,
+    counts: jax.Array | None = None,
+) -> jax.Array:  # fmt: skip
+    """The shares [k] at which the objective above is least, by Gauss-Newton on their logarithms.
+
+    Args:
+        rows: [c m k], label-normalized scores in nats.
+        weight: [c m]; rows of weight 0 are absent.
+        context_weight: [c], sqrt(C) w_c; contexts of weight 0 are absent.
+        expected: u[k].
+        counts: [k], labels known of other rows; their log likelihood is added.
+    """
+    k = rows.shape[-1]
+    center = jnp.eye(k) - 1.0 / k
+
+    def bias_moves(
+        rows: jax.Array, weight: jax.Array, shift: jax.Array, share_moves: jax.Array
+    ) -> jax.Array:
+        """How a context's bias moves with the logarithms of the shares, [k k]."""
+        probs = jnp.exp(label_normalized(rows - shift))
+        pairs = (probs.T * (weight / jnp.maximum(jnp.sum(weight), 1e-30))) @ probs
+        solve = jax.vmap(partial(newton_step, pairs), in_axes=1, out_axes=1)
+        return center - solve(share_moves)
+
+    def evaluate(place: jax.Array) -> Evaluation:
+        log_shares = jax.nn.log_softmax(place)
+        shares = jnp.exp(log_shares)
+        share_moves = jnp.diag(shares) - jnp.outer(shares, shares)
+        shifts = jax.vmap(match, in_axes=(0, None, 0))(rows, shares, weight)
+        bias = (shifts + log_shares) @ center  # [c k]
+        size = jnp.sum(bias**2, axis=-1) / (2 * k)
+        moves = jax.vmap(bias_moves, in_axes=(0, 0, 0, None))(rows, weight, shifts, share_moves)
+        heaviness = context_weight / (1.0 + size)
+        value = k * jnp.sum(context_weight * jnp.log1p(size))
+        value += 0.5 * k * k * jnp.sum((shares - expected) ** 2)
+        slope = jnp.einsum("c,cj,cji->i", heaviness, bias, moves)
+        slope += k * k * (shares - expected) @ share_moves
+        curvature = jnp.einsum("c,cji,cjl->il", heaviness, moves, moves)
+        curvature += k * k * share_moves.T @ share_moves
+        if counts is not None:
+            value -= counts @ log_shares
+            slope -= counts - jnp.sum(counts) * shares
+            curvature += jnp.sum(counts) * share_moves
+        return value, slope, curvature
+
+    starts = jnp.stack([jnp.log(expected), jnp.zeros(k)])
+    ends, values = jax.vmap(lambda start: descend(start, evaluate))(starts)
+    # Where a label is hardly ever right all smaller shares are as good.
+    return least_shares(jax.nn.softmax(ends[jnp.argmin(values)]))
+
+
+def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> Scalar:
+    """How often two contexts give the same row the same answer.
+
+    Args:
+        scores: [c m k], of the same rows in the same order.
+        weight: [m]; rows of weight 0 are absent.
+        used: [c]; contexts of 0 are absent.
+    """
+    votes = jnp.einsum("c,cmk->mk", used, jax.vmap(one_hot)(scores, favored(scores)))
+    count = jnp.sum(used)
+    pairs = jnp.sum(votes * (votes - 1.0), axis=-1) / jnp.maximum(count * (count - 1.0), 1.0)
+    return weighted_mean(pairs[:, None], weight)[0]
+
+
+@jax.jit
+def pool_shares(
+    rows: jax.Array, weight: jax.Array, same_rows: jax.Array,
+    least_information: Scalar | float = LEAST_INFORMATION,
+    counts: jax.Array | None = None,
+) -> Pooled:  # fmt: skip
+    """Estimates the label shares of several contexts together and matches each to them.
+
+    Args:
+        rows: [c m k] scores in nats, finite where their weight is above 0.
+        weight: [c m]; rows of weight 0 are absent, and contexts that have no others too.
+        same_rows: True if row i is the same question in every context: the part of the way from
+            equal shares to the estimate is then the one at which contexts agree most.
+        least_information: nats that a context's rows must tell of their labels on average; others
+            keep their scores.
+        counts: [k], labels that are known of other rows of the task.
+
+    Returns:
+        `Pooled`; fewer than three contexts that tell enough are left to `empirical_bayes`.
+    """
+    k = rows.shape[-1]
+    present = jnp.where(weight[..., None] > 0, rows, 0.0)
+    rows = jax.nn.log_softmax(present)
+    told = jax.vmap(information)(rows, weight)
+    tells = (told >= least_information) & jnp.any(weight > 0, axis=-1)
+    used = tells.astype(rows.dtype)
+    count = jnp.sum(used)
+    # Absent contexts get rows that are quickly matched.
+    rows = jnp.where(tells[:, None, None], rows, -jnp.log(float(k)))
+    sureness = jax.vmap(confidence)(rows, weight) ** 2.0
+    expected = weighted_mean(sureness / jnp.sum(sureness, axis=-1, keepdims=True), used)
+    expected = jnp.where(count > 0, expected, 1.0 / k)
+    of_context = used * told / jnp.maximum(jnp.sum(used * told), 1e-30) * jnp.sqrt(count)
+    estimate = joint_shares(rows, weight, of_context, expected / jnp.sum(expected), counts)
+
+    def shifts_at(trust: jax.Array) -> tuple[jax.Array, jax.Array]:
+        shares = trust * estimate + (1.0 - trust) / k
+        return shares, jax.vmap(match, in_axes=(0, None, 0))(rows, shares, weight)
+
+    trusts = jnp.array(TRUST)
+    shares, shifts = jax.lax.map(shifts_at, trusts)
+    agreed = jax.vmap(lambda shift: agreement(rows - shift[:, None], weight[0], used))(shifts)
+    # Counted labels decide better than agreement does.
+    is_chosen = same_rows & (counts is None)
+    best = jnp.where(is_chosen, jnp.argmax(agreed > jnp.max(agreed) - 1e-6), 0)
+    pooled = count >= FEWEST_CONTEXTS
+    shifts = shifts[best] - jnp.mean(shifts[best], axis=-1, keepdims=True)
+    alone = empirical_bayes(least_information=0.0).fit
+    own = jax.vmap(lambda rows, weight: alone(rows, None, weight).bias)(present, weight)
+    return Pooled(
+        jnp.where(pooled, shares[best], 1.0 / k),
+        jnp.where(pooled, trusts[best], 0.0),
+        jnp.where(pooled, used, 0.0),
+        jnp.where(tells[:, None], jnp.where(pooled, shifts, own), 0.0),
+    )
+
+
+def pooled_shares(*, least_information: float = LEAST_INFORMATION) -> Calibrator:
+    """Matches a context to label shares that all contexts of its task tell together.
+
+    A context alone is given what `empirical_bayes` gives: of several, `run_methods(groups=)`,
+    `run_calibration` and `correct_together` know.
+
+    Args:
+        least_information: in nats; a context whose rows tell less of their labels is left as it is.
+
+    >>> fit, apply_ = pooled_shares()
+    >>> rows = jnp.array(10 * [[-1.0, -4.0], [-1.0, -3.5], [-2.0, -2.5], [-3.0, -3.2]])
+    >>> apply_(fit(rows), rows)[:4].argmax(axis=1).tolist()
+    [0, 0, 1, 1]
+    """
+    return empirical_bayes(least_information=least_information)
