@@ -134,7 +134,7 @@ def _members(
                 got=", ".join(tables[place].label_names),
                 remedy="give each group tables of one task, its labels in one order",
             )
-    return {place: tuple(members) for members in places.values() for place in members}
+    return {place: tuple(places[group]) for place, group in enumerate(groups or ())}
 
 
 def correct_together(
