@@ -100,6 +100,18 @@ def test_no_finite_score_within_bounds_becomes_nan(rows):
     assert bool(jnp.all(jnp.isfinite(running.update(running.empty(3), rows).mean)))
 
 
+@pytest.mark.parametrize("name", ["matrix", "vector"])
+def test_scores_whose_squares_overflow_are_scaled_to_finite_ones(name):
+    generator, (fit, apply) = np.random.default_rng(0), METHODS[name].make()
+    signs = generator.choice([0.0, 1.0, -1.0, 0.5], (3000, 9, 3), p=[0.6, 0.2, 0.1, 0.1])
+    rows = signs * 10 ** generator.uniform(3.0, 6.0, (3000, 1, 1))
+
+    def scale(rows):
+        return apply(fit(rows, jnp.arange(9, dtype=jnp.int32) % 3), rows)
+
+    assert bool(jnp.all(jnp.isfinite(jax.jit(jax.vmap(scale))(jnp.asarray(rows, jnp.float32)))))
+
+
 # PriDe reads whole questions, and its prior of normalized rows is rounded.
 LEARNING = [n for n, m in METHODS.items() if m.probe.blocks and not m.needs_key and not m.in_order]
 

@@ -292,7 +292,9 @@ def empirical_bayes_oracle(is_labeled):
 
 ORACLES = {
     "bc_empirical_bayes": empirical_bayes_oracle(False),
-    "bc_pooled_shares": empirical_bayes_oracle(False),  # of one context; test_pooled_shares has more
+    "bc_pooled_shares": empirical_bayes_oracle(
+        False
+    ),  # of one context; test_pooled_shares has more
     "bcl_empirical_bayes": empirical_bayes_oracle(True),
     "prior_matching": matched_oracle(equal_shares),
     "otter": transport_oracle,

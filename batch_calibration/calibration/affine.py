@@ -104,6 +104,9 @@ def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull:
         move, _ = cg(  # type: ignore[no-untyped-call]
             curvature, slope, tol=1e-5, maxiter=MOST_PRODUCTS
         )
+        # Scores of 1e5 nats may overflow in there: the search then ends where it is.
+        is_finite = jnp.all(jnp.isfinite(move.scale)) & jnp.all(jnp.isfinite(move.offset))
+        move = Affine(*(jnp.where(is_finite, change, 0.0) for change in move))
         # Roundings of the loss must not stop the last steps.
         bound = objective(affine) + 1e-6
 

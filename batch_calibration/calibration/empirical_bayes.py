@@ -200,6 +200,7 @@ def descend(start: Bias, evaluate: Callable[[Bias], Evaluation]) -> tuple[Bias, 
         filled = curvature + ridge * jnp.eye(k) + jnp.trace(curvature) / k**2
         move = jnp.linalg.solve(filled, slope)
         move -= jnp.mean(move)
+        move = jnp.where(jnp.all(jnp.isfinite(move)), move, 0.0)
         move *= jnp.minimum(1.0, LONGEST_STEP / jnp.maximum(jnp.max(jnp.abs(move)), 1e-30))
         reach = search.size * jnp.max(jnp.abs(search.move))
         is_flat = (reach > FLAT) & (search.value - value < LEAST_GAIN * jnp.abs(search.value))
