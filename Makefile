@@ -69,7 +69,7 @@ tools:
 		texlive-latex-recommended)
 
 reference: $(REFERENCE)/.installed $(SERVER)/.installed $(INSPECT)/.installed
-	$(REFERENCE)/bin/python -m pytest -W default tests/reference
+	$(REFERENCE)/bin/python -m pytest -W default --numprocesses=2 --dist=worksteal tests/reference
 	$(INSPECT)/bin/python -m pytest --noconftest -W default -W ignore::ResourceWarning \
 		tests/reference/test_live_inspect.py
 
