@@ -151,7 +151,6 @@ def test_what_missing_may_be(missing):
 
 def test_the_evidence_is_reproduced(shared, monkeypatch):
     """Two cells of docs/evidence/missing_labels.csv: MMLU cut to the best 3 of 4 labels."""
-    monkeypatch.setattr(top_k, "SCORES", shared / "scores")
     ways = ("least (0.5 below)", "-100")
     monkeypatch.setattr(top_k, "WAYS", {way: top_k.WAYS[way] for way in ways})
     _, measured = top_k.measure("MMLU", list(top_k.mmlu("orig")), 3)

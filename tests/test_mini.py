@@ -48,7 +48,7 @@ def words(text):
 def test_train_and_test_share_no_word_pair(task):
     pairs = [{p for ex in examples(task, test)[0] for p in ex.pairs} for test in (False, True)]
     assert pairs[0] and pairs[1] and not pairs[0] & pairs[1]
-    texts = [{str(row) for row in shipped.rows(task, split).rows} for split in suite.SIZES]
+    texts = [{str(row) for row in shipped.read_rows(task, split).rows} for split in suite.SIZES]
     assert not texts[0] & texts[1]
 
 
@@ -83,7 +83,7 @@ def test_probabilities_are_a_distribution_and_labels_are_balanced(task):
 def test_best_accuracy_is_known_and_below_one(task):
     best = suite.best_accuracy(task, "validation")
     assert 0.7 < best < 0.9
-    rows = shipped.rows(task, "validation")
+    rows = shipped.read_rows(task, "validation")
     assert len(rows.rows) == suite.SIZES["validation"]
     assert set(rows.rows[0]) == set(MINI[task].fields)
     sample, labels = examples(task, True)
@@ -112,7 +112,7 @@ def test_the_realized_accuracy_is_of_the_rows_that_are_scored():
     sampled, _ = suite.examples("mnli", "validation")
     likelier = [np.argmax(example.probabilities) for example in sampled]
     assert likelier == list(shipped.likelier("mnli", "validation"))
-    right = np.mean(np.array(likelier) == shipped.rows("mnli", "validation").labels)
+    right = np.mean(np.array(likelier) == shipped.read_rows("mnli", "validation").labels)
     assert right == suite.realized_accuracy("mnli", "validation")
 
 
@@ -199,7 +199,9 @@ def test_every_word_meets_as_many_in_one_split_as_any_other(share):
 
 def test_the_shipped_rows_are_those_that_the_grammar_generates(tmp_path, monkeypatch, capsys):
     assert write_suite.stale_files() == []
-    assert shipped.splits("sst2") == ("train", "validation") and shipped.splits("mr") == ()
+    assert (
+        shipped.split_names("sst2") == ("train", "validation") and shipped.split_names("mr") == ()
+    )
     # A file of another content, and one of no task, are named.
     for task, split, path in write_suite.paths():
         copied = tmp_path / task / path.name
@@ -222,9 +224,9 @@ def test_only_the_rows_that_are_used_are_parsed(monkeypatch):
     loads = json.loads
     monkeypatch.setattr(shipped.json, "loads", lambda line: parsed.append(line) or loads(line))
     shipped._columns.cache_clear()
-    first = shipped.rows("sst2", "validation", 3)
+    first = shipped.read_rows("sst2", "validation", 3)
     assert len(parsed) == len(first.rows) == 3
-    assert first == shipped.rows("sst2", "validation").first(3)
+    assert first == shipped.read_rows("sst2", "validation").first(3)
 
 
 def test_rows_are_the_same_on_every_machine():
@@ -234,7 +236,7 @@ def test_rows_are_the_same_on_every_machine():
 
 @pytest.mark.parametrize("task, split", [("mr", "train"), ("sst2", "test")])
 def test_what_the_suite_does_not_have_is_a_sentence(task, split, refuses):
-    refuses(shipped.rows, task, split)
+    refuses(shipped.read_rows, task, split)
 
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_embedded.json").read_text())
@@ -248,7 +250,7 @@ def digest(texts):
 @pytest.mark.parametrize("split", suite.SIZES)
 @pytest.mark.parametrize("task", MINI)
 def test_rows_are_those_that_the_docs_were_measured_on(task, split):
-    assert digest(shipped.rows(task, split)[:3]) == GOLDEN["rows"][f"{task}/{split}"]
+    assert digest(shipped.read_rows(task, split)[:3]) == GOLDEN["rows"][f"{task}/{split}"]
 
 
 def test_pretraining_text_is_what_the_shipped_model_learned_from():

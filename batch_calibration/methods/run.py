@@ -164,10 +164,10 @@ def correct_together(
     state, scores = jax.device_get(program(
         rows, weight, _have_same_rows(tables), together=method.together, options=dict(options or {})
     ))  # fmt: skip
-    return [
-        Corrected(Shift(bias, state.strength), scores[place, : len(test)])
-        for place, (bias, test) in enumerate(zip(state.bias, tests, strict=False))
-    ]
+    corrected = []
+    for bias, own_scores, test in zip(state.bias, scores, tests, strict=False):
+        corrected.append(Corrected(Shift(bias, state.strength), own_scores[: len(test)]))
+    return corrected
 
 
 def _correct_together(
