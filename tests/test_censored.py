@@ -153,7 +153,7 @@ def test_the_evidence_is_reproduced(shared, monkeypatch):
     """Two cells of docs/evidence/missing_labels.csv: MMLU cut to the best 3 of 4 labels."""
     ways = ("least (0.5 below)", "-100")
     monkeypatch.setattr(top_k, "WAYS", {way: top_k.WAYS[way] for way in ways})
-    _, measured = top_k.measure("MMLU", list(top_k.mmlu("orig")), 3)
+    _, measured = top_k.measure("MMLU", list(top_k.contexts_of("mmlu")), 3)
     page = Path(__file__).resolve().parents[1] / "docs/evidence/missing_labels.csv"
     with page.open(encoding="utf-8", newline="") as file:
         (row,) = (

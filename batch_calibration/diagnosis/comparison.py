@@ -18,6 +18,7 @@ from batch_calibration.methods import (
     get_method,
     run_methods,
 )
+from batch_calibration.methods.run import task_of
 from batch_calibration.metrics import Estimate, with_intervals
 from batch_calibration.scores import ScoreTable, make_block
 
@@ -208,7 +209,7 @@ def compare_tables(
     seed: int = 0,
 ) -> Iterator[Comparison]:
     """For each table the methods that it allows, judged on its labeled rows; arguments as above."""
-    groups = [(table.context.get("task"), table.label_names) for table in tables]
+    groups = [task_of(table) for table in tables]
     found = run_methods(tables, methods, options=options, seed=seed, groups=groups)
     for table, corrected, skipped in zip(tables, found.results, found.skipped, strict=True):
         picks = {name: np.argmax(scores, axis=-1) for name, (_, scores) in corrected.items()}

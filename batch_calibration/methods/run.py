@@ -183,14 +183,14 @@ def _have_same_rows(tables: Sequence[ScoreTable]) -> bool:
 
     Ids that count rows tell nothing of two files, unless both name the digest.
     """
-    first = tables[0]
-    ids, rows = first.blocks["test"].row_ids, first.context.get("rows")
-    if rows is None and ids == tuple(map(str, range(len(ids)))):
-        return False
-    return all(
-        table.blocks["test"].row_ids == ids and table.context.get("rows") == rows
-        for table in tables
-    )
+    rows = {(table.context.get("rows"), table.blocks["test"].row_ids) for table in tables}
+    (digest, ids), *others = rows
+    return not others and (digest is not None or ids != tuple(map(str, range(len(ids)))))
+
+
+def task_of(table: ScoreTable) -> Hashable:
+    """A group for `run_methods`: the task and labels of a table; without a task it is alone."""
+    return table.context.get("task") or table.id, table.label_names
 
 
 def correct_context(

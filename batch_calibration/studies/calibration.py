@@ -24,7 +24,7 @@ from batch_calibration.methods import (
     read_options,
     run_methods,
 )
-from batch_calibration.methods.run import jit_quickly, pad_rows
+from batch_calibration.methods.run import jit_quickly, pad_rows, task_of
 from batch_calibration.metrics import Estimate, order_flip_rate, with_intervals
 from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import Block, ScoreTable
@@ -101,7 +101,7 @@ def run_calibration(
         check_labeled(table, floor)
     found = run_methods(
         tables, names, options=options, floor=floor, seed=seed,
-        groups=[(table.context.get("task"), table.label_names) for table in tables],
+        groups=[task_of(table) for table in tables],
     )  # fmt: skip
     records = list[Record]()
     for table, corrected, skipped in zip(tables, found.results, found.skipped, strict=True):
