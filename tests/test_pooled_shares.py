@@ -14,6 +14,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods import run_methods
 from batch_calibration.methods.run import jit_quickly
 from batch_calibration.scores import ScoreTable, make_block
+from experiments.evidence.sets import read_sets, task_of
 
 pool = jit_quickly(pool_shares.__wrapped__)
 joint = jit_quickly(joint_shares)
@@ -231,3 +232,25 @@ def test_rounding_of_pairs_of_predictions_is_no_obstacle():
         rounded.astype(np.float32), jnp.array([0.01, -0.01])
     )
     np.testing.assert_allclose(steps[:, 0] - steps[:, 1], 0.01 / pairs, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "gain"),
+    [
+        ("mmlu", 2.90),
+        ("mmlu_batch", 2.67),
+        ("oodcv", 3.57),
+        ("mmbench", 0.44),
+        ("demonstrations", -0.54),
+    ],
+)
+def test_gains_on_real_scores_are_those_of_the_prototype(name, gain, shared):
+    """Mean gains in points over contexts of ../shared/design/METHODS.md, in float64 by scipy."""
+    (score_set,) = read_sets(shared / "scores", [name])
+    tables = [table._replace(context={**table.context, "rows": name}) for table in score_set.tables]
+    groups, gains = [task_of(table) for table in tables], []
+    for table, scores in zip(tables, corrected(tables, groups), strict=True):
+        test = table.blocks["test"]
+        before, after = (rows.argmax(axis=-1) == test.labels for rows in (test.log_probs, scores))
+        gains.append(after.mean() - before.mean())
+    assert 100 * np.mean(gains) == pytest.approx(gain, abs=0.2)

@@ -93,6 +93,7 @@ RULES = {
     "test_paper.py::test_files_written_again": DRAWINGS,
     "test_paper.py::test_latex_compiles": BROWSER,
     "test_paper.py::test_the_page_says": DRAWINGS,
+    "test_pooled_shares.py::test_gains_on_real_scores": EVIDENCE,
     "test_programs.py::test_a_config_and_a_method_of_ones_own": PROGRAMS,
     "test_programs.py::test_a_disk_that_is_full": PROGRAMS,
     "test_programs.py::test_a_program_does_what_the_command_does": PROGRAMS,
