@@ -55,7 +55,7 @@ TESTS = {
     "scoring/engine/tokens.py": f"tests/test_tokens.py tests/test_boundary_tokens.py {ENGINE}",
     "scoring/engine/trie.py": f"tests/test_tokens.py {ENGINE}",
     "studies/calibration.py": "tests/test_calibration_study.py tests/test_studies.py",
-    "methods/run.py": "tests/test_runner.py",
+    "methods/run.py": "tests/test_runner.py tests/test_pooled_shares.py",
     "studies/accuracy_by_rows.py": "tests/test_calibration_study.py tests/test_studies.py",
 }
 EXPLAINED = {
