@@ -29,7 +29,7 @@ def test_other():
 def test_skips_for_want_of_the_shared_data_are_told_or_fail(tmp_path, required, code, summary):
     where = tmp_path / "checkout" / "tests"
     where.mkdir(parents=True)
-    for name in ("conftest.py", "tiers.py"):
+    for name in ("conftest.py", "sentences.py", "tiers.py"):
         shutil.copy(HERE / name, where)
     (where / "test_it.py").write_text(TESTS)
     done = subprocess.run(
