@@ -99,16 +99,54 @@ def test_over_a_range_of_shares_the_law_decides(share, methods):
         assert "over the range of shares" in " ".join(advice.reason)
 
 
-def test_a_range_is_refused_of_three_labels_and_said_where_margins_show_nothing(refuses):
+def test_a_range_of_margins_that_show_nothing_is_matched_at_its_middle(refuses):
     scores, _ = pair(0.2, 0.5)
     advice = recommend(scores, share=(0.2, 0.4))
     assert advice.method == "prior_matching" and advice.expected.gain is None
     assert advice.options["target_prior"] == pytest.approx((0.3, 0.7))
     assert "the law of gain has no answer" in advice.reason[0]
-    for share in ((0.7, 0.3), (0.3,), (-0.1, 0.5)):
+    # The second label's range may be the narrower one.
+    both = recommend(scores, share=[(0.0, 0.4), (0.6, 0.8)])
+    assert both.options["target_prior"] == pytest.approx((0.3, 0.7))
+    for share in ((0.7, 0.3), (0.3,), (-0.1, 0.5), "balance", (np.nan, 0.5), [(0, 0.3), (0, 0.3)]):
         refuses(recommend, scores, share=share)
-    refuses(recommend, world([1 / 3] * 3)[0], share=(0.3, 0.7))
     refuses(recommend, scores, share=(0.3, 0.7), target_prior=(0.5, 0.5))
+
+
+@pytest.mark.parametrize("scores", [pair(3.0, 0.45)[0], world([0.3, 0.4, 0.3])[0]])
+def test_of_balanced_labels_bc_is_recommended(scores):
+    advice = recommend(scores, share="balanced")
+    assert (advice.method, advice.options, advice.expected.gain) == ("bc", {}, None)
+    assert advice.reason[0] == "Use bc: you stated that labels are about equally frequent."
+    assert "within 12 points of equal" in advice.reason[1]
+
+
+def test_ranges_of_three_labels_are_matched_within_or_left_to_bc(refuses):
+    scores, _ = world([1 / 3] * 3)
+    names = ("a", "b", "c")
+    ranges = {"c": (0.0, 0.1), "a": (0.5, 0.9), "b": (0.2, 0.4)}
+    advice = recommend(scores, share=ranges, label_names=names)
+    assert advice.method == "prior_matching" and advice.expected.gain is None
+    assert advice.reason[0].startswith("Use prior_matching with shares within the ranges, a 0.")
+    # By plain search: of shares that sum to 1 the ends that each label can have, and what part of
+    # the way through all of them sums to 1.
+    ends = [(0.5, 0.8), (0.2, 0.4), (0.0, 0.1)]
+    below, above = 0.0, 1.0
+    for _ in range(60):
+        part = (below + above) / 2
+        total = sum(low + part * (high - low) for low, high in ends)
+        below, above = (part, above) if total < 1 else (below, part)
+    expected = [low + below * (high - low) for low, high in ends]
+    assert advice.options["target_prior"] == pytest.approx(expected)
+    by_place = recommend(scores, share=[ranges[name] for name in names], label_names=names)
+    assert by_place[:3] == advice[:3]
+    near = recommend(scores, share=[(0.25, 0.45)] * 3)
+    assert (near.method, near.options) == ("bc", {})
+    assert "ends within 12 points" in near.reason[0]
+    assert recommend(scores, share=[(0.2, 0.45)] * 3).method == "prior_matching"
+    assert recommend(scores, share=[(0.34, 0.4), (0.25, 0.4), (0.25, 0.4)]).method != "bc"
+    for share in ((0.3, 0.7), {"a": (0, 1), "b": (0, 1)}, [(0.4, 0.5)] * 3, [("x", 1)] * 3):
+        refuses(recommend, scores, share=share, label_names=names)
 
 
 def test_shares_that_are_given_are_used():

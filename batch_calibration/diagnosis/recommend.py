@@ -4,8 +4,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -16,9 +14,8 @@ from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, inf
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.diagnosis.diagnose import accuracy_of, check_names, gain_of
 from batch_calibration.diagnosis.experience import Expected, expect, expect_from_rows
-from batch_calibration.diagnosis.gain import Margins, expected_gain
-from batch_calibration.diagnosis.margins import MIN_ROWS, fit_mixture
 from batch_calibration.diagnosis.recommendation import LEAVE, Options, Recommendation, Signals
+from batch_calibration.diagnosis.share_ranges import Share, advise_over_shares, read_ranges
 from batch_calibration.diagnosis.stability import pair_error
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
@@ -34,7 +31,6 @@ from batch_calibration.methods import (
     no_log_probs,
 )
 from batch_calibration.methods.run import jit_quickly, pad_rows
-from batch_calibration.metrics import Estimate
 from batch_calibration.typing import Bias, Scalar
 
 FOLDS = 8
@@ -164,12 +160,6 @@ CORRECT, TO_SHARES = "bc", "prior_matching"
 LIKELY, WITH_LABELS = "bc_empirical_bayes", "bcl_empirical_bayes"
 LEAST_ROWS = 20
 """Unlabeled rows below which nothing is recommended: fewer were not tried."""
-STRENGTHS = 0.25, 0.5, 0.75, 1.0
-"""Strengths of BC that are tried over a range of shares."""
-SHARES_TRIED = 21
-"""Shares of the range, evenly spaced."""
-Answer = tuple[str, Options, Expected, tuple[str, ...]]
-"""A method, its options, what to expect, and why."""
 LABELS_SAY_MOST = f"{FEWEST_LABELED_TO_MEASURE} labeled rows or more would tell more."
 
 
@@ -201,7 +191,7 @@ def recommend(
     labeled: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     target_prior: Sequence[float] | Mapping[Hashable, float] | None = None,
-    share: tuple[float, float] | None = None,
+    share: Share | None = None,
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
 ) -> Recommendation:
@@ -211,8 +201,9 @@ def recommend(
        accuracy on them, each judged by what the others teach, is ahead of it by more than two
        standard errors.
     2. Without, the shares of the labels given: match them (BC where they are equal).
-    3. A range of shares given, of two labels: what the law of gain expects most of, on average
-       over the range.
+    3. Shares known roughly: of "balanced" labels BC; of a range, of two labels, what the law of
+       gain expects most of on average over it; of ranges of more labels prior_matching with
+       shares within them, or BC where all end within 12 points of equal shares.
     4. Else `bc_empirical_bayes`; or to leave the scores, where there are fewer than 20 rows or
        their corrected scores tell less than 0.05 nats of a label.
 
@@ -229,13 +220,15 @@ def recommend(
         labels: [m], their labels as indices or names of columns; -1 means unknown.
         target_prior: [k], the share of each label that you expect, in order or by name; equal
             shares say that BC's supposition holds.
-        share: between which shares the first of two labels is right, such as (0.3, 0.7).
+        share: "balanced" where all shares are within about 12 points of 1/k; between which shares
+            the first of two labels is right, such as (0.3, 0.7); or such a range for every label,
+            [k, 2] or by name.
         label_names: k names for the sentences; by default a frame's columns.
         from_probs: whether scores, probe and labeled are probabilities, as in `calibrate`.
 
     Raises:
-        InputError: as `calibrate`; labeled without labels or the reverse; a probe without them; a
-            range that is none, of other than two labels, or together with target_prior.
+        InputError: as `calibrate`; labeled without labels or the reverse; a probe without them;
+            ranges that hold no shares which sum to 1; share together with target_prior.
 
     >>> advice = recommend(30 * [[-1.0, -4.0], [-2.0, -2.5]], label_names=("no", "yes"))
     >>> advice.method, advice.reason[0]
@@ -267,7 +260,8 @@ def recommend(
         in_order = in_label_order(target_prior, columns, "target_prior", k)
         check_options(CORRECT, METHODS[CORRECT].make, {"target_prior": in_order}, k)
         shares = tuple(map(float, in_order))
-    advice = _from_scores(np.asarray(rows), names, shares, share)
+    ranges = None if share is None else read_ranges(share, k, columns or label_names)
+    advice = _from_scores(np.asarray(rows), names, shares, ranges)
     if labeled is None:
         return advice
 
@@ -301,17 +295,18 @@ def _likely_bias(block: Evidence) -> Bias:
 
 
 def recommend_by_bias(
-    scores: np.ndarray, bias: np.ndarray, label_names: Sequence[str]
-) -> Recommendation:
-    """`recommend` for scores [n, k] in which `likely_bias` was found."""
-    return _from_scores(scores, label_names, bias=bias)
+    scores: np.ndarray, bias: np.ndarray | None, label_names: Sequence[str],
+    shares: tuple[float, ...] | None = None, share: str | np.ndarray | None = None,
+) -> Recommendation:  # fmt: skip
+    """`recommend` for scores [n, k] in which `likely_bias` was found, or shares were stated."""
+    return _from_scores(scores, label_names, shares, share, bias)
 
 
 def _from_scores(
     rows: np.ndarray, names: Sequence[str], shares: tuple[float, ...] | None = None,
-    share: tuple[float, float] | None = None, bias: np.ndarray | None = None,
+    share: str | np.ndarray | None = None, bias: np.ndarray | None = None,
 ) -> Recommendation:  # fmt: skip
-    """The advice by unlabeled scores, stated shares of labels, and a bias known before."""
+    """The advice by unlabeled scores, shares or ranges that are stated, and a bias known before."""
     seen = signals(rows)
     mean = rows.mean(axis=0, dtype=np.float64)  # [k], nats
     favors = (
@@ -319,7 +314,7 @@ def _from_scores(
         f"{seen.error:.2f} nats"
     )
     if share is not None:
-        method, options, expected, why = _over_shares(rows, share)
+        method, options, expected, why = advise_over_shares(rows, share, names)
         return Recommendation(method, options, why, seen, expected, None, {})
     if shares is not None:
         method, options = TO_SHARES, Options(target_prior=shares)
@@ -391,79 +386,3 @@ def _from_labels(
     return Recommendation(
         choice.method, options, reason, advice.signals, expected, accuracy, measured
     )
-
-
-def _over_shares(rows: np.ndarray, share: tuple[float, float]) -> Answer:
-    """The correction of the largest mean gain over a range of shares, by the law of gain.
-
-    The three numbers of the margins come from the rows without labels. Where these do not show
-    them, matching the middle of the range is what is left, and no gain is said.
-
-    Args:
-        rows: [n, 2], in nats.
-        share: the least and the greatest share of the first label.
-
-    Raises:
-        InputError: other than two labels; a range that is none.
-    """
-    low, high = _check_range(rows, share)
-    middle = (low + high) / 2
-    to_middle: Options = {"target_prior": (middle, 1 - middle)}
-    fit = fit_mixture(rows) if len(rows) >= MIN_ROWS else None
-    if fit is None or not fit.is_identified:
-        return "prior_matching", to_middle, Expected.unknown(), (
-            f"Use prior_matching with the middle of the range, {middle:.2g}: the rows do not show "
-            "how far their labels lie apart, so that the law of gain has no answer.",
-        )  # fmt: skip
-    # [strengths or stated shares, shares of the range]
-    shares = np.linspace(low, high, SHARES_TRIED)
-    by_strength, by_matching = map(
-        np.asarray, _gains_of_range(fit.margins, shares, len(rows), middle)
-    )
-    best = int(by_strength.mean(axis=1).argmax())
-    if by_matching.mean() > max(float(by_strength[best].mean()), 0.0):
-        method, options, gains = "prior_matching", to_middle, by_matching
-        named = f"prior_matching with the middle of the range, {middle:.2g}"
-    elif by_strength[best].mean() > 0:
-        strength = STRENGTHS[best]
-        method, gains = "bc", by_strength[best]
-        options = {} if strength == 1 else {"strength": strength}
-        named = "bc" if strength == 1 else f"bc with strength {strength:g}"
-    else:
-        return "icl", {}, Expected.none(), (
-            "Leave the scores as they are: over the range the law of gain expects a loss of each "
-            "correction on average.",
-        )  # fmt: skip
-    gain = Estimate(float(gains.mean()), float(gains.min()), float(gains.max()))
-    expected = Expected(gain, float((gains < 0).mean()), "over the range of shares")
-    return method, options, expected, (
-        f"Use {named}: of what can be done the law of gain expects most of it over shares of the "
-        f"first label from {low:.2g} to {high:.2g}.", expected.sentence(),
-    )  # fmt: skip
-
-
-@partial(jax.jit, static_argnames="rows")
-def _gains_of_range(
-    margins: Margins, shares: jax.Array, rows: int, middle: float
-) -> tuple[jax.Array, jax.Array]:
-    """The expected gains of BC [strengths, shares] and of matching the middle [shares]."""
-    strengths = jnp.asarray(STRENGTHS)[:, None]
-    of_bc = expected_gain(margins, shares, rows, strength=strengths)
-    matched = expected_gain(margins, shares, rows, correction="prior_matching", stated_share=middle)
-    return of_bc, matched
-
-
-def _check_range(rows: np.ndarray, share: tuple[float, float]) -> tuple[float, float]:
-    if rows.shape[-1] != 2:
-        raise InputError.at(
-            "share",
-            "scores of two labels",
-            f"{rows.shape[-1]} labels",
-            "give the shares of all labels (target_prior)",
-        )
-    is_range = len(share) == 2 and 0 <= share[0] <= share[1] <= 1
-    if not is_range:
-        raise InputError.at(
-            "share", "two shares from 0 to 1, the lower one first", repr(share), "as in (0.3, 0.7)"
-        )
-    return float(share[0]), float(share[1])
