@@ -15,7 +15,6 @@ from batch_calibration import diagnose
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import controls, curves, prompts, two_labels
-from batch_calibration.reporting.figures import curves as curve_figures
 from batch_calibration.reporting.figures import files, intervals, preferences, scores, style
 from batch_calibration.reporting.figures import studies as study_figures
 from batch_calibration.reporting.frame import by_setting
@@ -87,9 +86,9 @@ def drawn(tables, shifted):
     numbers = random.normal(0, 0.1, (1000, 1)) + np.array([0, -0.02, 0.02])
     maps = {"a": np.array([[1.0, np.nan]]), "b": np.array([[2.0, 3.0]])}
     return {
-        "draw_curves": curve_figures.draw_curves(curves.by_shots(by_setting(shots))[0]),
-        "draw_curves of rows": curve_figures.draw_curves(by_size[0]),
-        "draw_strength": curve_figures.draw_strength(group),
+        "draw_curves": study_figures.draw_curves(curves.by_shots(by_setting(shots))[0]),
+        "draw_curves of rows": study_figures.draw_curves(by_size[0]),
+        "draw_strength": study_figures.draw_strength(group),
         "draw_gains": intervals.draw_gains(group, ["bc"]),
         "draw_forest": intervals.draw_forest(
             {"bc": signs, "pc": signs}, [*GAINS, "missing"], "points", "h", ("panel", "row")

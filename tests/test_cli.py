@@ -378,9 +378,9 @@ def test_parquet_is_corrected_batch_by_batch(table, tmp_path, capsys):
 
 
 def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypatch, capsys):
-    from batch_calibration.cli import stream
+    from batch_calibration.cli import output
 
-    monkeypatch.setattr(stream, "MAX_ROWS_IN_MEMORY", 59)
+    monkeypatch.setattr(output, "MAX_ROWS_IN_MEMORY", 59)
     path = parquet(tmp_path, *table[1:])
     run("calibrate", path, "--gold=gold", "--labels=no,yes", code=2)
     assert "60 rows are more than a table in memory" in capsys.readouterr().err

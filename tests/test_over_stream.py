@@ -6,7 +6,7 @@ from making import make_record, make_stream
 
 from batch_calibration.methods import Evidence
 from batch_calibration.reporting import curves
-from batch_calibration.reporting.figures import curves as curve_figures
+from batch_calibration.reporting.figures import studies as study_figures
 from batch_calibration.reporting.frame import by_setting
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies.accuracy_by_rows import accuracy_over_stream
@@ -69,7 +69,7 @@ def test_table_and_figure_show_it_beside_icl_and_bc():
     cells = curves.curve_cells(curve)
     assert cells[0] == ["task", "rows seen", "bc_running", "icl, all rows", "bc, all rows"]
     assert cells[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0", "80.0"]
-    _, *rows = curve_figures.draw_curves(curve).cells
+    _, *rows = study_figures.draw_curves(curve).cells
     assert ["RTE", "icl, all rows", "10", "50", "", ""] in rows
     assert ["RTE", "bc, all rows", "277", "80", "", ""] in rows
     # The band is the error of the mean of six orders: 5.48 / sqrt(6) around 55.

@@ -15,7 +15,6 @@ from batch_calibration.reporting import (
     two_labels,
 )
 from batch_calibration.reporting.cells import Best
-from batch_calibration.reporting.figures import curves as curve_figures
 from batch_calibration.reporting.figures import studies
 from batch_calibration.reporting.figures.files import save
 from batch_calibration.reporting.frame import axis_name, by_setting
@@ -44,13 +43,13 @@ def test_bands_and_tables_have_one_standard_deviation():
     """Of 40, 50 and 60 % it is 10 points by n - 1, and 8.2 by n."""
     values = np.array([40.0, 50.0, 60.0])
     shot_curves = curves.Curves("a", "a", "shots", {"rte": {"bc": {1: values, 2: values[:1]}}})
-    _, *rows = curve_figures.draw_curves(shot_curves).cells
+    _, *rows = studies.draw_curves(shot_curves).cells
     assert [row[4:] for row in rows] == [["40", "60"], ["40", "40"]]  # low and high
     runs = []
     for seed, value in enumerate(values):
         curve = make_curve([value / 100] * 101)
         runs.append(make_record("rte", {"bc": 0.5}, context={"seed": seed}, curve=curve))
-    _, *rows = curve_figures.draw_strength(by_setting(runs)[0]).cells
+    _, *rows = studies.draw_strength(by_setting(runs)[0]).cells
     assert {tuple(row[4:]) for row in rows} == {("40", "60")}
     assert cells.spread(values) == "50.0 ± 10.0" and cells.spread(values[:1]) == "40.0"
 
@@ -159,14 +158,12 @@ def test_figures_are_drawn(tmp_path, kind):
     elif kind == "shots":
         tasks = ("rte", "cb", "copa", "wic", "sst2")
         records = [record(0, shots, task=task) for shots in range(5) for task in tasks]
-        drawn = curve_figures.draw_curves(curves.by_shots(by_setting(records))[0])
+        drawn = studies.draw_curves(curves.by_shots(by_setting(records))[0])
         panels = [axes for axes in drawn.figure.axes if axes.axison]
-        assert panels[-1].get_title(loc="left") == curve_figures.AVERAGE
+        assert panels[-1].get_title(loc="left") == studies.AVERAGE
         assert len(panels) == 6 and len({axes.get_ylim() for axes in panels}) == 1
     else:
-        drawn = curve_figures.draw_curves(
-            curves.by_probe_size(by_setting([record(sizes=SIZES)]))[0]
-        )
+        drawn = studies.draw_curves(curves.by_probe_size(by_setting([record(sizes=SIZES)]))[0])
         assert drawn.figure.axes[0].get_xscale() == "log"
     written = save(drawn.figure, tmp_path / "f")
     assert [path.stat().st_size > 5000 for path in written] == [True, True]
@@ -221,8 +218,8 @@ def test_tasks_with_two_numbers_of_shots_are_not_drawn_beside_curves_of_more():
     shot_curves = curves.Curves(
         "a", "a", "shots", {"rte": {"bc": three}, "cb": {"bc": two}, "wic": {"bc": two}}
     )
-    drawn = curve_figures.draw_curves(shot_curves)
+    drawn = studies.draw_curves(shot_curves)
     assert [axes.get_title(loc="left") for axes in drawn.figure.axes] == ["RTE"]
     assert drawn.note.endswith("run with two numbers of shots alone: CB, WiC.")
     alike_tasks = shot_curves._replace(tasks={"cb": {"bc": two}, "wic": {"bc": two}})
-    assert len(curve_figures.draw_curves(alike_tasks).figure.axes) == 3  # the average too
+    assert len(studies.draw_curves(alike_tasks).figure.axes) == 3  # the average too

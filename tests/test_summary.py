@@ -14,8 +14,8 @@ from batch_calibration.reporting import (
 )
 from batch_calibration.reporting import cells as forms
 from batch_calibration.reporting.cells import Best
-from batch_calibration.reporting.figures import curves as curve_figures
 from batch_calibration.reporting.figures import intervals
+from batch_calibration.reporting.figures import studies as study_figures
 from batch_calibration.reporting.frame import by_setting, learned_tasks
 from batch_calibration.reporting.items import Table
 from batch_calibration.reporting.page import Section, make_page
@@ -163,7 +163,7 @@ def test_an_axis_ends_with_its_spread():
 
 
 def test_figures_of_many_tasks_have_rows_of_panels_or_a_line_a_task():
-    drawn = curve_figures.draw_strength(many()).figure.axes
+    drawn = study_figures.draw_strength(many()).figure.axes
     assert sum(axes.axison for axes in drawn) == 13 + 1 and len(drawn) == 4 * 4
     panels = intervals.draw_gains(many(), ["pc", "bc"]).figure.axes
     assert [axes.get_title(loc="left") for axes in panels] == ["pc", "bc"]

@@ -15,7 +15,6 @@ from batch_calibration.cli import (
     options,
     output,
     prior,
-    stream,
     summaries,
 )
 from batch_calibration.cli.asking import ask_server
@@ -55,8 +54,8 @@ def calibrate_files(args: Namespace) -> None:
     output.check_plot(args.plot)
     # Before any file is read: these mistakes show in the flags alone.
     _check_method(args)
-    if stream.takes(args, paths := inputs.paths(args)):
-        stream.calibrate_stream(args, paths)
+    if output.is_streamed(args, paths := inputs.paths(args)):
+        output.calibrate_stream(args, paths)
         return
     files, tables = _contexts(args)
     corrected = _corrected(args, tables)

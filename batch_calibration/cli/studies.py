@@ -66,7 +66,6 @@ def calibrate_workdir(
     floor: float | None = None,
     tasks: Sequence[str] = (),
     shots: int | None = None,
-    say: Say = print,
 ) -> None:
     """Write one record for each stored table that is asked for.
 
@@ -77,8 +76,8 @@ def calibrate_workdir(
 
     report = calibrate_study(workdir, settings, floor=floor, tasks=tasks, shots=shots)
     for note in report.notes:
-        say(note)
-    say(
+        print(note)
+    print(
         f"{len(report.records)} score tables in {report.seconds:.1f} s, compilation included; the "
         f"records are in {workdir}/records"
     )
@@ -86,7 +85,7 @@ def calibrate_workdir(
         raise InputError(" ".join(report.broken))
 
 
-def show_tables(workdir: str, say: Say = print) -> None:
+def show_tables(workdir: str) -> None:
     """Write every table and all results; print the tables that are no points of a curve."""
     from batch_calibration.reporting import catalogue, terminal, writing
     from batch_calibration.studies import Store, write_results
@@ -105,10 +104,10 @@ def show_tables(workdir: str, say: Say = print) -> None:
         missing,  # "" where results.parquet was written, too
     ]
     for line in filter(None, lines):
-        say(line)
+        print(line)
 
 
-def draw_figures(workdir: str, *, boundary_tasks: int = 2, say: Say = print) -> None:
+def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
     """Draw every figure in the catalogue, as PNG and PDF."""
     from batch_calibration.reporting import catalogue, writing
     from batch_calibration.studies import Store
@@ -117,12 +116,12 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2, say: Say = print) -> 
     store = Store(workdir)
     records = store.records()
     results = catalogue.collect(records, store.table_of, boundary_tasks)
-    writing.write_figures(results, store.workdir / "figures", lambda path: say(str(path)))
+    writing.write_figures(results, store.workdir / "figures", print)
     for sentence in store.unmatched(records):
-        say(sentence)
+        print(sentence)
 
 
-def make_report(workdir: str, say: Say = print) -> None:
+def make_report(workdir: str) -> None:
     """Write the page, print the paragraph of every setting, and say where the files are."""
     from batch_calibration.reporting import catalogue, writing
     from batch_calibration.studies import Store, runs
@@ -139,9 +138,9 @@ def make_report(workdir: str, say: Say = print) -> None:
         results, page, warnings, runs=earlier_runs, texts=row_texts(earlier_runs),
         contexts=True,
     ):  # fmt: skip
-        say(f"{textwrap.fill(paragraph, 100)}\n")
-    say(f"tables:  {store.workdir / 'tables'}")
-    say(f"report:  {page}")
+        print(f"{textwrap.fill(paragraph, 100)}\n")
+    print(f"tables:  {store.workdir / 'tables'}")
+    print(f"report:  {page}")
 
 
 def run_sweep(
@@ -191,7 +190,7 @@ def show_status(workdir: str, study: "Study | None" = None) -> None:
         print(line)
 
 
-def show_study(study: "Study", *, rows: int = 3, cost: bool = True, say: Say = print) -> None:
+def show_study(study: "Study", *, rows: int = 3, cost: bool = True) -> None:
     """Show the first context of each task, then what asking about all of them costs."""
     from batch_calibration.cli import preview
     from batch_calibration.scoring.table import SCORERS
@@ -205,14 +204,14 @@ def show_study(study: "Study", *, rows: int = 3, cost: bool = True, say: Say = p
         # Without a tokenizer no prompt can be measured: show each as it is before it is fitted.
         cells = tuple(cell.unfitted() for cell in cells)
         key = "tokenizer" if SCORERS[settings.model.scorer].asks_server else "model"
-        say(f"{spell(key)} is empty: texts only, no tokens, over-long prompts as they are.\n")
+        print(f"{spell(key)} is empty: texts only, no tokens, over-long prompts as they are.\n")
     contexts = render_contexts(settings, cells, files=files)
     preview.show_prompts(contexts, settings.model, budget, rows)
     if cost:
         preview.show_cost(contexts, settings, budget)
 
 
-def merge_into(folders: Sequence[str], workdir: str, tolerance: float, say: Say = print) -> None:
+def merge_into(folders: Sequence[str], workdir: str, tolerance: float) -> None:
     """Bring the score tables of some workdirs into another, and say how many.
 
     Raises:
@@ -221,12 +220,12 @@ def merge_into(folders: Sequence[str], workdir: str, tolerance: float, say: Say 
     from batch_calibration.studies import merge_workdirs
 
     report = merge_workdirs(folders, workdir, tolerance=tolerance)
-    say(
+    print(
         f"{report.added} contexts added, {report.widened} given blocks that they lacked, "
         f"{report.unchanged} there already"
     )
     if report.added or report.widened:
-        say(f"next: batch-calibration calibrate --workdir={workdir}")
+        print(f"next: batch-calibration calibrate --workdir={workdir}")
     if report.left_out:  # last: what could be merged is merged
         raise InputError(" ".join(report.left_out))
 

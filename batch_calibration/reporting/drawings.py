@@ -5,7 +5,7 @@ from functools import partial
 from itertools import chain, islice
 
 from batch_calibration.reporting import prompts, two_labels
-from batch_calibration.reporting.figures import curves, intervals, scores, studies
+from batch_calibration.reporting.figures import intervals, scores, studies
 from batch_calibration.reporting.figures.style import Drawn
 from batch_calibration.reporting.frame import (
     CORRECTED,
@@ -154,7 +154,7 @@ def _draw_planes(study: Results, group: Frame, texts: TextsOf) -> Drawn:
 def of_strength(study: Results) -> Iterator[Drawing]:
     """Accuracy against the strength, setting by setting; of the main one two tasks apart."""
     for group in study.sections:
-        if not curves.has_strength(group):
+        if not studies.has_strength(group):
             continue
         is_main = group == study.main
         tasks = list(filter(group.tasks.__contains__, STRENGTH_TASKS))
@@ -162,9 +162,9 @@ def of_strength(study: Results) -> Iterator[Drawing]:
             records = [group.tasks[task].records for task in tasks]
             examples = Frame(group.setting, list(chain.from_iterable(records)))
             section, slug = setting_slug(group, "strength-examples")
-            draw = partial(curves.draw_strength, examples)
+            draw = partial(studies.draw_strength, examples)
             yield Drawing(section, slug, draw, "Figure 5", is_on_page=False)
-        draw, number = partial(curves.draw_strength, group), "Figure 11" if is_main else ""
+        draw, number = partial(studies.draw_strength, group), "Figure 11" if is_main else ""
         yield Drawing(*setting_slug(group, "strength"), draw, number)
 
 
@@ -185,7 +185,7 @@ def of_studies(study: Results) -> Iterator[Drawing]:
     # Curves of the main setting's model have a number in the paper.
     model = f"{study.main.setting.model}-".replace(" ", "-") if study.main else ""
     for curve in study.curves:
-        draw, number = partial(curves.draw_curves, curve), curve.number
+        draw, number = partial(studies.draw_curves, curve), curve.number
         is_main = curve.slug.startswith(model)
         yield Drawing(ACROSS, f"{curve.slug}-curve", draw, number if is_main else "")
 

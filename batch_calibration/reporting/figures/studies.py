@@ -1,4 +1,4 @@
-"""The robustness study (Fig. 8), each of its prompts, pairs of choices, demonstration labels."""
+"""Studies: prompts (Fig. 8), choices in pairs, demonstration labels, curves (Fig. 5, 6, 9, 11)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, product
@@ -8,11 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from batch_calibration.calibration.learned_shift import STRENGTHS
+from batch_calibration.metrics import deviation
 from batch_calibration.reporting.cells import gain_cell
 from batch_calibration.reporting.controls import NONE, Control, Point, estimate_cells
+from batch_calibration.reporting.curves import Curves, Points, mean_and_band
 from batch_calibration.reporting.figures import style
-from batch_calibration.reporting.figures.style import ACCURACY, INK, INTERVALS, Drawn
-from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, task_title
+from batch_calibration.reporting.figures.style import ACCURACY, DASHES, INK, INTERVALS, Drawn
+from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Frame, task_title
 from batch_calibration.reporting.method_display import CONDITIONS, PALETTE, verdict_color
 from batch_calibration.reporting.prompts import Grid, PromptStudy, describe_study
 
@@ -29,6 +32,10 @@ BOXES_NOTE = (
     "Boxes: quartiles and median; whiskers reach 1.5 boxes at most; a dot is a prompt, the mean "
     "over its seeds."
 )
+AVERAGE = "average over the tasks"
+LEAST_POINTS = 3  # a line between two numbers shows no curve
+FAR = 20  # numbers beyond it are on a logarithmic axis
+Row = tuple[object, ...]  # of the CSV: task, line, place, value, and ends of the band
 
 
 @style.styled
@@ -251,3 +258,158 @@ def _write_numbers(
         text = f"{round(float(number), digits) + 0.0:.{digits}f}"
         axes.text(x, y, text, ha="center", va="center", fontsize=7 if digits else 5.5,
                   color=CELL_INK if is_light else "#fefefe")  # fmt: skip
+
+
+@style.styled
+def draw_curves(curves: Curves) -> Drawn:
+    """A panel a task, a line a method, its band one standard deviation (by n - 1, as in tables).
+
+    Of a mean over many random orders the band is its standard error; a dashed line is a level.
+    """
+    curves, left_out = _without_short_lines(curves)
+    lines = chain.from_iterable(by_method.values() for by_method in curves.tasks.values())
+    numbers = sorted(set.intersection(*map(set, lines)))
+    has_average = len(curves.tasks) > 1 and len(numbers) > 1
+    figure, grid = style.panels(len(curves.tasks) + has_average, (3.0, 2.4))
+    rows: list[Row] = []
+    for axes, task in zip(grid, curves.tasks, strict=False):
+        rows += _draw_task(axes, curves, task)
+    if has_average:
+        rows += _draw_average(grid[-1], curves, numbers)
+    kind = "standard error of the mean" if curves.of_mean else "standard deviation of the draws"
+    header = ["task", "method", curves.axis, "accuracy", "low", "high"]
+    note = f"Band: {kind}.{left_out}"
+    return style.finish(figure, curves.heading, note, style.table_of(header, rows))
+
+
+def _without_short_lines(curves: Curves) -> tuple[Curves, str]:
+    """The tasks that were run with three numbers or more, if there are any, and who is left out."""
+    drawn, short = {}, []
+    for task, by_method in curves.tasks.items():
+        if len(_numbers(by_method)) < LEAST_POINTS:
+            short.append(task_title(task))
+        else:
+            drawn[task] = by_method
+    if not short or not drawn:
+        return curves, ""
+    numbers = f"as they were run with two numbers of {curves.axis} alone"
+    return curves._replace(tasks=drawn), f" Not drawn, {numbers}: {', '.join(short)}."
+
+
+def _numbers(by_method: Mapping[str, Points]) -> list[int]:
+    return sorted(set().union(*by_method.values()))
+
+
+def _draw_task(axes: Axes, curves: Curves, task: str) -> list[Row]:
+    """The lines of a task and their bands; hands back their rows of the CSV."""
+    rows: list[Row] = []
+    title, numbers = task_title(task), _numbers(curves.tasks[task])
+    for method, points in curves.tasks[task].items():
+        at, mean, band = mean_and_band(points, of_mean=curves.of_mean)
+        # What is compared stands out: five bands of one strength cannot be told apart.
+        width, alpha = (2.2, 0.25) if method in REFERENCES else (1.0, 0.06)
+        _draw_line(axes, curves, method, at, mean, width)
+        axes.fill_between(at, mean - band, mean + band, color=PALETTE.color(method), alpha=alpha,
+                          lw=0)  # fmt: skip
+        for number, *values in zip(at, mean, mean - band, mean + band, strict=True):
+            rows.append((title, method, float(number), *values))
+    for method, level in curves.levels.get(task, {}).items():
+        name, ends = f"{method}, all rows", (numbers[0], numbers[-1])
+        # Its own dash tells it from the method's curve of the same color.
+        (line,) = axes.plot(ends, (level, level), color=PALETTE.color(method), lw=1.0, label=name,
+                            ls=DASHES["dash"])  # fmt: skip
+        style.name_marks(line, [f"{name}: {level:.1f} %"])
+        rows += [(title, name, float(end), float(level), "", "") for end in ends]
+    style.label(axes, title, curves.axis, ACCURACY)
+    style.number_ticks(axes.xaxis, numbers, is_log=numbers[-1] > FAR)
+    return rows
+
+
+def _draw_line(
+    axes: Axes, curves: Curves, method: str, at: Sequence[int], mean: np.ndarray, width: float
+) -> None:
+    (line,) = axes.plot(at, mean, marker="o", ms=3, color=PALETTE.color(method), lw=width,
+                        ls=DASHES[PALETTE.dash(method)], label=method)  # fmt: skip
+    style.name_marks(line, style.percents(map(f"{method}, {{:,}}".format, at), mean, curves.axis))
+
+
+def _draw_average(axes: Axes, curves: Curves, numbers: Sequence[int]) -> list[Row]:
+    """The mean over the tasks at the numbers that all lines have."""
+    rows: list[Row] = []
+    for method in curves.methods:
+        tasks = [by_method[method] for by_method in curves.tasks.values() if method in by_method]
+        # An average over some of the tasks would not compare.
+        if len(tasks) < len(curves.tasks):
+            continue
+        means = []
+        for points in tasks:
+            of_task = [points[number].mean() for number in numbers]
+            means.append(of_task)
+        mean = np.mean(means, axis=0)
+        _draw_line(axes, curves, method, numbers, mean, 2.2)
+        for number, value in zip(numbers, mean, strict=True):
+            rows.append((AVERAGE, method, float(number), value, "", ""))
+    style.label(axes, AVERAGE, curves.axis, ACCURACY)
+    style.number_ticks(axes.xaxis, numbers, is_log=numbers[-1] > FAR)
+    return rows
+
+
+def has_strength(group: Frame) -> bool:
+    """True if every record has BCL's curve."""
+    return all(record.curve is not None for record in group.records)
+
+
+@style.styled
+def draw_strength(group: Frame) -> Drawn:
+    """Accuracy against γ, a panel a task: mean and deviation over seeds, test and labeled rows."""
+    # Of two tasks, which are the paper's examples, both are seen: no average.
+    has_average = len(group.tasks) > 2
+    figure, grid = style.panels(len(group.tasks) + has_average, (3.2, 2.3))
+    rows: list[Row] = []
+    means = []
+    for axes, (task, frame) in zip(grid, group.tasks.items(), strict=False):
+        records = frame.records
+        curves = [record.curve for record in records if record.curve]  # see `has_strength`
+        test = 100 * np.array([curve.test for curve in curves])  # [seed strength], %
+        labeled = 100 * np.array([curve.labeled for curve in curves])
+        means.append(test.mean(0))
+        title = task_title(task)
+        rows += _draw_strengths(axes, title, "test rows", test, INK, "solid")
+        rows += _draw_strengths(axes, title, "labeled rows", labeled, PALETTE.color("cc"), "dash")
+        rules = {"γ = 0: ICL": (0.0, "icl", "dot"), "γ = 1: BC": (1.0, "bc", "dash")}
+        learned = [record.strength for record in records if record.strength is not None]
+        if learned:
+            rules["γ learned (mean)"] = float(np.mean(learned)), "bcl", "solid"
+        rules["γ best on test"] = float(STRENGTHS[test.mean(0).argmax()]), "pc", "dashdot"
+        for name, (at, method, dash) in rules.items():
+            rule = axes.axvline(at, color=PALETTE.color(method), ls=DASHES[dash], lw=1.0,
+                                label=name, zorder=0)  # fmt: skip
+            style.name_marks(rule, [f"{name}: {at:.2g}"])
+        style.label(axes, title, "strength γ (no unit)", ACCURACY)
+    if has_average:
+        mean = np.mean(means, axis=0)
+        grid[-1].plot(STRENGTHS, mean, color=INK, lw=1.5)
+        style.label(grid[-1], AVERAGE, "strength γ (no unit)", ACCURACY)
+        for strength, value in zip(STRENGTHS, mean, strict=True):
+            rows.append((AVERAGE, "test rows", float(strength), value, "", ""))
+    # Every task has as many seeds.
+    count = group.max_seeds
+    seeds = "One seed" if count == 1 else f"Mean and band of one sd over {count} seeds"
+    header = ["task", "rows", "strength", "accuracy", "low", "high"]
+    heading = f"Strength of BC: {group.setting}"
+    return style.finish(figure, heading, f"{seeds}.", style.table_of(header, rows))
+
+
+def _draw_strengths(
+    axes: Axes, task: str, name: str, curves: np.ndarray, color: str, dash: str
+) -> list[Row]:
+    """The mean of curves [seed strength], and one standard deviation on either side."""
+    mean, band = curves.mean(0), deviation(curves)  # [strength] both
+    (line,) = axes.plot(STRENGTHS, mean, color=color, ls=DASHES[dash], lw=1.5, label=name)
+    icl, bc = (float(mean[np.isclose(STRENGTHS, at)][0]) for at in (0, 1))
+    style.name_marks(line, [f"{name}: {icl:.1f} % at γ = 0, {bc:.1f} % at γ = 1"])
+    axes.fill_between(STRENGTHS, mean - band, mean + band, color=color, alpha=0.2, lw=0)
+    rows: list[Row] = []
+    for at, *values in zip(STRENGTHS, mean, mean - band, mean + band, strict=True):
+        rows.append((task, name, float(at), *values))
+    return rows
