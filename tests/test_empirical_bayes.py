@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate
-from batch_calibration.calibration.empirical_bayes import confidence, empirical_bayes, information
+from batch_calibration.calibration.empirical_bayes import (
+    confidence,
+    empirical_bayes,
+    information,
+    likely_shift,
+)
 
 
 def drawn(shares, bias, rows=600, separation=2.0, seed=0):
@@ -76,3 +81,31 @@ def test_labels_tell_shares_from_bias():
 @pytest.mark.parametrize("name", ["bias_scale", "share_weight", "least_information"])
 def test_an_option_below_zero_is_a_sentence(name, refuses):
     refuses(empirical_bayes, **{name: -1.0})
+
+
+def objective(shift, rows, weight, shares):
+    """What is minimized, of two labels, in float64: at shifts [s] of the first label."""
+    shifts = np.stack([shift, -shift], axis=-1) / 2
+    raised = np.exp(rows - shifts[:, None])
+    probs = raised / raised.sum(axis=-1, keepdims=True)
+    implied = np.average(probs, axis=1, weights=weight)
+    bias = shifts + np.log(implied)
+    bias -= bias.mean(axis=-1, keepdims=True)
+    k = rows.shape[-1]
+    of_bias = k * np.log1p((bias**2).sum(axis=-1) / (2 * k))
+    return of_bias + k**2 / 2 * ((implied - shares) ** 2).sum(axis=-1)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 47, 105, 162, 351, 367])  # the last five have several
+def test_the_shift_is_the_least_of_all_minima(seed):
+    random = np.random.default_rng(seed)
+    rows = random.normal(0, 2.5, (40, 2)) + random.normal(0, 2, 2)
+    rows -= np.log(np.exp(rows).sum(axis=1, keepdims=True))
+    weight = random.exponential(size=40)
+    sure = np.asarray(confidence(jnp.float32(rows), jnp.float32(weight)), np.float64) ** 2
+    shares = sure / sure.sum()
+    found = np.asarray(likely_shift(*map(jnp.float32, (rows, weight, shares))))
+    values = objective(np.linspace(-12, 12, 4_801), rows, weight, shares)
+    is_minimum = (values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])
+    reached = objective(found[:1] - found[1:], rows, weight, shares)
+    assert reached < values[1:-1][is_minimum].min() + 1e-3

@@ -9,14 +9,19 @@ from scipy.special import log_softmax, softmax
 
 from batch_calibration.calibration.empirical_bayes import confidence, empirical_bayes, information
 from batch_calibration.calibration.matching import newton_step
-from batch_calibration.calibration.pooled_shares import agreement, joint_shares, pool_shares
+from batch_calibration.calibration.pooled_shares import (
+    agreement,
+    correct_together,
+    joint_shares,
+    pool_shares,
+)
 from batch_calibration.errors import InputError
 from batch_calibration.methods import run_methods
 from batch_calibration.methods.run import jit_quickly
 from batch_calibration.scores import ScoreTable, make_block
 from experiments.evidence.sets import read_sets, task_of
 
-pool = jit_quickly(pool_shares.__wrapped__)
+pool = jit_quickly(pool_shares)
 joint = jit_quickly(joint_shares)
 SHARES = np.array([0.5, 0.3, 0.2])
 
@@ -118,7 +123,7 @@ def test_absent_rows_and_contexts_are_nothing():
 @pytest.mark.parametrize("contexts", [1, 2])
 def test_one_context_or_two_are_each_alone(contexts):
     rows, _ = draw(contexts, 50, SHARES)
-    pooled = pool(rows, everywhere(rows), np.array(True))
+    pooled = correct_together(rows, everywhere(rows), True)
     for row, shift in zip(rows, pooled.shifts, strict=True):
         np.testing.assert_allclose(shift, empirical_bayes().fit(row).bias, atol=1e-4)
     assert not pooled.used.any()

@@ -43,6 +43,8 @@ LONGEST_STEP = 2.0
 """Nats. Where a label is hardly ever right all large shifts are as good: the search would not end,
 so a step of `FLAT` nats or more that takes less than `LEAST_GAIN` off the objective is the last."""
 FLAT, LEAST_GAIN = 0.1, 1e-5
+CLEARLY_LESS = 1e-3
+"""Of the objective: what another minimum must be lower by."""
 SMALLEST_PART = 1e-4
 """Of a step: where halving ends."""
 TINY = float(np.finfo(np.float32).tiny)
@@ -173,10 +175,13 @@ def likely_shift(
             curvature += jnp.diag(jnp.sum(weighted, axis=0)) - weighted.T @ probs
         return value, slope, curvature
 
-    # BC's bias with the expected shares as its target.
-    start = weighted_mean(rows, weight) - jnp.log(shares)
-    start -= jnp.mean(start)
-    return jnp.where(total > 0, descend(start, evaluate)[0], 0.0)
+    # From BC's bias with the expected shares as its target. Of few rows there may be another
+    # minimum, on the far side; where all far shifts are alike the first place stays.
+    mean = weighted_mean(rows, weight)
+    starts = jnp.stack([mean - jnp.log(shares), -mean])
+    starts -= jnp.mean(starts, axis=-1, keepdims=True)
+    (near, far), values = jax.vmap(lambda start: descend(start, evaluate))(starts)
+    return jnp.where(total > 0, jnp.where(values[1] < values[0] - CLEARLY_LESS, far, near), 0.0)
 
 
 def descend(start: Bias, evaluate: Callable[[Bias], Evaluation]) -> tuple[Bias, Scalar]:

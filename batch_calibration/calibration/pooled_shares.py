@@ -41,10 +41,10 @@ class Pooled(NamedTuple):
     """What several contexts told together.
 
     Attributes:
-        shares: [k], the shares that contexts were matched to; equal ones where none were.
+        shares: [k], the shares that contexts were matched to; of no meaning where none were.
         trust: the part of the way from equal shares to the estimate at which they are.
-        used: [c], 1 for a context that was matched to them.
-        shifts: [c k], in nats; 0 for a context that tells too little.
+        used: [c], 1 for a context that was matched to them; 0 for all where these are too few.
+        shifts: [c k], in nats; 0 for a context that is not used.
     """
 
     shares: jax.Array
@@ -119,9 +119,8 @@ def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> Scalar:
     return weighted_mean(pairs[:, None], weight)[0]
 
 
-@jax.jit
 def pool_shares(
-    rows: jax.Array, weight: jax.Array, same_rows: jax.Array,
+    rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool,
     least_information: Scalar | float = LEAST_INFORMATION,
     counts: jax.Array | None = None,
 ) -> Pooled:  # fmt: skip
@@ -137,21 +136,19 @@ def pool_shares(
         counts: [k], labels that are known of other rows of the task.
 
     Returns:
-        `Pooled`; fewer than three contexts that tell enough are left to `empirical_bayes`.
+        `Pooled`; where fewer than three contexts tell enough none is used.
     """
     k = rows.shape[-1]
-    present = jnp.where(weight[..., None] > 0, rows, 0.0)
-    rows = jax.nn.log_softmax(present)
+    rows = jax.nn.log_softmax(jnp.where(weight[..., None] > 0, rows, 0.0))
     told = jax.vmap(information)(rows, weight)
     tells = (told >= least_information) & jnp.any(weight > 0, axis=-1)
-    used = tells.astype(rows.dtype)
-    count = jnp.sum(used)
+    used = jnp.where(jnp.sum(tells) >= FEWEST_CONTEXTS, tells, False).astype(rows.dtype)
     # Absent contexts get rows that are quickly matched.
-    rows = jnp.where(tells[:, None, None], rows, -jnp.log(float(k)))
+    rows = jnp.where(used[:, None, None] > 0, rows, -jnp.log(float(k)))
     sureness = jax.vmap(confidence)(rows, weight) ** 2.0
     expected = weighted_mean(sureness / jnp.sum(sureness, axis=-1, keepdims=True), used)
-    expected = jnp.where(count > 0, expected, 1.0 / k)
-    of_context = used * told / jnp.maximum(jnp.sum(used * told), 1e-30) * jnp.sqrt(count)
+    expected = jnp.where(jnp.any(used > 0), expected, 1.0 / k)
+    of_context = used * told / jnp.maximum(jnp.sum(used * told), 1e-30) * jnp.sqrt(jnp.sum(used))
     estimate = joint_shares(rows, weight, of_context, expected / jnp.sum(expected), counts)
 
     def shifts_at(trust: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -164,23 +161,38 @@ def pool_shares(
     # Counted labels decide better than agreement does.
     is_chosen = same_rows & (counts is None)
     best = jnp.where(is_chosen, jnp.argmax(agreed > jnp.max(agreed) - 1e-6), 0)
-    pooled = count >= FEWEST_CONTEXTS
     shifts = shifts[best] - jnp.mean(shifts[best], axis=-1, keepdims=True)
-    alone = empirical_bayes(least_information=0.0).fit
-    own = jax.vmap(lambda rows, weight: alone(rows, None, weight).bias)(present, weight)
-    return Pooled(
-        jnp.where(pooled, shares[best], 1.0 / k),
-        jnp.where(pooled, trusts[best], 0.0),
-        jnp.where(pooled, used, 0.0),
-        jnp.where(tells[:, None], jnp.where(pooled, shifts, own), 0.0),
-    )
+    return Pooled(shares[best], trusts[best], used, jnp.where(used[:, None] > 0, shifts, 0.0))
+
+
+@jax.jit
+def correct_together(
+    rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool,
+    least_information: Scalar | float = LEAST_INFORMATION,
+    counts: jax.Array | None = None,
+) -> Pooled:  # fmt: skip
+    """`pool_shares`; where too few contexts tell enough each gets the shift of `empirical_bayes`.
+
+    >>> rows = jnp.array(10 * [[-1.0, -4.0], [-1.0, -3.5], [-2.0, -2.5], [-3.0, -3.2]])
+    >>> contexts = jnp.stack([rows, rows + jnp.array([0.0, 1.0]), rows + jnp.array([1.0, 0.0])])
+    >>> found = correct_together(contexts, jnp.ones((3, 40)), True)
+    >>> (contexts - found.shifts[:, None])[:, :4].argmax(axis=-1).tolist()
+    [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
+    """
+    pooled = pool_shares(rows, weight, same_rows, least_information, counts)
+    fit = empirical_bayes(least_information=0.0).fit
+    present = jnp.where(weight[..., None] > 0, rows, 0.0)
+    told = jax.vmap(information)(present, weight)
+    alone = jax.vmap(lambda rows, weight: fit(rows, None, weight).bias)(present, weight)
+    alone = jnp.where((told >= least_information)[:, None], alone, 0.0)
+    return pooled._replace(shifts=jnp.where(jnp.any(pooled.used > 0), pooled.shifts, alone))
 
 
 def pooled_shares(*, least_information: float = LEAST_INFORMATION) -> Calibrator:
     """Matches a context to label shares that all contexts of its task tell together.
 
     A context alone is given what `empirical_bayes` gives: of several, `run_methods(groups=)`,
-    `run_calibration` and `correct_together` know.
+    `run_calibration` and `recommend_together` know.
 
     Args:
         least_information: in nats; a context whose rows tell less of their labels is left as it is.

@@ -9,12 +9,10 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration.base import Calibrator
-from batch_calibration.calibration.pooled_shares import Pooled
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.errors import InputError
 from batch_calibration.methods.fitting import Corrected, Evidence, gather
@@ -111,7 +109,7 @@ def run_methods(
             group = (name, members[place])
             if group not in together:
                 of_group = [tables[member] for member in members[place]]
-                found = correct_together(method, of_group, options=options, floor=floor)
+                found = correct_group(method, of_group, options=options, floor=floor)
                 together[group] = dict(zip(members[place], found, strict=True))
             corrected[name] = together[group].pop(place)
         return corrected
@@ -137,7 +135,7 @@ def _members(
     return {place: tuple(places[group]) for place, group in enumerate(groups or ())}
 
 
-def correct_together(
+def correct_group(
     method: Method,
     tables: Sequence[ScoreTable],
     *,
@@ -145,6 +143,8 @@ def correct_together(
     floor: float | None = None,
 ) -> list[Corrected]:
     """`correct_context` for all contexts of one task, by a method that pools them.
+
+    Where these are too few each is corrected alone.
 
     Args:
         method: a row of `METHODS` with `together`.
@@ -160,22 +160,17 @@ def correct_together(
     for place, test in enumerate(tests):
         rows[place, : len(test)] = test if floor is None else np.maximum(test, np.float32(floor))
         weight[place, : len(test)] = 1.0
-    program = _jit(_correct_together, ("together",), 0)
-    state, scores = jax.device_get(program(
-        rows, weight, _have_same_rows(tables), together=method.together, options=dict(options or {})
-    ))  # fmt: skip
+    program = _jit(method.together, (), 0)
+    pooled = jax.device_get(program(rows, weight, _have_same_rows(tables), **(options or {})))
     corrected = []
-    for bias, own_scores, test in zip(state.bias, scores, tests, strict=False):
-        corrected.append(Corrected(Shift(bias, state.strength), own_scores[: len(test)]))
+    for place, test in enumerate(tests):
+        if pooled.used.any():
+            state = Shift(pooled.shifts[place], np.float32(1.0))
+            one = Corrected(state, rows[place, : len(test)] - state.bias)
+        else:
+            one = correct_context(method, {"test": Evidence(test)}, options=options, floor=floor)
+        corrected.append(one)
     return corrected
-
-
-def _correct_together(
-    rows: jax.Array, weight: jax.Array, same_rows: jax.Array, *,
-    together: Callable[..., Pooled], options: Options,
-) -> Corrected:  # fmt: skip
-    shifts = together(rows, weight, same_rows, **options).shifts
-    return Corrected(Shift(shifts, jnp.float32(1.0)), rows - shifts[:, None])
 
 
 def _have_same_rows(tables: Sequence[ScoreTable]) -> bool:
