@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import jax
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import multivariate_normal, norm
+from scipy.special import expit, ndtr
+from scipy.stats import gamma, multivariate_normal, norm
 
 from batch_calibration import METHODS
 from batch_calibration.diagnosis import (
@@ -84,6 +86,105 @@ def test_the_threshold_of_prior_matching_varies_as_the_delta_method_says() -> No
     assert float(expected) == pytest.approx(accuracies.mean(), abs=0.002)
 
 
+def simulate_gain(
+    bias: float, separation: float, spreads: tuple[float, float], share: float, rows: int,
+    correction: str, batches: int = 2000,
+) -> float:  # fmt: skip
+    """The mean gain over batches of rows, in plain numpy; the threshold of matching by halving."""
+    random = np.random.default_rng(0)
+    is_first = random.random((batches, rows)) < share
+    means, own = np.where(is_first, separation, -separation), np.where(is_first, *spreads)
+    x = bias + means + own * random.normal(size=(batches, rows))
+    thresholds = x.mean(axis=1)
+    if correction == "prior_matching":
+        low, high = np.full(batches, -80.0), np.full(batches, 80.0)
+        for _ in range(50):
+            thresholds = (low + high) / 2
+            is_above = expit(x - thresholds[:, None]).mean(axis=1) > share
+            low, high = np.where(is_above, thresholds, low), np.where(is_above, high, thresholds)
+
+    def accuracy(c: np.ndarray | float) -> np.ndarray:
+        first_right = ndtr((bias + separation - c) / spreads[0])
+        return share * first_right + (1 - share) * ndtr((c - bias + separation) / spreads[1])
+
+    return float(accuracy(thresholds).mean() - accuracy(0.0))
+
+
+@pytest.mark.parametrize("correction", ["bc", "prior_matching"])
+@pytest.mark.parametrize(
+    ("bias", "separation", "spreads", "share"),
+    [(2.0, 2.0, (0.5, 2.5), 0.8), (-0.3, 1.0, (0.3, 2.0), 0.5), (1.0, 0.5, (1.5, 0.6), 0.3)],
+)
+def test_two_spreads_gain_what_a_simulation_gains(
+    correction: str, bias: float, separation: float, spreads: tuple[float, float], share: float
+) -> None:
+    expected = expected_gain(Margins(bias, separation, spreads), share, 100, correction=correction)
+    gain = simulate_gain(bias, separation, spreads, share, 100, correction)
+    assert float(expected) == pytest.approx(gain, abs=0.004)
+    # Both labels the other way round.
+    turned = Margins(-bias, separation, spreads[::-1])
+    swapped = expected_gain(turned, 1 - share, 100, correction=correction)
+    assert float(swapped) == pytest.approx(float(expected), abs=1e-4)
+    alike = [
+        expected_gain(Margins(bias, separation, spread), share, 100, correction=correction)
+        for spread in (spreads[0], (spreads[0], spreads[0]))
+    ]
+    assert float(alike[0]) == float(alike[1])
+
+
+def test_labeled_rows_show_two_spreads() -> None:
+    random = np.random.default_rng(10)
+    gold = np.arange(200) % 2
+    noise = random.normal(size=200)
+
+    def scores_of(*spreads: float) -> np.ndarray:
+        margins = 2.0 + np.where(gold == 0, 2.0, -2.0) + np.array(spreads)[gold] * noise
+        return np.stack([margins, np.zeros(200)], axis=1)
+
+    unlike = scores_of(0.5, 2.5)
+    margins = fit_margins(unlike, gold)
+    np.testing.assert_allclose(np.asarray(margins.spread), (0.5, 2.5), rtol=0.2)
+    assert fit_label_scores(unlike, gold).covariance.shape == (2, 2, 2)
+    # Twice as spread may be chance, and so may anything in seven rows.
+    assert isinstance(fit_margins(scores_of(1.0, 2.0), gold).spread, float)
+    few = np.r_[0:14:2, 1:200:2]
+    assert isinstance(fit_margins(unlike[few], gold[few]).spread, float)
+    # By one spread the law says a loss of 16 points.
+    gain = estimate_gain(unlike, gold, share=[0.8, 0.2], rows=100)
+    assert gain.low > -0.02 and gain.value == pytest.approx(0.026, abs=0.02)
+
+
+def test_balanced_labels_can_lose_where_spreads_differ_or_margins_are_skewed() -> None:
+    unlike = Margins(-0.3, 1.0, (0.3, 2.0))
+    assert float(expected_gain(unlike, 0.5)) == pytest.approx(-0.021, abs=1e-3)
+    assert np.isnan(break_even_shares(unlike)).all()
+    assert np.isfinite(break_even_shares(Margins(2.0, 2.0, (0.5, 2.5)))).all()
+
+    def accuracy(c: float) -> float:
+        """Of balanced labels whose margins are gamma, of skewness 1: 0.3 + 1 and 0.3 - 1, sd 1."""
+        right = gamma.sf(2 * (c - 1.3) + 4, 4), gamma.cdf(2 * (c + 0.7) + 4, 4)
+        return float(np.mean(right))
+
+    assert accuracy(0.3) - accuracy(0.0) == pytest.approx(-0.014, abs=1e-3)
+    assert float(expected_gain(Margins(0.3, 1.0, 1.0), 0.5)) == pytest.approx(0.011, abs=1e-3)
+
+
+@pytest.mark.parametrize(("rows", "beyond"), [(10, 0.36), (100, 0.19)])
+def test_matching_by_few_rows_is_better_than_the_law_says(rows: int, beyond: float) -> None:
+    """The share of cells in which the delta method is off by more than a point; none of BC's is."""
+    cells = [*product((0.0, 1.0, 3.0), (0.5, 1.0, 2.0, 4.0), (0.5, 1.0, 2.0), (0.1, 0.5, 0.7))]
+    bias, separation, spread, share = np.array(cells).T
+    for correction, most in (("bc", 0.0), ("prior_matching", beyond)):
+        margins = Margins(bias, separation, spread)
+        expected = np.asarray(expected_gain(margins, share, rows, correction=correction))
+        gains = np.zeros(len(cells))
+        for at, (*numbers, sigma, pi) in enumerate(cells):
+            gains[at] = simulate_gain(*numbers, (sigma, sigma), pi, rows, correction, 1000)
+        errors = gains - expected
+        assert (np.abs(errors) > 0.01).mean() == pytest.approx(most, abs=0.03)
+        assert errors.mean() > (0.005 if most else -0.005)
+
+
 @given(numbers, positive, positive)
 def test_balanced_labels_and_many_rows_never_lose(
     bias: float, separation: float, spread: float
@@ -148,6 +249,11 @@ def test_two_labels_by_both_forms(correction: str) -> None:
     for share, size in ((0.3, 20), (0.5, np.inf), (0.9, 100)):
         pair = expected_gain(MARGINS, share, size, correction=correction)
         labels = expected_gain(scores, [share, 1 - share], size, correction=correction)
+        assert float(labels) == pytest.approx(float(pair), abs=5e-4)
+        unlike = MARGINS._replace(spread=(spread, 2 * spread))
+        each = LabelScores(scores.means, jnp.stack([scores.covariance, 4 * scores.covariance]))
+        pair = expected_gain(unlike, share, size, correction=correction)
+        labels = expected_gain(each, [share, 1 - share], size, correction=correction)
         assert float(labels) == pytest.approx(float(pair), abs=5e-4)
 
 

@@ -19,6 +19,9 @@ from batch_calibration.metrics import Estimate
 
 MIN_ROWS = 8
 """Labeled rows below which a covariance is not worth computing."""
+UNLIKE = 2.0
+"""Two labels have a spread each where one is surely, by two standard errors, this many times the
+other. On rows of real models nothing less improves the law (docs/when-it-helps.md)."""
 STEPS_OF_EM = 500
 SEPARATE = 2.0
 """Spreads that half the distance of two Gaussians must have: less than 5 % of them overlap."""
@@ -52,7 +55,8 @@ def fit_margins(scores: ArrayLike, labels: ArrayLike) -> Margins:
     """The three numbers of two labels, as floats, from labeled rows.
 
     beta = (mu_1 + mu_2) / 2, delta = (mu_1 - mu_2) / 2 and sigma^2 the mean of both variances,
-    with mu_j the mean margin of the rows whose label is j.
+    with mu_j the mean margin of the rows whose label is j. Where one label's spread is surely twice
+    the other's, sigma is both of them.
 
     Args:
         scores: [n, 2], in nats.
@@ -83,17 +87,32 @@ def fit_margins(scores: ArrayLike, labels: ArrayLike) -> Margins:
             "label more rows",
         )
     first, second = by_label
+    spread = float(np.sqrt((first.var() + second.var()) / 2))
     return Margins(
         float(first.mean() + second.mean()) / 2,
         float(first.mean() - second.mean()) / 2,
-        float(np.sqrt((first.var() + second.var()) / 2)),
+        (float(first.std()), float(second.std())) if _are_unlike(first, second) else spread,
     )
+
+
+def _are_unlike(first: np.ndarray, second: np.ndarray) -> bool:
+    """True if one label's margins are surely `UNLIKE` times as spread as the other's."""
+    logs, variance = [], 0.0
+    for margins in (first, second):
+        if len(margins) < MIN_ROWS or not margins.std():
+            return False
+        standard = (margins - margins.mean()) / margins.std()
+        logs.append(np.log(margins.std()))
+        # Of log sigma; of few rows the fourth moment is too small, so that it counts as a normal's.
+        variance += (max(float((standard**4).mean()), 3.0) - 1) / (4 * len(margins))
+    return bool(abs(logs[0] - logs[1]) - 2 * np.sqrt(variance) > np.log(UNLIKE))
 
 
 def fit_label_scores(scores: ArrayLike, labels: ArrayLike) -> LabelScores:
     """The Gaussians of k labels from labeled rows, of scores less their row's mean.
 
     A label that no row has is given the mean of all: the law gives it no weight if its share is 0.
+    Two labels have a covariance each where one's margins are surely spread twice as far.
 
     Args:
         scores: [n, k], in nats.
@@ -103,7 +122,15 @@ def fit_label_scores(scores: ArrayLike, labels: ArrayLike) -> LabelScores:
         InputError: fewer than 8 labeled rows or than two for each label.
     """
     rows, gold = _labeled(scores, labels)
-    return LabelScores(*_weighted_fit(jnp.asarray(rows), jnp.asarray(gold), jnp.ones(len(rows))))
+    weight = jnp.ones(len(rows))
+    fit = _weighted_fit(jnp.asarray(rows), jnp.asarray(gold), weight, _have_own(rows, gold))
+    return LabelScores(*fit)
+
+
+def _have_own(rows: np.ndarray, gold: np.ndarray) -> bool:
+    """True if the rows are of two labels that have a covariance each."""
+    margins = rows[:, 0] - rows[:, 1]
+    return rows.shape[1] == 2 and _are_unlike(margins[gold == 0], margins[gold == 1])
 
 
 def estimate_gain(
@@ -148,22 +175,25 @@ def estimate_gain(
     weights[0] = 1.0  # the estimate itself
     stated_share = None if share is None else jnp.asarray(share, jnp.float32)
     gains = np.asarray(
-        _gains(labeled, gold, weights.astype(np.float32), stated_share, rows, strength, correction),
+        _gains(
+            labeled, gold, weights.astype(np.float32), stated_share, rows, strength, correction,
+            _have_own(labeled, gold),
+        ),
         np.float64,
-    )
+    )  # fmt: skip
     low, high = np.quantile(gains[1:], (0.025, 0.975))
     return Estimate(float(gains[0]), float(low), float(high))
 
 
-@partial(jax.jit, static_argnames="correction")
+@partial(jax.jit, static_argnames=("correction", "have_own"))
 def _gains(
     scores: jax.Array, labels: jax.Array, weights: jax.Array, share: jax.Array | None,
-    rows: jax.Array, strength: jax.Array, correction: Correction,
+    rows: jax.Array, strength: jax.Array, correction: Correction, have_own: bool,
 ) -> jax.Array:  # fmt: skip
     """The gain that the law says of rows weighted by each line of `weights` [draws, n]."""
 
     def gain_of(weight: jax.Array) -> jax.Array:
-        law = _weighted_fit(scores, labels, weight)
+        law = _weighted_fit(scores, labels, weight, have_own)
         counts = jax.nn.one_hot(labels, scores.shape[1], dtype=jnp.float32).T @ weight
         shares = counts / counts.sum() if share is None else share
         return expected_gain(law, shares, rows, strength=strength, correction=correction)
@@ -267,13 +297,18 @@ def _labeled(scores: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarr
     ]
 
 
-@jax.jit
-def _weighted_fit(rows: jax.Array, gold: jax.Array, weight: jax.Array) -> LabelScores:
+@partial(jax.jit, static_argnames="have_own")
+def _weighted_fit(
+    rows: jax.Array, gold: jax.Array, weight: jax.Array, have_own: bool
+) -> LabelScores:
     by_row = jax.nn.one_hot(gold, rows.shape[1], dtype=jnp.float32) * weight[:, None]  # [n, k]
     counts = by_row.sum(axis=0)
     mean = weight @ rows / weight.sum()
     sums = by_row.T @ rows
     means = jnp.where(counts[:, None] > 0, sums / jnp.maximum(counts, 1e-9)[:, None], mean)
     deviations = rows - means[gold]
+    if have_own:
+        squares = deviations[:, :, None] * deviations[:, None]  # [n, k, k]
+        return LabelScores(means, jnp.tensordot(by_row.T, squares, 1) / counts[:, None, None])
     # As the mean of two labels' variances where their shares are alike.
     return LabelScores(means, (deviations.T * weight) @ deviations / weight.sum())

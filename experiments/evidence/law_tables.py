@@ -239,11 +239,17 @@ def all_cells(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequen
     head = "set", "unit", "bias", "separation", "spread", "share", "rows", "measured", "expected"
     lines = [list(head)]
     for cell in cells:
-        facts = [cell.set_name, cell.unit, *(f"{number:.4g}" for number in cell.margins)]
+        facts = [cell.set_name, cell.unit, *(f"{number:.4g}" for number in _numbers(cell.margins))]
         for (i, share), (j, size) in product(enumerate(shares), enumerate(sizes)):
             gains = f"{cell.measured[i, j]:.5f}", f"{cell.expected[i, j]:.5f}"
             lines.append([*facts, f"{share:g}", str(size), *gains])
     return lines
+
+
+def _numbers(margins: Margins) -> tuple[float, ...]:
+    """The three numbers; of two spreads the root of their mean square."""
+    spread = np.sqrt(np.mean(np.square(np.array(margins.spread))))
+    return tuple(map(float, (margins.bias, margins.separation, spread)))
 
 
 def typical(cells: Sequence[PairCells]) -> PairCells:
@@ -265,7 +271,7 @@ def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[in
             axes.plot(at, 100 * np.asarray(expected_gain(cell.margins, at, size)), color=color)
             measured = 100 * cell.measured[:, j]
             style.dots(axes, shares, measured, color, size=3.0, name=f"{size:,} rows")
-        beta, delta, sigma = cell.margins
+        beta, delta, sigma = _numbers(cell.margins)
         title = f"{cell.unit}\nβ {beta:.2f}, δ {delta:.2f}, {SIGMA} {sigma:.2f}"
         style.label(axes, title, "share of the first label", "gain over icl (points)", width=2.6)
     _draw_break_even(grid[-1])
