@@ -11,13 +11,20 @@ information of its scores, and u are the mean expected shares (see `empirical_ba
 sqrt(C) rather than C as biases of contexts are partly common.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.calibration.base import Calibrator, favored, label_normalized, weighted_mean
+from batch_calibration.calibration.base import (
+    Calibrator,
+    favored,
+    label_normalized,
+    weighted_mean,
+    weights_of,
+)
 from batch_calibration.calibration.empirical_bayes import (
     LEAST_INFORMATION,
     Evaluation,
@@ -28,8 +35,8 @@ from batch_calibration.calibration.empirical_bayes import (
 )
 from batch_calibration.calibration.matching import match, newton_step
 from batch_calibration.calibration.objective import one_hot
-from batch_calibration.calibration.shift import least_shares
-from batch_calibration.typing import Scalar
+from batch_calibration.calibration.shift import Shift, apply, least_shares
+from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
 FEWEST_CONTEXTS = 3
 """Fewer contexts are corrected each by itself: two harmed more contexts than one did."""
@@ -105,6 +112,11 @@ def joint_shares(
     return least_shares(jax.nn.softmax(ends[jnp.argmin(values)]))
 
 
+def add_one(counts: jax.Array) -> jax.Array:
+    """Shares by counts [k], each label counted once more: no label has share 0."""
+    return (counts + 1.0) / jnp.sum(counts + 1.0)
+
+
 def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> Scalar:
     """How often two contexts give the same row the same answer.
 
@@ -171,7 +183,7 @@ def correct_together(
     least_information: Scalar | float = LEAST_INFORMATION,
     counts: jax.Array | None = None,
 ) -> Pooled:  # fmt: skip
-    """`pool_shares`; where too few contexts tell enough each gets the shift of `empirical_bayes`.
+    """`pool_shares`; where too few contexts tell enough each gets the shift of `pooled_shares`.
 
     >>> rows = jnp.array(10 * [[-1.0, -4.0], [-1.0, -3.5], [-2.0, -2.5], [-3.0, -3.2]])
     >>> contexts = jnp.stack([rows, rows + jnp.array([0.0, 1.0]), rows + jnp.array([1.0, 0.0])])
@@ -180,7 +192,7 @@ def correct_together(
     [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
     """
     pooled = pool_shares(rows, weight, same_rows, least_information, counts)
-    fit = empirical_bayes(least_information=0.0).fit
+    fit = pooled_shares(least_information=0.0, counts=counts).fit
     present = jnp.where(weight[..., None] > 0, rows, 0.0)
     told = jax.vmap(information)(present, weight)
     alone = jax.vmap(lambda rows, weight: fit(rows, None, weight).bias)(present, weight)
@@ -188,18 +200,37 @@ def correct_together(
     return pooled._replace(shifts=jnp.where(jnp.any(pooled.used > 0), pooled.shifts, alone))
 
 
-def pooled_shares(*, least_information: float = LEAST_INFORMATION) -> Calibrator:
+def pooled_shares(
+    *,
+    least_information: float = LEAST_INFORMATION,
+    counts: Sequence[int | float] | jax.Array | None = None,
+) -> Calibrator:
     """Matches a context to label shares that all contexts of its task tell together.
 
-    A context alone is given what `empirical_bayes` gives: of several, `run_methods(groups=)`,
-    `run_calibration` and `recommend_together` know.
+    A context alone is given what `empirical_bayes` gives, or with counts matched to the counted
+    shares: of several, `run_methods(groups=)`, `run_calibration` and `recommend_together` know.
 
     Args:
         least_information: in nats; a context whose rows tell less of their labels is left as it is.
+        counts: [k], labels that are known of other rows of the task.
 
     >>> fit, apply_ = pooled_shares()
     >>> rows = jnp.array(10 * [[-1.0, -4.0], [-1.0, -3.5], [-2.0, -2.5], [-3.0, -3.2]])
     >>> apply_(fit(rows), rows)[:4].argmax(axis=1).tolist()
     [0, 0, 1, 1]
     """
-    return empirical_bayes(least_information=least_information)
+    if counts is None:
+        return empirical_bayes(least_information=least_information)
+
+    def fit(
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> Shift:  # fmt: skip
+        del labels, key
+        weights = weights_of(log_probs, weight)
+        rows = label_normalized(jnp.where(weights[:, None] > 0, log_probs, 0.0))
+        shift = match(rows, add_one(jnp.asarray(counts, jnp.float32)), weights)
+        tells = information(rows, weights) >= least_information
+        return Shift(jnp.where(tells, shift, 0.0), jnp.float32(1.0))
+
+    return Calibrator(fit, apply)

@@ -3,7 +3,7 @@
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -38,6 +38,7 @@ from batch_calibration.methods import (
     run_methods,
     warn_of_few_rows,
 )
+from batch_calibration.methods.run import task_of
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scores import check as check_table
 from batch_calibration.studies import Record, Records
@@ -102,10 +103,12 @@ def recommend_files(args: Namespace) -> None:
             "--probe out."
         )
     tables = _tables(args)
-    shares = prior.shares(args.prior, tables)
-    share = prior.share_range(args.share)
-    pairs = zip(tables, shares, strict=True)
-    recommendations = [_recommended(*pair, share=share) for pair in pairs]
+    if args.share and args.prior:
+        raise InputError.at("--share", "--share or --prior", "both", "leave one out")
+    stated = prior.state(args.prior, tables)
+    if args.share:
+        stated = prior.state_range(args.share, tables)
+    recommendations = [_recommended(*pair) for pair in zip(tables, stated, strict=True)]
     if args.json:
         for table, recommendation in zip(tables, recommendations, strict=True):
             output.print_line(table, recommendation)
@@ -124,9 +127,8 @@ def _followed(table: ScoreTable, recommendation: Recommendation) -> CorrectedCon
 
 
 def _recommended(
-    table: ScoreTable, shares: tuple[float, ...] | None, *,
-    share: tuple[float, float] | None = None, measure: bool = True,
-) -> Recommendation:  # fmt: skip
+    table: ScoreTable, stated: prior.Stated, *, measure: bool = True
+) -> Recommendation:
     """The recommendation for a context; its labeled block is measured if there is one."""
     labeled = table.blocks.get("labeled") if measure else None
     probe = table.blocks.get("cc") if labeled else None
@@ -135,8 +137,8 @@ def _recommended(
         probe=probe and probe.log_probs,  # None stays None
         labeled=labeled and labeled.log_probs,
         labels=labeled and labeled.labels,
-        target_prior=shares,
-        share=share,
+        target_prior=stated.shares if stated.share is None else None,
+        share=stated.share,
         label_names=table.label_names,
         from_probs=False,  # read before
     )
@@ -149,9 +151,10 @@ def compare_files(args: Namespace) -> None:
     for table in tables:
         check_labeled(table)
     comparisons, options_of_methods = list[Comparison](), read_options(args.option)
+    common = [of_context.options for of_context in prior.state(args.prior, tables)]
     with Waiting("comparing methods", len(tables)) as waiting:
         for compared in compare_tables(
-            tables, _methods(args), options=options_of_methods, seed=args.seed
+            tables, _methods(args), options=options_of_methods, seed=args.seed, common=common
         ):
             comparisons.append(compared)
             waiting.update(len(comparisons))
@@ -197,12 +200,16 @@ def report_files(args: Namespace) -> None:
     from batch_calibration.reporting import catalogue, writing
 
     files, tables = _contexts(args)
+    stated = dict(zip((table.id for table in tables), prior.state(args.prior, tables), strict=True))
     # Tables of metrics need right labels; what a prompt prefers does not.
     labeled = [table for table in tables if (table.blocks["test"].labels >= 0).any()]
     methods, options_of_methods = _methods(args), read_options(args.option)
     records = Records()
     if labeled:
-        records = run_calibration(labeled, methods, seed=args.seed, options=options_of_methods)
+        records = run_calibration(
+            labeled, methods, seed=args.seed, options=options_of_methods,
+            common=[stated[table.id].options for table in labeled],
+        )  # fmt: skip
     by_id = {table.id: table for table in tables}
     results = catalogue.collect(records, lambda record: by_id[record.id])
     models = [str(table.context.get("model") or "") for table in tables]
@@ -211,7 +218,8 @@ def report_files(args: Namespace) -> None:
     changed = [path.stat().st_mtime for path in files if path.is_file()]
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
     for sentence in writing.write_report(
-        results, Path(args.output), summaries.group_notes(tables), _cards(tables, records),
+        results, Path(args.output), summaries.group_notes(tables),
+        _cards(tables, records, stated),
         title=writing.name_page(models, tasks), date=date,
     ):  # fmt: skip
         summaries.print_filled(sentence)
@@ -219,7 +227,9 @@ def report_files(args: Namespace) -> None:
     print(f"report: {args.output}")
 
 
-def _cards(tables: Sequence[ScoreTable], records: Iterable[Record]) -> "list[Card]":
+def _cards(
+    tables: Sequence[ScoreTable], records: Iterable[Record], stated: Mapping[str, prior.Stated]
+) -> "list[Card]":
     """A card for each model and number of shots, in the order of the files."""
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.page import Card
@@ -230,8 +240,9 @@ def _cards(tables: Sequence[ScoreTable], records: Iterable[Record]) -> "list[Car
         scores = check_scores(table.blocks["test"].log_probs, from_probs=False)
         name, task = summaries.title(table), str(table.context.get("task") or table.id)
         verdict = writing.judge_scores(
-            name, task, table, np.asarray(scores), bias_of_table.get(table.id)
-        )
+            name, task, table, np.asarray(scores), bias_of_table.get(table.id),
+            stated[table.id].shares, stated[table.id].share,
+        )  # fmt: skip
         shots = table.context.get("shots")
         model = str(table.context.get("model") or "unnamed model")
         heading = model if shots is None else f"{model}, {shots}-shot"
@@ -277,38 +288,41 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
     options_given = by_method.get(args.method, {})
     if args.strength is not None:
         options_given |= {"strength": args.strength}
-    shares = prior.shares(args.prior, tables)
-    all_scores = []
+    stated = prior.state(args.prior, tables)
     # A warning of a method may come once for each context; it is printed once.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for table, target_prior in zip(tables, shares, strict=True):
-            chosen = dict(options_given)
-            if target_prior is not None:
-                chosen["target_prior"] = target_prior
-            all_scores.append(_correct(table, args.method, chosen, args.seed))
+        all_scores = _correct(tables, args.method, options_given, args.seed, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
-    for number, table in enumerate(tables):
-        advice = _recommended(table, shares[number], measure=False)
-        corrected.append(
-            _diagnosed(args.method, table, all_scores[number], advice, strength, args.dtype)
-        )
+    for table, scores, of_context in zip(tables, all_scores, stated, strict=True):
+        advice = _recommended(table, of_context, measure=False)
+        corrected.append(_diagnosed(args.method, table, scores, advice, strength, args.dtype))
     return corrected
 
 
-def _correct(table: ScoreTable, method: str, chosen: Options, seed: int) -> np.ndarray:
-    """The table's test rows as the method corrects them, or why it cannot."""
-    where = str(table.context.get("task") or f"table {table.id}")
-    check_table(table, where)
-    found = run_methods([table], [method], options={method: chosen}, seed=seed)
-    if reason := found.skipped[0].get(method):
-        raise InputError(f"{where}: {method} cannot correct it: {reason}; name another --method.")
-    for name, block in table.blocks.items():
-        check_scores(block.log_probs, f"{where}, block {name}")
-    rows = len(table.blocks["test"].row_ids)
-    warn_of_few_rows(method, get_method(method).probe.blocks, rows, where)
-    return np.asarray(next(found.results)[method].scores)
+def _correct(
+    tables: Sequence[ScoreTable], method: str, chosen: Options, seed: int,
+    stated: Sequence[prior.Stated],
+) -> list[np.ndarray]:  # fmt: skip
+    """The tables' test rows as the method corrects them, or why it cannot."""
+    names = [str(table.context.get("task") or f"table {table.id}") for table in tables]
+    for table, where in zip(tables, names, strict=True):
+        check_table(table, where)
+    found = run_methods(
+        tables, [method], options={method: chosen}, seed=seed, groups=[*map(task_of, tables)],
+        common=[of_context.options for of_context in stated],
+    )  # fmt: skip
+    for table, where, skipped in zip(tables, names, found.skipped, strict=True):
+        if reason := skipped.get(method):
+            raise InputError(
+                f"{where}: {method} cannot correct it: {reason}; name another --method."
+            )
+        for name, block in table.blocks.items():
+            check_scores(block.log_probs, f"{where}, block {name}")
+        rows = len(table.blocks["test"].row_ids)
+        warn_of_few_rows(method, get_method(method).probe.blocks, rows, where)
+    return [np.asarray(corrected[method].scores) for corrected in found.results]
 
 
 def _diagnosed(

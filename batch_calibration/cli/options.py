@@ -88,7 +88,10 @@ LABELED = (
     "scores of a labeled set, for methods that learn from labels and for recommend; read as the "
     "files are"
 )
-PRIOR = "shares of the labels, such as no=0.8,yes=0.2; estimated; or a file with LABEL,SHARE a line"
+PRIOR = (
+    "shares of the labels, such as no=0.8,yes=0.2, or ranges such as no=0.7..0.9,yes=0.1..0.3; "
+    "balanced; estimated; a file with LABEL,SHARE a line; or FILE:COLUMN, labels to count"
+)
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
 OUTPUTS = {
     "calibrate": f"corrected scores: {SCORES}; - is the output",
@@ -330,8 +333,7 @@ def _add_learning(parser: Parser, command: str) -> None:
         add("--strength", type=float, help="how much of the bias is removed (default: 1)")
         add("--dtype", default="", metavar="NAME",
             help="what the model computed in, as bfloat16, if the file does not say")  # fmt: skip
-    if command in ("calibrate", "diagnose", "recommend"):
-        add("--prior", default="", metavar="SHARES", help=PRIOR)
+    add("--prior", default="", metavar="SHARES", help=PRIOR)
     if command == "recommend":
         add("--share", default="", metavar="LOW,HIGH",
             help="between which shares the first of two labels is right, as 0.3,0.7")  # fmt: skip

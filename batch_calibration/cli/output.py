@@ -317,7 +317,7 @@ def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     done = correct_stream(
         files, args.output, reading, bias=_stream_bias(args, labels),
         strength=1.0 if args.strength is None else args.strength,
-        target_prior=prior.read_shares(args.prior, [labels])[0] if args.prior else None,
+        target_prior=prior.read_shares(args.prior, [labels])[0].shares if args.prior else None,
         by_file=not args.shards, progress=_show_progress,
     )  # fmt: skip
     say_notes(done.notes)

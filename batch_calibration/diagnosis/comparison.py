@@ -207,10 +207,11 @@ def compare_tables(
     *,
     options: Mapping[str, Options] | None = None,
     seed: int = 0,
+    common: Sequence[Options] | None = None,
 ) -> Iterator[Comparison]:
-    """For each table the methods that it allows, judged on its labeled rows; arguments as above."""
+    """For each table the methods that it allows, judged on its labeled rows; see `run_methods`."""
     groups = [task_of(table) for table in tables]
-    found = run_methods(tables, methods, options=options, seed=seed, groups=groups)
+    found = run_methods(tables, methods, options=options, seed=seed, groups=groups, common=common)
     for table, corrected, skipped in zip(tables, found.results, found.skipped, strict=True):
         picks = {name: np.argmax(scores, axis=-1) for name, (_, scores) in corrected.items()}
         yield judge_answers(picks, table.blocks["test"].labels, skipped)

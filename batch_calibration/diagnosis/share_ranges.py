@@ -33,8 +33,9 @@ STRENGTHS = 0.25, 0.5, 0.75, 1.0
 """Strengths of BC that are tried over a range of shares."""
 SHARES_TRIED = 21
 """Shares of the range, evenly spaced."""
-Share = str | tuple[float, float] | Sequence[Sequence[float]] | Mapping[Hashable, Sequence[float]]
-"""`BALANCED`; the range of the first of two labels; [k][2] or label -> its range."""
+Ranges = Sequence[float] | Sequence[Sequence[float]] | Mapping[Hashable, Sequence[float]]
+Share = str | Ranges | np.ndarray
+"""`BALANCED`; the range of the first of two labels; ranges [k, 2] or label -> its range."""
 Answer = tuple[str, Options, Expected, tuple[str, ...]]
 """A method, its options, what to expect, and why."""
 
@@ -68,15 +69,13 @@ def read_ranges(
         if ranges.shape == (k, 2) and _hold_shares(low := ranges[:, 0], high := ranges[:, 1]):
             most, least = 1 - (low.sum() - low), 1 - (high.sum() - high)
             return np.stack([np.maximum(low, least), np.minimum(high, most)], axis=1)
-    first, example = "", "{'a': (0.2, 0.4), ...}"
-    if k == 2:
-        first, example = "a range of the first label, ", "(0.3, 0.7)"
+    first = "a range of the first label, " if k == 2 else ""
     raise InputError.at(
         where,
         f"{BALANCED!r}, {first}or a range for each of {k} labels: from 0 to 1, its lower share "
         "first, with shares between that sum to 1",
         shown(share),
-        f"write it as in {example}",
+        "correct it",
     )
 
 

@@ -58,13 +58,17 @@ def load_arrow(path: Path) -> "pa.Table":
 
 def read(load: "Callable[[Path], pa.Table]", path: Path, reading: Reading) -> list[Imported]:
     """The scores of a file of columns."""
+    return [from_columns(str(path), load_columns(load, path), reading, task=path.stem)]
+
+
+def load_columns(load: "Callable[[Path], pa.Table]", path: Path) -> Mapping[str, Column]:
+    """The columns of a file of Arrow or Parquet."""
     need_pyarrow(str(path))
     with arrow_errors(path):
         table = load(path)
         # Damaged offsets would be followed out of memory.
         table.validate(full=True)
-        columns = arrow_columns(str(path), table)
-    return [from_columns(str(path), columns, reading, task=path.stem)]
+        return arrow_columns(str(path), table)
 
 
 def need_pyarrow(where: str) -> None:

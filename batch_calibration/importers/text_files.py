@@ -178,11 +178,16 @@ def is_delimited(path: Path, start: bytes) -> bool:
 
 def read_delimited(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a CSV or TSV file in UTF-8; an empty cell is a label that was not returned."""
-    names, rows = read_cells(path)
-    cells_by_column = list(zip(*rows, strict=True)) or [()] * len(names)  # () without rows
-    columns = {name: Texts(cells) for name, cells in zip(names, cells_by_column, strict=True)}
+    columns = delimited_columns(path)
     share_decimal_commas(columns.values())
     return [from_columns(str(path), columns, reading, task=path.stem)]
+
+
+def delimited_columns(path: Path) -> dict[str, Texts]:
+    """The columns of a CSV or TSV file."""
+    names, rows = read_cells(path)
+    cells_by_column = list(zip(*rows, strict=True)) or [()] * len(names)  # () without rows
+    return {name: Texts(cells) for name, cells in zip(names, cells_by_column, strict=True)}
 
 
 def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:

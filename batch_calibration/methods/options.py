@@ -4,6 +4,8 @@ from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 
+import numpy as np
+
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods.table import Options, get_method
 from batch_calibration.methods.validation import check_options
@@ -91,6 +93,34 @@ def check_chosen(
         if changed:
             changed_options[name] = changed
     return changed_options
+
+
+def with_common(
+    options: Mapping[str, Options], methods: Iterable[str], common: Options
+) -> dict[str, dict[str, object]]:
+    """Options of methods, with the common ones where a method takes them and names no others.
+
+    >>> with_common({"bc": {"strength": 0.5}}, ["icl", "bc"], {"target_prior": (0.8, 0.2)})
+    {'bc': {'target_prior': (0.8, 0.2), 'strength': 0.5}}
+    """
+    filled = dict[str, dict[str, object]]()
+    for name in methods:
+        parameters = signature(get_method(name).factory).parameters
+        taken = {option: common[option] for option in common if option in parameters}
+        if of_method := {**taken, **options.get(name, {})}:
+            filled[name] = of_method
+    return filled
+
+
+def counted_shares(counts: Sequence[int] | np.ndarray) -> tuple[float, ...]:
+    """Shares of labels by their counts, each label counted once more (Laplace's rule).
+
+    >>> counted_shares([3, 0])
+    (0.8, 0.2)
+    """
+    # No label may have share 0, whose logarithm is infinite.
+    shares = np.asarray(counts) + 1.0
+    return tuple((shares / shares.sum()).tolist())
 
 
 def _plain(method: str, option: str, chosen: object) -> object:

@@ -16,7 +16,7 @@ from batch_calibration.calibration.base import Calibrator
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.errors import InputError
 from batch_calibration.methods.fitting import Corrected, Evidence, gather
-from batch_calibration.methods.options import check_chosen
+from batch_calibration.methods.options import check_chosen, with_common
 from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place
 from batch_calibration.methods.validation import no_log_probs
 from batch_calibration.scores import WHY_NO_LOG_PROBS, ScoreTable
@@ -58,6 +58,7 @@ def run_methods(
     floor: float | None = None,
     seed: int = 0,
     groups: Sequence[Hashable] | None = None,
+    common: Sequence[Options] | None = None,
 ) -> Corrections:
     """Runs methods on tables; no model is needed.
 
@@ -70,6 +71,8 @@ def run_methods(
         groups: for each table a value that those of one task share, whose labels are right equally
             often; methods that pool contexts (`Method.together`) learn from all of them. None:
             each table is alone.
+        common: for each table options of all methods that take them, such as the shares of its
+            labels (target_prior); `options` go before them.
 
     Raises:
         InputError: a method that does not exist; options that one does not take; tables of one
@@ -95,10 +98,11 @@ def run_methods(
 
     def correct_table(place: int) -> dict[str, Corrected]:
         table, reasons = tables[place], skipped[place]
+        own = chosen if common is None else with_common(chosen, names, common[place])
         blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
         corrected = {}
         for name in names:
-            method, options = METHODS[name], chosen.get(name)
+            method, options = METHODS[name], own.get(name)
             if name in reasons:
                 continue
             if method.together is None or len(members.get(place, ())) < 2:
@@ -161,7 +165,8 @@ def correct_group(
         rows[place, : len(test)] = test if floor is None else np.maximum(test, np.float32(floor))
         weight[place, : len(test)] = 1.0
     program = _jit(method.together, (), 0)
-    pooled = jax.device_get(program(rows, weight, _have_same_rows(tables), **(options or {})))
+    numbers = {name: np.asarray(option, np.float32) for name, option in (options or {}).items()}
+    pooled = jax.device_get(program(rows, weight, _have_same_rows(tables), **numbers))
     corrected = []
     for place, test in enumerate(tests):
         if pooled.used.any():

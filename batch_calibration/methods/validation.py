@@ -245,6 +245,7 @@ def check_options(
     _check_prior(options.get("target_prior"), labels)
     _check_start_means(options.get("start_means"), labels)
     _check_expected_bias(options.get("expected_bias"), labels)
+    _check_counts(options.get("counts"), labels)
     return checked
 
 
@@ -282,6 +283,14 @@ def _check_expected_bias(bias: object, labels: int) -> None:
         raise InputError(
             where="expected_bias", expected=f"{labels} finite numbers in nats, one per label",
             got=f"{bias!r}", remedy="give the bias that few rows are shrunken to",
+        )  # fmt: skip
+
+
+def _check_counts(counts: object, labels: int) -> None:
+    if counts is not None and (_shape(counts) != (labels,) or np.min(np.asarray(counts)) < 0):
+        raise InputError(
+            where="counts", expected=f"{labels} numbers from 0 on, one per label",
+            got=f"{counts!r}", remedy="give how often each label was counted",
         )  # fmt: skip
 
 

@@ -320,6 +320,10 @@ def _option_texts(options: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(texts)
 
 
+OF_SHARES = "target_prior", "counts"
+"""Options of methods that say how frequent labels are."""
+
+
 def _setting(record: Record) -> Setting:
     """The settings that the record's table holds fixed."""
     context = record.context
@@ -328,7 +332,10 @@ def _setting(record: Record) -> Setting:
     if record.floor is not None:
         options["floor"] = record.floor
     for method, method_options in record.options.items():
-        options |= {f"{method} {name}": option for name, option in method_options.items()}
+        for name, option in method_options.items():
+            # A word for shares that each table has of its own, the same for all methods.
+            is_word = name in OF_SHARES and isinstance(option, str)
+            options["prior" if is_word else f"{method} {name}"] = option
     return Setting(
         context.model, context.scorer.kind, context.shots, context.split, context.limit,
         str(context.options.get("over_long", "error")), context.data,

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.diagnosis import LEAVE
 from batch_calibration.diagnosis.recommend import LIKELY, likely_bias, recommend_by_bias
+from batch_calibration.diagnosis.share_ranges import BALANCED, BY_DESIGN
 from batch_calibration.diagnosis.verdicts import Verdict, judge_context
 from batch_calibration.files import file_name, write_whole
+from batch_calibration.methods import METHODS, Evidence, correct_context
 from batch_calibration.reporting import catalogue, frame, verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Results
 from batch_calibration.reporting.cells import latex, markdown
@@ -174,20 +175,30 @@ def known_bias(record: Record) -> np.ndarray | None:
 
 
 def judge_scores(
-    name: str, task: str, table: ScoreTable, scores: np.ndarray, bias: np.ndarray | None
-) -> Verdict:
+    name: str, task: str, table: ScoreTable, scores: np.ndarray, bias: np.ndarray | None,
+    shares: tuple[float, ...] | None = None, share: str | np.ndarray | None = None,
+) -> Verdict:  # fmt: skip
     """The verdict on a table's test scores [n, k]: a recommendation and its effect.
 
     Args:
         name: of the context.
         task: its name.
-        table: where labels and their names are.
+        table: where labels and their names are, and whether its task is balanced by design.
         scores: [n, k], of the table or floored.
         bias: [k], that `likely_bias` finds in them; None learns it.
+        shares: [k], of its labels where they are stated.
+        share: "balanced" or ranges [k, 2], where these are stated.
     """
-    if bias is None:
-        bias = likely_bias(scores)
-    advice = recommend_by_bias(scores, bias, table.label_names)
-    corrected = scores if advice.method == LEAVE else scores - bias
+    if shares is None and share is None and table.context.get(BALANCED) is True:
+        share = BY_DESIGN
     gold, names = table.blocks["test"].labels, table.label_names
+    if bias is None and shares is None and share is None:
+        bias = likely_bias(scores)
+    advice = recommend_by_bias(scores, bias, names, shares if share is None else None, share)
+    if advice.method == LIKELY:
+        corrected = scores - bias
+    else:
+        blocks = {"test": Evidence(scores)}
+        method = METHODS[advice.method]
+        corrected = np.asarray(correct_context(method, blocks, options=advice.options).scores)
     return judge_context(name, task, advice, scores, corrected, gold, names, table.dtype)

@@ -24,6 +24,7 @@ from batch_calibration.methods import (
     read_options,
     run_methods,
 )
+from batch_calibration.methods.options import with_common
 from batch_calibration.methods.run import jit_quickly, pad_rows, task_of
 from batch_calibration.metrics import Estimate, order_flip_rate, with_intervals
 from batch_calibration.metrics import table as metrics
@@ -56,6 +57,8 @@ def run_calibration(
     stream_orders: int = 0,
     seed: int = 0,
     progress: Progress | None = None,
+    common: Sequence[Options] | None = None,
+    prior: str = "stated",
 ) -> Records:
     """Applies every method to every table; no model is needed.
 
@@ -75,6 +78,8 @@ def run_calibration(
             random orders; 0 leaves it out.
         seed: of those draws and orders, and of the methods that start at random.
         progress: called with how many tables are done, whenever some are.
+        common: as in `run_methods`.
+        prior: what records call the values of `common`, which may differ from table to table.
 
     Returns:
         One record per table, in their order.
@@ -101,21 +106,24 @@ def run_calibration(
         check_labeled(table, floor)
     found = run_methods(
         tables, names, options=options, floor=floor, seed=seed,
-        groups=[task_of(table) for table in tables],
+        groups=[task_of(table) for table in tables], common=common,
     )  # fmt: skip
     records = list[Record]()
-    for table, corrected, skipped in zip(tables, found.results, found.skipped, strict=True):
+    common = common or [{}] * len(tables)
+    for table, corrected, skipped, of_table in zip(
+        tables, found.results, found.skipped, common, strict=True
+    ):
         test = _test_rows(table, floor)
         record = make_record(table, test, corrected, skipped, floor)
         used = {name: found.options[name] for name in record.methods if name in found.options}
-        record = replace(record, options=used)
+        named = with_common(used, record.methods, dict.fromkeys(of_table, prior))
+        record = replace(record, options=named)
+        options = with_common(found.options, names, of_table)
         if probe_sizes:
-            by_size = accuracy_by_size(
-                test, probe_sizes, draws=draws, seed=seed, options=found.options
-            )
+            by_size = accuracy_by_size(test, probe_sizes, draws=draws, seed=seed, options=options)
             record = replace(record, probe_size=by_size)
         if stream_orders:
-            by_seen = accuracy_over_stream(test, stream_orders, seed=seed, options=found.options)
+            by_seen = accuracy_over_stream(test, stream_orders, seed=seed, options=options)
             record = replace(record, over_stream=by_seen)
         records.append(record)
         if progress:

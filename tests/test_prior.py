@@ -1,0 +1,162 @@
+"""Shares that users state: words, ranges and counted files, in each command that takes them."""
+
+import json
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from scipy.special import softmax
+
+from batch_calibration import calibrate, cli, compare
+from batch_calibration.cli import prior
+from batch_calibration.methods import run_methods
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.studies.calibration import run_calibration
+
+NAMES = ("no", "yes")
+GOLD = 30 * ["no"] + 9 * ["yes"] + [""]
+SHARES = tuple(float(Fraction(Counter(GOLD)[name] + 1, 41)) for name in NAMES)
+
+
+@pytest.fixture
+def scores_file(tmp_path):
+    """A file of scores that favor "yes", its scores and right labels."""
+    rng = np.random.default_rng(0)
+    right = rng.integers(0, 2, 60)
+    scores = rng.normal(-2.0, 0.3, (60, 2)) + 0.5 * np.eye(2)[right] + [0.0, 1.5]
+    lines = ["no,yes,gold"]
+    lines += [f"{a:.6f},{b:.6f},{NAMES[y]}" for (a, b), y in zip(scores, right, strict=True)]
+    path = tmp_path / "scores.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path, scores.round(6), right
+
+
+def write_labels(path, labels):
+    """A file of labels, in the format of its ending."""
+    if path.suffix == ".csv":
+        path.write_text("\n".join(["text,kind", *(f"t,{label}" for label in labels)]) + "\n")
+    elif path.suffix == ".json":
+        path.write_text(json.dumps([{"text": "t", "kind": label} for label in labels]))
+    elif path.suffix == ".jsonl":
+        path.write_text("\n".join(json.dumps({"kind": label}) for label in labels))
+    else:
+        parquet.write_table(pa.table({"kind": labels}), path)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "jsonl", "parquet"])
+def test_labels_of_a_file_are_counted(ending, tmp_path, capsys):
+    path = write_labels(tmp_path / f"train.{ending}", GOLD)
+    first, second = prior.read_shares(f"{path}:kind", [NAMES, NAMES[::-1]])
+    assert first.shares == pytest.approx(SHARES) and first.counts == (30, 9)
+    assert second.shares == pytest.approx(SHARES[::-1])
+    assert first.options == {"target_prior": first.shares, "counts": (30, 9)}
+    assert "39 labels were counted, and" in capsys.readouterr().err
+    prior.read_shares(f"{write_labels(path, 6 * GOLD)}:kind", [NAMES])
+    assert not capsys.readouterr().err
+
+
+def test_what_cannot_be_counted_is_a_sentence(refuses, tmp_path):
+    path = write_labels(tmp_path / "train.csv", GOLD)
+    other = write_labels(tmp_path / "other.csv", 30 * ["no", "maybe"])
+    for text in (f"{path}:knd", f"{path}:", f"{tmp_path}/none.csv:kind", f"{other}:kind"):
+        refuses(prior.read_shares, text, [NAMES])
+    refuses(prior.read_shares, f"{write_labels(path, ['no', 'no'])}:kind", [NAMES])
+
+
+def test_ranges_are_stated_of_one_label_of_two_or_of_all(refuses):
+    (of_first,) = prior.read_shares("0.2..0.4", [NAMES])
+    assert of_first.shares == pytest.approx((0.3, 0.7))
+    np.testing.assert_allclose(of_first.share, [[0.2, 0.4], [0.6, 0.8]])
+    three = ("a", "b", "c")
+    by_name, turned = prior.read_shares("c=0..0.2,a=0.5..0.7,b=0.3", [three, three[::-1]])
+    np.testing.assert_allclose(by_name.share, [[0.5, 0.7], [0.3, 0.3], [0.0, 0.2]], atol=1e-12)
+    np.testing.assert_allclose(turned.share, by_name.share[::-1])
+    assert by_name.shares == pytest.approx((0.6, 0.3, 0.1))
+    for text in ("0.2..0.4", "0.4..0.2,0,0", "0..0.2,0..0.2,0..0.2", "a=0..1,b=0..1"):
+        refuses(prior.read_shares, text, [three])
+    refuses(prior.read_shares, "0.2...", [NAMES])
+
+
+@pytest.mark.parametrize("text", ["balanced", "0.45..0.55", "0.7,0.3", "estimated", "FILE"])
+@pytest.mark.parametrize("command", ["calibrate", "diagnose", "recommend", "compare", "report"])
+def test_each_command_that_recommends_takes_shares(command, text, scores_file, tmp_path, capsys):
+    path, *_ = scores_file
+    text = f"{path}:gold" if text == "FILE" else text
+    flags = {"report": ["--methods=icl,bc", f"--output={tmp_path}/r.html"]}.get(command, [])
+    flags += ["--methods=icl,bc"] * (command == "compare")
+    flags += [f"--output={tmp_path}/o.csv"] * (command == "calibrate")
+    cli.run([command, str(path), "--gold=gold", f"--prior={text}", *flags])
+    said = " ".join(capsys.readouterr().out.split())
+    if command == "report":
+        said = (tmp_path / "r.html").read_text()
+        assert ("prior stated" in said) == (text != "balanced")
+    if command != "compare" and text == "balanced":
+        assert "se bc: you stated that labels are about equally frequent." in said
+
+
+def test_shares_enter_every_method_that_takes_them(scores_file, capsys):
+    path, scores, right = scores_file
+    cli.run(["compare", str(path), "--gold=gold", "--prior=0.8,0.2", "--json", "--all"])
+    lines = json.loads(capsys.readouterr().out)
+    found = {result["method"]: result["accuracy"]["value"] for result in lines["results"]}
+    given = {"target_prior": (0.8, 0.2)}
+    options = {name: given for name in ("bc", "prior_matching", "bc_mean_prob")}
+    for result in compare(scores, right, methods=["icl", *options], options=options).results:
+        assert found[result.method] == pytest.approx(result.accuracy.value), result.method
+
+
+def test_a_record_names_the_shares_by_a_word(scores_file):
+    _, scores, right = scores_file
+    table = ScoreTable({"task": "t"}, NAMES, {"test": make_block(scores, right)})
+    common = [{"target_prior": SHARES, "counts": (30, 9)}]
+    (record,) = run_calibration(
+        [table], ["icl", "bc", "bc_pooled_shares"], common=common, prior="train",
+        options={"bc": {"strength": 0.5}},
+    )  # fmt: skip
+    assert record.options == {
+        "bc": {"target_prior": "train", "strength": 0.5},
+        "bc_pooled_shares": {"counts": "train"},
+    }
+    expected = calibrate(scores, "bc", strength=0.5, target_prior=SHARES).argmax(axis=1)
+    assert record.methods["bc"]["accuracy"] == pytest.approx((expected == right).mean())
+    chosen = {"bc": {"target_prior": (0.5, 0.5), "strength": 1.0}}
+    (own,) = run_calibration([table], ["bc"], common=common, options=chosen)
+    assert own.options["bc"]["target_prior"] == (0.5, 0.5)
+
+
+def test_counts_are_shares_to_a_lone_context_and_join_what_several_tell():
+    rng = np.random.default_rng(1)
+    tables = []
+    for seed in range(4):
+        gold = rng.choice(3, 80, p=[0.6, 0.3, 0.1])
+        told = 2 * np.eye(3)[gold] + 1.5 * rng.normal(size=(80, 3)) + rng.normal(size=3)
+        block = make_block(told.astype(np.float32), gold)
+        tables.append(ScoreTable({"seed": seed}, ("a", "b", "c"), {"test": block}))
+
+    def shares(counts, groups):
+        found = run_methods(
+            tables, ["bc_pooled_shares"], groups=groups, common=[{"counts": counts}] * len(tables)
+        )
+        scores = [of_table["bc_pooled_shares"].scores for of_table in found.results]
+        return [softmax(rows, axis=1).mean(axis=0) for rows in scores]
+
+    counts = (5, 2, 1)
+    laplace = [(count + 1) / (sum(counts) + 3) for count in counts]
+    for groups in (None, ["x", "x", "y", "y"]):  # each alone, and two together
+        for found in shares(counts, groups):
+            np.testing.assert_allclose(found, laplace, atol=1e-4)
+    together = shares(counts, ["x"] * 4)
+    np.testing.assert_allclose(together, [together[0]] * 4, atol=1e-4)
+    assert np.abs(together[0] - laplace).max() > 0.01
+    many = (5000, 2000, 1000)
+    np.testing.assert_allclose(shares(many, ["x"] * 4)[0], np.array(many) / 8000, atol=0.01)
+
+
+def test_counts_of_other_labels_are_refused(refuses):
+    rows = [[-1.0, -3.0, -2.0]] * 20
+    for counts in ((1, 2), (1, 2, -1), ("x", 1, 2)):
+        refuses(calibrate, rows, "bc_pooled_shares", counts=counts)
