@@ -24,8 +24,10 @@ CHECKSUM, CHECKSUM_BYTES = "sha256", 32
 BLOCK_ARRAYS = {"log_probs": np.float32, "labels": np.int32, "tokens": np.int32}
 """Arrays of a block and their types."""
 FILE_ROWS = "file_rows"  # a key of a block's spec
-KEYS_FOR_PEOPLE = ("model", "data")
-"""Keys of a context that are names: what they say decides no number."""
+BALANCED, TRAIN_LABELS = "balanced", "train_labels"
+"""Keys of a context: True if its task is balanced by design; counts [k] of the training file."""
+OUTSIDE_ID = ("model", "data", BALANCED, TRAIN_LABELS)
+"""Keys of a context that decide no score: names, and what is known of its labels."""
 WHY_NO_LOG_PROBS = {
     "causal_lm": "", "transformers": "", "dual_encoder": "these are scaled cosines (dual_encoder)",
 }  # fmt: skip
@@ -52,8 +54,8 @@ def digest(document: JsonLike) -> str:
 
 
 def context_id(context: Mapping[str, Json]) -> str:
-    """The id of a context: the digest of it without the names that are for people."""
-    return digest({key: context[key] for key in context if key not in KEYS_FOR_PEOPLE})
+    """The id of a context: the digest of all that decides its scores."""
+    return digest({key: context[key] for key in context if key not in OUTSIDE_ID})
 
 
 class Block(NamedTuple):

@@ -81,8 +81,14 @@ def test_ranges_are_stated_of_one_label_of_two_or_of_all(refuses):
     refuses(prior.read_shares, "0.2...", [NAMES])
 
 
-@pytest.mark.parametrize("text", ["balanced", "0.45..0.55", "0.7,0.3", "estimated", "FILE"])
-@pytest.mark.parametrize("command", ["calibrate", "diagnose", "recommend", "compare", "report"])
+COMMANDS = "calibrate", "diagnose", "recommend", "compare", "report"
+OTHER_TEXTS = "0.45..0.55", "0.7,0.3", "estimated", "FILE"
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [*((command, "balanced") for command in COMMANDS), *(("report", text) for text in OTHER_TEXTS)],
+)
 def test_each_command_that_recommends_takes_shares(command, text, scores_file, tmp_path, capsys):
     path, *_ = scores_file
     text = f"{path}:gold" if text == "FILE" else text

@@ -33,7 +33,7 @@ def made(**values):
 def test_usual_settings_leave_no_trace_in_the_context():
     assert set(made().context) == {
         "task", "data", "rows", "split", "limit", "shots", "seed", "demonstrations", "labels",
-        "template", "shown",
+        "template", "shown", "balanced", "train_labels",
     }  # fmt: skip
     for block in made(labeled_per_class=128).blocks.values():
         assert set(block.spec) == {"texts"}

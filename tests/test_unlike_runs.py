@@ -34,6 +34,7 @@ NO_NUMBER = {
     "key_variable": "where the key stands",
     "methods": "each has numbers of its own",
     "method_options": "with the scores; see test_other_options_of_a_method_are_another_setting",
+    "label_shares": "with the scores; tests/test_balanced_tasks.py",
     "probe_sizes": "a study of its own",
     "draws": "how often its rows are drawn",
     "stream_orders": "a study of its own",

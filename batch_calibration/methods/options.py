@@ -112,14 +112,14 @@ def with_common(
     return filled
 
 
-def counted_shares(counts: Sequence[int] | np.ndarray) -> tuple[float, ...]:
-    """Shares of labels by their counts, each label counted once more (Laplace's rule).
+def counted_shares(counts: object) -> tuple[float, ...]:
+    """Shares of labels by their counts [k], each label counted once more (Laplace's rule).
 
     >>> counted_shares([3, 0])
     (0.8, 0.2)
     """
     # No label may have share 0, whose logarithm is infinite.
-    shares = np.asarray(counts) + 1.0
+    shares = np.asarray(counts, np.float64) + 1.0
     return tuple((shares / shares.sum()).tolist())
 
 

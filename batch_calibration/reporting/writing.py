@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from batch_calibration.diagnosis.recommend import LIKELY, likely_bias, recommend_by_bias
-from batch_calibration.diagnosis.share_ranges import BALANCED, BY_DESIGN
+from batch_calibration.diagnosis.share_ranges import BY_DESIGN
 from batch_calibration.diagnosis.verdicts import Verdict, judge_context
 from batch_calibration.files import file_name, write_whole
 from batch_calibration.methods import METHODS, Evidence, correct_context
+from batch_calibration.methods.options import counted_shares
 from batch_calibration.reporting import catalogue, frame, verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Results
 from batch_calibration.reporting.cells import latex, markdown
 from batch_calibration.reporting.items import TextsOf
 from batch_calibration.reporting.page import Card, Section, figure_html, make_page
-from batch_calibration.scores import ScoreTable
+from batch_calibration.scores import BALANCED, TRAIN_LABELS, ScoreTable
 from batch_calibration.studies import Record, Run, csv_text
 
 MAX_IN_TABLES = 3  # contexts of a card whose labels have tables; of more the overview says enough
@@ -162,7 +163,10 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
         scores = np.maximum(scores, record.floor)
     seed = "" if context.seed is None else f"seed {context.seed}"
     name = ", ".join(filter(None, (frame.task_title(context.task), seed)))
-    verdict = judge_scores(name, context.task, table, scores, known_bias(record))
+    shares = None
+    if any(options.get("target_prior") == "train" for options in record.options.values()):
+        shares = counted_shares(table.context[TRAIN_LABELS])
+    verdict = judge_scores(name, context.task, table, scores, known_bias(record), shares)
     # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
 

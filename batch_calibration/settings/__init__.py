@@ -179,6 +179,8 @@ class CalibrationSettings:
         methods: names of methods; none is all.
         method_options: options that differ from a method's own, METHOD.OPTION=VALUE, such as
             "bc_running.batch_size=8"; in results they name the setting.
+        label_shares: the shares of labels that methods match: "equal" ones, or "train", those
+            counted in the task's training file; in results that names the setting.
         probe_sizes: also let BC and PC learn from so many rows alone.
         draws: draws of rows for each probe size.
         stream_orders: random orders in which the rows come, for accuracy by rows seen; 0 is none.
@@ -186,6 +188,7 @@ class CalibrationSettings:
 
     methods: tuple[str, ...] = ()
     method_options: tuple[str, ...] = ()
+    label_shares: Literal["equal", "train"] = "equal"
     probe_sizes: tuple[int, ...] = ()
     draws: int = _at_least(1, 20, "draws")
     stream_orders: int = _at_least(0, 0, "orders (0: none)")

@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
 from batch_calibration import scores
 from batch_calibration.calibration.learned_shift import strength_curve
-from batch_calibration.errors import InputError, step
+from batch_calibration.errors import InputError, spell, step
 from batch_calibration.methods import (
     METHODS,
     Corrected,
@@ -24,7 +24,7 @@ from batch_calibration.methods import (
     read_options,
     run_methods,
 )
-from batch_calibration.methods.options import with_common
+from batch_calibration.methods.options import counted_shares, with_common
 from batch_calibration.methods.run import jit_quickly, pad_rows, task_of
 from batch_calibration.metrics import Estimate, order_flip_rate, with_intervals
 from batch_calibration.metrics import table as metrics
@@ -314,6 +314,7 @@ def calibrate_store(
     stream_orders: int = 0,
     tasks: Sequence[str] = (),
     shots: int | None = None,
+    label_shares: Literal["equal", "train"] = "equal",
 ) -> CalibrationReport:
     """Calibrate the score tables of a workdir, and keep the records there.
 
@@ -330,6 +331,7 @@ def calibrate_store(
         stream_orders: as in `run_calibration`.
         tasks: tables of these tasks alone, where curves of all would take too long.
         shots: tables of so many shots alone.
+        label_shares: the shares that methods match, equal ones or those of the training file.
 
     Raises:
         InputError: no score tables, or none of these tasks and shots; what `run_calibration`
@@ -351,16 +353,18 @@ def calibrate_store(
             f"{step('score')} first, or ask for others."
         )
     began = time.monotonic()
-    usable = list[ScoreTable]()
+    usable, common = list[ScoreTable](), list[Options]()
     for table in tables:
         try:
-            check_labeled(table, floor)  # one table that cannot be judged must not stop the others
+            # One table that cannot be judged must not stop the others.
+            check_labeled(table, floor)
+            common.append(_shares_of_training(table) if label_shares == "train" else {})
             usable.append(table)
         except InputError as error:
             broken.append(str(error))
     calibrated = run_calibration(
         usable, methods, floor=floor, options=options, probe_sizes=probe_sizes, draws=draws,
-        stream_orders=stream_orders,
+        stream_orders=stream_orders, common=common, prior=label_shares,
     )  # fmt: skip
     records = list[Record]()
     for record in calibrated:
@@ -394,7 +398,20 @@ def calibrate_study(
         stream_orders=settings.stream_orders,
         tasks=tasks,
         shots=shots,
+        label_shares=settings.label_shares,
     )
+
+
+def _shares_of_training(table: ScoreTable) -> Options:
+    """Options of methods by the labels counted in the task's training file."""
+    counts = table.context.get(scores.TRAIN_LABELS)
+    if not isinstance(counts, list) or len(counts) != len(table.label_names):
+        raise InputError(
+            key="label_shares", where=f"table {table.id}, {spell('label_shares', 'train')}",
+            expected="the labels of a training file of texts, which are counted when it is scored",
+            got="none", remedy=f"{step('score')} again, which asks the model nothing twice",
+        )  # fmt: skip
+    return {"target_prior": counted_shares(counts), "counts": tuple(counts)}
 
 
 def _is_chosen(table: ScoreTable, tasks: Sequence[str], shots: int | None) -> bool:

@@ -18,7 +18,8 @@ These keys are needed. Others have defaults: `title` (the name), `label_column` 
 `zero_shot` (the template), `[zero_shot_verbalizer]` (the verbalizer), and for dual encoders
 `statement` ("{label}"), `[statement_words]` (the verbalizer) and `statement_fields` (the fields).
 `options` names the fields that hold the options of a multiple-choice question, in the order of the
-labels, which are then letters or numbers: PriDe permutes them.
+labels, which are then letters or numbers: PriDe permutes them. `balanced = true` says that each
+label has about as many rows, so that BC is recommended.
 
 A task of images says so, and where they are: a folder for each class, or tables of paths:
 
@@ -60,18 +61,21 @@ NEEDED: dict[str, type] = {
 OPTIONAL: dict[str, type] = {
     "title": str, "label_column": str, "zero_shot": str, "zero_shot_verbalizer": dict,
     "statement": str, "statement_words": dict, "statement_fields": list, "options": list,
+    "balanced": bool,
 }  # fmt: skip
 NEEDED_OF_IMAGES: dict[str, type] = {
     "kind": str, "name": str, "label_names": list, "statements": list,
 }  # fmt: skip
 OPTIONAL_OF_IMAGES: dict[str, type] = {
     "title": str, "label_column": str, "labels_are": str, "statement_words": dict,
-    "folder": str, "files": dict,
+    "folder": str, "files": dict, "balanced": bool,
 }  # fmt: skip
-KINDS: dict[type, str] = {str: "a text", list: "a list of texts", dict: "a table of texts"}
+KINDS: dict[type, str] = {
+    str: "a text", list: "a list of texts", dict: "a table of texts", bool: "true or false",
+}  # fmt: skip
 VERBALIZERS = ("verbalizer", "zero_shot_verbalizer")
 """Tables that may hold lists: several surface forms of a label."""
-SHARED = ("labels_are", "zero_shot", "statement", "statement_words")
+SHARED = ("labels_are", "zero_shot", "statement", "statement_words", "balanced")
 """Keys that a task has too, by the same name and kind."""
 
 
@@ -170,6 +174,7 @@ def _image_task(table: dict[str, Any], path: str) -> Task:
         files=_beside(path, table["files"]),
         folder=str(Path(path).parent / table["folder"]) if "folder" in table else "",
         labels_are=table["labels_are"],
+        balanced=table.get("balanced", False),
         source=path,
     )
 
@@ -219,7 +224,7 @@ def _check_keys(
 
 def _holds_texts(content: Any, key: str) -> bool:
     """True of a text, list or table of texts alone; in verbalizers, also of lists of texts."""
-    if isinstance(content, str):
+    if isinstance(content, str | bool):
         return True
     for member in content.values() if isinstance(content, dict) else content:
         is_list_of_forms = key in VERBALIZERS and isinstance(member, list) and bool(member)

@@ -10,6 +10,7 @@ import numpy as np
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
+from batch_calibration.scores import TRAIN_LABELS
 from batch_calibration.scoring.embedded import label_words as drawn_words
 from batch_calibration.scoring.prompts import demonstrations, length_limit, rendered, template
 from batch_calibration.scoring.prompts.length_limit import TokenCounter
@@ -102,6 +103,7 @@ def render(
         InputError: a choice that the task does not have, too few rows, prompts that do not fit.
     """
     chosen = _choose(task, cell, train)
+    counted = [train.labels.count(label) for label in range(len(task.label_names))]
     shots = len(chosen)  # in all, not a class
     # The labeled set never holds a row that is shown, so new labels do not reach it.
     train = _relabeled(task, cell, train, chosen)
@@ -142,6 +144,8 @@ def render(
         form=row_format.context,
         options=rendered.unusual(cell, choices),
     )
+    if any(counted):
+        description[TRAIN_LABELS] = list(counted)
     context = RenderedContext(description, task.label_names, row_format.labels, blocks)
     shortened = context.count("dropped") + context.count("truncated")
     notes = length_limit.shortening_notes(cell.prompt.over_long, shots, shortened)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
+from batch_calibration.scores import BALANCED
 from batch_calibration.scoring.inputs import ImageInputs, ImageRows, Inputs
 from batch_calibration.scoring.prompts import demonstrations
 from batch_calibration.scoring.tasks.base import Task
@@ -133,6 +134,8 @@ def specify(
         context["served"] = served
     if max(form_counts) > 1:
         context["forms"] = list(form_counts)
+    if task.balanced:
+        context[BALANCED] = True
     return context | {key: optional[key] for key in optional if optional[key]}
 
 

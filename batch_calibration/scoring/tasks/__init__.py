@@ -24,6 +24,8 @@ SST2 = text_task(
     statement="A {label} movie review.",
     tfds=("glue/sst2",),
     test_rows=872,
+    # Of 872 validation rows 444 are positive.
+    balanced=True,
     source=PAPER,
 )
 # The same of Pang and Lee 2005.
@@ -34,6 +36,8 @@ MR = text_task(
     verbalizer={"negative": "negative", "positive": "positive"},
     few_shot="Review: {text}\nSentiment: {label}",
     statement="A {label} movie review.",
+    # 5,331 sentences of each label (Pang and Lee 2005).
+    balanced=True,
     source="template of SST-2, whose sentences come from the same reviews",
 )
 # Which of four sections does a news item belong to?
@@ -50,6 +54,8 @@ AGNEWS = text_task(
     statement_fields=("title",),
     tfds=("ag_news_subset",),
     stand_ins={"validation": "test"},
+    # 30,000 rows a section to train on, 1,900 to test (Zhang et al. 2015).
+    balanced=True,
     source="template style of Zhao et al. 2021 (contextual calibration), appendix",
 )  # fmt: skip
 # What kind of answer does a question ask for? Six coarse kinds.
@@ -81,6 +87,8 @@ QNLI = text_task(
     statement_words={"entailment": "answers", "not_entailment": "does not answer"},
     tfds=("glue/qnli",),
     test_rows=5463,
+    # Of 5,463 validation rows 2,702 hold the answer.
+    balanced=True,
     source=PAPER,
 )
 # Is the answer to a question about a passage yes?
@@ -109,6 +117,8 @@ COPA = text_task(
     statement_words={"choice1": "first", "choice2": "second"},
     tfds=("super_glue/copa",),
     test_rows=100,
+    # The right choice stands first in half of the questions (Roemmele et al. 2011).
+    balanced=True,
     source=PAPER,
     options=("choice1", "choice2"),
 )
@@ -128,6 +138,8 @@ MNLI = text_task(
     tfds=("glue/mnli",),
     test_rows=9815,
     stand_ins={"validation": "validation_matched"},
+    # Writers gave each premise a hypothesis of each label (Williams et al. 2018).
+    balanced=True,
     source=PAPER,
 )  # fmt: skip
 # Does a text commit its author to a clause inside it? CB has its own order of the labels.
@@ -137,9 +149,11 @@ CB = MNLI._replace(
     label_names=("entailment", "contradiction", "neutral"),
     tfds=("super_glue/cb",),
     test_rows=56,
+    balanced=False,
     stand_ins={},
 )
 # Texts chosen to deceive models, in three rounds of growing difficulty.
+# Test rows are a third of each label (Nie et al. 2020).
 ANLI_R1 = MNLI._replace(
     name="anli_r1",
     title="ANLI-R1",
@@ -196,6 +210,8 @@ RTE = text_task(
     test_rows=277,
     templates=TEMPLATES,
     verbalizers=VERBALIZERS,
+    # Half of each challenge's pairs entail (Dagan et al. 2006).
+    balanced=True,
     # SuperGLUE's schema and GLUE's.
     columns=({"sentence1": "premise", "sentence2": "hypothesis"}, {}),
     source="Zhou et al. 2024, app. F, Tables 8 to 11 (templates, verbalizers)",
@@ -244,6 +260,8 @@ WIC = text_task(
     statement_words={"False": "different meanings", "True": "the same meaning"},
     tfds=("super_glue/wic",),
     test_rows=638,
+    # Half of the pairs are of each label (Pilehvar and Camacho-Collados 2019).
+    balanced=True,
     source=PAPER,
 )
 
@@ -349,6 +367,8 @@ AIRCRAFT = image_task(
     "Aircraft",
     dict(zip(VARIANTS, VARIANTS, strict=True)),
     ("a photo of a {label}, a type of aircraft.", "a photo of the {label}, a type of aircraft."),
+    # 100 photos a variant (Maji et al. 2013).
+    balanced=True,
     source="names: the data set's variants.txt (Maji et al. 2013); statement 1: CoOp (Zhou et al. "
     "2022), which BlackVIP keeps; both: CLIP (Radford et al. 2021), prompts.md",
 )
@@ -372,6 +392,8 @@ DTD = image_task(
         *(f"a photo of the {{label}} {noun}." for noun in OF_TEXTURES),
     ),
     tfds=("dtd",),
+    # 120 images a texture, 40 in each split (Cimpoi et al. 2014).
+    balanced=True,
     source="statement 1: CoOp (Zhou et al. 2022), which BlackVIP keeps; the others: CLIP (Radford "
     "et al. 2021), prompts.md",
 )

@@ -37,6 +37,9 @@ class Task(NamedTuple):
     `options` are the fields that hold the options of a multiple-choice question, in the order of
     the labels, where the label words are their names ("A", "1") and not their contents.
 
+    `balanced` is True of a data set whose makers gave each label about as many rows, so that BC is
+    right about its labels.
+
     `objective` is what rows ask, as Table 4 of Zhou et al. 2024 has it; tasks outside that table
     have none.
 
@@ -68,6 +71,7 @@ class Task(NamedTuple):
     folder: str = ""
     options: tuple[str, ...] = ()
     objective: str = ""
+    balanced: bool = False
 
     @property
     def is_image(self) -> bool:

@@ -1,0 +1,119 @@
+"""What is known of a task's labels: balanced by design, and counted in its training file."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from batch_calibration import calibrate
+from batch_calibration.cli.studies import calibrate_workdir, make_report, score
+from batch_calibration.scores import ScoreTable, context_id, make_block
+from batch_calibration.scoring.data.task_file import read_task_file
+from batch_calibration.scoring.data.texts import read
+from batch_calibration.scoring.tasks import TASKS
+from batch_calibration.settings import Settings, Study
+from batch_calibration.studies import Store
+from batch_calibration.studies.calibration import calibrate_store
+
+SETTINGS = Settings.of(
+    model="mini_small", data="mini", tasks=("sst2", "cb"), limit=40, labeled_per_class=0
+)
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    score(Study(SETTINGS, tuple(SETTINGS.grid())), str(folder))
+    return folder
+
+
+def by_task(workdir):
+    tables, broken = Store(workdir).tables()
+    assert not broken
+    return {table.context["task"]: table for table in tables}
+
+
+def test_what_is_known_of_labels_is_kept_and_decides_no_id(workdir):
+    tables = by_task(workdir)
+    assert tables["sst2"].context["balanced"] is True and "balanced" not in tables["cb"].context
+    for name, table in tables.items():
+        counts = Counter(read(TASKS[name], "mini", "train").labels)
+        assert table.context["train_labels"] == [counts[i] for i in range(len(table.label_names))]
+        bare = {key: table.context[key] for key in table.context if key != "train_labels"}
+        bare.pop("balanced", None)
+        assert context_id(bare) == table.id
+
+
+def test_tables_of_earlier_versions_learn_it_without_a_model(workdir, tmp_path, refuses):
+    store = Store(tmp_path, create=True)
+    for table in by_task(workdir).values():
+        bare = {key: table.context[key] for key in table.context if key != "train_labels"}
+        bare.pop("balanced", None)
+        store.put(table._replace(context=bare))
+    report = calibrate_store(store, ["bc"], label_shares="train")
+    assert not len(report.records) and len(report.broken) == 2
+    assert "counted when it is scored; got none: score again" in report.broken[0]
+    said = []
+    score(Study(SETTINGS, tuple(SETTINGS.grid())), str(tmp_path), said.append)
+    assert "0 rows scored" in said[-1]
+    for name, table in by_task(tmp_path).items():
+        assert table.context == by_task(workdir)[name].context
+
+
+def test_a_study_recommends_bc_where_the_task_is_balanced(workdir):
+    calibrate_workdir(str(workdir), SETTINGS.calibration)
+    make_report(str(workdir))
+    page = (workdir / "report.html").read_text()
+    assert "Use bc: the task&#x27;s data set is balanced by design." in page
+    assert "prior train" not in page
+
+
+def test_shares_of_the_training_file_are_matched_and_named(workdir):
+    settings = SETTINGS.replace(label_shares="train", methods="icl,bc,prior_matching")
+    calibrate_workdir(str(workdir), settings.calibration)
+    records = {record.context.task: record for record in Store(workdir).records()}
+    for name, table in by_task(workdir).items():
+        counts = np.array(table.context["train_labels"]) + 1.0
+        test = table.blocks["test"]
+        for method in ("bc", "prior_matching"):
+            shares = tuple((counts / counts.sum()).tolist())
+            corrected = calibrate(test.log_probs, method, target_prior=shares, from_probs=False)
+            expected = (corrected.argmax(axis=1) == test.labels).mean()
+            assert records[name].methods[method]["accuracy"] == pytest.approx(expected)
+            assert records[name].options[method] == {"target_prior": "train"}
+    make_report(str(workdir))
+    page = (workdir / "report.html").read_text()
+    assert "prior train" in page and "Use prior_matching with the shares that are given" in page
+
+
+def test_a_task_file_says_that_its_labels_are_balanced(tmp_path, refuses):
+    text = (
+        'name = "t"\nfields = ["text"]\nlabel_names = ["a", "b"]\nlabels_are = "names"\n'
+        'template = "{text} {label}"\nbalanced = true\n'
+        'verbalizer = {a = "a", b = "b"}\nfiles = {train = "t.csv"}\n'
+    )
+    path = tmp_path / "t.toml"
+    path.write_text(text)
+    assert read_task_file(str(path)).balanced
+    path.write_text(text.replace("= true", '= "yes"'))
+    refuses(read_task_file, str(path))
+
+
+@pytest.mark.parametrize("name", ["mrpc", "qqp", "boolq", "cb", "trec", "svhn", "eurosat", "clevr"])
+def test_uneven_tasks_are_not_called_balanced(name):
+    assert not TASKS[name].balanced
+
+
+def test_shares_that_are_stated_go_before_the_design():
+    from batch_calibration.reporting.writing import judge_scores
+
+    rng = np.random.default_rng(0)
+    scores = rng.normal([-3.0, -2.0], 1.0, (60, 2)).astype(np.float32)
+    table = ScoreTable({"balanced": True}, ("a", "b"), {"test": make_block(scores)})
+    verdict = judge_scores("n", "t", table, scores, None)
+    assert verdict.recommendation.method == "bc"
+    expected = calibrate(scores, "bc", from_probs=False).argmax(axis=1)
+    changed = np.flatnonzero(expected != scores.argmax(axis=1))
+    assert sorted(verdict.diagnosis.changed) == changed.tolist()
+    stated = judge_scores("n", "t", table, scores, None, (0.8, 0.2))
+    assert stated.recommendation.method == "prior_matching"
