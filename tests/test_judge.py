@@ -34,7 +34,7 @@ def test_the_planted_preference_and_win_rate_are_found_in_95_percent(preference)
     truth = expit(np.random.default_rng(9).normal(worth, 1.5, 200_000)).mean()
     for seed in range(trials):
         judgments, _ = planted(preference, worth, seed=seed)
-        mean, error = judge.position_preference(judgments.margins)
+        mean, error = judge.position_preference(judgments)
         hits[0] += abs(mean - preference) < 1.96 * error
         log_odds = judge.candidate_log_odds(judge.remove_preference(judgments), judgments.is_first)
         rate = judge.win_rate(log_odds)
@@ -51,6 +51,37 @@ def test_both_orders_take_the_preference_out_and_show_flips():
     np.testing.assert_array_equal(pairs.is_flipped, np.abs(in_order) < 2.0)
     # A judge without noise of its own says the same twice: a swapped pair is worth one call.
     assert judge.calls_per_swap(judgments, pairs) == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_place_that_people_prefer_is_the_candidate_s_by_the_order(tmp_path):
+    path = tmp_path / "pairs.csv"
+    rows = ["true,first", "false,first", "true,second", "false,Second", "false,candidate"]
+    path.write_text("candidate_first,human,p_first\n" + "".join(f"{row},0.4\n" for row in rows))
+    assert read_judgments([path]).human.tolist() == [1, 0, 0, 1, 1]
+
+
+def test_the_preference_is_the_mean_of_both_places_means():
+    """By loops: with 72 % shown first the mean of all margins takes worth for a preference."""
+    random = np.random.default_rng(3)
+    log_odds, is_first = random.normal(-2.0, 1.5, 4000), random.random(4000) < 0.72
+    margins = -1.0 + np.where(is_first, log_odds, -log_odds)
+    margins[5] = np.nan
+    candidate = np.arange(4000) % 2
+    judgments = judge.Judgments(
+        margins, is_first, candidate, np.arange(4000), np.full(4000, -1), ("a", "b")
+    )
+    corrected = judge.remove_preference(judgments)
+    for own in (0, 1):
+        of_place = []
+        for first in (True, False):
+            inside = [m for i, m in enumerate(margins) if candidate[i] == own
+                      and is_first[i] == first and not np.isnan(m)]  # fmt: skip
+            of_place.append(np.mean(inside))
+        removed = (margins - corrected)[(candidate == own) & ~np.isnan(margins)]
+        np.testing.assert_allclose(removed, np.mean(of_place))
+        assert np.mean(of_place) == pytest.approx(-1.0, abs=0.15)
+    rate = judge.win_rate(judge.candidate_log_odds(corrected, is_first))
+    assert rate.value == pytest.approx(expit(log_odds).mean(), abs=0.01)
 
 
 def test_an_order_that_no_coin_drew_is_refused(refuses):
@@ -89,8 +120,10 @@ def test_the_console_prints_the_figures_of_the_evidence(shared, tmp_path, capsys
     run(["judge", str(path), f"--output={tmp_path / 'rates.csv'}"])
     printed = capsys.readouterr().out
     assert "prefers the answer shown second by" in printed
-    corrected = judgments.margins[::12]
-    corrected = corrected - np.nanmean(corrected, axis=1, keepdims=True)
+    margins = judgments.margins[::12]
+    first = judgments.is_first
+    by_place = [np.nanmean(margins[:, rows], axis=1, keepdims=True) for rows in (first, ~first)]
+    corrected = margins - np.mean(by_place, axis=0)
     rates = evidence.win_rates(corrected, judgments.is_first)
     text = (tmp_path / "rates.csv").read_text()
     for first, second in rates:
@@ -121,6 +154,8 @@ def test_files_of_alpaca_eval_and_tables(tmp_path):
         "a,b\n1,2\n",
         "p_first,candidate_first\n2,true\n",
         "p_first,candidate_first\nx,true\n",
+        "log_odds_first,candidate_first\ninf,true\n",
+        "log_odds_first,candidate_first\n,true\n",
         "p_first,candidate_first\n0.5,maybe\n",
         "p_first\n0.5\n",
         "",

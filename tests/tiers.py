@@ -12,6 +12,7 @@ BROWSER = "drives a browser, or LaTeX"
 EVIDENCE = "computes pages of evidence from the shared scores"
 COMBINATIONS = "every option of every case: a few cases stand for them"
 SIZE = "sizes that take seconds to compile or to fill"
+SIMULATIONS = "thousands of simulated data sets"
 PROGRAMS = "programs in processes of their own"
 DRAWINGS = "draws every figure: test_programs.py draws most of them"
 
@@ -41,6 +42,7 @@ RULES = {
     "test_contract.py::test_the_table_says_what_each_method_learns_from": "",
     "test_contract.py::test_unknown_method_names_the_nearest": "",
     "test_contract.py::test_what_is_drawn_and_recorded_is_the_paper_s": "",
+    "test_coverage.py": SIMULATIONS,
     "test_data_programs.py::test_a_task_of_ones_own_from_csv_to_a_table": SIZE,
     "test_data_programs.py::test_all_thirteen_tasks_and_what_differs_from_the_paper": SIZE,
     "test_data_programs.py::test_files_and_tfds_folders_have_the_same_content": SIZE,

@@ -26,9 +26,9 @@ def judge(args: Namespace) -> None:
         summaries.print_filled(sentence)
     cells = rate_cells(judgments, pairs)
     note = (
-        "Wins in % [95 % interval over pairs]: as judged; corrected by each candidate's own mean "
-        "margin, or by that of all together (pooled). first / second: where the candidate is shown "
-        "first and second, and the same after the correction."
+        "Wins in % [95 % interval over questions]: as judged; corrected by the preference in each "
+        "candidate's own pairs, or in all together (pooled). first / second: where the candidate "
+        "is shown first and second, and the same after the correction."
     )
     terminal.show_cells("Win rates", cells[: MAX_SHOWN + 1], note)
     if len(cells) > MAX_SHOWN + 1:
@@ -41,11 +41,10 @@ def judge(args: Namespace) -> None:
 def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
     """The preference for a place, how many pairs it flips, and what a swapped call is worth."""
     margins = judgments.margins
-    preference, error = judging.position_preference(margins)
-    agreeing = 0  # candidates whose own preference has the same sign
-    for number in range(len(judgments.names)):
-        of_candidate, _ = judging.position_preference(margins[judgments.candidate == number])
-        agreeing += np.sign(of_candidate) == np.sign(preference)
+    preference, error = judging.position_preference(judgments)
+    own = judging.place_preference(judgments, by_candidate=True)
+    # Candidates whose own preference has the same sign.
+    agreeing = len(np.unique(own.group[np.sign(own.nats) == np.sign(preference)]))
     preferred_place = "first" if preference > 0 else "second"
     unknown = int(np.isnan(margins).sum())
     lines = [
@@ -90,10 +89,13 @@ def rate_cells(judgments: Judgments, pairs: judging.SwapPairs) -> Cells:
     is_first = judgments.is_first
     as_judged = judging.candidate_log_odds(judgments.margins, is_first)
     columns = {"as judged": as_judged}
+    removed: dict[str, tuple[judging.Preference, np.ndarray]] = {}
     try:
         for name, by_candidate in (("corrected", True), ("pooled", False)):
             corrected = judging.remove_preference(judgments, by_candidate=by_candidate)
             columns[name] = judging.candidate_log_odds(corrected, is_first)
+            preference = judging.place_preference(judgments, by_candidate=by_candidate)
+            removed[name] = preference, is_first
     except InputError as error:
         if not len(pairs.rows):
             raise
@@ -110,15 +112,20 @@ def rate_cells(judgments: Judgments, pairs: judging.SwapPairs) -> Cells:
     last = columns.get("corrected", as_judged)
     for name, rows in groups:
         row = [name, f"{rows.sum():,}"]
-        row += [str(judging.win_rate(log_odds[rows])) for log_odds in columns.values()]
+        for column, log_odds in columns.items():
+            rate = judging.win_rate(log_odds, judgments.question, rows, removed.get(column))
+            row.append(str(rate))
         row += [_by_place(log_odds, rows, is_first) for log_odds in (as_judged, last)]
         if len(pairs.rows):
             inside = rows[pairs.rows[:, 0]]
-            row.append(str(judging.win_rate(pairs.log_odds[inside])) if inside.any() else "")
+            of_pairs = judgments.question[pairs.rows[:, 0]]
+            both = judging.win_rate(pairs.log_odds, of_pairs, inside)
+            row.append(str(both) if inside.any() else "")
         if has_people:
             is_scored = rows & ~np.isnan(last)
-            rate = judging.corrected_rate(last[is_scored] > 0, judgments.human[is_scored])
-            row.append(str(rate) if rate else "")
+            labeled = judgments.human[is_scored], judgments.question[is_scored]
+            by_people = judging.corrected_rate(last[is_scored] > 0, *labeled)
+            row.append(str(by_people) if by_people else "")
         cells.append(row)
     return cells
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit, ndtri, stdtrit
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
@@ -57,20 +57,74 @@ class SwapPairs(NamedTuple):
     rows: np.ndarray
 
 
-def position_preference(margins: np.ndarray) -> tuple[float, float]:
-    """By how much the first place is preferred, in nats, and the standard error over pairs.
+class Preference(NamedTuple):
+    """What a judge prefers for the place alone, in each group of pairs.
 
-    >>> preference, error = position_preference(np.array([-2.0, -1.0, -3.0, np.nan]))
-    >>> round(preference, 2), round(error, 2)
-    (-2.0, 0.58)
+    Attributes:
+        nats: [n], the preference for the first place in the group of each pair.
+        influence: [n], what each pair adds to the error of its group's preference, in nats.
+        group: [n], an index from 0.
     """
-    scored = margins[~np.isnan(margins)]
-    error = scored.std(ddof=1) / np.sqrt(len(scored)) if len(scored) > 1 else np.nan
-    return float(scored.mean()), float(error)
+
+    nats: np.ndarray
+    influence: np.ndarray
+    group: np.ndarray
+
+
+def place_preference(judgments: Judgments, *, by_candidate: bool = False) -> Preference:
+    """The mean of two means: of the margins of pairs with the candidate first, and second.
+
+    The candidate's worth raises one as far as it lowers the other, however many pairs each has. Of
+    a group that has one place alone it is the mean of all, from which worth cannot be told.
+
+    Args:
+        judgments: of one order each, drawn by a coin (a fair one or not), or of both.
+        by_candidate: whether each candidate's pairs are a group; else all are.
+    """
+    group = judgments.candidate if by_candidate else np.zeros_like(judgments.candidate)
+    is_scored = ~np.isnan(judgments.margins)
+    margins = np.where(is_scored, judgments.margins, 0.0)
+    place = 2 * group + judgments.is_first
+    counts = np.bincount(place, is_scored, 2 * (int(group.max()) + 1))
+    means = np.bincount(place, margins, len(counts)) / np.maximum(counts, 1)
+    places = np.maximum((counts > 0).reshape(-1, 2).sum(axis=1), 1)  # of each group, 1 or 2
+    nats = (means.reshape(-1, 2).sum(axis=1) / places)[group]
+    weight = is_scored / (np.maximum(counts, 1)[place] * places[group])
+    return Preference(nats, weight * (margins - means[place]), group)
+
+
+def standard_error(influence: np.ndarray, question: np.ndarray) -> float:
+    """The standard error of a mean from what each pair adds to it; pairs of a question are one.
+
+    Both orders of a pair, and all candidates' answers to one question, depend on one another.
+
+    >>> round(standard_error(np.array([-0.5, 0.5]) / 2, np.arange(2)), 3)
+    0.5
+    """
+    present = np.bincount(question) > 0
+    sums = np.bincount(question, influence)[present]
+    n = len(sums)
+    return float(np.sqrt(n / (n - 1) * (sums**2).sum())) if n > 1 else float("nan")
+
+
+def position_preference(judgments: Judgments) -> tuple[float, float]:
+    """By how much the first place is preferred, in nats, and the standard error over questions.
+
+    >>> ones = np.ones(4, int)
+    >>> judged = Judgments(np.array([-3.0, -2.5, 0.0, 0.5]), np.array([True, True, False, False]),
+    ...                    0 * ones, np.arange(4), -ones, ("a",))
+    >>> preference, error = position_preference(judged)
+    >>> round(preference, 2), round(error, 2)
+    (-1.25, 0.2)
+    """
+    preference = place_preference(judgments)
+    is_scored = ~np.isnan(judgments.margins)
+    error = standard_error(preference.influence[is_scored], judgments.question[is_scored])
+    return float(preference.nats[0]), error
 
 
 def remove_preference(judgments: Judgments, *, by_candidate: bool = True) -> np.ndarray:
-    """The margins [n] after BC: less their mean, of each candidate's pairs or of all.
+    """The margins [n] after BC: less `place_preference`, of each candidate's pairs or of all.
 
     Args:
         judgments: of one order each, drawn by a coin.
@@ -81,21 +135,19 @@ def remove_preference(judgments: Judgments, *, by_candidate: bool = True) -> np.
         InputError: a candidate that stood first in less than a quarter of its pairs, or in more
             than three: its mean margin is what it is worth, and no preference for a place.
     """
-    corrected = np.array(judgments.margins, np.float64)
-    groups = judgments.candidate if by_candidate else np.zeros_like(judgments.candidate)
-    for group in np.unique(groups):
-        rows = groups == group
-        share = judgments.is_first[rows].mean()
-        if not 0.25 <= share <= 0.75:
-            name = judgments.names[group] if by_candidate else "all candidates"
-            raise InputError.at(
-                f"the order of {name}",
-                "the candidate first in about half of them",
-                f"first in {100 * share:.0f} %",
-                "judge both orders, or draw the order by a coin: as it is the place cannot "
-                "be told from the answer's worth",
-            )
-        corrected[rows] -= np.nanmean(corrected[rows])
+    preference = place_preference(judgments, by_candidate=by_candidate)
+    counts = np.bincount(preference.group)
+    shares = np.bincount(preference.group, judgments.is_first) / np.maximum(counts, 1)
+    for group in np.flatnonzero((counts > 0) & ~((shares >= 0.25) & (shares <= 0.75))):
+        name = judgments.names[group] if by_candidate else "all candidates"
+        raise InputError.at(
+            f"the order of {name}",
+            "the candidate first in about half of them",
+            f"first in {100 * shares[group]:.0f} %",
+            "judge both orders, or draw the order by a coin: as it is the place cannot "
+            "be told from the answer's worth",
+        )
+    corrected: np.ndarray = judgments.margins - preference.nats
     return corrected
 
 
@@ -104,15 +156,39 @@ def candidate_log_odds(margins: np.ndarray, is_first: np.ndarray) -> np.ndarray:
     return np.where(is_first, margins, -margins)
 
 
-def win_rate(log_odds: np.ndarray) -> Estimate:
-    """The mean probability that the candidate wins, with a 95 % interval over pairs.
+def win_rate(
+    log_odds: np.ndarray,
+    question: np.ndarray | None = None,
+    inside: np.ndarray | None = None,
+    removed: tuple[Preference, np.ndarray] | None = None,
+) -> Estimate:
+    """The mean probability that the candidate wins, with a 95 % interval over questions.
+
+    Args:
+        log_odds: [n], of the candidate; NaN where unknown.
+        question: [n], equal for the pairs of one question; each its own by default.
+        inside: [n], whether a pair counts; all do by default.
+        removed: the preference that was taken off, and whether the candidate was shown first [n]:
+            that it was estimated from these pairs is a part of the error.
 
     >>> print(win_rate(np.zeros(4)))
     50.0 [50.0, 50.0]
     """
-    probs = expit(log_odds[~np.isnan(log_odds)])
-    mean = float(probs.mean())
-    reach = 1.96 * float(probs.std(ddof=1)) / np.sqrt(len(probs)) if len(probs) > 1 else np.nan
+    is_scored = ~np.isnan(log_odds)
+    counted = is_scored if inside is None else is_scored & inside
+    probs = expit(np.where(is_scored, log_odds, 0.0))
+    weight = counted / max(counted.sum(), 1)
+    mean = float(weight @ probs)
+    influence = weight * (probs - mean)
+    if removed is not None:
+        preference, is_first = removed
+        slope = weight * probs * (1 - probs) * np.where(is_first, 1.0, -1.0)
+        influence -= np.bincount(preference.group, slope)[preference.group] * preference.influence
+    questions = np.arange(len(log_odds)) if question is None else question
+    is_used = counted if removed is None else is_scored
+    independent = len(np.unique(questions[counted]))
+    error = standard_error(influence[is_used], questions[is_used])
+    reach = float(stdtrit(max(independent - 1, 1), 0.975)) * error
     return Estimate(mean, mean - reach, mean + reach)
 
 
@@ -141,7 +217,9 @@ def calls_per_swap(judgments: Judgments, pairs: SwapPairs) -> float:
     return float(single / expit(pairs.log_odds).var(ddof=1))
 
 
-def corrected_rate(wins: np.ndarray, human: np.ndarray, *, level: float = 0.95) -> Estimate | None:
+def corrected_rate(
+    wins: np.ndarray, human: np.ndarray, question: np.ndarray | None = None, *, level: float = 0.95
+) -> Estimate | None:
     """The rate at which people would prefer the candidate, from some of their labels.
 
     theta = (p + q0 - 1) / (q0 + q1 - 1) (Rogan and Gladen 1978), p the judge's win rate on pairs
@@ -151,20 +229,28 @@ def corrected_rate(wins: np.ndarray, human: np.ndarray, *, level: float = 0.95) 
     Args:
         wins: [n], whether the judge prefers the candidate.
         human: [n], 1, 0, or -1 where unknown.
+        question: [n], equal for the pairs of one question, which count as fewer pairs the more
+            they agree; each its own by default.
         level: how often the interval shall hold the rate.
 
     Returns:
         None where fewer than 10 labels of either kind are there, or the judge tells nothing.
     """
-    of_judge = wins[human < 0]
-    agrees = wins[human == 1], ~wins[human == 0]
-    if min(map(len, agrees)) < LEAST_HUMAN or not len(of_judge):
+    questions = np.arange(len(wins)) if question is None else question
+    is_of_judge = human < 0
+    of_judge, of_people = wins[is_of_judge], (wins[human == 1], ~wins[human == 0])
+    if min(map(len, of_people)) < LEAST_HUMAN or not len(of_judge):
         return None
     z = float(ndtri(0.5 + level / 2))
+
+    def rate(hits: np.ndarray, rows: np.ndarray, added: float) -> tuple[float, float]:
+        """A share and of how many pairs it is, half of those added right and half wrong."""
+        count = _independent(hits, questions[rows])
+        return float(hits.mean() * count + added / 2) / (count + added), count + added
+
     # z^2 pairs are added to the judge's, one of each kind to people's.
-    n = len(of_judge) + z**2
-    p = (of_judge.sum() + z**2 / 2) / n
-    (q1, m1), (q0, m0) = (((hits.sum() + 1) / (len(hits) + 2), len(hits) + 2) for hits in agrees)
+    p, n = rate(of_judge, is_of_judge, z**2)
+    (q1, m1), (q0, m0) = (rate(of_people[i], human == 1 - i, 2) for i in (0, 1))
     power = q0 + q1 - 1
     if power <= 0:
         return None
@@ -175,6 +261,14 @@ def corrected_rate(wins: np.ndarray, human: np.ndarray, *, level: float = 0.95) 
     return Estimate(theta, max(theta - reach, 0.0), min(theta + reach, 1.0))
 
 
+def _independent(hits: np.ndarray, question: np.ndarray) -> float:
+    """How many independent pairs have the standard error that these have, n of them at most."""
+    mean = hits.mean()
+    error = standard_error((hits - mean) / len(hits), question)
+    alone = mean * (1 - mean)
+    return min(float(alone / error**2), len(hits)) if alone and error > 0 else float(len(hits))
+
+
 # Files of judgments: tables of margins or probabilities, and alpaca_eval's annotations
 
 SCORES = ("log_odds_first", "p_first", "p_candidate", "preference")
@@ -182,6 +276,7 @@ SCORES = ("log_odds_first", "p_first", "p_candidate", "preference")
 probability that the candidate's is, or alpaca_eval's 1 to 2, 2 for the candidate."""
 TRUE = ("true", "1", "yes", "candidate", "first")
 FALSE = ("false", "0", "no", "reference", "second")
+PLACES = ("first", "second")
 Row = Mapping[str, Json]
 
 
@@ -190,7 +285,8 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
 
     Columns or keys: one of `SCORES`; `candidate_first`, which alpaca_eval's files leave to a rule;
     and, where there are any, `candidate` (or `generator_2`), `question` (or `id`, `instruction`)
-    and `human` (whether people prefer the candidate). A probability of 0 or 1 is of a token that
+    and `human` (whether people prefer the candidate, or which place: "first" or "second"). A
+    probability of 0 or 1 is of a token that
     was not listed: it gets the least probability in the files.
 
     Raises:
@@ -212,13 +308,22 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
             "rename the column that holds the judge's score",
         )
     numbers = np.array([_number(row.get(name), where, name) for where, row in rows])
+    if np.isnan(numbers).all():
+        raise InputError.at(
+            str(paths[0]), f"scores in {name}", "none in any row", "give judged pairs"
+        )
     is_first = np.array([_candidate_first(row, where) for where, row in rows])
     candidates, questions, human = [], [], []
-    for number, (where, row) in enumerate(rows):
+    for number, ((where, row), shown_first) in enumerate(zip(rows, is_first, strict=True)):
         candidates.append(str(row.get("candidate", row.get("generator_2", "candidate"))))
         questions.append(str(row.get("question", row.get("id", row.get("instruction", number)))))
-        is_unknown = row.get("human") in (None, "")
-        human.append(-1 if is_unknown else int(_flag(row["human"], where, "human")))
+        if row.get("human") in (None, ""):
+            human.append(-1)
+            continue
+        preferred = _flag(row["human"], where, "human")
+        # A place is the candidate's or the reference's, by the order.
+        is_place = str(row["human"]).strip().lower() in PLACES
+        human.append(int(preferred == shown_first if is_place else preferred))
     names, candidate = np.unique(candidates, return_inverse=True)
     _, question = np.unique(questions, return_inverse=True)
     margins = _margins(numbers, is_first, name, rows[0][0])
@@ -277,7 +382,7 @@ def _flag(cell: Json, where: str, name: str) -> bool:
 def _number(cell: Json, where: str, name: str) -> float:
     """A cell as a number; NaN where the judge's answer could not be read."""
     number = number_of(cell)
-    if number is None:
+    if number is None or np.isinf(number):
         raise InputError.at(
             f"{where}: {name}", "a number", repr(cell), "leave it empty where it is not known"
         )

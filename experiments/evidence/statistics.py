@@ -171,6 +171,9 @@ def break_even_interval(
 def mean_interval(
     by_unit: np.ndarray, seed: int = 0, *, draws: int = DRAWS
 ) -> tuple[float, float, float]:
-    """The mean over units [u], and its 95 % bootstrap interval."""
+    """The mean over units [u], and its 95 % bootstrap interval.
+
+    Of few units it is narrow: of 8 it holds the mean in 90 % of simulations, of 60 in 93 %.
+    """
     # One row: units alone are drawn.
     return (float(by_unit.mean()), *crossed_interval(by_unit[None], seed, draws=draws))
