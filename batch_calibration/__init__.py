@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from batch_calibration.version import __version__
 
 if TYPE_CHECKING:
-    from batch_calibration.api import calibrate
+    from batch_calibration.api import calibrate, ensemble
     from batch_calibration.calibration.base import Calibrator, predict
     from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation, compare
     from batch_calibration.diagnosis.diagnose import diagnose
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from batch_calibration.studies import load_results
 
 _HOMES = {
-    "api": ("calibrate",),
+    "api": ("calibrate", "ensemble"),
     "reporting.figures.preferences": ("plot",),
     "calibration.base": ("Calibrator", "predict"),
     "diagnosis": (
@@ -59,8 +59,9 @@ _HOMES = {
 __all__ = [
     "METHODS", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",
     "Recommendation", "ScoreTable", "__version__", "accuracy", "balanced_accuracy", "bias_score",
-    "bootstrap_interval", "brier", "calibrate", "compare", "diagnose", "ece", "load_results",
-    "macro_f1", "nll", "plot", "predict", "read", "recommend", "rsd", "summary", "total_variation",
+    "bootstrap_interval", "brier", "calibrate", "compare", "diagnose", "ece", "ensemble",
+    "load_results", "macro_f1", "nll", "plot", "predict", "read", "recommend", "rsd", "summary",
+    "total_variation",
 ]  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """`calibrate`: scores in, corrected scores out; bad input is answered in sentences."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar, overload
 
@@ -12,6 +12,7 @@ from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
+    METHODS,
     Evidence,
     Method,
     check_labels,
@@ -23,6 +24,8 @@ from batch_calibration.methods import (
     warn_about_order,
     warn_of_few_rows,
 )
+from batch_calibration.methods.run import correct_group
+from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.typing import Key
 
 ScoresT = TypeVar("ScoresT")
@@ -175,6 +178,59 @@ def calibrate(
             chosen, of_context, options=options, floor=floor, key=random_key
         ).scores
     return in_kind_of(scores, corrected.reshape(array.shape), columns)
+
+
+def ensemble(
+    contexts: Iterable[object],
+    *,
+    columns: Sequence[Hashable] | None = None,
+    from_probs: bool | None = None,
+    missing: Missing | None = None,
+) -> object:
+    """One answer a row from several prompts: the mean of their corrected log-probabilities.
+
+    Label shares are estimated from all contexts together, each context is matched to them
+    (`bc_pooled_shares`), its scores are normalized over the labels, and those of the contexts whose
+    rows tell enough of their labels are averaged. Predict by the largest.
+
+    Args:
+        contexts: for each prompt, seed or model the scores [n, k] of the same rows, as `calibrate`
+            takes them; or an array [c, n, k]. Frames of pandas are aligned to the first by index.
+        columns: as in `calibrate`.
+        from_probs: as in `calibrate`.
+        missing: as in `calibrate`.
+
+    Returns:
+        [n, k], in nats, in what the first context came in.
+
+    Raises:
+        InputError: no context; contexts of other rows or labels; what `calibrate` refuses.
+
+    >>> first = np.log(10 * [[0.6, 0.4], [0.9, 0.1], [0.7, 0.3]])
+    >>> second = np.log(10 * [[0.5, 0.5], [0.2, 0.8], [0.1, 0.9]])
+    >>> ensemble([first, second])[:3].argmax(axis=1).tolist()
+    [1, 0, 1]
+    """
+    sources = list(contexts)
+    if not sources:
+        raise InputError.at("contexts", "the scores of one prompt or more", "none")
+    names, tables = names_of(sources[0], columns), list[ScoreTable]()
+    read = partial(check_scores, from_probs=from_probs, missing=missing)
+    for place, source in enumerate(sources):
+        where = f"contexts[{place}]"
+        aligned = in_row_order(source, where, sources[0], "contexts[0]")
+        rows = read(aligned, where, columns=names if is_frame(source) else columns)
+        shape = tables[0].blocks["test"].log_probs.shape if tables else rows.shape[-2:]
+        if rows.shape != shape:
+            raise InputError.at(
+                where, f"scores of the same rows and labels, {shape}", rows.shape,
+                "give each prompt's scores of all rows",
+            )  # fmt: skip
+        labels = tuple(map(str, names or range(rows.shape[-1])))
+        # They are said to be the same rows.
+        tables.append(ScoreTable({"rows": "same"}, labels, {"test": make_block(rows)}))
+    averaged = correct_group(METHODS["ensemble"], tables)[0].scores
+    return in_kind_of(sources[0], averaged, names)
 
 
 def _refuse_unread(

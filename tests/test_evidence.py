@@ -29,7 +29,9 @@ from experiments.evidence import (
 )
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ("real", "failure", "shares", "rows", "law", "demonstrations", "judge", "recommend")
+NAMES = (
+    "real", "failure", "shares", "rows", "law", "demonstrations", "judge", "ensemble", "recommend",
+)  # fmt: skip
 
 
 # Statistics.

@@ -119,8 +119,8 @@ LEARNING = [n for n, m in METHODS.items() if m.probe.blocks and not m.needs_key 
 TAKING_NOTHING_FROM_ONE = ("bc_loo",)
 # bc_shrunk adds a row of no bias, so that it never takes the whole mean off; sld_em takes what rows
 # prefer for frequent, so that equal rows are all of one label; bc_empirical_bayes,
-# and bc_pooled_shares of a context alone, leaves rows that tell nothing as they are.
-PARTIAL = ("bc_shrunk", "sld_em", "bc_empirical_bayes", "bc_pooled_shares")
+# bc_pooled_shares and ensemble of a context alone leave rows that tell nothing as they are.
+PARTIAL = ("bc_shrunk", "sld_em", "bc_empirical_bayes", "bc_pooled_shares", "ensemble")
 WHOLE = [n for n in LEARNING if not METHODS[n].probe.labels and n not in PARTIAL]
 
 

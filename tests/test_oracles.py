@@ -295,6 +295,7 @@ ORACLES = {
     "bc_pooled_shares": empirical_bayes_oracle(
         False
     ),  # of one context; test_pooled_shares has more
+    "ensemble": empirical_bayes_oracle(False),  # of one context; test_ensemble has more
     "bcl_empirical_bayes": empirical_bayes_oracle(True),
     "prior_matching": matched_oracle(equal_shares),
     "otter": transport_oracle,

@@ -39,7 +39,8 @@ from batch_calibration.methods import (
     warn_of_few_rows,
 )
 from batch_calibration.methods.run import task_of
-from batch_calibration.scores import ScoreTable
+from batch_calibration.metrics import OF_GAIN, over_rows
+from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scores import check as check_table
 from batch_calibration.studies import Record, Records
 from batch_calibration.studies.calibration import check_labeled, run_calibration
@@ -227,6 +228,66 @@ def report_files(args: Namespace) -> None:
     print(f"report: {args.output}")
 
 
+def ensemble_files(args: Namespace) -> None:
+    """One answer a row from several contexts of the same rows, and its gain over the mean."""
+    output.check_output(args.output)
+    files, tables = _contexts(args)
+    tables = [_in_order_of(tables[0], table) for table in tables]
+    found = run_methods(tables, ["ensemble"], groups=["one"] * len(tables))
+    if reason := found.skipped[0].get("ensemble"):
+        raise InputError.at("ensemble", "two contexts or more of the same rows", reason)
+    scores, gold = next(found.results)["ensemble"].scores, tables[0].blocks["test"].labels
+    stream_out, is_labeled = sys.stderr if args.output == "-" else sys.stdout, gold >= 0
+    sentence = f"One answer for each of {len(gold):,} rows, from {len(tables)} contexts."
+    if is_labeled.any():
+        answers = [table.blocks["test"].log_probs.argmax(axis=-1) for table in tables]
+        right = (np.stack(answers) == gold)[:, is_labeled]  # [c, rows]
+        is_right = (scores.argmax(axis=-1) == gold)[is_labeled]
+        gain = over_rows(is_right.astype(float) - right, OF_GAIN)
+        sentence += (
+            f" {100 * is_right.mean():.1f} % of the {len(is_right):,} labeled ones are right; of "
+            f"the contexts as they are {100 * right.mean():.1f} % on average, "
+            f"{100 * right.mean(axis=1).max():.1f} % of the best. Gain over their mean in points, "
+            f"with its 95 % interval over contexts and rows: {gain.points}."
+        )
+    summaries.print_filled(sentence, stream_out)
+    if args.output:
+        output.write([output.Scored(tables[0], scores, files[0])], args.output)
+
+
+def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
+    """A context with its test rows in the order of the first one's, which they are said to be."""
+    block, ids = table.blocks["test"], first.blocks["test"].row_ids
+    where = f"context {summaries.title(table)}"
+    places = {row_id: place for place, row_id in enumerate(block.row_ids)}
+    for ours, theirs, what in (
+        (first.label_names, table.label_names, "labels"), (ids, places, "row ids"),
+    ):  # fmt: skip
+        if set(ours) != set(theirs):
+            odd = sorted(set(ours) ^ set(theirs))[0]
+            raise InputError.at(
+                where, f"the {what} of {summaries.title(first)}",
+                f"{odd!r} in one of the two alone", "give contexts of the same questions",
+            )  # fmt: skip
+    order = [places[row_id] for row_id in ids]
+    columns = [table.label_names.index(name) for name in first.label_names]
+    # Where right labels stand in the new order of columns; -1, the last, stays unknown.
+    new_place = np.append(np.argsort(columns), -1)
+    labels = new_place[block.labels[order]]
+    if (labels != first.blocks["test"].labels).any():
+        row = ids[int((labels != first.blocks["test"].labels).argmax())]
+        raise InputError.at(
+            where, f"the right labels of {summaries.title(first)}", f"another one for row {row!r}",
+            "give contexts of the same questions, with row ids that tell them apart",
+        )  # fmt: skip
+    rows = make_block(block.log_probs[order][:, columns], labels, row_ids=ids)
+    return table._replace(
+        context={**table.context, "rows": "same"},
+        label_names=first.label_names,
+        blocks={"test": rows},
+    )
+
+
 def _cards(
     tables: Sequence[ScoreTable], records: Iterable[Record], stated: Mapping[str, prior.Stated]
 ) -> "list[Card]":
@@ -356,6 +417,7 @@ RUN = {
     "diagnose": diagnose_files,
     "compare": compare_files,
     "convert": convert_files,
+    "ensemble": ensemble_files,
     "judge": judge,
     "recommend": recommend_files,
     "report": report_files,

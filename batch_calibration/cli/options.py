@@ -41,6 +41,7 @@ ON_FILES = {
     "diagnose": "say what the prompt prefers and whether a correction helps; write no scores",
     "compare": "every method side by side, on scores with right labels",
     "convert": "write score tables, for a workdir or a file",
+    "ensemble": "one answer a row from several prompts' scores of the same rows",
     "recommend": "say which method to use, or to leave the scores as they are, and why",
     "report": "one HTML page: what each prompt prefers, every table and figure",
     "ask": "ask an API for the label scores of a file of prompts; no study, no probes",
@@ -97,6 +98,7 @@ OUTPUTS = {
     "calibrate": f"corrected scores: {SCORES}; - is the output",
     "convert": f"a score table (.safetensors), or scores as {SCORES}",
     "report": "the page (default: report.html)",
+    "ensemble": f"the averaged scores: {SCORES}; - is the output",
     "judge": "every candidate's win rates, .csv",
     "ask": "the scores, .csv; what is in it is not asked again",
 }
@@ -312,7 +314,7 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     # None, the default: found out from the numbers.
     add("--from-probs", action=BooleanOptionalAction,
         help="the numbers are probabilities, or are not")  # fmt: skip
-    if command != "convert":
+    if command not in ("convert", "ensemble"):
         _add_learning(parser, command)
     _add_writing(parser, command)
 

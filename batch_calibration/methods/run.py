@@ -13,6 +13,7 @@ import numpy as np
 
 from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration.base import Calibrator
+from batch_calibration.calibration.ensemble import average_contexts
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.errors import InputError
 from batch_calibration.methods.fitting import Corrected, Evidence, gather
@@ -94,6 +95,11 @@ def run_methods(
     key = check_key(seed) if any(METHODS[name].needs_key for name in names) else None
 
     members = _members(tables, groups)
+    for place, reasons in enumerate(skipped):
+        others = [tables[member] for member in members.get(place, ())]
+        for name in [name for name in names if METHODS[name].averages]:
+            if len(others) < 2 or not _have_same_rows(others):
+                reasons[name] = "no other context of the task is known to have the same rows"
     together = dict[tuple[str, Hashable], dict[int, Corrected]]()
 
     def correct_table(place: int) -> dict[str, Corrected]:
@@ -175,7 +181,13 @@ def correct_group(
         else:
             one = correct_context(method, {"test": Evidence(test)}, options=options, floor=floor)
         corrected.append(one)
-    return corrected
+    if not method.averages:
+        return corrected
+    for place, (_, scores) in enumerate(corrected):
+        rows[place, : len(scores)] = scores
+    gate = {name: numbers[name] for name in numbers if name == "least_information"}
+    mean = np.asarray(_jit(average_contexts, (), 0)(rows, weight, **gate))
+    return [one._replace(scores=mean[: len(one.scores)]) for one in corrected]
 
 
 def _have_same_rows(tables: Sequence[ScoreTable]) -> bool:

@@ -68,6 +68,8 @@ class Method(NamedTuple):
             asked for.
         together: for contexts [c m k] of one task what `factory` is for one of them; None where
             others of the task tell nothing.
+        averages: it gives each row one answer, from all contexts of its task with the same rows; a
+            context that has no others is skipped.
     """
 
     probe: probes.Probe
@@ -85,6 +87,7 @@ class Method(NamedTuple):
     has_curve: bool = False
     over_probe_sizes: bool = False
     together: Callable[..., Pooled] | None = None
+    averages: bool = False
 
     @property
     def make(self) -> Callable[..., Calibrator]:
@@ -210,6 +213,11 @@ METHODS: dict[str, Method] = {
         probes.CONTEXTS, pooled_shares,
         "bc_empirical_bayes with shares of several contexts; this project",
         group="unlabeled", keeps_bias=True, together=pool_shares,
+    ),
+    "ensemble": Method(
+        probes.CONTEXTS, pooled_shares,
+        "bc_pooled_shares, averaged over contexts of the same rows; this project",
+        group="unlabeled", together=pool_shares, averages=True,
     ),
     "bcl_empirical_bayes": Method(
         probes.BATCH_AND_LABELED, partial(empirical_bayes, labeled_weight=LABELED_WEIGHT),

@@ -9,6 +9,7 @@ from batch_calibration.cli.compilation_cache import keep_programs
 from batch_calibration.errors import InputError
 from experiments.evidence import (
     demonstrations,
+    ensemble,
     failure,
     judge,
     law,
@@ -36,6 +37,7 @@ STUDIES = {
     "law": Study(law.run, law.Options),
     "demonstrations": Study(demonstrations.run, demonstrations.Options),
     "judge": Study(judge.run, judge.Options),
+    "ensemble": Study(ensemble.run, ensemble.Options),
     "recommend": Study(recommend.run, recommend.Options),
 }
 """Each study by its name."""

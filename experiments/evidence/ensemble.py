@@ -1,0 +1,190 @@
+"""The study "ensemble": the answers of several corrected prompts averaged, by how many there are.
+
+A group is a task's contexts of the same rows: models, or demonstrations. Of each group some random
+contexts are drawn; the gain is over the mean accuracy of the drawn contexts as they are.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from batch_calibration.calibration.ensemble import average_contexts
+from batch_calibration.methods import METHODS
+from batch_calibration.methods.run import correct_group, jit_quickly
+from batch_calibration.metrics import Estimate
+from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.figures.intervals import draw_forest
+from batch_calibration.reporting.frame import group_by
+from batch_calibration.scores import ScoreTable, make_block
+from experiments.evidence import charts
+from experiments.evidence.page import Written
+from experiments.evidence.sets import ScoreSet, read_sets, task_of
+from experiments.evidence.sources import read_workdir
+from experiments.evidence.statistics import interval_cell, mean_interval
+
+RULES = {
+    "icl": "the contexts as they are, averaged",
+    "bc": "each corrected by bc, averaged",
+    "pooled": "each corrected by bc_pooled_shares, averaged (`ensemble`)",
+    "one": "each corrected by bc_pooled_shares, not averaged: the mean of their accuracies",
+}
+"""Rule -> what it does."""
+HEADINGS = {"icl": "ICL averaged", "bc": "BC averaged", "pooled": "ensemble", "one": "not averaged"}
+DRAWS_OF_ALL = 60
+"""Draws of each size over all tasks of a set, at least."""
+average = jit_quickly(average_contexts)
+
+
+class Options(NamedTuple):
+    """Settings of the study.
+
+    Attributes:
+        sets: names of sets whose contexts of a task have the same rows.
+        embedded: workdirs with stored scores.
+        sizes: how many contexts are averaged.
+        draws: random draws of contexts for each size, of each group.
+        most_rows: rows of a group at most, the first ones.
+        seed: of the draws, and of the bootstrap.
+    """
+
+    sets: Sequence[str] = ("mmlu", "mmbench", "oodcv", "demonstrations")
+    embedded: Sequence[str] = ()
+    sizes: Sequence[int] = (1, 2, 3, 5, 10)
+    draws: int = 5
+    most_rows: int = 800
+    seed: int = 0
+
+
+class Gains(NamedTuple):
+    """Gains of a set in points: rule -> size -> [tasks]; the mean accuracy as it is, in %."""
+
+    title: str
+    plain: float
+    by_rule: dict[str, dict[int, np.ndarray]]
+
+
+def run(folder: Path, options: Options) -> Written:
+    """Average the answers of two and more contexts, corrected in several ways."""
+    score_sets = read_sets(folder, options.sets)
+    score_sets += [read_workdir(Path(workdir)) for workdir in options.embedded]
+    measured = [measure(score_set, options) for score_set in score_sets]
+    table = cells(measured, options)
+    figures = {"evidence_ensemble": partial(draw, measured, options)}
+    return Written(findings(measured), section(table), {"evidence_ensemble": table}, figures)
+
+
+def measure(score_set: ScoreSet, options: Options) -> Gains:
+    """The gains of every rule and size on the groups of a set."""
+    groups = group_by(score_set.tables, task_of).values()
+    draws = max(options.draws, DRAWS_OF_ALL // len(groups))
+    plain, by_rule = list[float](), {rule: dict[int, list[float]]() for rule in RULES}
+    for number, tables in enumerate(groups):
+        random = np.random.default_rng([options.seed, number])
+        kept = [table.blocks["test"].log_probs[: options.most_rows] for table in tables]
+        rows, gold = np.stack(kept), tables[0].blocks["test"].labels[: options.most_rows]
+        plain.append(100 * float(np.mean(rows.argmax(axis=-1) == gold)))
+        for size in sizes_of(options, len(tables)):
+            drawn = []
+            for _ in range(draws):
+                chosen = random.choice(len(tables), size, replace=False)
+                drawn.append(gains_of(rows[chosen], gold))
+            for rule in RULES:
+                mean = float(np.mean([gains[rule] for gains in drawn]))
+                by_rule[rule].setdefault(size, []).append(mean)
+    gains = dict[str, dict[int, np.ndarray]]()
+    for rule, by_size in by_rule.items():
+        gains[rule] = {size: np.array(of_groups) for size, of_groups in by_size.items()}
+    return Gains(score_set.title, float(np.mean(plain)), gains)
+
+
+def sizes_of(options: Options, contexts: int) -> list[int]:
+    """The sizes that a group of so many contexts allows."""
+    return [size for size in options.sizes if size <= contexts]
+
+
+def gains_of(rows: np.ndarray, gold: np.ndarray) -> dict[str, float]:
+    """Each rule's gain in points on contexts [c n k] over their mean accuracy as they are."""
+    names, tables = tuple(map(str, range(rows.shape[-1]))), list[ScoreTable]()
+    for scores in rows:
+        tables.append(ScoreTable({"rows": "same"}, names, {"test": make_block(scores, gold)}))
+    pooled = np.stack([one.scores for one in correct_group(METHODS["bc_pooled_shares"], tables)])
+    corrected = {"icl": rows, "bc": rows - rows.mean(axis=1, keepdims=True), "pooled": pooled}
+    plain = share_right(rows, gold)
+    gains = {"one": share_right(pooled, gold) - plain}
+    weight = np.ones(rows.shape[:2], np.float32)
+    for rule, scores in corrected.items():
+        gains[rule] = share_right(np.asarray(average(scores, weight)), gold) - plain
+    return gains
+
+
+def share_right(scores: np.ndarray, gold: np.ndarray) -> float:
+    """The share of rows, of all contexts, that are right, in percent."""
+    return 100 * float(np.mean(scores.argmax(axis=-1) == gold))
+
+
+def cells(measured: Sequence[Gains], options: Options) -> Cells:
+    """A line for each set and number of contexts."""
+    table = [["source", "ICL", "contexts", *HEADINGS.values()]]
+    for gains in measured:
+        for size in gains.by_rule["one"]:
+            line = [gains.title, f"{gains.plain:.1f}", str(size)]
+            table.append([*line, *(gain_cell(gains, rule, size) for rule in RULES)])
+    return table
+
+
+def gain_cell(gains: Gains, rule: str, size: int) -> str:
+    """The mean over tasks, with its interval where there are several."""
+    of_groups = gains.by_rule[rule][size]
+    if len(of_groups) < 2:
+        return f"{of_groups.mean():+.1f}"
+    return interval_cell(*mean_interval(of_groups))
+
+
+def findings(measured: Sequence[Gains]) -> list[str]:
+    """What two contexts and more gain, and what a context more costs."""
+    sizes = dict.fromkeys(chain(*(gains.by_rule["one"] for gains in measured)))
+    phrases = []
+    for size in sizes:
+        having = [gains.by_rule for gains in measured if size in gains.by_rule["one"]]
+        mean = np.mean([by_rule["pooled"][size].mean() for by_rule in having])
+        alone = np.mean([by_rule["one"][size].mean() for by_rule in having])
+        phrases.append(
+            f"{size}: {mean:+.1f}, of which {alone:+.1f} are the correction's "
+            f"({len(having)} sources)"
+        )
+    return [
+        "**Several corrected prompts, averaged**: points gained over the prompts' own mean "
+        f"accuracy, by how many there are: {'; '.join(phrases)}. Each prompt costs one forward "
+        "pass a row more; the correction costs none."
+    ]
+
+
+def section(table: Cells) -> str:
+    """The section in Markdown."""
+    rules = "; ".join(f"*{HEADINGS[rule]}*: {about}" for rule, about in RULES.items())
+    return "\n\n".join([
+        "Of the contexts of a task that have the same rows (models, demonstrations) some are drawn "
+        "at random; gains are in points over the mean accuracy of those drawn as they are, with "
+        f"95 % intervals over tasks where there are several. {rules}.",
+        markdown(table),
+        "![Gain of averaged contexts, by how many](figures/evidence_ensemble.png)",
+    ])  # fmt: skip
+
+
+def draw(measured: Sequence[Gains], options: Options) -> Figure:
+    """A panel for each number of contexts that every set has, a row a set."""
+    panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
+    shared_sizes = set(options.sizes).intersection(*(gains.by_rule["one"] for gains in measured))
+    for size in sorted(shared_sizes):
+        panel = panels.setdefault(f"{size} contexts", {})
+        for gains in measured:
+            mean, low, high = mean_interval(gains.by_rule["pooled"][size])
+            panel[gains.title] = charts.forest_row(mean, low, high, int(low > 0) - int(high < 0))
+    names, heading = [gains.title for gains in measured], "Corrected contexts, averaged"
+    label = "gain over the contexts' mean as they are (points)"
+    return draw_forest(panels, names, label, heading, ("contexts", "source")).figure
