@@ -66,7 +66,9 @@ class Model(nnx.Module):
         0 when they are left out.
         """
         h = self.token_embedding(tokens) + self.position_embedding(positions)
-        h = self.ln(h + self.type_embedding(jnp.asarray(types)))  # [b, t, d]
+        # With one type alone the layer takes no scalar.
+        types = jnp.broadcast_to(jnp.asarray(types), tokens.shape)
+        h = self.ln(h + self.type_embedding(types))  # [b, t, d]
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, attend)
         return h
