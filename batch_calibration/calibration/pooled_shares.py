@@ -150,18 +150,9 @@ def pool_shares(
     Returns:
         `Pooled`; where fewer than three contexts tell enough none is used.
     """
+    rows, used = _present(rows, weight, least_information)
     k = rows.shape[-1]
-    rows = jax.nn.log_softmax(jnp.where(weight[..., None] > 0, rows, 0.0))
-    told = jax.vmap(information)(rows, weight)
-    tells = (told >= least_information) & jnp.any(weight > 0, axis=-1)
-    used = jnp.where(jnp.sum(tells) >= FEWEST_CONTEXTS, tells, False).astype(rows.dtype)
-    # Absent contexts get rows that are quickly matched.
-    rows = jnp.where(used[:, None, None] > 0, rows, -jnp.log(float(k)))
-    sureness = jax.vmap(confidence)(rows, weight) ** 2.0
-    expected = weighted_mean(sureness / jnp.sum(sureness, axis=-1, keepdims=True), used)
-    expected = jnp.where(jnp.any(used > 0), expected, 1.0 / k)
-    of_context = used * told / jnp.maximum(jnp.sum(used * told), 1e-30) * jnp.sqrt(jnp.sum(used))
-    estimate = joint_shares(rows, weight, of_context, expected / jnp.sum(expected), counts)
+    estimate = _estimate(rows, weight, used, counts)
 
     def shifts_at(trust: jax.Array) -> tuple[jax.Array, jax.Array]:
         shares = trust * estimate + (1.0 - trust) / k
@@ -175,6 +166,63 @@ def pool_shares(
     best = jnp.where(is_chosen, jnp.argmax(agreed > jnp.max(agreed) - 1e-6), 0)
     shifts = shifts[best] - jnp.mean(shifts[best], axis=-1, keepdims=True)
     return Pooled(shares[best], trusts[best], used, jnp.where(used[:, None] > 0, shifts, 0.0))
+
+
+def _present(
+    rows: jax.Array, weight: jax.Array, least_information: Scalar | float
+) -> tuple[jax.Array, jax.Array]:
+    """Label-normalized rows [c m k], equal scores in contexts that are not used, and `used` [c]."""
+    rows = jax.nn.log_softmax(jnp.where(weight[..., None] > 0, rows, 0.0))
+    told = jax.vmap(information)(rows, weight)
+    tells = (told >= least_information) & jnp.any(weight > 0, axis=-1)
+    used = jnp.where(jnp.sum(tells) >= FEWEST_CONTEXTS, tells, False).astype(rows.dtype)
+    # Equal scores are quickly matched.
+    return jnp.where(used[:, None, None] > 0, rows, -jnp.log(float(rows.shape[-1]))), used
+
+
+def _estimate(
+    rows: jax.Array, weight: jax.Array, used: jax.Array, counts: jax.Array | None = None
+) -> jax.Array:
+    """`joint_shares` [k] of contexts that count `used` [c] times each."""
+    told = used * jax.vmap(information)(rows, weight)
+    sureness = jax.vmap(confidence)(rows, weight) ** 2.0
+    expected = weighted_mean(sureness / jnp.sum(sureness, axis=-1, keepdims=True), used)
+    expected = jnp.where(jnp.any(used > 0), expected, 1.0 / rows.shape[-1])
+    of_context = told / jnp.maximum(jnp.sum(told), 1e-30) * jnp.sqrt(jnp.sum(used))
+    return joint_shares(rows, weight, of_context, expected / jnp.sum(expected), counts)
+
+
+@partial(jax.jit, static_argnames="draws")
+def resampled_shares(
+    rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool, key: Key, *,
+    least_information: Scalar | float = LEAST_INFORMATION, draws: int = 200,
+) -> jax.Array:  # fmt: skip
+    """Estimates of the shares [draws k] where contexts and rows are drawn with replacement.
+
+    Their spread says how far the estimate depends on these contexts and rows. What biases have in
+    common moves all of them alike, and does not show.
+
+    Args:
+        rows: as in `pool_shares`, as are weight, same_rows and least_information.
+        key: a `jax.random` key.
+        draws: how many.
+    """
+    rows, used = _present(rows, weight, least_information)
+    contexts, length = weight.shape
+
+    def estimate(key: Key) -> jax.Array:
+        of_contexts, of_rows = jax.random.split(key)
+        log_used = jnp.where(used > 0, 0.0, -jnp.inf)
+        drawn = jax.random.categorical(of_contexts, log_used, shape=(contexts,))
+        # As many as there are, of those that are used.
+        is_drawn = jnp.arange(contexts) < jnp.sum(used)
+        times = jnp.zeros(contexts).at[drawn].add(is_drawn)
+        # Bootstrap weights of rows: exponential ones of mean 1, the same for a row of all contexts.
+        moves = jax.random.exponential(of_rows, (contexts, length))
+        moves = jnp.where(same_rows, moves[:1], moves)
+        return _estimate(rows, weight * moves, times)
+
+    return jax.lax.map(estimate, jax.random.split(key, draws), batch_size=20)
 
 
 @jax.jit

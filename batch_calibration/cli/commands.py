@@ -295,13 +295,13 @@ def _cards(
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.page import Card
 
-    bias_of_table = {record.id: writing.known_bias(record) for record in records}
+    record_of_table = {record.id: record for record in records}
     cards: dict[str, list[Verdict]] = {}
     for table in tables:
         scores = check_scores(table.blocks["test"].log_probs, from_probs=False)
         name, task = summaries.title(table), str(table.context.get("task") or table.id)
         verdict = writing.judge_scores(
-            name, task, table, np.asarray(scores), bias_of_table.get(table.id),
+            name, task, table, np.asarray(scores), record_of_table.get(table.id),
             stated[table.id].shares, stated[table.id].share,
         )  # fmt: skip
         shots = table.context.get("shots")

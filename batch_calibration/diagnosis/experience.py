@@ -33,14 +33,15 @@ class Expected(NamedTuple):
         """An unknown gain."""
         return cls(None, float("nan"), "not known")
 
-    def sentence(self) -> str:
-        """The expected gain and the risk in a sentence, "" where there is none to say."""
+    def sentence(self, method: str = "") -> str:
+        """The expected gain of a method and the risk in a sentence, "" where none is to say."""
         if self.gain is None or self.gain == Estimate(0.0, 0.0, 0.0):
             return ""
         mean, low, high = (100 * number for number in self.gain)
         return (
-            f"Expected: {mean:+.1f} points of accuracy [{low:+.1f}, {high:+.1f}], with a risk of "
-            f"{100 * self.risk:.0f} % that it falls ({self.source})."
+            f"Expected{method and f' of {method}'}: {mean:+.1f} points of accuracy "
+            f"[{low:+.1f}, {high:+.1f}], with a risk of {100 * self.risk:.0f} % that it falls "
+            f"({self.source})."
         )
 
 

@@ -11,11 +11,17 @@ from batch_calibration.arrays.alignment import column_numbers, in_label_order, i
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
+from batch_calibration.calibration.pooled_shares import FEWEST_CONTEXTS
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.diagnosis.diagnose import accuracy_of, check_names, gain_of
 from batch_calibration.diagnosis.experience import Expected, expect, expect_from_rows
 from batch_calibration.diagnosis.recommendation import LEAVE, Options, Recommendation, Signals
-from batch_calibration.diagnosis.share_ranges import Share, advise_over_shares, read_ranges
+from batch_calibration.diagnosis.share_ranges import (
+    NEAR_EQUAL,
+    Share,
+    advise_over_shares,
+    read_ranges,
+)
 from batch_calibration.diagnosis.stability import pair_error
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
@@ -157,10 +163,13 @@ def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, flo
 
 
 CORRECT, TO_SHARES = "bc", "prior_matching"
-LIKELY, WITH_LABELS = "bc_empirical_bayes", "bcl_empirical_bayes"
+LIKELY, POOLED, WITH_LABELS = "bc_empirical_bayes", "bc_pooled_shares", "bcl_empirical_bayes"
 LEAST_ROWS = 20
 """Unlabeled rows below which nothing is recommended: fewer were not tried."""
-LABELS_SAY_MOST = f"{FEWEST_LABELED_TO_MEASURE} labeled rows or more would tell more."
+MORE = (
+    f"{FEWEST_LABELED_TO_MEASURE} labeled rows would tell more, as would {FEWEST_CONTEXTS} or more "
+    "prompts of the same task together."
+)
 
 
 def signals(scores: ArrayLike) -> Signals:
@@ -296,15 +305,25 @@ def _likely_bias(block: Evidence) -> Bias:
 
 def recommend_by_bias(
     scores: np.ndarray, bias: np.ndarray | None, label_names: Sequence[str],
-    shares: tuple[float, ...] | None = None, share: str | np.ndarray | None = None,
+    shares: tuple[float, ...] | None = None, share: str | np.ndarray | None = None, *,
+    pooled: bool = False,
 ) -> Recommendation:  # fmt: skip
-    """`recommend` for scores [n, k] in which `likely_bias` was found, or shares were stated."""
-    return _from_scores(scores, label_names, shares, share, bias)
+    """`recommend` for scores [n, k] whose bias is known, or shares were stated.
+
+    Args:
+        scores: in nats.
+        bias: [k], that `bc_empirical_bayes` finds in them, or `bc_pooled_shares`; None learns it.
+        label_names: k names.
+        shares: [k], stated.
+        share: "balanced", or ranges [k, 2].
+        pooled: whether the bias is of `bc_pooled_shares`, with contexts to pool.
+    """
+    return _from_scores(scores, label_names, shares, share, bias, pooled=pooled)
 
 
 def _from_scores(
     rows: np.ndarray, names: Sequence[str], shares: tuple[float, ...] | None = None,
-    share: str | np.ndarray | None = None, bias: np.ndarray | None = None,
+    share: str | np.ndarray | None = None, bias: np.ndarray | None = None, *, pooled: bool = False,
 ) -> Recommendation:  # fmt: skip
     """The advice by unlabeled scores, shares or ranges that are stated, and a bias known before."""
     seen = signals(rows)
@@ -328,20 +347,27 @@ def _from_scores(
         expected = expect(rows, np.asarray(corrected.scores), TO_SHARES)
         reason = _sentences(sentence, expected.sentence())
         return Recommendation(method, options, reason, seen, expected, None, {})
-    why_not = ""
+    method, expected, unsure = POOLED if pooled else LIKELY, Expected.none(), ""
     if len(rows) < LEAST_ROWS:
-        why_not = f"{len(rows):,} rows (less than {LEAST_ROWS}) do not show whether it is safe"
+        unsure = f"{len(rows):,} rows (less than {LEAST_ROWS}) do not show whether it is safe"
     elif seen.information < LEAST_INFORMATION:
-        why_not = (
-            f"once the preference is removed they tell {seen.information:.3f} nats of a row's "
-            f"label (less than {LEAST_INFORMATION:g}), so that a correction only moves guesses"
+        unsure = (
+            f"what they tell of a row's label ({seen.information:.3f} nats, less than "
+            f"{LEAST_INFORMATION:g}) is near guessing, so that a correction moves guesses; clearer "
+            "label words, more demonstrations or a stronger model would tell more"
         )
-    if why_not:
-        reason = (f"Leave the scores as they are, for {why_not}.", LABELS_SAY_MOST)
-        return Recommendation(LEAVE, {}, reason, seen, Expected.none(), None, {})
-    expected = expect(rows, rows - (likely_bias(rows) if bias is None else bias), LIKELY)
-    reason = _sentences(f"Use {LIKELY}, for {favors}.", expected.sentence(), LABELS_SAY_MOST)
-    return Recommendation(LIKELY, {}, reason, seen, expected, None, {})
+    if unsure:
+        method, unsure = LEAVE, f"leave the scores as they are: {unsure}"
+    else:
+        bias = likely_bias(rows) if bias is None else bias
+        expected = expect(rows, rows - bias, method)
+        unsure = f"{method}, as {favors}"
+    reason = _sentences(
+        f"If labels are about equally frequent (within {100 * NEAR_EQUAL:.0f} points), use "
+        f"{CORRECT}; if you cannot say, {unsure}.",
+        expected.sentence(method), "" if pooled else MORE,
+    )  # fmt: skip
+    return Recommendation(method, {}, reason, seen, expected, None, {}, CORRECT)
 
 
 def _sentences(*sentences: str) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ class Recommendation(NamedTuple):
             it; else None.
         measured: method -> accuracy on the labeled rows, each judged by what the other ones teach;
             empty without labels. The best of many is flattered by luck: `accuracy` is not.
+        if_balanced: the method to use instead if labels are about equally frequent; "" where
+            labels or their shares were given, so that there is one answer.
     """
 
     method: str
@@ -51,6 +53,7 @@ class Recommendation(NamedTuple):
     expected: Expected
     accuracy: Estimate | None
     measured: dict[str, Estimate]
+    if_balanced: str = ""
 
     @property
     def short(self) -> str:

@@ -1,6 +1,7 @@
 """Contexts as the recommended method corrects them; `reporting/words.py` has the sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,10 @@ MANY_ROWS = (
 )
 
 
+RECOMMENDED, IF_BALANCED = attrgetter("gains"), attrgetter("balanced")
+"""The gains of the two answers."""
+
+
 class Verdict(NamedTuple):
     """A context as the recommended method corrects it.
 
@@ -23,6 +28,8 @@ class Verdict(NamedTuple):
         recommendation: which method, why, and what to expect.
         diagnosis: of the scores that it corrects.
         gains: [n], of each labeled row right after less right before; None without right labels.
+        balanced: the same of what is recommended if labels are about equally frequent; `gains`
+            where there is one answer.
     """
 
     name: str
@@ -30,6 +37,7 @@ class Verdict(NamedTuple):
     recommendation: Recommendation
     diagnosis: Diagnosis
     gains: np.ndarray | None
+    balanced: np.ndarray | None
 
     @property
     def nats(self) -> float:
@@ -75,21 +83,34 @@ def judge_context(
         method=recommendation.method, from_probs=False, dtype=dtype,
     )  # fmt: skip
     if not is_labeled.any():
-        return Verdict(name, task, recommendation, diagnosis, None)
+        return Verdict(name, task, recommendation, diagnosis, None, None)
     gold = labels[is_labeled]
-    before, after = (rows[is_labeled].argmax(axis=-1) == gold for rows in (scores, corrected))
-    return Verdict(name, task, recommendation, diagnosis, after.astype(float) - before)
+
+    def hits(rows: np.ndarray) -> np.ndarray:
+        return (rows[is_labeled].argmax(axis=-1) == gold).astype(float)
+
+    gains = balanced = hits(corrected) - hits(scores)
+    if recommendation.if_balanced:
+        # float32, as BC corrects them
+        balanced = hits(scores - scores.mean(axis=0)) - hits(scores)
+    return Verdict(name, task, recommendation, diagnosis, gains, balanced)
 
 
-def measured_gain(verdicts: Sequence[Verdict]) -> Estimate | None:
+def measured_gain(
+    verdicts: Sequence[Verdict], gains_of: Callable[[Verdict], np.ndarray | None] = RECOMMENDED
+) -> Estimate | None:
     """The gain over all contexts, mean over tasks; None where no right label is known.
 
     Contexts of one task on equally many rows are draws of demonstrations on the same rows.
+
+    Args:
+        verdicts: of the contexts.
+        gains_of: `Verdict.gains` or `Verdict.balanced`.
     """
     by_task: dict[str, list[np.ndarray]] = {}
     for verdict in verdicts:
-        if verdict.gains is not None:
-            by_task.setdefault(verdict.task, []).append(verdict.gains)
+        if (of_rows := gains_of(verdict)) is not None:
+            by_task.setdefault(verdict.task, []).append(of_rows)
     estimates = []
     for gains in by_task.values():
         is_even = len({len(rows) for rows in gains}) == 1

@@ -4,16 +4,23 @@ Diagnosis, Recommendation and Comparison hold values; `print`, notebooks and `to
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from batch_calibration.diagnosis.comparison import Comparison, MethodResult
-from batch_calibration.diagnosis.diagnose import Diagnosis
+from batch_calibration.diagnosis.diagnose import Diagnosis, gain_of
 from batch_calibration.diagnosis.recommendation import Recommendation
-from batch_calibration.diagnosis.verdicts import Verdict, measured_gain, rows_to_settle
+from batch_calibration.diagnosis.share_ranges import NEAR_EQUAL
+from batch_calibration.diagnosis.verdicts import (
+    IF_BALANCED,
+    RECOMMENDED,
+    Verdict,
+    measured_gain,
+    rows_to_settle,
+)
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation, over_tasks
@@ -32,6 +39,7 @@ MANY_NAMES = 5
 """Labels that a sentence lists by name; of more it gives the number."""
 SUPPOSE_NO_EQUAL_SHARES = ("icl", "bc_empirical_bayes", "bcl_empirical_bayes")
 """Methods that do not suppose that labels are right about equally often."""
+LEAVE_THEM = "leave the scores as they are"
 MAX_LISTED = 3
 """Labels, contexts and tasks that a sentence about many names; of more it gives the number."""
 MAX_NAMES = 13
@@ -338,19 +346,44 @@ def comparison_html(found: Comparison) -> str:
 
 
 def headline(verdicts: Sequence[Verdict]) -> str:
-    """The advice and its gain, in one sentence."""
-    methods = {verdict.recommendation.short for verdict in verdicts}
-    if methods == {"leave it"}:
-        return "Leave the scores as they are."
-    does = methods.pop() if len(methods) == 1 else "following the recommendations"
+    """The advice and its gain: one sentence, or one for each answer where nothing is stated."""
+    names = {verdict.recommendation.short for verdict in verdicts}
+    does = names.pop() if len(names) == 1 else "following the recommendations"
+    if does == "leave it":
+        does = LEAVE_THEM
+    if any(verdict.recommendation.if_balanced for verdict in verdicts):
+        return (
+            f"If labels are about equally frequent (within {100 * NEAR_EQUAL:.0f} points): "
+            f"bc{_effect(verdicts, IF_BALANCED)}. If you cannot say: "
+            f"{does}{'' if does == LEAVE_THEM else _effect(verdicts, RECOMMENDED)}."
+        )
+    if does == LEAVE_THEM:
+        return f"{LEAVE_THEM.capitalize()}."
     gain = measured_gain(verdicts)
+    action = "Correct the scores"
+    if gain is not None:
+        action = ("Within noise", action, LEAVE_THEM.capitalize())[gain.beyond_noise]
+    return f"{action}: {does}{_effect(verdicts, RECOMMENDED)}."
+
+
+def _effect(verdicts: Sequence[Verdict], gains_of: Callable[[Verdict], np.ndarray | None]) -> str:
+    """Accuracy before and after and the gain, where they are measured; else what is expected."""
+    gain = measured_gain(verdicts, gains_of)
     if gain is None:
-        expected = _expected(verdicts)
-        gains = f"; to be expected are {expected.points} points" if expected else ""
-        return f"Correct the scores: {does}{gains}."
-    action = ("Within noise", "Correct the scores", "Leave the scores as they are")
-    verb = ("changes accuracy by", "gains", "loses accuracy, ")[gain.beyond_noise]
-    return f"{action[gain.beyond_noise]}: {does} {verb} {gain.points} points."
+        expected = _expected(verdicts) if gains_of is RECOMMENDED else None
+        return f", {expected.points} points expected" if expected else ""
+    # Accuracies of tasks, each the mean over its contexts, as the gain is.
+    before = 100 * float(np.mean([*_accuracy_of_tasks(verdicts).values()]))
+    return f", {before:.1f} → {before + 100 * gain.value:.1f} % ({gain.points})"
+
+
+def _accuracy_of_tasks(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """Task -> accuracy as it is, mean over its contexts."""
+    by_task: dict[str, list[float]] = {}
+    for verdict in verdicts:
+        if before := verdict.diagnosis.before:
+            by_task.setdefault(verdict.task, []).append(before.accuracy.value)
+    return {task: float(np.mean(accuracies)) for task, accuracies in by_task.items()}
 
 
 def facts(verdicts: Sequence[Verdict]) -> dict[str, str]:
@@ -426,44 +459,51 @@ def _expected_sentence(verdicts: Sequence[Verdict]) -> str:
 
 
 def _measured(verdicts: Sequence[Verdict]) -> str:
-    gain = measured_gain(verdicts)
-    if gain is None:
+    """The gain of each answer, and over how many rows."""
+    if measured_gain(verdicts) is None:
         return "No right label is known."
     labeled = [verdict for verdict in verdicts if verdict.diagnosis.labeled]
+    sentences = []
+    for name, gains_of in _answers(verdicts).items():
+        gain = measured_gain(verdicts, gains_of)
+        effect = ("within noise", "a gain", "a loss")[gain.beyond_noise] if gain else ""
+        sentences.append(f"{name}{_effect(verdicts, gains_of)}: {effect}")
     rows = sum(verdict.diagnosis.labeled for verdict in labeled)
-    before, after = _mean_accuracies([verdict.diagnosis for verdict in labeled])
-    effect = ("within noise", "a gain", "a loss")[gain.beyond_noise]
-    over = ""
-    if len(labeled) > 1:
-        over = f" on average over {len({verdict.task for verdict in labeled}):,} tasks"
-    return (
-        f"{gain.points} points{over}, {effect}: accuracy moves from {before:.1f} to "
-        f"{after:.1f} % ({rows:,} labeled rows, 95 % interval)."
-    )
+    tasks = len({verdict.task for verdict in labeled})
+    over = f", mean over {tasks:,} tasks" if tasks > 1 else ""
+    return f"{'; '.join(sentences)} ({rows:,} labeled rows{over}; 95 % intervals)."
 
 
-def _mean_accuracies(diagnoses: Sequence[Diagnosis]) -> tuple[float, float]:
-    """Accuracy in % before and after, mean over the contexts that have labels."""
-    before = [found.before.accuracy.value for found in diagnoses if found.before]
-    after = [found.after.accuracy.value for found in diagnoses if found.after]
-    return 100 * float(np.mean(before)), 100 * float(np.mean(after))
+def _answers(
+    verdicts: Sequence[Verdict],
+) -> dict[str, Callable[[Verdict], np.ndarray | None]]:
+    """What is recommended, by name, and where its gains are: bc first where there are two."""
+    names = {verdict.recommendation.short for verdict in verdicts}
+    name = names.pop() if len(names) == 1 else "the recommendations"
+    if not any(verdict.recommendation.if_balanced for verdict in verdicts):
+        return {name: RECOMMENDED}
+    return {"bc": IF_BALANCED, name: RECOMMENDED}
 
 
 def _safety(verdicts: Sequence[Verdict]) -> str:
-    judged = [(verdict.name, verdict.diagnosis.gain) for verdict in verdicts]
-    signs = [(name, gain.beyond_noise) for name, gain in judged if gain]
-    harmed = [name for name, sign in signs if sign < 0]
+    """Contexts that lose accuracy beyond noise, by each answer, and the most frequent label."""
     sentences = []
-    if len(signs) == 1:
-        answer = "No: accuracy falls" if harmed else "Yes: accuracy does not fall"
-        sentences.append(f"{answer} beyond noise.")
-    elif signs:
-        subject = f"{len(harmed):,} of {len(signs):,} contexts" if harmed else "No context"
-        named = f" ({join_names(harmed)})" if 0 < len(harmed) <= MAX_LISTED else ""
-        sentences.append(
-            f"{subject} {'loses' if len(harmed) < 2 else 'lose'} accuracy beyond noise{named}, "
-            f"{sum(sign > 0 for _, sign in signs):,} gain."
-        )
+    for method, gains_of in _answers(verdicts).items():
+        judged = [(verdict.name, gains_of(verdict)) for verdict in verdicts]
+        known = [(name, gains) for name, gains in judged if gains is not None]
+        signs = [(name, gain_of(gains < 0, gains > 0).beyond_noise) for name, gains in known]
+        harmed = [name for name, sign in signs if sign < 0]
+        if len(signs) == 1:
+            answer = "No: accuracy falls" if harmed else "Yes: accuracy does not fall"
+            sentences.append(f"{answer} beyond noise by {method}.")
+        elif signs:
+            subject = f"{len(harmed):,} of {len(signs):,} contexts" if harmed else "No context"
+            named = f" ({join_names(harmed)})" if 0 < len(harmed) <= MAX_LISTED else ""
+            sentences.append(
+                f"By {method}, {subject[0].lower()}{subject[1:]} "
+                f"{'loses' if len(harmed) < 2 else 'lose'} accuracy beyond noise{named}, "
+                f"{sum(sign > 0 for _, sign in signs):,} gain."
+            )
     before, after, right = [], [], []
     for found in (verdict.diagnosis for verdict in verdicts):
         most = int(found.predicted.argmax())

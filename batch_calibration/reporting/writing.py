@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.diagnosis.recommend import LIKELY, likely_bias, recommend_by_bias
+from batch_calibration.diagnosis.recommend import LIKELY, POOLED, likely_bias, recommend_by_bias
 from batch_calibration.diagnosis.share_ranges import BY_DESIGN
 from batch_calibration.diagnosis.verdicts import Verdict, judge_context
 from batch_calibration.files import file_name, write_whole
@@ -166,20 +166,13 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
     shares = None
     if any(options.get("target_prior") == "train" for options in record.options.values()):
         shares = counted_shares(table.context[TRAIN_LABELS])
-    verdict = judge_scores(name, context.task, table, scores, known_bias(record), shares)
+    verdict = judge_scores(name, context.task, table, scores, record, shares)
     # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
 
 
-def known_bias(record: Record) -> np.ndarray | None:
-    """The bias [k] of the recommended method, None where it did not run as it does by default."""
-    if LIKELY not in record.bias or LIKELY in record.options:
-        return None
-    return np.asarray(record.bias[LIKELY], np.float32)
-
-
 def judge_scores(
-    name: str, task: str, table: ScoreTable, scores: np.ndarray, bias: np.ndarray | None,
+    name: str, task: str, table: ScoreTable, scores: np.ndarray, record: Record | None,
     shares: tuple[float, ...] | None = None, share: str | np.ndarray | None = None,
 ) -> Verdict:  # fmt: skip
     """The verdict on a table's test scores [n, k]: a recommendation and its effect.
@@ -189,17 +182,27 @@ def judge_scores(
         task: its name.
         table: where labels and their names are, and whether its task is balanced by design.
         scores: [n, k], of the table or floored.
-        bias: [k], that `likely_bias` finds in them; None learns it.
+        record: the bias that methods found in them; where it has none it is learned, of the
+            context alone.
         shares: [k], of its labels where they are stated.
         share: "balanced" or ranges [k, 2], where these are stated.
     """
     if shares is None and share is None and table.context.get(BALANCED) is True:
         share = BY_DESIGN
+    found = record.bias if record and not record.options.keys() & {LIKELY, POOLED} else {}
+    alone, pooled = found.get(LIKELY), found.get(POOLED)
+    # Contexts that have nothing to pool are corrected each by itself.
+    is_pooled = pooled is not None and pooled != alone
+    bias = None
+    if is_pooled or alone is not None:
+        bias = np.asarray(pooled if is_pooled else alone, np.float32)
     gold, names = table.blocks["test"].labels, table.label_names
     if bias is None and shares is None and share is None:
         bias = likely_bias(scores)
-    advice = recommend_by_bias(scores, bias, names, shares if share is None else None, share)
-    if advice.method == LIKELY:
+    advice = recommend_by_bias(
+        scores, bias, names, shares if share is None else None, share, pooled=is_pooled
+    )
+    if bias is not None and advice.method in (LIKELY, POOLED):
         corrected = scores - bias
     else:
         blocks = {"test": Evidence(scores)}
