@@ -24,7 +24,7 @@ ARROWS = {
     "metrics": {"errors", "typing", "arrays", "calibration"},
     "scores": {"errors", "files", "arrays"},
     "methods": {"errors", "typing", "arrays", "calibration", "scores"},
-    "api": {"errors", "typing", "arrays", "calibration", "methods"},
+    "api": {"errors", "typing", "arrays", "calibration", "methods", "scores"},
     "diagnosis": {
         "errors", "typing", "arrays", "calibration", "methods", "metrics", "scores", "api",
     },

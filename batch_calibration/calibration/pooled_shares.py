@@ -203,8 +203,11 @@ def resampled_shares(
     common moves all of them alike, and does not show.
 
     Args:
-        rows: as in `pool_shares`, as are weight, same_rows and least_information.
+        rows: as in `pool_shares`.
+        weight: as in `pool_shares`.
+        same_rows: as in `pool_shares`.
         key: a `jax.random` key.
+        least_information: as in `pool_shares`.
         draws: how many.
     """
     rows, used = _present(rows, weight, least_information)
@@ -222,7 +225,8 @@ def resampled_shares(
         moves = jnp.where(same_rows, moves[:1], moves)
         return _estimate(rows, weight * moves, times)
 
-    return jax.lax.map(estimate, jax.random.split(key, draws), batch_size=20)
+    shares: jax.Array = jax.lax.map(estimate, jax.random.split(key, draws), batch_size=20)
+    return shares
 
 
 @jax.jit

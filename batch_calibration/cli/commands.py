@@ -236,7 +236,8 @@ def ensemble_files(args: Namespace) -> None:
     found = run_methods(tables, ["ensemble"], groups=["one"] * len(tables))
     if reason := found.skipped[0].get("ensemble"):
         raise InputError.at("ensemble", "two contexts or more of the same rows", reason)
-    scores, gold = next(found.results)["ensemble"].scores, tables[0].blocks["test"].labels
+    scores = np.asarray(next(found.results)["ensemble"].scores)
+    gold = tables[0].blocks["test"].labels
     stream_out, is_labeled = sys.stderr if args.output == "-" else sys.stdout, gold >= 0
     sentence = f"One answer for each of {len(gold):,} rows, from {len(tables)} contexts."
     if is_labeled.any():

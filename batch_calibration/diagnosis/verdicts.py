@@ -87,7 +87,7 @@ def judge_context(
     gold = labels[is_labeled]
 
     def hits(rows: np.ndarray) -> np.ndarray:
-        return (rows[is_labeled].argmax(axis=-1) == gold).astype(float)
+        return np.asarray(rows[is_labeled].argmax(axis=-1) == gold, float)
 
     gains = balanced = hits(corrected) - hits(scores)
     if recommendation.if_balanced:

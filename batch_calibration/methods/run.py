@@ -176,17 +176,18 @@ def correct_group(
     corrected = []
     for place, test in enumerate(tests):
         if pooled.used.any():
-            state = Shift(pooled.shifts[place], np.float32(1.0))
-            one = Corrected(state, rows[place, : len(test)] - state.bias)
+            state = Shift(pooled.shifts[place], cast(jax.Array, np.float32(1.0)))
+            scores = rows[place, : len(test)] - np.asarray(state.bias)
+            one = Corrected(state, cast(jax.Array, scores))
         else:
             one = correct_context(method, {"test": Evidence(test)}, options=options, floor=floor)
         corrected.append(one)
     if not method.averages:
         return corrected
-    for place, (_, scores) in enumerate(corrected):
-        rows[place, : len(scores)] = scores
+    for place, one in enumerate(corrected):
+        rows[place, : len(one.scores)] = one.scores
     gate = {name: numbers[name] for name in numbers if name == "least_information"}
-    mean = np.asarray(_jit(average_contexts, (), 0)(rows, weight, **gate))
+    mean = jax.device_get(_jit(average_contexts, (), 0)(rows, weight, **gate))
     return [one._replace(scores=mean[: len(one.scores)]) for one in corrected]
 
 
