@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from browser import browser, requests, set_scheme, set_width
 
-from batch_calibration.diagnosis.recommend import LIKELY, likely_bias
+from batch_calibration.diagnosis.recommend import LIKELY, POOLED, likely_bias
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import catalogue, writing
 from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
@@ -170,12 +170,25 @@ def test_the_verdict_stands_first_and_what_was_run_last(page):
     assert "What was run" not in make_page([])
 
 
-def test_a_bias_is_known_where_the_method_ran_as_by_default(results):
+def test_a_recorded_bias_is_used_where_the_method_ran_as_by_default(results):
     record = results.records[0]
-    learned = likely_bias(results.load(record).blocks["test"].log_probs)
-    recorded = replace(record, bias={LIKELY: tuple(learned.tolist())})
-    np.testing.assert_array_equal(writing.known_bias(recorded), learned)
-    assert writing.known_bias(replace(recorded, options={LIKELY: {"bias_scale": 2.0}})) is None
+    table = results.load(record)
+    learned = likely_bias(table.blocks["test"].log_probs)
+    other = tuple((learned + np.array([3.0, *np.zeros(len(learned) - 1)])).tolist())
+    alone = replace(record, bias={LIKELY: tuple(learned.tolist())})
+    pooled = replace(alone, bias={**alone.bias, POOLED: other})
+    for judged, method in [
+        (alone, LIKELY), (pooled, POOLED),
+        (replace(alone, bias={LIKELY: other}, options={LIKELY: {"bias_scale": 2.0}}), LIKELY),
+        # With nothing to pool both are one.
+        (replace(alone, bias={**alone.bias, POOLED: alone.bias[LIKELY]}), LIKELY),
+    ]:  # fmt: skip
+        verdict = writing.judge_record(judged, table)
+        assert verdict.recommendation.method == method
+        bias = np.float32(other if method == POOLED else learned)
+        changed = (table.blocks["test"].log_probs - bias).argmax(axis=-1)
+        changed = np.flatnonzero(changed != table.blocks["test"].log_probs.argmax(axis=-1))
+        np.testing.assert_array_equal(verdict.diagnosis.changed, changed)
 
 
 def test_a_verdict_is_the_same_with_a_known_bias(results):

@@ -30,21 +30,37 @@ def test_a_context_in_facts():
     assert facts["Biased?"].startswith("Yes, towards 'no' over 'yes' by 1.85 ± 0.12 nats, a fact")
     assert "6.36" in facts["Biased?"]
     assert facts["Recommended"] == verdict.recommendation.reason[0]
-    assert "accuracy moves from 50.0 to 100.0 % (60 labeled rows" in facts["Measured gain"]
-    assert facts["Measured gain"].startswith("+50.0 [")
+    effect = ", 50.0 → 100.0 % (+50.0 [+35.2, +61.6])"
+    assert facts["Measured gain"] == (
+        f"bc{effect}: a gain; bc_empirical_bayes{effect}: a gain (60 labeled rows; 95 % intervals)."
+    )
     assert facts["Safe?"] == (
-        "Yes: accuracy does not fall beyond noise. 'no' is predicted for 100.0 % of the rows, "
-        "after the correction for 50.0 %; it is right for 50.0 %."
+        "Yes: accuracy does not fall beyond noise by bc. Yes: accuracy does not fall beyond noise "
+        "by bc_empirical_bayes. 'no' is predicted for 100.0 % of the rows, after the correction "
+        "for 50.0 %; it is right for 50.0 %."
     )
     assert "is settled by these 60 labeled rows." in facts["Rows that settle it"]
-    line = words.headline([verdict])
-    assert line.startswith("Correct the scores: bc_empirical_bayes gains +50.0 [")
+    assert words.headline([verdict]) == (
+        f"If labels are about equally frequent (within 12 points): bc{effect}. "
+        f"If you cannot say: bc_empirical_bayes{effect}."
+    )
 
 
-def test_what_harms_is_said_first():
+def test_what_harms_is_said_of_each_answer():
     verdict = judge(shift=(-3.0, 0.0), labels=np.array(60 * [1]), scores=SCORES[:, ::-1])
-    assert words.headline([verdict]).startswith("Leave the scores as they are: ")
-    assert words.facts([verdict])["Safe?"].startswith("No: accuracy falls beyond noise.")
+    assert "bc, 100.0 → 50.0 % (-50.0 [" in words.headline([verdict])
+    assert "bc_empirical_bayes, 100.0 → 0.0 % (-100.0 [" in words.headline([verdict])
+    assert words.facts([verdict])["Safe?"].startswith("No: accuracy falls beyond noise by bc. No: ")
+
+
+def test_one_answer_where_shares_are_stated():
+    advice = recommend(SCORES, label_names=NAMES, from_probs=False, share="balanced")
+    shift = SCORES.mean(axis=0)
+    verdict = verdicts.judge_context("here", "sst2", advice, SCORES, SCORES - shift, GOLD, NAMES)
+    assert words.headline([verdict]).startswith("Correct the scores: bc, 50.0 → 100.0 % (+50.0 [")
+    np.testing.assert_array_equal(verdict.gains, verdict.balanced)
+    harmed = verdicts.judge_context("here", "sst2", advice, SCORES, -SCORES, 0 * GOLD, NAMES)
+    assert words.headline([harmed]).startswith("Leave the scores as they are: bc, 100.0 → 0.0 %")
 
 
 def test_without_labels_the_expected_gain_is_told():
@@ -52,13 +68,16 @@ def test_without_labels_the_expected_gain_is_told():
     facts = words.facts([verdict])
     assert verdict.gains is None and facts["Measured gain"] == "No right label is known."
     assert "right for" not in facts["Safe?"]
-    assert words.headline([verdict]).startswith("Correct the scores: bc_empirical_bayes; to be ")
+    line = words.headline([verdict])
+    assert "points): bc. If you cannot say: bc_empirical_bayes, +" in line
+    assert line.endswith(" points expected.")
     assert verdicts.measured_gain([verdict]) is None
 
 
 def test_scores_that_are_left_expect_nothing():
     few = judge(scores=SCORES[:10], labels=GOLD[:10], shift=(0.0, 0.0))
-    assert words.headline([few]) == "Leave the scores as they are."
+    line = words.headline([few])
+    assert line.endswith("]). If you cannot say: leave the scores as they are.")
     assert "Expected gain" not in words.facts([few])
     assert verdict_tables.verdict_cells([few])[1][4] == "leave it"
 

@@ -1,4 +1,4 @@
-"""Studies: prompts (Fig. 8), choices in pairs, demonstration labels, curves (Fig. 5, 6, 9, 11)."""
+"""Studies: the robustness of prompts (Fig. 8), pairs of choices, demonstration labels, curves."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, product
