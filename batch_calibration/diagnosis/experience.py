@@ -109,8 +109,10 @@ def expect(before: np.ndarray, after: np.ndarray, method: str) -> Expected:
     Args:
         before: [n, k], scores in nats.
         after: [n, k], corrected by the method.
-        method: one of `RANGES`.
+        method: its gain is not known where `RANGES` has none of it.
     """
+    if method not in RANGES:
+        return Expected.unknown()
     promised = promised_gain(np.asarray(before, np.float64), np.asarray(after, np.float64))
     _, contexts, mean, low, high, fell = find_range(RANGES[method], promised)
     source = f"{contexts:,} contexts of real models whose scores look alike"
