@@ -187,4 +187,4 @@ def test_results_that_are_not_there_are_a_sentence(plain, capsys):
     plain.with_name(RESULTS_NAME).unlink()
     with pytest.raises(SystemExit, match="2"):
         run(["calibrate", str(plain), "--results"])
-    assert f"in {RESULTS_NAME} beside the log" in capsys.readouterr().err
+    assert f"in {RESULTS_NAME}" in capsys.readouterr().err

@@ -267,7 +267,7 @@ def _family(directory: Path) -> tuple[str, Family, RawConfig]:
     """The model type, its family, and the raw config."""
     if not directory.is_dir():
         raise InputError.at(
-            directory, "files config.json, *.safetensors, tokenizer.json", "none", "check the path"
+            directory, "a checkpoint directory (config.json, *.safetensors, tokenizer.json)", "none"
         )
     raw = read_json(directory / "config.json", "a config")
     name = raw.get("model_type")
