@@ -244,10 +244,12 @@ def _refuse_unread(
         ("labels", labels, bool(method.probe.labeled)),
     ):
         if source is not None and not is_read:
-            raise InputError(
-                where=where, expected=f"none, for {name} reads {method.probe.description}",
-                got=type(source).__name__, remedy=f"leave {where}= out",
-            )  # fmt: skip
+            raise InputError.at(
+                where,
+                f"none, for {name} reads {method.probe.description}",
+                type(source).__name__,
+                f"leave {where}= out",
+            )
 
 
 def _log_probs_needed(where: str, method: str, why: str) -> str:
@@ -280,10 +282,11 @@ def _what_is_lacking(method: Method, name: str, block: str, lacking: str) -> str
 def _one_per_context(array: np.ndarray, leading_axes: tuple[int, ...]) -> np.ndarray:
     """One copy per context: [m, k] serves all contexts, [..., m, k] one each."""
     if array.ndim > 2 and array.shape[:-2] != leading_axes:
-        raise InputError(
-            where="probe or labeled",
-            expected=f"[m, k] for all contexts or leading axes {leading_axes} as in scores",
-            got=f"shape {array.shape}", remedy="give one set for all or one per context",
-        )  # fmt: skip
+        raise InputError.at(
+            "probe or labeled",
+            f"[m, k] for all contexts or leading axes {leading_axes} as in scores",
+            f"shape {array.shape}",
+            "give one set for all or one per context",
+        )
     spread = np.broadcast_to(array, (*leading_axes, *array.shape[-2:]))
     return spread.reshape(-1, *array.shape[-2:])  # [contexts, m, k]

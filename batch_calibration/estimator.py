@@ -257,11 +257,9 @@ class LabelBiasCorrector(
 
     def _check_rows(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         if issparse(X):
-            raise InputError(
-                where="X", expected="a dense array [n, k]",
-                got=f"a sparse {type(X).__name__}, though every score counts",
-                remedy="give X.toarray()",
-            )  # fmt: skip
+            raise InputError.at(
+                "X", "a dense array [n, k]", f"a sparse {type(X).__name__}", "give X.toarray()"
+            )
         # scikit-learn's own words for names and a width that `fit` did not see.
         if not reset and len(getattr(X, "shape", ())) == 2:
             validate_data(self, X, reset=False, skip_check_array=True)
@@ -272,10 +270,12 @@ class LabelBiasCorrector(
         if reset:
             self._learned_from_others: bool = bool((scores > 0).any())
         if scores.ndim != 2:
-            raise InputError(
-                where="X", expected="one context, an array [n, k]", got=f"shape {scores.shape}",
-                remedy="fit one estimator per context, or use calibrate, which takes them together",
-            )  # fmt: skip
+            raise InputError.at(
+                "X",
+                "one context, an array [n, k]",
+                f"shape {scores.shape}",
+                "fit one estimator per context, or use calibrate, which takes them together",
+            )
         # Again, now that the scores are accepted: it sets the width and names that `fit` has seen.
         validate_data(self, X, reset=reset, skip_check_array=True)
         return scores
@@ -316,10 +316,12 @@ def class_columns(
     if classes is not None:
         columns = np.asarray(classes)
         if columns.shape != (k,) or len(set(columns.tolist())) < k:  # two columns of one class
-            raise InputError(
-                where="classes", expected=f"{k} different ones, one per column of X in order",
-                got=shown(classes), remedy="name the class of each column",
-            )  # fmt: skip
+            raise InputError.at(
+                "classes",
+                f"{k} different ones, one per column of X in order",
+                shown(classes),
+                "name the class of each column",
+            )
     if y is None:
         return columns, None
     distinct, distinct_of_row = np.unique(np.asarray(y), return_inverse=True)
@@ -335,23 +337,25 @@ def class_columns(
             columns = names
         elif not is_numeric:
             # The order of the alphabet is a guess, which no later error would betray.
-            raise InputError(
-                where="y", expected="column indices, or names of the columns of X"
+            raise InputError.at(
+                "y",
+                "column indices, or names of the columns of X"
                 + ("" if names is None else f", {shown(names.tolist())}"),
-                got=f"{shown(occurring[:k])}, of which nothing tells the columns",
-                remedy="make LabelBiasCorrector(classes=[...]), the class of each column in order",
-            )  # fmt: skip
+                f"{shown(occurring[:k])}, of which nothing tells the columns",
+                "make LabelBiasCorrector(classes=[...]), the class of each column in order",
+            )
         elif len(occurring) == k:  # such as 1 and 2, in their order
             columns = distinct[~is_unknown]
     column_of = dict(zip(columns.tolist(), range(k), strict=True))
     without_column = [name for name in occurring if name not in column_of]
     if without_column:
         if needed or not is_numeric or classes is not None:
-            raise InputError(
-                where="y", expected=f"classes of the {k} columns of X, {shown(columns.tolist())}",
-                got=f"{len(occurring)} classes with {shown(without_column[0])} among them",
-                remedy="give classes=[...], the class of each column in order",
-            )  # fmt: skip
+            raise InputError.at(
+                "y",
+                f"classes of the {k} columns of X, {shown(columns.tolist())}",
+                f"{len(occurring)} classes with {shown(without_column[0])} among them",
+                "give classes=[...], the class of each column in order",
+            )
         warnings.warn(
             f"y: the class {without_column[0]} has no column in X, whose columns are "
             f"{columns.tolist()}, so that no prediction for its rows is right; give classes=[...] "

@@ -248,10 +248,9 @@ def _read_sealed(path: Path) -> tuple[bytes, dict[str, np.ndarray], Json]:
             f"{path}: the file is truncated or no safetensors file ({error}); {AGAIN}."
         ) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            where=path, expected="a score table of this package",
-            got=f"no description of one ({error!r})", remedy=AGAIN,
-        ) from error  # fmt: skip
+        raise InputError.at(
+            path, "a score table of this package", f"no description of one ({error!r})", AGAIN
+        ) from error
 
 
 def check(table: ScoreTable, where: str) -> None:
@@ -269,17 +268,16 @@ def check(table: ScoreTable, where: str) -> None:
         shapes = (block.log_probs.shape, block.labels.shape, block.tokens.shape)
         if shapes != ((n, k), (n,), (n,)):
             expected = f"log_probs [{n}, {k}], labels [{n}], tokens [{n}] for {n} row ids"
-            raise InputError(
-                where=at, expected=f"{expected} and {k} labels", got=shapes,
-                remedy="delete the file and score it again",
-            )  # fmt: skip
+            raise InputError.at(
+                at, f"{expected} and {k} labels", shapes, "delete the file and score it again"
+            )
         for array, kind in BLOCK_ARRAYS.items():
             if getattr(block, array).dtype != kind:
-                raise InputError(
-                    where=at,
-                    expected=f"{array} of {np.dtype(kind)}",
-                    got=f"{getattr(block, array).dtype}",
-                    remedy="make the block with make_block",
+                raise InputError.at(
+                    at,
+                    f"{array} of {np.dtype(kind)}",
+                    f"{getattr(block, array).dtype}",
+                    "make the block with make_block",
                 )
         if n == 0:
             raise InputError(where=at, expected="at least one row", got="none")

@@ -147,7 +147,7 @@ def test_json_lines_and_other_columns_are_read(tmp_path):
     ("flags", "sentence"),
     [
         (["--labels=yes"], "--labels: expected two or more different labels"),
-        (["--labels=id,no"], "names other than those of the output's columns"),
+        (["--labels=id,no"], "no column of the output"),
         (["--prompt=prompts"], "did you mean 'prompt'"),
         (["--output=scores.txt"], "expected a .csv file"),
         (["--ids=gold"], "expected an id of its own; got 'negative' again"),

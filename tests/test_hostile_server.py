@@ -355,7 +355,7 @@ KINDS = {
         logprobs(lambda lists: lists.update(text_offset=[7] * len(lists["tokens"])))),
     "the answer alone": Kind(
         always(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})),
-        "only tokens of the answer"),
+        "only the answer's"),
     "a count of new tokens that is wrong": Kind(
         changed(lambda right: {**right, "usage": {"completion_tokens": 3}}), "ends with the label"),
     # The prompt
@@ -547,7 +547,7 @@ def test_a_key_in_parts_is_written_nowhere(tmp_path, caplog):
     forms = {"header": ["Bearer " + KEY[:9], KEY[9:]], "bytes": list(KEY.encode())}
     with running(changed(lambda right: {**right, "debug": forms})) as server:
         outcome, asks = ask(server, "echo", tmp_path / "answers.sqlite", None)
-    assert "parts of the key in several texts" in str(outcome)
+    assert "parts of it" in str(outcome)
     for text in (*everything(tmp_path, asks, outcome), caplog.text):
         assert not search(text) and KEY[9:] not in str(text)
 

@@ -53,7 +53,7 @@ def refused(path, **reading):
 def test_a_key_that_stands_twice_is_refused(saved, name, line):
     """Python keeps the last of the two without a word."""
     error = refused(saved(line, name), labels=LABELS)
-    assert error.expected == "each key of a JSON object once" and error.got.endswith(" twice")
+    assert error.expected == "each key once" and error.got.endswith(" twice")
 
 
 @pytest.mark.parametrize("space", ["", "\n"])
@@ -188,9 +188,9 @@ def test_echoes_of_one_request_have_a_flag_each_or_one_gold_for_one_prompt(saved
     [
         ((first_list(0, no=-1.0, yes=-2.0), first_list(1, no=-1.01, yes=-2.0)), 2, "one choice"),
         ((echo("Q", "no", -1.0), echo("Q", "no", -1.0)), 0, "one choice for each prompt"),
-        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0, 0)), 0, "choices whose index is 0 to 1"),
-        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0)), 0, "choices whose index is 0 to 1"),
-        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0, 1)), 3, "prompts that all wrote as"),
+        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0, 0)), 0, "choices of index 0 to 1"),
+        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0)), 0, "choices of index 0 to 1"),
+        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0, 1)), 3, "equally many new tokens"),
     ],
 )
 def test_choices_that_are_not_plainly_prompts_are_refused(saved, choices, new, expected):
@@ -469,7 +469,7 @@ def test_a_log_that_holds_other_rows_than_its_results_count_is_noted(saved, rows
         (
             [harness(i, doc=i - 8, arguments=[["other", " no"], ["other", " yes"]])
              for i in range(8, 16)],
-            "8 of 16 rows that are of a document before them",
+            "8 of 16 rows of earlier documents",
         ),
         ([harness(i, task="b", model="m") for i in range(8, 16)], "b m"),
         ([harness(i, model="n") for i in range(8, 16)], "n"),

@@ -317,7 +317,7 @@ def test_a_program_does_what_the_command_does(program, scored, tmp_path):
         ("x = 1", "own.py: expected a function get_config; got none"),
         (
             "def get_config(): return []",
-            "expected a ConfigDict or a dict",
+            "expected a dict from get_config",
         ),
         ("def get_config(): return {}['x']", "get_config fails with KeyError('x')"),
         (

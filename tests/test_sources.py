@@ -456,9 +456,7 @@ def test_what_cannot_be_prepared(tfds, folder, tmp_path, refuses):
             r"not what super_glue/copa \(choice1, choice2, premise, question\) decl")  # fmt: skip
     attempt("wic", [{"word": "a", "sentence1": "b", "sentence2": "c", "label": 0}],
             "line 1: TFDS declares start1, start2, end1, end2 too, which the row")  # fmt: skip
-    attempt(
-        "boolq", [{"passage": "a", "question": "b", "label": 7}], "line 1: expected a label of -1"
-    )
+    attempt("boolq", [{"passage": "a", "question": "b", "label": 7}], "line 1: expected label -1")
     attempt("sst2", [], "expected at least one row, the file is empty")
     assert preparation.prepare(TASKS["mnli"], tmp_path / "rows", tmp_path / "D", {}) is None
     assert not (tmp_path / "D" / "glue").exists()

@@ -64,10 +64,7 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
     names, kind = column_names(frame), type(frame).__name__
     if len(set(names)) < len(names):
         raise InputError.at(
-            where,
-            "columns of different names",
-            f"a {kind} with the columns {shown(names)}",
-            "rename those that share a name",
+            where, "columns of different names", f"a {kind} of {shown(names)}", "rename equal ones"
         )
     chosen = names if columns is None else _checked(columns, names, where)
     values_by_name = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]

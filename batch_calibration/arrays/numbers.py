@@ -89,10 +89,7 @@ def read_floats(
     array = read_scores(source, where, columns)
     if array.size == 0:
         raise InputError.at(
-            where,
-            "at least one number",
-            f"shape {array.shape}",
-            "give the scores of at least one input",
+            where, "at least one number", f"shape {array.shape}", "give scores of some inputs"
         )
     # Half precision and whole numbers become float32; wider types stay as jax has them.
     is_wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
@@ -126,10 +123,7 @@ def check_key(key: int | Key, where: str = "key") -> Key:
         jax.random.split(key)  # raises unless it is one key
     except (TypeError, ValueError) as error:
         raise InputError.at(
-            where,
-            "one jax.random key or an int seed of at most 32 bits",
-            f"{key!r}",
-            f"give one such as {where}=0",
+            where, "a jax.random key or an int seed of 32 bits", f"{key!r}", f"give {where}=0"
         ) from error
     return key
 
@@ -159,17 +153,11 @@ def read_rows(
     rows = read_floats(scores, columns=columns if is_frame(scores) else None)
     if rows.ndim == 1:
         raise InputError.at(
-            "scores",
-            "an array [n, k], one column per label",
-            f"shape {rows.shape}, as predicted labels have",
-            "give the scores that the labels are predicted from",
+            "scores", "an array [n, k]", f"shape {rows.shape}", "give scores, not labels"
         )
     if rows.ndim != 2:
         raise InputError.at(
-            "scores",
-            "one context, an array [n, k]",
-            f"shape {rows.shape}",
-            "map over the others by jax.vmap",
+            "scores", "one context [n, k]", f"shape {rows.shape}", "map over the others by jax.vmap"
         )
     gold = None
     if labels is not None:
@@ -200,7 +188,7 @@ def refuse_without_column(labels: Container, where: str, k: int) -> None:
         first = np.argwhere(is_outside)[0]
         raise InputError.at(
             where,
-            f"indices from 0 to {k - 1}, or -1 for unknown",
+            f"0 to {k - 1}, or -1 (unknown)",
             f"{int(numbers[tuple(first)])} in row {int(first[-1])}",
             "name a column of the scores",
         )

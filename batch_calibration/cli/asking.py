@@ -41,10 +41,7 @@ def ask_server(args: Namespace) -> None:
     taken = {name for name in (*ASKED, gold_name) if name in labels}
     if taken:
         raise InputError.at(
-            "--labels",
-            "names other than those of the output's columns",
-            shown(sorted(taken)),
-            "call these labels something else",
+            "--labels", "no column of the output", shown(sorted(taken)), "rename these"
         )
     scorer = ApiScorer(_settings(args).api, args.model, answers=_answers_path(path_written))
     request_facts = {"model": args.model, "api_scores": scorer.settings.api_scores}
@@ -73,18 +70,12 @@ def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
         raise InputError.at("ask", "one file of prompts", len(args.files))
     if Path(args.output).suffix != ".csv":
         raise InputError.at(
-            "--output",
-            "a .csv file for the scores",
-            repr(args.output),
-            "name one, such as --output=scores.csv",
+            "--output", "a .csv file for the scores", repr(args.output), "say --output=scores.csv"
         )
     labels = list(options.split_names(args.labels))
     if len(set(labels)) < max(2, len(labels)):
         raise InputError.at(
-            "--labels",
-            "two or more different labels",
-            repr(args.labels),
-            "name the answers, as in --labels=yes,no",
+            "--labels", "two or more different labels", repr(args.labels), "say --labels=yes,no"
         )
     return Path(args.files[0]), Path(args.output), labels
 
@@ -146,10 +137,7 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     prompt = prompt or next((name for name in PROMPTS if name in names), "")
     if not prompt:
         raise InputError.at(
-            path,
-            f"a column {', '.join(PROMPTS[:-1])} or {PROMPTS[-1]}",
-            shown(names),
-            "name the prompts' column with --prompt",
+            path, f"one of {', '.join(PROMPTS)}", shown(names), "name the column by --prompt"
         )
     ids = ids or ("id" if "id" in names else "")
     gold = gold or next((name for name in GOLD if name in names), "")
@@ -163,10 +151,7 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
             raise InputError.at(where, "a prompt", "none", "fill or drop it")
         if row_prompt.id in seen:
             raise InputError.at(
-                where,
-                "an id of its own",
-                f"{row_prompt.id!r} again",
-                "name another column with --ids",
+                where, "an id of its own", f"{row_prompt.id!r} again", "name another by --ids"
             )
         seen.add(row_prompt.id)
         prompts.append(row_prompt)

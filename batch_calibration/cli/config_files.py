@@ -47,7 +47,7 @@ def load_config(path: str) -> ModuleType:
     file = path.partition(":")[0]
     module = load_module(file, "config")
     if not hasattr(module, "get_config"):
-        remedy = f"write it as in {EXAMPLE}"
+        remedy = f"see {EXAMPLE}"
         raise InputError.at(file, "a function get_config", "none", remedy)
     return module
 
@@ -68,10 +68,7 @@ def read_config(path: str) -> dict[str, object]:
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
         raise InputError.at(
-            spell("config", path),
-            "a ConfigDict or a dict from get_config",
-            type(config).__name__,
-            f"write it as in {EXAMPLE}",
+            spell("config", path), "a dict from get_config", type(config).__name__, f"see {EXAMPLE}"
         )
     return dict(values)
 

@@ -232,13 +232,9 @@ def run_harness(args: Namespace) -> None:
             HARNESS, "lm-evaluation-harness beside this package", "none", "pip install lm-eval"
         )
     for argument in args.arguments:
-        if argument.partition("=")[0] in OVERLAY_FLAGS:
-            raise InputError.at(
-                HARNESS,
-                f"{argument.partition('=')[0]} before the two dashes",
-                f"{argument} after them",
-                "move it there",
-            )
+        flag = argument.partition("=")[0]
+        if flag in OVERLAY_FLAGS:
+            raise InputError.at(HARNESS, f"{flag} before the two dashes", f"{argument} after them")
     # Importing the harness takes seconds, and help needs none of it.
     from batch_calibration.integrations.lm_eval import write_overlays
 

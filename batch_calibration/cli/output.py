@@ -255,9 +255,9 @@ def write_harness_results(
         if task not in fields(averages.get("results")):
             raise InputError.at(
                 file,
-                f"the task {task!r} in {name} beside the log",
+                f"the task {task!r} in {name}",
                 "none",
-                "leave --results out, or copy the harness's results there",
+                "leave --results out, or copy it there",
             )
         path = file.with_name(f"{Path(name).stem}_corrected.json")
         document = documents.setdefault(path, dict(averages))
@@ -331,10 +331,7 @@ def _stream_bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None
     tables = [table for _, table in inputs.probes(args)]
     if len(tables) != 1 or tables[0].label_names != labels:
         raise InputError.at(
-            "--probe",
-            f"one file of one context, of the labels {', '.join(labels)}",
-            f"{len(tables)} contexts",
-            "give one",
+            "--probe", f"one context of the labels {', '.join(labels)}", f"{len(tables)} contexts"
         )
     # [k], summed in double precision as many rows may be
     means: list[float] = tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64).tolist()

@@ -140,10 +140,7 @@ def label_columns(
     vector_name = _vector_column(where, candidates, reading.labels)
     if vector_name is not None:
         raise InputError.at(
-            where,
-            "a column of its own for each label",
-            f"all scores of a row in {vector_name!r}",
-            "write one column a label",
+            where, "a column for each label", f"all scores of a row in {vector_name!r}"
         )
     return named_or_real_columns(where, candidates, reading)
 

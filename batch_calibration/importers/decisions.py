@@ -112,7 +112,7 @@ def _read_decision(line: Mapping[str, Json], where: str, number: int, reading: R
             where,
             f"the right option, one of {shown(list(log_probs))}",
             shown(gold),
-            "write null where it is not known",
+            "null if unknown",
         )
     # A question without a name is named by its options.
     options = ", ".join(log_probs)

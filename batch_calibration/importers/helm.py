@@ -81,10 +81,7 @@ class HelmRequest(NamedTuple):
         completions = members(value_at(self.state, "result", "completions"))
         if len(completions) != 1:
             raise InputError.at(
-                self.where,
-                "one completion",
-                len(completions),
-                "run HELM again if the request failed",
+                self.where, "one completion", len(completions), "run HELM again if it failed"
             )
         return list(map(fields, members(value_at(completions[0], "tokens"))))
 
@@ -231,10 +228,7 @@ def _end_log_prob(request: HelmRequest, choice: str) -> float:
         if len(end.strip()) > len(choice.strip()):
             break  # the last tokens hold more than the choice
     raise InputError.at(
-        request.where,
-        f"the last tokens of the completion to spell the choice {shown(choice)}",
-        shown(end),
-        "its score is not in the log",
+        request.where, f"a completion that ends with {shown(choice)}", shown(end), "it has no score"
     )
 
 

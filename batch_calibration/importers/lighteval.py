@@ -134,10 +134,7 @@ def _numbers(answers: Json, where: str) -> list[float]:
             )
         if math.isnan(number) or number == math.inf:
             raise InputError.at(
-                where,
-                "a finite log-probability",
-                number,
-                "ask the model again, in float32 or bfloat16",
+                where, "a finite log-probability", number, "ask again, in float32 or bfloat16"
             )
         log_probs.append(check_log_prob(float(number), where))
     return log_probs

@@ -104,7 +104,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
                 where,
                 f"a line of {' '.join(filter(None, first.source))}, as those before",
                 " ".join(filter(None, sample.source)),
-                "two logs are in one file; keep one of them",
+                "keep one of the two logs",
             )
     if reading.filter and not samples and filters:
         raise InputError.unknown("filter", reading.filter, filters)
@@ -141,8 +141,8 @@ def _note_repeated(samples: list[Sample], where: str) -> list[str]:
         raise InputError.at(
             where,
             "a row for each document",
-            f"{repeated:,} of {len(samples):,} rows that are of a document before them",
-            "two logs are in one file; keep one of them",
+            f"{repeated:,} of {len(samples):,} rows of earlier documents",
+            "keep one of the two logs",
         )
     if not repeated:
         return []
@@ -172,9 +172,7 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
     for name in ("doc_id", "arguments"):
         if name not in line:
             raise InputError.at(
-                where,
-                f"{name!r}, as --log_samples of lm-evaluation-harness writes it",
-                shown(list(line)),
+                where, f"{name!r}, as the harness's --log_samples writes it", shown(list(line))
             )
     requests = _requests(line["arguments"], where)
     answers = line.get("filtered_resps") or line.get("resps")
@@ -233,9 +231,7 @@ def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:
         pair = [value_at(request, "arg_0"), value_at(request, "arg_1")] if is_dict else request
         if not isinstance(pair, list) or not pair or not isinstance(pair[0], str):
             raise InputError.at(
-                where,
-                "arguments of requests as lists of texts, or as gen_args_0 with arg_0 and arg_1",
-                shown(request),
+                where, "arguments: lists of texts, or gen_args_0 of arg_0 and arg_1", shown(request)
             )
         if len(pair) < 2 or pair[1] is None:
             raise _no_choices(ROLLING, where)
@@ -272,7 +268,7 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
         where,
         "a finite log-likelihood",
         f"{number}; one value like it makes every mean of its label NaN or infinite",
-        "ask the model again, in float32 or bfloat16",
+        "ask again, in float32 or bfloat16",
     )
 
 

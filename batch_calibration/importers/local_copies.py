@@ -125,7 +125,7 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool, where: str) -> Path:
                         where,
                         f"a file that unpacks to at most {most / GIB:.3g} GiB",
                         "more",
-                        "if it is meant, unpack it and give the file without compression",
+                        "if meant, unpack it yourself",
                     )
                 target.write(chunk)
     except (EOFError, zlib.error, OSError) as error:
@@ -145,10 +145,7 @@ def _open_compressed(path: Path, is_gzip: bool, where: str) -> AbstractContextMa
         import pyarrow
     except ImportError as error:
         raise InputError.at(
-            where,
-            "pyarrow, which unpacks Zstandard",
-            "none",
-            "pip install 'batch-calibration[remote]', or unpack the file",
+            where, "pyarrow, which unpacks Zstandard", "none", "pip install pyarrow, or unpack it"
         ) from error
     source = pyarrow.OSFile(str(path))
     stream: AbstractContextManager[Any] = pyarrow.CompressedInputStream(source, "zstd")
@@ -194,10 +191,7 @@ def _file_system(name: str) -> tuple[Any, str]:
         ) from error
     except ValueError as error:  # no such scheme
         raise InputError.at(
-            name,
-            "a scheme that fsspec knows, such as s3, gs or hf",
-            f"{scheme}://",
-            "correct the address",
+            name, "a scheme of fsspec, such as s3, gs or hf", f"{scheme}://", "correct the address"
         ) from error
 
 

@@ -158,9 +158,9 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
         if sorted(map(str, numbers)) != sorted(map(str, range(count))):
             raise InputError.at(
                 answer.where,
-                f"choices whose index is 0 to {count - 1}, each once",
+                f"choices of index 0 to {count - 1}, each once",
                 shown(numbers),
-                "write the response as the server sent it",
+                "keep it as it was sent",
             )
         choices = sorted(choices, key=lambda choice: int(choice["index"]))
     scored = list(map(_scored, choices))
@@ -177,9 +177,9 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
     if new % count:
         raise InputError.at(
             answer.where,
-            "prompts that all wrote as many tokens",
-            f"{new} new tokens of {count} prompts",
-            "it is not plain where each prompt ends; send each in a request of its own",
+            "equally many new tokens a prompt",
+            f"{new} tokens of {count} prompts",
+            "send each prompt alone",
         )
     shared = {"model": answer.body.get("model"), "usage": {"completion_tokens": new // count}}
     split = replace(answer.without_id(), request=answer.where, choices=count)

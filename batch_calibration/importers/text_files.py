@@ -35,10 +35,7 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise InputError.at(
-            path,
-            "text in UTF-8",
-            f"another byte at place {error.start} ({error.reason})",
-            "write it again as UTF-8",
+            path, "text in UTF-8", f"a byte at {error.start} ({error.reason})", "write it as UTF-8"
         ) from error
     except OSError as error:
         raise InputError.at(
@@ -66,10 +63,7 @@ def parse_value(text: str, where: str, unit: str = "file") -> Json:
         return parse_json(text, unique_keys=True)
     except RepeatedKey as error:
         raise InputError.at(
-            where,
-            "each key of a JSON object once",
-            f"{error} twice",
-            f"which of the two counts is not plain; keep one in this {unit}",
+            where, "each key once", f"{error} twice", f"keep one in this {unit}"
         ) from error
     except UnicodeError as error:
         raise InputError(
@@ -231,10 +225,7 @@ def _check_names(where: str, names: list[str]) -> None:
     refuse_repeated_columns(where, names)
     if all(_is_score(name) for name in names if name):
         raise InputError.at(
-            where,
-            "the names of the columns",
-            f"numbers ({shown(','.join(names))})",
-            "put a line of names before it",
+            where, "names of columns", f"numbers ({shown(','.join(names))})", "put names before it"
         )
 
 

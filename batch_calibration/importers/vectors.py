@@ -121,9 +121,7 @@ def read_vectors(
 
 def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:
     return InputError.at(
-        f"{where}, row {row} (counted from 0)",
-        f"{k} numbers, one per label as in the rows before",
-        shown(cell),
+        f"{where}, row {row} (counted from 0)", f"{k} numbers, as in the rows before", shown(cell)
     )
 
 

@@ -125,9 +125,9 @@ def _label_scores(row: Row, position: AnswerPosition, where: str, missing: str) 
     if not is_kept.any():
         raise InputError.at(
             where,
-            f"the labels {', '.join(row.choices)} among the tokens shown for the answer",
+            f"the labels {', '.join(row.choices)} among the tokens",
             shown(list(position.log_probs)),
-            "ask for more of them, --top-logprobs 20",
+            "ask for more",
         )
     return dict(zip(row.choices, map(float, scores[0]), strict=True))
 

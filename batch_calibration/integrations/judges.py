@@ -305,7 +305,7 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
             rows[0][0],
             f"one of the columns {', '.join(SCORES)}",
             shown([*rows[0][1]]),
-            "rename the column that holds the judge's score",
+            "rename the judge's score",
         )
     numbers = np.array([_number(row.get(name), where, name) for where, row in rows])
     if np.isnan(numbers).all():
@@ -363,10 +363,7 @@ def _candidate_first(row: Row, where: str) -> bool:
         seed = f"is_switched_outputs{row['instruction']}0"
         return random.Random(seed).choices([False, True], k=1)[0]
     raise InputError.at(
-        where,
-        "the column candidate_first",
-        shown([*row]),
-        "say whether the candidate's answer was shown first",
+        where, "the column candidate_first", shown([*row]), "say if the candidate was shown first"
     )
 
 

@@ -168,7 +168,7 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         if self.OUTPUT_TYPE != "multiple_choice":
             raise InputError.at(
                 f"task {settings.get('task', '')}",
-                "the output type 'multiple_choice', which scores each choice",
+                "the output type 'multiple_choice'",
                 repr(self.OUTPUT_TYPE),
                 "choose a task that scores choices",
             )
@@ -189,10 +189,7 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         metrics: Metrics = super().process_results(doc, results)
         if LABEL_SCORES not in metrics:
             raise InputError.at(
-                f"task {self.config.task}",
-                "the metrics that the harness computes of choices",
-                "process_results of its own",
-                "choose a task without",
+                f"task {self.config.task}", "the harness's metrics", "its own process_results"
             )
         label_scores = metrics[LABEL_SCORES] if is_own_metric else metrics.pop(LABEL_SCORES)
         if not is_own_metric:
@@ -227,10 +224,7 @@ def _labels_and_scores(samples: Sequence[LabelScores]) -> tuple[np.ndarray, np.n
     labels = [label for label, _ in samples]
     if any(not isinstance(label, int | np.integer) for label in labels):
         raise InputError.at(
-            "the task",
-            "one right choice in each document",
-            "several",
-            "correct a task where one choice is right",
+            "the task", "one right choice in each document", "several", "choose a task with one"
         )
     scores = _as_rows([np.asarray(scores, np.float64) for _, scores in samples], None)
     return np.asarray(labels, np.int32), scores
@@ -296,10 +290,7 @@ def write_overlays(
             reasons[task] = f"{task} stays as it is: {reason}."
             if len(members) == 1:
                 raise InputError.at(
-                    f"task {task}",
-                    "a task that scores choices (output_type: multiple_choice)",
-                    reason,
-                    "choose another one",
+                    f"task {task}", "output_type: multiple_choice", reason, "choose another one"
                 )
     folder.mkdir(parents=True, exist_ok=True)
     for task, path in paths.items():
@@ -373,7 +364,7 @@ def _reason_against(config: Mapping[str, Any]) -> str:
     if kind != "multiple_choice":
         return f"its output type is {kind}"
     if "process_results" in config:
-        return "it has process_results of its own"
+        return "it has its own process_results"
     return ""
 
 

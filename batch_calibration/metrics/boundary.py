@@ -43,9 +43,11 @@ def decision_margin(calibrator: Calibrator, state: State, points: ArrayLike) -> 
     """
     plane = read_floats(points, "boundary")
     if plane.shape[-1:] != (2,):
-        raise InputError(
-            where="boundary", expected="points (s0, s1) of two labels", got=f"shape {plane.shape}",
-            remedy="pick two labels and fit on their columns",
-        )  # fmt: skip
+        raise InputError.at(
+            "boundary",
+            "points (s0, s1) of two labels",
+            f"shape {plane.shape}",
+            "pick two labels and fit on their columns",
+        )
     scores = calibrator.apply(state, plane.reshape(-1, 2))  # [points, 2]
     return (scores[:, 0] - scores[:, 1]).reshape(plane.shape[:-1])

@@ -91,11 +91,12 @@ def order_flip_rate(log_probs: ProbeRows, questions: int) -> Estimate:
     options = by_option(rows, questions)
     if options is None:
         total, k = rows.shape
-        raise InputError(
-            where="log_probs",
-            expected=f"two or {k} rows for each of {questions} questions, orders of their options",
-            got=f"{total} rows", remedy="give the orders of each question in sequence",
-        )  # fmt: skip
+        raise InputError.at(
+            "log_probs",
+            f"two or {k} rows for each of {questions} questions, orders of their options",
+            f"{total} rows",
+            "give the orders of each question in sequence",
+        )
     answers = np.asarray(favored(options))  # [n, o]
     share = float((answers != answers[:, :1]).any(axis=1).mean())
     low, high = accuracy_interval(share, questions)

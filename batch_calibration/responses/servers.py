@@ -234,10 +234,7 @@ def _openai_tokens(response: Response, where: str) -> Iterator[tuple[object, obj
     log_probs = _openai_log_probs(response, where)
     if "content" not in log_probs and value_at(response, "choices", 1) is not None:
         raise InputError.at(
-            where,
-            "the answer to one prompt",
-            "several choices",
-            "send each prompt in a request of its own, with n=1",
+            where, "the answer to one prompt", "several choices", "send each prompt alone, with n=1"
         )
     if "content" in log_probs or "top_logprobs" not in log_probs:  # chat
         for token in list_at(log_probs, "content", 0, "top_logprobs"):
@@ -277,10 +274,7 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
     end = _first_generated(response, listed)
     if not all(isinstance(token, str) for token in tokens) or end < 1:
         raise InputError.at(
-            where,
-            "the prompt's tokens",
-            "only tokens of the answer",
-            "ask with echo=true, of a server that supports it",
+            where, "the prompt's tokens", "only the answer's", "ask with echo=true, if supported"
         )
     return PromptTokens(tuple(tokens[:end]), _log_probs(log_probs[:end], where))
 

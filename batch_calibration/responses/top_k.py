@@ -195,10 +195,7 @@ def _returned_tokens(row: Mapping[str, float], where: str) -> dict[str, float]:
             returned[token] = float(log_prob)
     if not returned:
         raise InputError.at(
-            where,
-            "the most probable tokens with their log-probabilities",
-            "none",
-            "ask for top log-probabilities (top_logprobs=20), of a server that gives them",
+            where, "log-probabilities of top tokens", "none", "ask for top_logprobs=20"
         )
     # exp(1) is above the limit already, and exp of a wild number would overflow.
     total = float(np.exp(np.minimum(log_probs[~is_absent], 1.0)).sum())
@@ -218,10 +215,7 @@ def _bare_labels(labels: Sequence[str], where: str) -> list[str]:
     for j, name in enumerate(bare):
         if not name.strip():
             raise InputError.at(
-                where,
-                "labels of at least one letter",
-                shown(labels[j]),
-                "name the labels as the model answers",
+                where, "labels with letters", shown(labels[j]), "name them as the model answers"
             )
         if bare.index(name) < j:
             raise InputError(

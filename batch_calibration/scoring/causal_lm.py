@@ -136,11 +136,11 @@ class CausalLM(LabelScorer):
     def _refuse_unembedded(self, row: int, tokens: set[int]) -> None:
         most = self.checkpoint.config.vocab_size
         for token in sorted(tokens & self._unembedded):
-            raise InputError(
-                where=f"row {row}",
-                expected=f"ids of tokens below {most}, the embedded ones",
-                got=f"{self.checkpoint.tokenizer.id_to_token(token)!r}, id {token}",
-                remedy="leave it out of the text",
+            raise InputError.at(
+                f"row {row}",
+                f"embedded tokens, below {most}",
+                f"{self.checkpoint.tokenizer.id_to_token(token)!r}, id {token}",
+                "leave it out",
             )
 
     def _check(self, start: int, prompts: list[list[int]], tries: Sequence[trie.Trie]) -> None:

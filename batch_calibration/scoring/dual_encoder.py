@@ -87,20 +87,24 @@ class DualEncoder(label_texts.LabelScorer):
             )
         super().__init__(f"{checkpoint.directory}: a {checkpoint.model_type} network", batch_size)
         if not 0 <= scale < math.inf:
-            raise InputError(
-                where="scale", expected="a positive, finite number, or 0 for the checkpoint's own",
-                got=scale, remedy="20 is usual for sentence encoders",
-            )  # fmt: skip
+            raise InputError.at(
+                "scale",
+                "a positive, finite number, or 0 for the checkpoint's own",
+                scale,
+                "20 is usual for sentence encoders",
+            )
         if not scale and checkpoint.kind != "clip":
             raise InputError(
                 f"scale: 0 stands for the scale that a checkpoint has learned, but this "
                 f"{checkpoint.model_type} network has none; give a number, 20 is usual."
             )
         if max_tokens != 0 and max_tokens < 3:
-            raise InputError(
-                where="max_tokens", expected="3 or more (one of the text and two specials)",
-                got=max_tokens, remedy="0 is the checkpoint's own limit",
-            )  # fmt: skip
+            raise InputError.at(
+                "max_tokens",
+                "3 or more (one of the text and two specials)",
+                max_tokens,
+                "0 is the checkpoint's own limit",
+            )
         self.checkpoint = checkpoint
         self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
         limits = (max_tokens, checkpoint.sentence.max_tokens, checkpoint.config.positions)
@@ -173,10 +177,9 @@ class DualEncoder(label_texts.LabelScorer):
             )
         if len(texts) and not counts.all():
             row = int(np.argmin(counts))
-            raise InputError(
-                where=f"row {row}", expected="a text of at least one token",
-                got=f"{texts[row]!r}", remedy="drop it",
-            )  # fmt: skip
+            raise InputError.at(
+                f"row {row}", "a text of at least one token", f"{texts[row]!r}", "drop it"
+            )
         return np.concatenate(blocks) if blocks else np.zeros((0, 1), np.float32), counts
 
     def embed_images(

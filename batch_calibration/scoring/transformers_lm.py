@@ -128,10 +128,12 @@ class TransformersLM(LabelScorer):
             if need > most:
                 raise too_long(start + row, len(prompt), need, most)
             if not prompt or not all(labels):
-                raise InputError(
-                    where=f"row {start + row}", expected="a prompt and labels of a token or more",
-                    got="an empty one", remedy="give it some text",
-                )  # fmt: skip
+                raise InputError.at(
+                    f"row {start + row}",
+                    "a prompt and labels of a token or more",
+                    "an empty one",
+                    "give it some text",
+                )
 
     def _run(
         self, prompts: list[list[int]], label_tokens: list[LabelTokens], done: set[int]

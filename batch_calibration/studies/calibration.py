@@ -138,10 +138,7 @@ def _check_counts(sizes: Sequence[int], draws: int, orders: int) -> None:
         raise InputError.at("probe sizes", "1 or more rows", min(sizes))
     if orders < 0:
         raise InputError.at(
-            "stream_orders",
-            "a whole number from 0 on",
-            orders,
-            "0 leaves the curve of rows seen out",
+            "stream_orders", "a whole number from 0 on", orders, "0 leaves this curve out"
         )
 
 
@@ -150,10 +147,7 @@ def check_labeled(table: ScoreTable, floor: float | None = None) -> None:
     where = f"table {table.id}"
     if "test" not in table.blocks:
         raise InputError.at(
-            where,
-            "a block 'test', the rows to correct",
-            f"{', '.join(table.blocks) or 'none'}",
-            "name it so",
+            where, "a block 'test' to correct", f"{', '.join(table.blocks) or 'none'}", "name it so"
         )
     if not (table.blocks["test"].labels >= 0).any():
         raise InputError(

@@ -254,7 +254,7 @@ def _read_holder(folder: Path) -> _Holder | None:
 def _broken(path: Path, content: str) -> InputError:
     return InputError.at(
         path,
-        "a worker's claim on a context (a folder with one file)",
+        "a worker's claim (a folder with one file)",
         content,
         "remove it while no worker runs, and start again: finished rows are kept",
     )

@@ -66,8 +66,7 @@ class Store:
             raise InputError(
                 key="workdir", where=f"workdir {self.workdir}",
                 expected="a study's folder, with its score tables in scores/",
-                got="no scores/ in it", remedy=f"{step('score')} first",
-            )  # fmt: skip
+                got="no scores/ in it", remedy=f"{step('score')} first")  # fmt: skip
         # Of writers and workers that were killed.
         remove_unfinished(self.workdir)
         self.claims.remove_ended()
@@ -160,9 +159,9 @@ class Store:
         if path != right_path:
             raise InputError.at(
                 path,
-                "the table of that id",
+                "the table of its name",
                 table.id,
-                f"the file was renamed or copied; call it {right_path.name}, or remove it",
+                f"rename it {right_path.name}, or remove it",
             )
         return table
 

@@ -146,10 +146,7 @@ def _draw(result: object, title: str) -> Drawn:
         gains = {row.method: row.gain for row in result.results if row.gain}
         if not gains:
             raise InputError.at(
-                "plot",
-                "a comparison with icl and another method",
-                ", ".join(row.method for row in result.results),
-                "compare icl, too",
+                "plot", "icl and another method", ", ".join(row.method for row in result.results)
             )
         return _draw_gains(gains, f"Gain over icl: {title}, {result.rows:,} labeled rows")
     if isinstance(result, Recommendation):
@@ -160,15 +157,12 @@ def _draw(result: object, title: str) -> Drawn:
             return _draw_gains({result.short: gain}, heading)
         raise InputError.at(
             "plot",
-            "a recommendation with measured accuracies or a gain to expect",
-            f"{result.short}, of which nothing is known",
-            "give recommend labeled rows (labeled=, labels=)",
+            "measured accuracies or a gain to expect",
+            f"{result.short} alone",
+            "give labeled=",
         )
     raise InputError.at(
-        "plot",
-        "what diagnose, recommend or compare returned",
-        type(result).__name__,
-        "give one of these",
+        "plot", "what diagnose, recommend or compare returned", type(result).__name__, "give one"
     )
 
 

@@ -53,9 +53,9 @@ class Answers:
             self._rows = self._rows or self._connect()  # answers in memory are still open
             yield self
         except sqlite3.Error as error:
-            raise InputError(
-                where=self.path,
-                expected="the answers of earlier runs, which cannot be read or written "
+            raise InputError.at(
+                self.path,
+                "the answers of earlier runs, which cannot be read or written "
                 f"({error}); make room, or move the file away",
                 remedy="all is then asked again",
             ) from error

@@ -180,9 +180,9 @@ class Client:
                 reason = type(error).__name__
                 # A server that has answered before may come back; another is not there.
                 if isinstance(error, httpx2.ConnectError) and not self._has_answered:
-                    raise InputError(
-                        where=self.server.address,
-                        expected="a server, which cannot be reached "
+                    raise InputError.at(
+                        self.server.address,
+                        "a server, which cannot be reached "
                         f"({self.server.without_key(str(error))})",
                         remedy=f"start it, or correct {spell('server')}",
                     ) from error
@@ -202,11 +202,11 @@ class Client:
             if attempt + 1 < MAX_ATTEMPTS:  # no wait after the last attempt
                 self._tell_wait(reason, wait)
                 await self._pace.sleep(wait)
-        raise InputError(
-            where=where,
-            expected="an answer",
-            got=f"none after attempt {attempt + 1} of {MAX_ATTEMPTS} ({reason})",
-            remedy=f"lower {spell('in_flight')} or set {spell('per_minute')} if the server is "
+        raise InputError.at(
+            where,
+            "an answer",
+            f"none after attempt {attempt + 1} of {MAX_ATTEMPTS} ({reason})",
+            f"lower {spell('in_flight')} or set {spell('per_minute')} if the server is "
             f"busy, and raise {spell('timeout')} if it is slow",
         )
 
@@ -246,11 +246,8 @@ class Client:
             text = self.server.without_key(content.decode(errors="replace"))
             # A torn answer begins as JSON does; a page that does not is no fault.
             if text.strip() and text.strip()[0] not in "{[":
-                raise InputError(
-                    where=where,
-                    expected="JSON",
-                    got=repr(text[:80]),
-                    remedy=f"correct {spell('server')} (it usually ends in /v1)",
+                raise InputError.at(
+                    where, "JSON", repr(text[:80]), f"correct {spell('server')} (usually .../v1)"
                 ) from error
             raise TornAnswer(f"no JSON: {text[:80]!r}") from error
 
@@ -273,7 +270,7 @@ class Client:
             if self.server.key:
                 remedy = f"correct the key in the environment variable {variable}"
         elif status in (404, 405, 501):
-            remedy = f"correct {spell('server')} (it usually ends in /v1) or {spell('model')}, or "
+            remedy = f"correct {spell('server')} (usually .../v1) or {spell('model')}, or "
             remedy += f"choose another {spell('api_scores')}: this server may not have this one"
         raise InputError(where=where, expected="an answer", got=got, remedy=remedy)
 
@@ -352,11 +349,11 @@ async def read_body(response: "httpx2.Response", sent: int) -> bytes:
     most = USUAL_ANSWER + ANSWER_PER_BYTE * sent
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise InputError(
-            where="the answer",
-            expected=f"one that is not compressed, or with {ENCODINGS}",
-            got="another content-encoding",
-            remedy="set the server, or the proxy before it, to leave answers as they are",
+        raise InputError.at(
+            "the answer",
+            f"one that is not compressed, or with {ENCODINGS}",
+            "another content-encoding",
+            "set the server, or the proxy before it, to leave answers as they are",
         )
     # 32 more than the largest window: gzip or zlib, whichever the header says.
     inflater = None if encoding in ("", "identity") else zlib.decompressobj(32 + zlib.MAX_WBITS)
@@ -369,11 +366,11 @@ async def read_body(response: "httpx2.Response", sent: int) -> bytes:
         except zlib.error as error:
             raise TornAnswer(f"its {encoding} is damaged") from error
         if max(received, len(content)) > most:
-            raise InputError(
-                where="the answer",
-                expected=f"at most {most:,} bytes",
-                got="more",
-                remedy=f"correct {spell('server')}, or lower {spell('top_logprobs')}",
+            raise InputError.at(
+                "the answer",
+                f"at most {most:,} bytes",
+                "more",
+                f"correct {spell('server')}, or lower {spell('top_logprobs')}",
             )
     if inflater and content and not inflater.eof:
         raise TornAnswer(f"its {encoding} ends too early")

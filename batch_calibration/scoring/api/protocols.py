@@ -107,11 +107,11 @@ def _read_logprob_token_ids(answer: Json, question: Question, _: int) -> FormSco
     names = [f"token_id:{number}" for number in question.label_ids]
     lacking = [name for name in names if name not in log_probs]
     if lacking:
-        raise InputError(
-            where=WHERE,
-            expected=f"the log-probabilities of {', '.join(names)}",
-            got=f"none of {', '.join(lacking)}",
-            remedy="vLLM's servers take logprob_token_ids from July 2026 on",
+        raise InputError.at(
+            WHERE,
+            f"the log-probabilities of {', '.join(names)}",
+            f"none of {', '.join(lacking)}",
+            "vLLM's servers take logprob_token_ids from July 2026 on",
         )
     return [_at_most_0(log_probs[name]) for name in names]
 
@@ -162,10 +162,12 @@ def _systemone(question: Question) -> list[Request]:
     options: dict[str, Json] = dict.fromkeys(sorted(map(str.strip, question.forms)))
     if len(options) < len(question.forms):
         raise InputError(
-            key="api_scores", where=spell("api_scores", "systemone"),
+            key="api_scores",
+            where=spell("api_scores", "systemone"),
             expected="labels of different names",
-            got=shown(list(question.forms)), remedy="give each label one form of its own",
-        )  # fmt: skip
+            got=shown(list(question.forms)),
+            remedy="give each label one form of its own",
+        )
     decision: Json = {"type": "choice", "instructions": DECISION, "criteria": options}
     body: dict[str, Json] = {"model": question.model, "state": question.text}
     return [Request("systemone", body | {"questions": {DECISION_NAME: decision}})]
@@ -176,18 +178,16 @@ def _read_systemone(answer: Json, question: Question, _: int) -> FormScores:
     probabilities = value_at(answer, "answers", DECISION_NAME, "probabilities")
     names = [form.strip() for form in question.forms]
     if not isinstance(probabilities, dict) or set(probabilities) != set(names):
-        raise InputError(
-            where=WHERE, expected=f"a probability for each of {', '.join(names)}",
-            got=shown(probabilities),
-        )  # fmt: skip
+        raise InputError.at(
+            WHERE, f"a probability for each of {', '.join(names)}", shown(probabilities)
+        )
     scores = []
     for name in names:
         share = probabilities[name]
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            raise InputError(
-                where=f"{WHERE}, {name!r}", expected="a probability above 0, of 1 at most",
-                got=shown(share),
-            )  # fmt: skip
+            raise InputError.at(
+                f"{WHERE}, {name!r}", "a probability above 0, of 1 at most", shown(share)
+            )
         scores.append(float(np.log(share)))
     total = float(np.exp(scores).sum())
     if abs(total - 1.0) > SUM_ROUNDING:
@@ -209,10 +209,8 @@ def _object(answer: Json) -> Mapping[str, object]:
         raise InputError(where=WHERE, expected="a JSON object", got=shown(answer))
     choices, index = answer.get("choices"), value_at(answer, "choices", 0, "index")
     if isinstance(choices, list) and (len(choices) > 1 or index not in (None, 0)):
-        raise InputError(
-            where=WHERE,
-            expected="one choice, of index 0",
-            got=f"{len(choices)}, the first of index {shown(index)}",
+        raise InputError.at(
+            WHERE, "one choice, of index 0", f"{len(choices)}, the first of index {shown(index)}"
         )
     return answer
 
@@ -221,11 +219,11 @@ def _refuse_other_size(answer: Json, size: int) -> None:
     """Refuse an answer to a prompt of other tokens than were sent, where the server counts them."""
     counted = value_at(answer, "usage", "prompt_tokens")
     if isinstance(counted, int) and counted != size:
-        raise InputError(
-            where=WHERE,
-            expected=f"the answer to a prompt of {size:,} tokens",
-            got=f"one to {counted:,}",
-            remedy=f"the server cuts or changes prompts: send shorter ones ({spell('over_long')})",
+        raise InputError.at(
+            WHERE,
+            f"the answer to a prompt of {size:,} tokens",
+            f"one to {counted:,}",
+            f"the server cuts or changes prompts: send shorter ones ({spell('over_long')})",
         )
 
 
@@ -297,11 +295,11 @@ def label_log_probs(
         got = f"{len(joined):,} letters, {shown(joined, 60)}"
         if sent.endswith(joined):
             got = f"its last {len(joined):,} letters alone"
-        raise InputError(
-            where=where,
-            expected=f"the prompt that was sent, {len(sent):,} letters, {shown(sent, 60)}",
-            got=got,
-            remedy=f"the server cuts or changes prompts: send shorter ones ({spell('over_long')} "
+        raise InputError.at(
+            where,
+            f"the prompt that was sent, {len(sent):,} letters, {shown(sent, 60)}",
+            got,
+            f"the server cuts or changes prompts: send shorter ones ({spell('over_long')} "
             f"with {spell('tokenizer')}), or have it take them as they are",
         )
     start = _first_token(texts, form, match.view)
@@ -317,9 +315,7 @@ def label_log_probs(
         )
     log_probs = np.array(prompt.log_probs[start:])
     if find_missing(log_probs).any():
-        raise InputError(
-            where=where, expected=f"a log-probability of each token of {shown(form)}", got="none"
-        )
+        raise InputError.at(where, f"a log-probability of each token of {shown(form)}", "none")
     return log_probs
 
 

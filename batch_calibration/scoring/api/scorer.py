@@ -90,10 +90,7 @@ class ApiScorer(label_texts.LabelScorer):
     ):
         if not model:
             raise InputError(
-                key="model",
-                expected="what the server calls the model",
-                got="nothing",
-                remedy="give it, as SERVER/models lists it",
+                key="model", expected="what the server calls it", remedy="SERVER/models lists it"
             )
         super().__init__("scorer 'api'")
         self.settings = settings
@@ -294,11 +291,11 @@ def label_ids(
                     "(vLLM) or echo."
                 )
         if len(prompt) < 2:  # SGLang's score takes the last token apart from those before it
-            raise InputError(
-                where=f"row {row}",
-                expected="a prompt of two tokens or more",
-                got=repr(texts[row - first_row]),
-                remedy="say something before the label",
+            raise InputError.at(
+                f"row {row}",
+                "two tokens or more",
+                repr(texts[row - first_row]),
+                "say something before the label",
             )
         rows.append(LabelIds(tuple(prompt), tuple(ids[0] for ids in labels)))
     return rows

@@ -61,17 +61,12 @@ class Server(NamedTuple):
             )
         if not is_address:
             raise InputError(
-                key="server",
-                expected="an address such as http://127.0.0.1:8000/v1",
-                got=repr(address),
+                key="server", expected="an address like http://127.0.0.1:8000/v1", got=repr(address)
             )
         key = os.environ.get(key_variable, "").strip() if key_variable else ""
         if not (key.isascii() and key.isprintable()):
-            raise InputError(
-                where=f"the environment variable {key_variable}",
-                expected="a key of printable ASCII letters",
-                got="others",
-                remedy="set it again",
+            raise InputError.at(
+                f"environment variable {key_variable}", "a key of printable ASCII", "others"
             )
         return cls(address.rstrip("/"), key_variable, key)
 
@@ -135,11 +130,8 @@ class SecretKey:
             return document
         document = self._hide_in_each(document)
         if self._is_in(self._joined(document)):
-            raise InputError(
-                where="the answer",
-                expected="no key in it",
-                got="parts of the key in several texts",
-                remedy="the server repeats what it is sent: ask another, and change the key",
+            raise InputError.at(
+                "the answer", "no key", "parts of it", "ask another server, and change the key"
             )
         return document
 

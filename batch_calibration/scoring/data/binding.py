@@ -37,9 +37,7 @@ def bind(task: Task, record: Mapping[str, object], where: str) -> tuple[Row, int
     for field in task.fields:
         text = record[schema[field]]
         if not isinstance(text, str):
-            raise InputError(
-                where=where, expected=f"text in field {schema[field]}", got=shown(text)
-            )
+            raise InputError.at(where, f"text in field {schema[field]}", shown(text))
         row[field] = text
     return row, _bind_label(task, record[schema["label"]], where)
 
@@ -53,20 +51,17 @@ def _bind_label(task: Task, label: object, where: str) -> int:
         if task.is_image:
             return label_of(task, str(label), where)
         if label not in task.label_names:
-            raise InputError(
-                where=where,
-                expected=f"a label of {names}, or -1 (unknown)",
-                got=shown(label),
-                remedy="where labels are numbers from 0, say labels_are = 'numbers' in the task "
-                "file",
+            raise InputError.at(
+                where,
+                f"a label of {names}, or -1 (unknown)",
+                shown(label),
+                "where labels are numbers from 0, say labels_are = 'numbers' in the task file",
             )
         return task.label_names.index(str(label))
     # `type`, as True is an int of another kind.
     if type(label) is not int or not UNKNOWN <= label < len(task.label_names):
-        raise InputError(
-            where=where,
-            expected=f"a label of -1 (unknown) or 0 to {len(task.label_names) - 1} ({names})",
-            got=shown(label),
+        raise InputError.at(
+            where, f"label -1 (unknown) or 0 to {len(task.label_names) - 1} ({names})", shown(label)
         )
     return label
 

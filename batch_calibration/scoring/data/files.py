@@ -83,10 +83,8 @@ def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]
                     f"{where}: no JSON object ({error}); is the line cut short?"
                 ) from error
             if not isinstance(record, dict):
-                raise InputError(
-                    where=where,
-                    expected=f"a JSON object with {', '.join(task.fields)} and label",
-                    got=line.strip()[:80],
+                raise InputError.at(
+                    where, f"a JSON object of {', '.join(task.fields)} and label", line.strip()[:80]
                 )
             yield where, {**record}
 

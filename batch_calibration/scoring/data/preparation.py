@@ -44,9 +44,7 @@ def renames(pairs: list[str]) -> dict[str, str]:
     table = dict(pair.partition("=")[::2] for pair in pairs)  # without the "="
     for file, split in table.items():
         if not split or file.count("/") != 1:
-            raise InputError(
-                where=f"rename {file!r}", expected="task/file=split, as in trec/dev=test"
-            )
+            raise InputError.at(f"rename {file!r}", "task/file=split, as in trec/dev=test")
         # Rows that stand in for hidden ones must never pass for the official split.
         if "proxy" in file:
             raise InputError(f"rename {file!r}: a proxy keeps its own name, not an official one.")

@@ -146,20 +146,15 @@ def read_task_file(path: str) -> Task:
 
 def _image_task(table: dict[str, Any], path: str) -> Task:
     if table["kind"] != IMAGE:
-        raise InputError(
-            where=f"{path}, kind",
-            expected=repr(IMAGE),
-            got=shown(table["kind"]),
-            remedy="leave it out of a task file of texts",
+        raise InputError.at(
+            f"{path}, kind", repr(IMAGE), shown(table["kind"]), "leave it out where rows are texts"
         )
     table = {"labels_are": NAMES, "files": {}} | table
     _check_keys(table, path, NEEDED_OF_IMAGES, OPTIONAL_OF_IMAGES)
     _check_names(table, path)
     _check_words(table, path, "statement_words")
     if ("folder" in table) == bool(table["files"]):
-        raise InputError(
-            where=path, expected="folder or [files] and not both", remedy="say where images are"
-        )
+        raise InputError.at(path, "folder or [files] and not both", remedy="say where images are")
     for statement in table["statements"]:
         _check_statement(statement, path)
     # A class without words of its own is called by its name.
@@ -211,9 +206,7 @@ def _check_keys(
         if key not in kinds:
             raise InputError.unknown("key of a task file", key, kinds, where=path)
         if not isinstance(table[key], kinds[key]) or not _holds_texts(table[key], key):
-            raise InputError(
-                where=f"{path}, {key}", expected=KINDS[kinds[key]], got=shown(table[key])
-            )
+            raise InputError.at(f"{path}, {key}", KINDS[kinds[key]], shown(table[key]))
     missing = [key for key in needed if not table.get(key)]
     if missing:
         raise InputError(
@@ -240,10 +233,8 @@ def _check_names(table: dict[str, Any], path: str) -> None:
             "'.', '_' and '-'."
         )
     if table["labels_are"] not in (NUMBERS, NAMES):
-        raise InputError(
-            where=f"{path}, labels_are",
-            expected=f"{NUMBERS!r} or {NAMES!r}",
-            got=repr(table["labels_are"]),
+        raise InputError.at(
+            f"{path}, labels_are", f"{NUMBERS!r} or {NAMES!r}", repr(table["labels_are"])
         )
     for key in ("fields", "label_names", "statements", "options"):
         if len(set(table.get(key, ()))) != len(table.get(key, ())):

@@ -70,9 +70,7 @@ def _find(task: Task, data: str) -> TextSource | None:
     if task.files:
         return _files(task, f"the files of {task.source}", task.files)
     if not data:
-        raise InputError(
-            where="data", expected="a folder of rows or 'mini'", got="nothing", remedy="give one"
-        )
+        raise InputError.at("data", "a folder of rows or 'mini'", "nothing", "give one")
     if not Path(data).is_dir():
         raise InputError(f"data {data}: no such folder; give one of rows, or 'mini'.")
     # Files go before a TFDS folder: whoever put them there means them.

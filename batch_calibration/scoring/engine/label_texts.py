@@ -60,9 +60,7 @@ def flatten(labels: LabelTexts) -> tuple[list[str], list[int]]:
     """
     texts_of_labels = [[label] if isinstance(label, str) else list(label) for label in labels]
     if not all(texts_of_labels):
-        raise InputError(
-            where=f"label {texts_of_labels.index([]) + 1}", expected="one text or more", got="none"
-        )
+        raise InputError.at(f"label {texts_of_labels.index([]) + 1}", "one text or more", "none")
     return list(chain.from_iterable(texts_of_labels)), list(map(len, texts_of_labels))
 
 
@@ -167,10 +165,12 @@ def refuse_infinite(
     wrong = np.argwhere(~np.isfinite(scores))
     if len(wrong):
         row, label = wrong[0]
-        raise InputError(
-            where=f"row {rows[row]}, label {labels[label]!r}", expected=f"a finite {kind}",
-            got=f"{scores[row, label]}", remedy="the checkpoint's numbers overflow",
-        )  # fmt: skip
+        raise InputError.at(
+            f"row {rows[row]}, label {labels[label]!r}",
+            f"a finite {kind}",
+            f"{scores[row, label]}",
+            "the checkpoint's numbers overflow",
+        )
 
 
 def too_long(row: int, tokens: int, needed: int, positions: int) -> InputError:

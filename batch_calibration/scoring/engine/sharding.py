@@ -30,10 +30,7 @@ def make_mesh(text: str) -> Mesh | None:
         name, _, size = axis_size.partition(":")
         if name.strip() not in AXES or not size.strip().isdecimal() or int(size) < 1:
             raise InputError(
-                key="mesh",
-                expected="the form data:4,model:2",
-                got=f"{text!r}",
-                remedy="its axes are data (rows) and model (weights)",
+                key="mesh", expected="axes as data:4,model:2 (rows, weights)", got=repr(text)
             )
         sizes[name.strip()] = int(size)
     device_count = jax.device_count()  # of all processes

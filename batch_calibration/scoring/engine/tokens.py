@@ -123,11 +123,11 @@ def _prompts(
         if not prompt and prefix is not None:
             prompts[row] = [prefix]
         elif not prompt:
-            raise InputError(
-                where=f"row {first + row}",
-                expected="a text of at least one token before the label",
-                got=f"{texts[row]!r} and no beginning token",
-                remedy="say something before the label",
+            raise InputError.at(
+                f"row {first + row}",
+                "a token before the label",
+                f"{texts[row]!r} without a beginning token",
+                "say something before the label",
             )
     return prompts
 
@@ -165,11 +165,8 @@ def _check(split: LabelTokens, labels: Sequence[str], text: str) -> None:
     """Refuse labels that the tokenizer leaves empty or cannot tell apart."""
     for ids, label in zip(split, labels, strict=True):
         if not ids:
-            raise InputError(
-                where=f"label {label!r}",
-                expected=f"at least one token after {text[-30:]!r}",
-                got="none",
-                remedy="give the label some text",
+            raise InputError.at(
+                f"label {label!r}", f"some token after {text[-30:]!r}", "none", "give it a text"
             )
     refuse_same_tokens(split, labels)
 

@@ -94,9 +94,7 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
     """
     parameters = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     if not isinstance(parameters, dict):
-        raise InputError(
-            where="config.json", expected="rope parameters as an object", got=f"{parameters!r}"
-        )
+        raise InputError.at("config.json", "rope parameters as an object", f"{parameters!r}")
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     if not isinstance(kind, str) or kind not in NEEDED:
         raise InputError(f"config.json: {InputError.unknown('rope type', kind, NEEDED)}")
@@ -140,10 +138,12 @@ def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
     by_kind = nested if isinstance(nested, dict) else {}
     local_kind, full_kind = "sliding_attention", "full_attention"
     if by_kind.keys() - {local_kind, full_kind}:
-        raise InputError(
-            where="config.json", expected=f"rope_parameters of {local_kind!r} and {full_kind!r}",
-            got=f"{', '.join(map(str, by_kind))}", remedy="fetch the file again",
-        )  # fmt: skip
+        raise InputError.at(
+            "config.json",
+            f"rope_parameters of {local_kind!r} and {full_kind!r}",
+            f"{', '.join(map(str, by_kind))}",
+            "fetch it again",
+        )
     scaling = raw.get("rope_scaling")
     if isinstance(scaling, dict) and ("rope_type" not in scaling or by_kind):
         raise InputError(
@@ -192,11 +192,12 @@ def _checked(parameters: RawConfig) -> Rope:
             "each head, at most 1; fetch the file again."
         )
     if rope.rope_type == "llama3" and rope.low_freq_factor >= rope.high_freq_factor:
-        raise InputError(
-            where="config.json", expected="low_freq_factor below high_freq_factor",
-            got=f"{rope.low_freq_factor} and {rope.high_freq_factor}",
-            remedy="fetch the file again",
-        )  # fmt: skip
+        raise InputError.at(
+            "config.json",
+            "low_freq_factor below high_freq_factor",
+            f"{rope.low_freq_factor} and {rope.high_freq_factor}",
+            "fetch it again",
+        )
     return rope
 
 
@@ -234,11 +235,9 @@ def frequencies(size: int, rope: Rope, is_long: bool = False) -> Frequencies:
         name = "long_factor" if is_long else "short_factor"
         factors = rope.long_factor if is_long else rope.short_factor
         if len(factors) != len(radians):
-            raise InputError(
-                where="config.json",
-                expected=f"{len(radians)} numbers in {name}, one for each pair that is rotated",
-                got=len(factors), remedy="fetch the file again",
-            )  # fmt: skip
+            raise InputError.at(
+                "config.json", f"{len(radians)} numbers in {name}", len(factors), "fetch it again"
+            )
         radians = radians / np.array(factors)
         factor = rope.factor or rope.positions / original
         # Ding et al. 2024: attention over a longer context is kept as sharp as it was.

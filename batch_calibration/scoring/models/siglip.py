@@ -161,10 +161,9 @@ def canonicalize(tokenizer: Tokenizer, directory: Path) -> None:
     if name in AS_IT_STANDS:
         return
     if name != TOKENIZER_CLASS:
-        raise InputError(
-            where=path, expected=f"tokenizer_class {TOKENIZER_CLASS}", got=name,
-            remedy="use a checkpoint of the first SigLIP",
-        )  # fmt: skip
+        raise InputError.at(
+            path, f"tokenizer_class {TOKENIZER_CLASS}", name, "use a checkpoint of the first SigLIP"
+        )
     punctuation = "".join(f"\\{mark}" for mark in string.punctuation)
     before = [normalizers.Lowercase()] if options.get("do_lower_case", True) else []
     steps = [

@@ -31,10 +31,12 @@ class HeadNorms(nnx.Module):
 
     def __init__(self, heads: int, size: int, eps: float):
         if heads > MOST_HEADS:
-            raise InputError(
-                where="config.json", expected=f"at most {MOST_HEADS} heads with qk_layernorm",
-                got=heads, remedy=f"{spell('scorer', 'transformers')} may run it",
-            )  # fmt: skip
+            raise InputError.at(
+                "config.json",
+                f"at most {MOST_HEADS} heads with qk_layernorm",
+                heads,
+                f"{spell('scorer', 'transformers')} may run it",
+            )
         self.eps = eps
         self.scales = nnx.List([nnx.Param(jnp.ones(size)) for _ in range(heads)])
 

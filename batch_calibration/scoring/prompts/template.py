@@ -24,9 +24,7 @@ def check_fields(template: str, fields: tuple[str, ...]) -> None:
     """Refuse a template that does not end in `{label}` or names a field that rows lack."""
     # What follows the label would be lost: the model is asked up to it.
     if not template.endswith("{label}") or fields_of(template).count("label") != 1:
-        raise InputError(
-            where=f"template {template!r}", expected="it to end in {label}, which appears once"
-        )
+        raise InputError.at(f"template {template!r}", "it to end in {label}, which appears once")
     unknown = [name for name in fields_of(template) if name not in (*fields, "label")]
     if unknown:
         raise InputError(
@@ -76,9 +74,7 @@ def _fields(template: str) -> list[re.Match[str]]:
     """Matches of the input's fields."""
     fields = [match for match in FIELD.finditer(template) if match.group(1) != "label"]
     if not fields:
-        raise InputError(
-            where=f"template {template!r}", expected="a field in braces before {label}"
-        )
+        raise InputError.at(f"template {template!r}", "a field in braces before {label}")
     return fields
 
 
@@ -153,8 +149,7 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
     if renderer is None:
         raise InputError(
             key="chat", expected="a checkpoint with a chat template (an instruct model)",
-            got="one without", remedy=f"leave {spell('chat')} at off",
-        )  # fmt: skip
+            got="one without", remedy=f"leave {spell('chat')} at off")  # fmt: skip
     before = [{"role": "system", "content": settings.system}] if settings.system else []
     start = settings.answer_start
     try:
@@ -162,8 +157,7 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
     except ValueError:
         raise InputError(
             key="chat_date", expected="a day such as 2024-07-26",
-            got=repr(settings.chat_date),
-        ) from None  # fmt: skip
+            got=repr(settings.chat_date)) from None  # fmt: skip
 
     begin = start + " " if start and not start[-1].isspace() else start  # of an answer
     ending = [{"role": "assistant", "content": start}] if start else []

@@ -51,8 +51,7 @@ class ChatTemplate:
         except ImportError as error:
             raise InputError(
                 key="chat", expected="jinja2", got="it is not installed",
-                remedy="pip install 'batch-calibration[models]'",
-            ) from error  # fmt: skip
+                remedy="pip install 'batch-calibration[models]'") from error  # fmt: skip
         environment = _environment([loopcontrols])
         try:
             compiled: Template = environment.from_string(self.source)
@@ -123,11 +122,9 @@ def read(directory: Path) -> ChatTemplate | None:
         # Several templates by name, as command-r has them for tools.
         named = {entry.get("name"): entry.get("template") for entry in source}
         if "default" not in named:
-            raise InputError(
-                where=path, expected="a chat template named default",
-                got=", ".join(map(str, named)),
-                remedy=f"write the one to use into {FILE}",
-            )  # fmt: skip
+            raise InputError.at(
+                path, "a template named default", ", ".join(map(str, named)), f"put one into {FILE}"
+            )
         source = named["default"]
     return ChatTemplate(source, tokens, path) if isinstance(source, str) else None
 

@@ -266,11 +266,8 @@ def load_checkpoint(
 def _family(directory: Path) -> tuple[str, Family, RawConfig]:
     """The model type, its family, and the raw config."""
     if not directory.is_dir():
-        raise InputError(
-            where=directory,
-            expected="a checkpoint directory (config.json, *.safetensors, tokenizer.json)",
-            got="none",
-            remedy="check the path",
+        raise InputError.at(
+            directory, "a checkpoint directory (config.json, *.safetensors, tokenizer.json)", "none"
         )
     raw = read_json(directory / "config.json", "a config")
     name = raw.get("model_type")
@@ -410,11 +407,11 @@ def _dense(directory: Path, width: int) -> Dense:
     arrays = {tensor.name: tensor.read(np.float32) for tensor in tensors(directory)}
     shapes = {tensor: array.shape for tensor, array in arrays.items()}
     if shapes != expected:
-        raise InputError(
-            where=directory,
-            expected=f"a layer over embeddings of width {width}, which has the tensors {expected}",
-            got=shapes,
-            remedy="the files belong to different checkpoints",
+        raise InputError.at(
+            directory,
+            f"a layer of width {width}, {expected}",
+            shapes,
+            "files of different checkpoints",
         )
     bias = arrays.get("linear.bias", np.zeros(len(arrays["linear.weight"]), np.float32))
     return Dense(arrays["linear.weight"].T, bias, short)  # torch holds [out, in]

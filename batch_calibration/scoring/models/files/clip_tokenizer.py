@@ -37,9 +37,7 @@ def load(path: Path) -> Tokenizer:
         first, _, second = line.partition(" ")
         merges.append((first, second))
     if not merges or any(" " in second or not second for _, second in merges):
-        raise InputError(
-            where=path, expected="two tokens a line to merge", remedy="fetch the file again"
-        )
+        raise InputError.at(path, "two tokens a line to merge", remedy="fetch the file again")
     return build(merges)
 
 

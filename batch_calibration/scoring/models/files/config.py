@@ -67,19 +67,16 @@ def read_json(path: Path, role: str) -> dict[str, object]:
 def read_value(path: Path, role: str) -> object:
     """The JSON value in `path`, or a sentence that says what is missing or broken."""
     if not path.is_file():
-        raise InputError(
-            where=path.parent,
-            expected=f"{role} in {path.name}",
-            got="no such file",
-            remedy="give a Hugging Face checkpoint directory (config.json, *.safetensors, "
-            "tokenizer.json)",
+        raise InputError.at(
+            path.parent,
+            f"{role} in {path.name}",
+            "no such file",
+            "give a Hugging Face checkpoint directory (config.json, *.safetensors, tokenizer.json)",
         )
     try:
         return parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(
-            where=path, expected=f"JSON, but {error}", remedy="fetch the file again"
-        ) from error
+        raise InputError.at(path, f"JSON, but {error}", remedy="fetch the file again") from error
 
 
 def read_config(

@@ -146,12 +146,12 @@ def _modules(directory: Path) -> tuple[Module, ...]:
     )
     if not is_known:
         named = ", ".join(f"{kind} in {folder!r}" for kind, folder in modules)
-        raise InputError(
-            where=path,
-            expected="a Transformer in this folder, a Pooling, and Dense and Normalize "
+        raise InputError.at(
+            path,
+            "a Transformer in this folder, a Pooling, and Dense and Normalize "
             "modules of sentence_transformers in folders of it",
-            got=named or repr(lines),
-            remedy="use another checkpoint",
+            named or repr(lines),
+            "use another checkpoint",
         )
     return tuple(Module(kind, module.folder) for kind, module in zip(kinds, modules, strict=True))
 

@@ -91,10 +91,8 @@ def shards(directory: Path) -> list[str]:
     if index.is_file():
         shard_of = read_json(index, "an index of shards").get("weight_map")
         if not isinstance(shard_of, dict) or set(map(type, shard_of.values())) - {str}:
-            raise InputError(
-                where=index,
-                expected="weight_map to give each tensor's file",
-                remedy="fetch the file again",
+            raise InputError.at(
+                index, "weight_map to give each tensor's file", remedy="fetch the file again"
             )
         names = sorted(set(shard_of.values()))
         for name in names:
@@ -102,11 +100,8 @@ def shards(directory: Path) -> list[str]:
     else:
         names = sorted(path.name for path in directory.glob("*.safetensors") if path.is_file())
     if not names:
-        raise InputError(
-            where=directory,
-            expected="*.safetensors with the weights",
-            got="none; pickled checkpoints (.bin, .pt) are never read",
-            remedy="convert them with safetensors first",
+        raise InputError.at(
+            directory, "*.safetensors", "none; pickled checkpoints are never read", "convert them"
         )
     return names
 
@@ -115,21 +110,15 @@ def _check_shard(index: Path, name: str) -> None:
     """Refuse a file that is not there, or that lies elsewhere: whose weights would those be?"""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
-        raise InputError(
-            where=index,
-            expected="names of files in its folder",
-            got=shown(name),
-            remedy="fetch the checkpoint again, all files into one folder",
+        raise InputError.at(
+            index, "names of files in its folder", shown(name), "fetch all files into one folder"
         )
     is_file = False
     with suppress(OSError):  # a name that is too long
         is_file = (index.parent / path).is_file()
     if not is_file:
-        raise InputError(
-            where=index,
-            expected=f"the file {shown(name)} in the same folder",
-            got="none",
-            remedy="fetch the checkpoint again",
+        raise InputError.at(
+            index, f"the file {shown(name)} in its folder", "none", "fetch the checkpoint again"
         )
 
 

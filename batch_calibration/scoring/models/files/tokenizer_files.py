@@ -123,10 +123,12 @@ def _of_pair(directory: Path, options: RawConfig, config: RawConfig) -> Tokenize
     tokenizer.decoder = decoders.ByteLevel()
     name = class_of(options, config, tokenizer)
     if name not in OF_PAIRS:
-        raise InputError(
-            where=directory, expected="tokenizer.json", got=f"vocab.json and merges.txt of {name}",
-            remedy="use a checkpoint with tokenizer.json",
-        )  # fmt: skip
+        raise InputError.at(
+            directory,
+            "tokenizer.json",
+            f"vocab.json and merges.txt of {name}",
+            "use a checkpoint with tokenizer.json",
+        )
     tokens = {key: beginning_token.special_token(key, options, name) for key in SPECIAL}
     named = list(dict.fromkeys(token for token in tokens.values() if token is not None))
     tokenizer.add_special_tokens(named)
@@ -247,11 +249,11 @@ def split_as(tokenizer: Tokenizer, class_name: str, tokenizer_config: RawConfig)
             vocabulary without the class's token for unknown characters.
     """
     if class_name in UNSUPPORTED:
-        raise InputError(
-            where="tokenizer_config.json",
-            expected=f"a tokenizer class whose splitting is known ({', '.join(SPLITTINGS)})",
-            got=class_name,
-            remedy="use a checkpoint of another class, or, if tokenizer.json splits text as the "
+        raise InputError.at(
+            "tokenizer_config.json",
+            f"a tokenizer class whose splitting is known ({', '.join(SPLITTINGS)})",
+            class_name,
+            "use a checkpoint of another class, or, if tokenizer.json splits text as the "
             "network was trained, write PreTrainedTokenizerFast there",
         )
     if class_name not in SPLITTINGS:
@@ -259,11 +261,11 @@ def split_as(tokenizer: Tokenizer, class_name: str, tokenizer_config: RawConfig)
     splitting = SPLITTINGS[class_name](tokenizer_config)
     unknown = splitting.unk_token
     if unknown is not None and tokenizer.model.token_to_id(unknown) is None:
-        raise InputError(
-            where="tokenizer.json",
-            expected=f"the token {unknown!r}, which {class_name} gives for unknown characters",
-            got="a vocabulary without it",
-            remedy="if tokenizer.json splits text as the network was trained, write "
+        raise InputError.at(
+            "tokenizer.json",
+            f"the token {unknown!r}, which {class_name} gives for unknown characters",
+            "a vocabulary without it",
+            "if tokenizer.json splits text as the network was trained, write "
             "PreTrainedTokenizerFast as tokenizer_class into tokenizer_config.json",
         )
     before = _state(tokenizer)  # to tell in the end whether anything changed

@@ -78,8 +78,7 @@ class TransformersFiles:
                 key="scorer", where=spell("scorer", "transformers"),
                 expected="torch and transformers",
                 got=f"{error.name} is not installed",
-                remedy="pip install 'batch-calibration[torch]'",
-            ) from error  # fmt: skip
+                remedy="pip install 'batch-calibration[torch]'") from error  # fmt: skip
         self._transformers = transformers
         read_json(self.directory / "config.json", "a config")
         self._config = self._read(transformers.AutoConfig)
@@ -103,10 +102,12 @@ class TransformersFiles:
         theirs = self._read(self._transformers.AutoTokenizer)
         tokenizer: Tokenizer | None = getattr(theirs, "backend_tokenizer", None)
         if tokenizer is None:
-            raise InputError(
-                where=self.directory, expected="a tokenizer of the tokenizers library",
-                got=type(theirs).__name__, remedy="use a checkpoint with tokenizer.json",
-            )  # fmt: skip
+            raise InputError.at(
+                self.directory,
+                "a tokenizer of the tokenizers library",
+                type(theirs).__name__,
+                "use a checkpoint with tokenizer.json",
+            )
         tokenizer.no_padding()
         tokenizer.no_truncation()
         begins = [] if self._config.is_encoder_decoder else tokens_before(tokenizer)
