@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation, compare
     from batch_calibration.diagnosis.diagnose import diagnose
     from batch_calibration.diagnosis.recommend import recommend
+    from batch_calibration.diagnosis.together import recommend_together
     from batch_calibration.errors import InputError
     from batch_calibration.importers import Reading, read
     from batch_calibration.methods import METHODS, Method
@@ -44,6 +45,7 @@ _HOMES = {
     "diagnosis": (
         "Comparison", "Diagnosis", "Recommendation", "compare", "diagnose", "recommend",
     ),
+    "diagnosis.together": ("recommend_together",),
     "errors": ("InputError",),
     "importers": ("Reading", "read"),
     "methods": ("METHODS", "Method"),
@@ -60,8 +62,8 @@ __all__ = [
     "METHODS", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",
     "Recommendation", "ScoreTable", "__version__", "accuracy", "balanced_accuracy", "bias_score",
     "bootstrap_interval", "brier", "calibrate", "compare", "diagnose", "ece", "ensemble",
-    "load_results", "macro_f1", "nll", "plot", "predict", "read", "recommend", "rsd", "summary",
-    "total_variation",
+    "load_results", "macro_f1", "nll", "plot", "predict", "read", "recommend", "recommend_together",
+    "rsd", "summary", "total_variation",
 ]  # fmt: skip
 
 

@@ -206,10 +206,10 @@ def ensemble(
     Raises:
         InputError: no context; contexts of other rows or labels; what `calibrate` refuses.
 
-    >>> first = np.log(10 * [[0.6, 0.4], [0.9, 0.1], [0.7, 0.3]])
-    >>> second = np.log(10 * [[0.5, 0.5], [0.2, 0.8], [0.1, 0.9]])
+    >>> first = np.log(10 * [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]])
+    >>> second = np.log(10 * [[0.5, 0.5], [0.8, 0.2], [0.1, 0.9]])
     >>> ensemble([first, second])[:3].argmax(axis=1).tolist()
-    [1, 0, 1]
+    [0, 0, 1]
     """
     sources = list(contexts)
     if not sources:

@@ -113,7 +113,7 @@ def drawn(tables, shifted):
     }  # fmt: skip
 
 
-MODULES = ("curves", "intervals", "preferences", "scores", "studies")
+MODULES = ("intervals", "preferences", "scores", "studies")
 
 
 def test_every_function_that_draws_is_tested(drawn):

@@ -460,10 +460,11 @@ def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys):
     assert "which the recommendation did not see" in stdout
     run("recommend", path, *GIVEN, "--prior=0.7,0.3")
     assert "--prior=0.7,0.3" in capsys.readouterr().out
-    (tmp_path / "few.csv").write_text(lines_of(np.random.default_rng(5), n=20)[0])
+    (tmp_path / "few.csv").write_text(lines_of(np.random.default_rng(5), n=19)[0])
     run("recommend", tmp_path / "few.csv", *GIVEN)
     stdout = capsys.readouterr().out
-    assert "Leave the scores as they are" in stdout and "--method" not in stdout
+    assert "leave the scores as they are" in " ".join(stdout.split())
+    assert stdout.count("--method") == 1 and "calibrate FILE --method=bc\n" in stdout
     run("recommend", tmp_path / "few.csv", *GIVEN, f"--labeled={path}")
     stdout = " ".join(capsys.readouterr().out.split())
     assert "60 labeled rows" in stdout and "Labeled rows, each judged by what the others" in stdout

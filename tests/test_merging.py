@@ -182,4 +182,6 @@ def test_the_program_says_what_it_did_and_what_it_left(two, tmp_path, program):
     assert "got no scores/ in it" in process and "Traceback" not in process
     shutil.copy(next((two[0] / "scores").iterdir()), two[0] / "scores" / "x.safetensors")
     process = program("merge", *flags, code=2)
-    assert "3 there already" in process.stdout and "the file was renamed" in process.stderr
+    assert (
+        "3 there already" in process.stdout and "got 0e68b9bc52c4a10b: rename it" in process.stderr
+    )

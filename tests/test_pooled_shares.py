@@ -254,7 +254,9 @@ def test_gains_on_real_scores_are_those_of_the_prototype(name, gain, shared):
     (score_set,) = read_sets(shared / "scores", [name])
     tables = [table._replace(context={**table.context, "rows": name}) for table in score_set.tables]
     groups, gains = [task_of(table) for table in tables], []
-    for table, scores in zip(tables, corrected(tables, groups), strict=True):
+    # The prototype's gate; at the method's own +3.2 on mmlu, +0.3 on demonstrations.
+    gate = {"bc_pooled_shares": {"least_information": 0.05}}
+    for table, scores in zip(tables, corrected(tables, groups, options=gate), strict=True):
         test = table.blocks["test"]
         before, after = (rows.argmax(axis=-1) == test.labels for rows in (test.log_probs, scores))
         gains.append(after.mean() - before.mean())

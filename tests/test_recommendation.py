@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from batch_calibration import calibrate, recommend
+from batch_calibration import calibrate, recommend, recommend_together
+from batch_calibration.cli import commands, prior
 from batch_calibration.diagnosis import experience, signals
 from batch_calibration.diagnosis.recommend import choose_by_labels
 from batch_calibration.methods import Evidence
+from batch_calibration.scores import ScoreTable, make_block
 
 WITH_LABELS = "bcl_empirical_bayes"
 
@@ -41,9 +43,13 @@ def test_without_labels_the_likely_shift_is_recommended_with_what_to_expect():
     scores, _ = world([1 / 3] * 3, bias=(0.0, 2.0, 0.0))
     advice = recommend(scores, label_names=("a", "b", "c"))
     assert (advice.method, advice.options, advice.measured) == ("bc_empirical_bayes", {}, {})
-    assert advice.reason[0].startswith("Use bc_empirical_bayes, for the scores favor 'b' by ")
+    assert advice.reason[0].startswith(
+        "If labels are about equally frequent (within 12 points), use bc; if you cannot say, "
+        "bc_empirical_bayes, as the scores favor 'b' by "
+    )
+    assert advice.if_balanced == "bc"
     gain, risk, source = advice.expected
-    assert gain.low < gain.value < gain.high and 0 < risk < 0.5
+    assert gain.low < gain.value < gain.high and np.isnan(risk)
     assert "contexts of real models" in source and source in advice.reason[1]
     assert advice.accuracy is None
     assert str(advice).splitlines() == list(advice.reason)
@@ -58,7 +64,7 @@ def test_few_rows_and_scores_that_tell_nothing_are_left():
     assert recommend(scores[:1]).method == "icl" and recommend(scores[:20]).method != "icl"
     rng = np.random.default_rng(0)
     advice = recommend(rng.normal([0.0, 1.0, 0.0], 0.1, (400, 3)))
-    assert advice.method == "icl" and "nats of a row's label (less than 0.05)" in advice.reason[0]
+    assert advice.method == "icl" and "nats, less than 0.05) is near guessing" in advice.reason[0]
 
 
 @pytest.mark.parametrize("method", experience.RANGES)
@@ -253,3 +259,50 @@ def test_a_probe_is_measured_on_labeled_rows():
 def test_what_does_not_fit_is_a_sentence(options, refuses):
     refuses(recommend, [[-1.0, -2.0], [-2.0, -1.0]], **options)
     refuses(recommend, np.zeros((2, 3, 2)))
+
+
+def contexts_of(count, rows=80, seed=0):
+    """Scores [c n 2] of the same rows under a bias of each context, 70 % of the first label."""
+    random = np.random.default_rng(seed)
+    gold = random.choice(2, rows, p=[0.7, 0.3])
+    told = 2.0 * np.eye(2)[gold] + random.normal(size=(count, rows, 2))
+    return told + 1.5 * random.normal(size=(count, 1, 2)) - 9, gold
+
+
+def test_contexts_of_a_task_are_recommended_pooled_shares():
+    scores, _ = contexts_of(6)
+    found = recommend_together(scores, same_rows=True, label_names=("a", "b"), draws=40)
+    assert {advice.method for advice in found.contexts} == {"bc_pooled_shares"}
+    assert all(advice.if_balanced == "bc" for advice in found.contexts)
+    share = found.shares["a"]
+    assert share.low < share.value < share.high and share.value > 0.5
+    assert "Label shares by all contexts together: a " in str(found)
+    # The list of tables that the console reads gives the same.
+    assert "bc_pooled_shares, as the scores favor" in found.contexts[0].reason[0]
+    two = recommend_together(scores[:2], label_names=("a", "b"))
+    assert {advice.method for advice in two.contexts} == {"bc_empirical_bayes"}
+    assert two.shares == {}
+    alone = recommend(scores[0], label_names=("a", "b"))
+    assert two.contexts[0].method == alone.method and two.contexts[0].reason == alone.reason
+
+
+def test_contexts_that_are_not_of_one_task_are_refused(refuses):
+    scores, _ = contexts_of(3)
+    refuses(recommend_together, [])
+    refuses(recommend_together, [scores[0], np.zeros((4, 3))])
+    refuses(recommend_together, [scores])
+
+
+def test_the_console_pools_the_contexts_of_a_task():
+    scores, gold = contexts_of(3)
+    tables = []
+    for seed, rows in enumerate(scores):
+        context = {"task": "mine", "seed": seed}
+        tables.append(ScoreTable(context, ("a", "b"), {"test": make_block(rows, gold)}))
+    other = tables[0]._replace(context={"task": "other"})
+    found = commands._recommended([*tables, other], [prior.Stated()] * 4)
+    assert [advice.method for advice in found] == 3 * ["bc_pooled_shares"] + ["bc_empirical_bayes"]
+    followed = commands._pooled_scores([*tables, other], found)
+    assert all(isinstance(rows, np.ndarray) for rows in followed)
+    stated = commands._recommended(tables, [prior.Stated(share="balanced")] * 3)
+    assert [advice.method for advice in stated] == 3 * ["bc"]

@@ -48,7 +48,7 @@ def bytes_of(tables, methods=None):
 def test_numbers_do_not_depend_on_the_tables_and_methods_beside(tables):
     same_shape = tables[:3]
     together = bytes_of(same_shape)
-    assert set(together[0]) == set(METHODS)
+    assert set(together[0]) == set(METHODS) - {"ensemble"}  # nothing to average
     assert bytes_of(same_shape[::-1])[::-1] == together
     for table, of_table in zip(same_shape, together, strict=True):
         assert bytes_of([table]) == [of_table]

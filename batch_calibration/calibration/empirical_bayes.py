@@ -30,7 +30,7 @@ from batch_calibration.calibration.shift import Shift, apply
 from batch_calibration.errors import InputError
 from batch_calibration.typing import Bias, Count, Key, Labels, ProbeRows, Scalar, Weight
 
-LEAST_INFORMATION = 0.02
+LEAST_INFORMATION = 0.05
 """Nats that a row's corrected scores must tell of its label on average, or nothing is shifted."""
 LABELED_WEIGHT = 0.1
 """The weight of a labeled row's log loss, relative to the densities of biases and shares."""
@@ -237,7 +237,7 @@ def empirical_bayes(
     """Subtracts the most probable shift under densities of biases and of shares of labels.
 
     The expected shares are u_j = c_j^2 / sum c^2, c_j the `confidence` that BC leaves label j.
-    Where a row's corrected scores tell less than 0.02 nats of its label (`information`), a shift
+    Where a row's corrected scores tell less than 0.05 nats of its label (`information`), a shift
     would only move guesses, and the scores stay as they are. With labels, the log loss of the
     labeled rows after the shift is added, 0.1 of it, and scores are shifted whatever they tell.
 

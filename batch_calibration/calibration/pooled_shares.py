@@ -40,6 +40,8 @@ from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
 FEWEST_CONTEXTS = 3
 """Fewer contexts are corrected each by itself: two harmed more contexts than one did."""
+LEAST_TOLD = 0.02
+"""Nats that a context's rows must tell of their labels on average to be pooled; 0.05 alone."""
 TRUST = 1.0, 0.75, 0.5, 0.25, 0.0
 """The parts of the way from equal shares to the estimated ones that agreement chooses from."""
 
@@ -133,7 +135,7 @@ def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> Scalar:
 
 def pool_shares(
     rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool,
-    least_information: Scalar | float = LEAST_INFORMATION,
+    least_information: Scalar | float = LEAST_TOLD,
     counts: jax.Array | None = None,
 ) -> Pooled:  # fmt: skip
     """Estimates the label shares of several contexts together and matches each to them.
@@ -195,7 +197,7 @@ def _estimate(
 @partial(jax.jit, static_argnames="draws")
 def resampled_shares(
     rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool, key: Key, *,
-    least_information: Scalar | float = LEAST_INFORMATION, draws: int = 200,
+    least_information: Scalar | float = LEAST_TOLD, draws: int = 200,
 ) -> jax.Array:  # fmt: skip
     """Estimates of the shares [draws k] where contexts and rows are drawn with replacement.
 
@@ -218,8 +220,8 @@ def resampled_shares(
         log_used = jnp.where(used > 0, 0.0, -jnp.inf)
         drawn = jax.random.categorical(of_contexts, log_used, shape=(contexts,))
         # As many as there are, of those that are used.
-        is_drawn = jnp.arange(contexts) < jnp.sum(used)
-        times = jnp.zeros(contexts).at[drawn].add(is_drawn)
+        is_drawn = jnp.arange(contexts, dtype=used.dtype) < jnp.sum(used)
+        times = jnp.zeros_like(used).at[drawn].add(is_drawn.astype(used.dtype))
         # Bootstrap weights of rows: exponential ones of mean 1, the same for a row of all contexts.
         moves = jax.random.exponential(of_rows, (contexts, length))
         moves = jnp.where(same_rows, moves[:1], moves)
@@ -232,7 +234,7 @@ def resampled_shares(
 @jax.jit
 def correct_together(
     rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool,
-    least_information: Scalar | float = LEAST_INFORMATION,
+    least_information: Scalar | float = LEAST_TOLD,
     counts: jax.Array | None = None,
 ) -> Pooled:  # fmt: skip
     """`pool_shares`; where too few contexts tell enough each gets the shift of `pooled_shares`.
@@ -244,17 +246,15 @@ def correct_together(
     [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
     """
     pooled = pool_shares(rows, weight, same_rows, least_information, counts)
-    fit = pooled_shares(least_information=0.0, counts=counts).fit
+    fit = pooled_shares(counts=counts).fit
     present = jnp.where(weight[..., None] > 0, rows, 0.0)
-    told = jax.vmap(information)(present, weight)
     alone = jax.vmap(lambda rows, weight: fit(rows, None, weight).bias)(present, weight)
-    alone = jnp.where((told >= least_information)[:, None], alone, 0.0)
     return pooled._replace(shifts=jnp.where(jnp.any(pooled.used > 0), pooled.shifts, alone))
 
 
 def pooled_shares(
     *,
-    least_information: float = LEAST_INFORMATION,
+    least_information: float | None = None,
     counts: Sequence[int | float] | jax.Array | None = None,
 ) -> Calibrator:
     """Matches a context to label shares that all contexts of its task tell together.
@@ -264,6 +264,7 @@ def pooled_shares(
 
     Args:
         least_information: in nats; a context whose rows tell less of their labels is left as it is.
+            By default 0.02 for several contexts, 0.05 for one.
         counts: [k], labels that are known of other rows of the task.
 
     >>> fit, apply_ = pooled_shares()
@@ -271,8 +272,9 @@ def pooled_shares(
     >>> apply_(fit(rows), rows)[:4].argmax(axis=1).tolist()
     [0, 0, 1, 1]
     """
+    least = LEAST_INFORMATION if least_information is None else least_information
     if counts is None:
-        return empirical_bayes(least_information=least_information)
+        return empirical_bayes(least_information=least)
 
     def fit(
         log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
@@ -282,7 +284,7 @@ def pooled_shares(
         weights = weights_of(log_probs, weight)
         rows = label_normalized(jnp.where(weights[:, None] > 0, log_probs, 0.0))
         shift = match(rows, add_one(jnp.asarray(counts, jnp.float32)), weights)
-        tells = information(rows, weights) >= least_information
+        tells = information(rows, weights) >= least
         return Shift(jnp.where(tells, shift, 0.0), jnp.float32(1.0))
 
     return Calibrator(fit, apply)

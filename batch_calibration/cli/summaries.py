@@ -136,25 +136,26 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
             # "" where scores are left as they are.
             if words_of_call := _flags_of(context.recommended):
                 print(f"\nbatch-calibration calibrate FILE {words_of_call}")
+            if method := context.recommended.if_balanced:
+                print("\nIf labels are about equally frequent:")
+                print(f"batch-calibration calibrate FILE --method={method}")
 
 
 UNSEEN = "The file's right answers, which the recommendation did not see, in % [95 % interval]"
 ADVICE_NOTE = (
     "'nats' is how far the label of the highest mean score is above the lowest, 'tells' what a "
     "row's corrected scores tell of its label; 'gain' the change of accuracy to expect, in points, "
-    "with what held 95 % of like contexts, and 'risk' how likely it is a loss."
+    "with what held 95 % of like contexts."
 )
 
 
 def _advice_cells(contexts: Sequence[CorrectedContext]) -> Cells:
-    rows: Cells = [["context", "rows", "nats", "tells", "gain", "risk", "recommended"]]
+    rows: Cells = [["context", "rows", "nats", "tells", "gain", "recommended"]]
     for context in sorted(contexts, key=lambda context: title(context.table)):
         signals, expected = context.recommended.signals, context.recommended.expected
-        gain = risk = ""
-        if expected.gain is not None:
-            gain, risk = expected.gain.points, f"{100 * expected.risk:.0f} %"
+        gain = "" if expected.gain is None else expected.gain.points
         size, information = f"{signals.preference:.2f}", f"{signals.information:.2f}"
-        shown = [title(context.table), f"{signals.rows}", size, information, gain, risk]
+        shown = [title(context.table), f"{signals.rows}", size, information, gain]
         rows.append([*shown, context.recommended.short])
     return rows
 

@@ -11,7 +11,7 @@ from batch_calibration.arrays.alignment import column_numbers, in_label_order, i
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
-from batch_calibration.calibration.pooled_shares import FEWEST_CONTEXTS
+from batch_calibration.calibration.pooled_shares import FEWEST_CONTEXTS, LEAST_TOLD
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.diagnosis.diagnose import accuracy_of, check_names, gain_of
 from batch_calibration.diagnosis.experience import Expected, expect, expect_from_rows
@@ -240,8 +240,8 @@ def recommend(
             ranges that hold no shares which sum to 1; share together with target_prior.
 
     >>> advice = recommend(30 * [[-1.0, -4.0], [-2.0, -2.5]], label_names=("no", "yes"))
-    >>> advice.method, advice.reason[0]
-    ('bc_empirical_bayes', "Use bc_empirical_bayes, for the scores favor 'no' by 1.75 ± 0.16 nats.")
+    >>> advice.method, advice.if_balanced
+    ('bc_empirical_bayes', 'bc')
     """
     rows = check_scores(scores, from_probs=from_probs)
     # Logits may be above 0 in all of few rows.
@@ -350,10 +350,10 @@ def _from_scores(
     method, expected, unsure = POOLED if pooled else LIKELY, Expected.none(), ""
     if len(rows) < LEAST_ROWS:
         unsure = f"{len(rows):,} rows (less than {LEAST_ROWS}) do not show whether it is safe"
-    elif seen.information < LEAST_INFORMATION:
+    elif seen.information < (least := LEAST_TOLD if pooled else LEAST_INFORMATION):
         unsure = (
             f"what they tell of a row's label ({seen.information:.3f} nats, less than "
-            f"{LEAST_INFORMATION:g}) is near guessing, so that a correction moves guesses; clearer "
+            f"{least:g}) is near guessing, so that a correction moves guesses; clearer "
             "label words, more demonstrations or a stronger model would tell more"
         )
     if unsure:

@@ -115,7 +115,7 @@ def position_preference(judgments: Judgments) -> tuple[float, float]:
     ...                    0 * ones, np.arange(4), -ones, ("a",))
     >>> preference, error = position_preference(judged)
     >>> round(preference, 2), round(error, 2)
-    (-1.25, 0.2)
+    (-1.25, 0.14)
     """
     preference = place_preference(judgments)
     is_scored = ~np.isnan(judgments.margins)

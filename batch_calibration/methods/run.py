@@ -163,13 +163,7 @@ def correct_group(
         floor: scores below it are raised to it, in nats.
     """
     tests = [table.blocks["test"].log_probs for table in tables]
-    # [c n k], padded as blocks are
-    shape = (1 << (len(tests) - 1).bit_length(), padded_rows(max(map(len, tests))))
-    rows = np.zeros((*shape, tests[0].shape[-1]), np.float32)
-    weight = np.zeros(shape, np.float32)
-    for place, test in enumerate(tests):
-        rows[place, : len(test)] = test if floor is None else np.maximum(test, np.float32(floor))
-        weight[place, : len(test)] = 1.0
+    rows, weight = stack_contexts(tables, floor)
     program = _jit(method.together, (), 0)
     numbers = {name: np.asarray(option, np.float32) for name, option in (options or {}).items()}
     pooled = jax.device_get(program(rows, weight, _have_same_rows(tables), **numbers))
@@ -189,6 +183,20 @@ def correct_group(
     gate = {name: numbers[name] for name in numbers if name == "least_information"}
     mean = jax.device_get(_jit(average_contexts, (), 0)(rows, weight, **gate))
     return [one._replace(scores=mean[: len(one.scores)]) for one in corrected]
+
+
+def stack_contexts(
+    tables: Sequence[ScoreTable], floor: float | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The test rows of several tables [c n k] and their weights [c n], padded as blocks are."""
+    tests = [table.blocks["test"].log_probs for table in tables]
+    shape = (1 << (len(tests) - 1).bit_length(), padded_rows(max(map(len, tests))))
+    rows = np.zeros((*shape, tests[0].shape[-1]), np.float32)
+    weight = np.zeros(shape, np.float32)
+    for place, test in enumerate(tests):
+        rows[place, : len(test)] = test if floor is None else np.maximum(test, np.float32(floor))
+        weight[place, : len(test)] = 1.0
+    return rows, weight
 
 
 def _have_same_rows(tables: Sequence[ScoreTable]) -> bool:

@@ -450,12 +450,12 @@ def _expected_sentence(verdicts: Sequence[Verdict]) -> str:
     # Where all scores are left nothing is expected.
     if expected is None or expected == Estimate(0.0, 0.0, 0.0):
         return ""
-    risks = [verdict.recommendation.expected.risk for verdict in verdicts]
-    risk, average = f"a risk of {100 * float(np.nanmean(risks)):.0f} % of a loss", ""
-    source = verdicts[0].recommendation.expected.source
+    average, first = "", verdicts[0].recommendation.expected
+    risk, source = first.risk_in_words, first.source
     if len(verdicts) > 1:
-        average, source = " in a context, on average", "by contexts of real models with like scores"
-    return f"{expected.points} points{average}, with {risk} ({source})."
+        risk, average = "", " in a context, on average"
+        source = "by contexts of real models with like scores"
+    return f"{expected.points} points{average}{risk} ({source})."
 
 
 def _measured(verdicts: Sequence[Verdict]) -> str:
