@@ -1,8 +1,7 @@
 """Gain of averaging the answers of several corrected prompts, by how many there are.
 
-python -m experiments.evidence --config=configs/evidence_ensemble.py \
-    --config.embedded=W/mini,W/small --scores=../shared/scores --workdir=W \
-    --page=docs/pooled-shares.md
+python -m experiments.evidence --config=configs/evidence_ensemble.py --scores=../shared/scores \
+    --workdir=W --page=docs/pooled-shares.md
 
 Sources whose contexts have the same rows: seven base models on 56 MMLU subjects, 26 vision-language
 models on MMBench and OOD-CV, LLaMA-13B with ten demonstrations, and with `embedded` the five draws
@@ -23,8 +22,8 @@ def get_config(preset: str = "") -> ConfigDict:
         "embedded": (),
         # One is the correction alone; MMLU has seven models, demonstrations ten.
         "sizes": (1, 2, 3, 5, 10),
-        "draws": 5,
-        "most_rows": 800,
+        "draws": 2,
+        "most_rows": 400,
         "seed": 0,
     })  # fmt: skip
     if smoke:

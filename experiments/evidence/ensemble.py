@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -55,8 +56,8 @@ class Options(NamedTuple):
     sets: Sequence[str] = ("mmlu", "mmbench", "oodcv", "demonstrations")
     embedded: Sequence[str] = ()
     sizes: Sequence[int] = (1, 2, 3, 5, 10)
-    draws: int = 5
-    most_rows: int = 800
+    draws: int = 2
+    most_rows: int = 400
     seed: int = 0
 
 
@@ -116,7 +117,7 @@ def gains_of(rows: np.ndarray, gold: np.ndarray) -> dict[str, float]:
     corrected = {"icl": rows, "bc": rows - rows.mean(axis=1, keepdims=True), "pooled": pooled}
     plain = share_right(rows, gold)
     gains = {"one": share_right(pooled, gold) - plain}
-    weight = np.ones(rows.shape[:2], np.float32)
+    weight = jnp.ones(rows.shape[:2])
     for rule, scores in corrected.items():
         gains[rule] = share_right(np.asarray(average(scores, weight)), gold) - plain
     return gains
@@ -181,7 +182,7 @@ def draw(measured: Sequence[Gains], options: Options) -> Figure:
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
     shared_sizes = set(options.sizes).intersection(*(gains.by_rule["one"] for gains in measured))
     for size in sorted(shared_sizes):
-        panel = panels.setdefault(f"{size} contexts", {})
+        panel = panels.setdefault(f"{size} context{'s' * (size > 1)}", {})
         for gains in measured:
             mean, low, high = mean_interval(gains.by_rule["pooled"][size])
             panel[gains.title] = charts.forest_row(mean, low, high, int(low > 0) - int(high < 0))
