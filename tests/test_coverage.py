@@ -127,7 +127,7 @@ def test_means_over_tasks_and_contexts() -> None:
         estimates = [intervals.over_rows(own[None], intervals.OF_GAIN) for own in rows]
         over.append(intervals.over_tasks(estimates)[1:])
         pooled.append(comparison._weighted_mean(estimates, sizes / sizes.sum())[1:])
-        judged = [verdicts.Verdict("", str(i), None, None, own) for i, own in enumerate(rows)]
+        judged = [verdicts.Verdict("", str(i), None, None, own, own) for i, own in enumerate(rows)]
         measured.append(verdicts.measured_gain(judged)[1:])
     for found in (over, pooled, measured):
         check(share_held(found, 0.04))
