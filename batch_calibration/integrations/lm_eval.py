@@ -290,7 +290,10 @@ def write_overlays(
             reasons[task] = f"{task} stays as it is: {reason}."
             if len(members) == 1:
                 raise InputError.at(
-                    f"task {task}", "output_type: multiple_choice", reason, "choose another one"
+                    f"task {task}",
+                    "a task that scores choices (output_type: multiple_choice)",
+                    reason,
+                    "choose another one",
                 )
     folder.mkdir(parents=True, exist_ok=True)
     for task, path in paths.items():
