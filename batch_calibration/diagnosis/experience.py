@@ -32,7 +32,7 @@ class Expected(NamedTuple):
     @classmethod
     def unknown(cls) -> "Expected":
         """An unknown gain."""
-        return cls(None, float("nan"), "not known")
+        return cls(None, np.nan, "not known")
 
     @property
     def risk_in_words(self) -> str:
@@ -123,7 +123,7 @@ def expect(before: np.ndarray, after: np.ndarray, method: str) -> Expected:
     promised = promised_gain(np.asarray(before, np.float64), np.asarray(after, np.float64))
     _, contexts, mean, low, high, _ = find_range(RANGES[method], promised)
     source = f"{contexts:,} contexts of real models whose scores look alike"
-    return Expected(Estimate(mean / 100, low / 100, high / 100), float("nan"), source)
+    return Expected(Estimate(mean / 100, low / 100, high / 100), np.nan, source)
 
 
 def find_range(ranges: Sequence[Range], promised: float) -> Range:
