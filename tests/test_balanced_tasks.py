@@ -7,6 +7,7 @@ import pytest
 
 from batch_calibration import calibrate
 from batch_calibration.cli.studies import calibrate_workdir, make_report, score
+from batch_calibration.reporting.writing import judge_record
 from batch_calibration.scores import ScoreTable, context_id, make_block
 from batch_calibration.scoring.data.task_file import read_task_file
 from batch_calibration.scoring.data.texts import read
@@ -44,7 +45,7 @@ def test_what_is_known_of_labels_is_kept_and_decides_no_id(workdir):
         assert context_id(bare) == table.id
 
 
-def test_tables_of_earlier_versions_learn_it_without_a_model(workdir, tmp_path, refuses):
+def test_tables_of_earlier_versions_stay_as_they_are_and_so_do_their_records(workdir, tmp_path):
     store = Store(tmp_path, create=True)
     for table in by_task(workdir).values():
         bare = {key: table.context[key] for key in table.context if key != "train_labels"}
@@ -52,12 +53,20 @@ def test_tables_of_earlier_versions_learn_it_without_a_model(workdir, tmp_path, 
         store.put(table._replace(context=bare))
     report = calibrate_store(store, ["bc"], label_shares="train")
     assert not len(report.records) and len(report.broken) == 2
-    assert "counted when it is scored; got none: score again" in report.broken[0]
+    assert "counted when it is scored; got none: score into a new workdir" in report.broken[0]
+    records = calibrate_store(store, ["bc"]).records
+    files = {path: path.read_bytes() for path in tmp_path.glob("scores/*")}
     said = []
     score(Study(SETTINGS, tuple(SETTINGS.grid())), str(tmp_path), said.append)
     assert "0 rows scored" in said[-1]
-    for name, table in by_task(tmp_path).items():
-        assert table.context == by_task(workdir)[name].context
+    assert files == {path: path.read_bytes() for path in tmp_path.glob("scores/*")}
+    assert len(store.records()) == len(records) == 2
+    # The task says what the table does not.
+    by_name = {record.context.task: record for record in records}
+    for name, method in (("sst2", "bc"), ("cb", "bc_empirical_bayes")):
+        verdict = judge_record(by_name[name], by_task(tmp_path)[name])
+        assert verdict.recommendation.method in (method, "icl")
+        assert verdict.recommendation.if_balanced == ("" if name == "sst2" else "bc")
 
 
 def test_a_study_recommends_bc_where_the_task_is_balanced(workdir):

@@ -1,13 +1,14 @@
 """Recommendations: signals against plain loops, rules, and the choice by labels."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from batch_calibration import calibrate, recommend, recommend_together
 from batch_calibration.cli import commands, prior
 from batch_calibration.diagnosis import experience, signals
 from batch_calibration.diagnosis.recommend import choose_by_labels
-from batch_calibration.methods import Evidence
+from batch_calibration.methods import Evidence, run_methods
 from batch_calibration.scores import ScoreTable, make_block
 
 WITH_LABELS = "bcl_empirical_bayes"
@@ -291,6 +292,18 @@ def test_contexts_that_are_not_of_one_task_are_refused(refuses):
     refuses(recommend_together, [])
     refuses(recommend_together, [scores[0], np.zeros((4, 3))])
     refuses(recommend_together, [scores])
+    refuses(recommend_together, scores, draws=0)
+    refuses(recommend_together, [scores[0], scores[1, :9]], same_rows=True)
+
+
+def test_frames_of_one_task_are_read_by_their_names():
+    scores, _ = contexts_of(4)
+    frames = [pd.DataFrame(rows, columns=["a", "b"]) for rows in scores]
+    in_words = [frame.set_axis([f"row {i}" for i in frame.index]) for frame in frames]
+    usual = recommend_together(in_words, same_rows=True, draws=2)
+    moved = [in_words[0], in_words[1][["b", "a"]], in_words[2][::-1], in_words[3]]
+    other = recommend_together(moved, same_rows=True, draws=2)
+    assert other.contexts == usual.contexts and other.shares == usual.shares
 
 
 def test_the_console_pools_the_contexts_of_a_task():
@@ -299,10 +312,14 @@ def test_the_console_pools_the_contexts_of_a_task():
     for seed, rows in enumerate(scores):
         context = {"task": "mine", "seed": seed}
         tables.append(ScoreTable(context, ("a", "b"), {"test": make_block(rows, gold)}))
-    other = tables[0]._replace(context={"task": "other"})
-    found = commands._recommended([*tables, other], [prior.Stated()] * 4)
-    assert [advice.method for advice in found] == 3 * ["bc_pooled_shares"] + ["bc_empirical_bayes"]
-    followed = commands._pooled_scores([*tables, other], found)
-    assert all(isinstance(rows, np.ndarray) for rows in followed)
-    stated = commands._recommended(tables, [prior.Stated(share="balanced")] * 3)
-    assert [advice.method for advice in stated] == 3 * ["bc"]
+    tables.append(tables[0]._replace(context={"task": "other"}))
+    found = commands._recommended(tables, [prior.Stated()] * 4)
+    methods = 3 * ["bc_pooled_shares"] + ["bc_empirical_bayes"]
+    assert [advice.method for advice, _ in found] == methods
+    groups = [table.context["task"] for table in tables]
+    results = run_methods(tables, sorted(set(methods)), groups=groups).results
+    for table, (advice, bias), corrected in zip(tables, found, results, strict=True):
+        followed = commands._followed(table, advice, bias)
+        np.testing.assert_array_equal(followed.scores, corrected[advice.method].scores)
+    stated = commands._recommended(tables, [prior.Stated(share="balanced")] * 4)
+    assert [advice.method for advice, _ in stated] == 4 * ["bc"]

@@ -51,12 +51,14 @@ class Pooled(NamedTuple):
 
     Attributes:
         shares: [k], the shares that contexts were matched to; of no meaning where none were.
-        trust: the part of the way from equal shares to the estimate at which they are.
+        estimate: [k], the least of the objective.
+        trust: the part of the way from equal shares to the estimate at which the shares are.
         used: [c], 1 for a context that was matched to them; 0 for all where these are too few.
         shifts: [c k], in nats; 0 for a context that is not used.
     """
 
     shares: jax.Array
+    estimate: jax.Array
     trust: Scalar
     used: jax.Array
     shifts: jax.Array
@@ -167,7 +169,8 @@ def pool_shares(
     is_chosen = same_rows & (counts is None)
     best = jnp.where(is_chosen, jnp.argmax(agreed > jnp.max(agreed) - 1e-6), 0)
     shifts = shifts[best] - jnp.mean(shifts[best], axis=-1, keepdims=True)
-    return Pooled(shares[best], trusts[best], used, jnp.where(used[:, None] > 0, shifts, 0.0))
+    shifts = jnp.where(used[:, None] > 0, shifts, 0.0)
+    return Pooled(shares[best], estimate, trusts[best], used, shifts)
 
 
 def _present(

@@ -29,7 +29,7 @@ from batch_calibration.diagnosis import (
     recommend,
 )
 from batch_calibration.diagnosis.comparison import compare_tables
-from batch_calibration.diagnosis.recommend import POOLED
+from batch_calibration.diagnosis.recommend import LIKELY, POOLED
 from batch_calibration.diagnosis.together import recommend_tables
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
@@ -111,35 +111,22 @@ def recommend_files(args: Namespace) -> None:
     stated = prior.state(args.prior, tables)
     if args.share:
         stated = prior.state_range(args.share, tables)
-    recommendations = _recommended(tables, stated)
+    recommended = _recommended(tables, stated)
     if args.json:
-        for table, recommendation in zip(tables, recommendations, strict=True):
+        for table, (recommendation, _) in zip(tables, recommended, strict=True):
             output.print_line(table, recommendation)
         return
-    summaries.show_advice(
-        [*map(_followed, tables, recommendations, _pooled_scores(tables, recommendations))],
-        sys.stdout,
-    )
-
-
-def _pooled_scores(
-    tables: Sequence[ScoreTable], recommendations: Sequence[Recommendation]
-) -> list[np.ndarray | None]:
-    """The scores of each table as `bc_pooled_shares` corrects them; None where it is not asked."""
-    is_pooled = [advice.method == POOLED for advice in recommendations]
-    if not any(is_pooled):
-        return [None] * len(tables)
-    found = run_methods(tables, [POOLED], groups=[*map(task_of, tables)])
-    return [np.asarray(corrected[POOLED].scores) for corrected in found.results]
+    pairs = zip(tables, recommended, strict=True)
+    summaries.show_advice([_followed(table, *found) for table, found in pairs], sys.stdout)
 
 
 def _followed(
-    table: ScoreTable, recommendation: Recommendation, pooled: np.ndarray | None
+    table: ScoreTable, recommendation: Recommendation, bias: np.ndarray | None
 ) -> CorrectedContext:
-    """A context as the recommendation corrects it."""
+    """A context as the recommendation corrects it, by its bias [k] where that is known."""
     method, options_of_method = recommendation.method, recommendation.options
-    if method == POOLED and pooled is not None:
-        return _diagnosed(method, table, pooled, recommendation)
+    if method in (LIKELY, POOLED) and bias is not None:
+        return _diagnosed(method, table, table.blocks["test"].log_probs - bias, recommendation)
     found = run_methods([table], [method], options={method: options_of_method})
     corrected = np.asarray(next(found.results)[method].scores)
     return _diagnosed(method, table, corrected, recommendation)
@@ -147,14 +134,17 @@ def _followed(
 
 def _recommended(
     tables: Sequence[ScoreTable], stated: Sequence[prior.Stated], *, measure: bool = True
-) -> list[Recommendation]:
-    """A recommendation for each context; where nothing is stated, contexts of a task are pooled."""
+) -> list[tuple[Recommendation, np.ndarray | None]]:
+    """A recommendation for each context, and the bias [k] found for it where nothing is stated.
+
+    Contexts of a task are then pooled.
+    """
     is_labeled = measure and any("labeled" in table.blocks for table in tables)
     is_stated = any(one.shares is not None or one.share is not None for one in stated)
     if is_labeled or is_stated:
         pairs = zip(tables, stated, strict=True)
-        return [_recommended_alone(*pair, measure=measure) for pair in pairs]
-    return recommend_tables(tables, [*map(task_of, tables)])
+        return [(_recommended_alone(*pair, measure=measure), None) for pair in pairs]
+    return [*recommend_tables(tables, [*map(task_of, tables)])]
 
 
 def _recommended_alone(table: ScoreTable, stated: prior.Stated, *, measure: bool) -> Recommendation:
@@ -385,8 +375,8 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
         all_scores = _correct(tables, args.method, options_given, args.seed, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
-    recommendations = _recommended(tables, stated, measure=False)
-    for table, scores, advice in zip(tables, all_scores, recommendations, strict=True):
+    recommended = _recommended(tables, stated, measure=False)
+    for table, scores, (advice, _) in zip(tables, all_scores, recommended, strict=True):
         corrected.append(_diagnosed(args.method, table, scores, advice, strength, args.dtype))
     return corrected
 

@@ -1,19 +1,28 @@
 """Recommendations for several contexts of one task, whose label shares are told together."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
 
-from batch_calibration.calibration.pooled_shares import pool_shares, resampled_shares
+from batch_calibration.arrays.alignment import in_row_order
+from batch_calibration.arrays.frames import is_frame, names_of
+from batch_calibration.calibration.pooled_shares import (
+    FEWEST_CONTEXTS,
+    pool_shares,
+    resampled_shares,
+)
 from batch_calibration.diagnosis.diagnose import check_names
 from batch_calibration.diagnosis.recommend import LIKELY, POOLED, recommend_by_bias
 from batch_calibration.diagnosis.recommendation import Recommendation
 from batch_calibration.errors import InputError
 from batch_calibration.methods import check_scores, run_methods
-from batch_calibration.methods.run import stack_contexts
+from batch_calibration.methods.run import jit_quickly, stack_contexts
 from batch_calibration.metrics import Estimate
 from batch_calibration.scores import ScoreTable, make_block
 
@@ -40,24 +49,29 @@ class Together(NamedTuple):
 
 def recommend_tables(
     tables: Sequence[ScoreTable], groups: Sequence[Hashable]
-) -> list[Recommendation]:
-    """`recommend` for each table where nothing is stated; tables of a group are pooled.
+) -> list[tuple[Recommendation, np.ndarray]]:
+    """`recommend` for each table where nothing is stated, with the bias [k] that it found.
 
     Args:
-        tables: with a block "test".
+        tables: with a block "test"; those of a group are pooled.
         groups: for each table a value that those of one task share.
     """
     for table in tables:
-        check_scores(table.blocks["test"].log_probs, from_probs=False)
-    found = run_methods(tables, [LIKELY, POOLED], groups=groups)
-    advice = []
-    for table, corrected in zip(tables, found.results, strict=True):
-        alone, pooled = (np.asarray(corrected[name].state.bias) for name in (LIKELY, POOLED))
-        advice.append(recommend_by_bias(
-            table.blocks["test"].log_probs, pooled, table.label_names,
-            pooled=not np.array_equal(alone, pooled),
-        ))  # fmt: skip
-    return advice
+        check_scores(table.blocks["test"].log_probs)
+    methods = [LIKELY]
+    # Smaller groups have nothing to pool: a program less is compiled.
+    if max(Counter(groups).values(), default=0) >= FEWEST_CONTEXTS:
+        methods.append(POOLED)
+    recommended = []
+    for table, corrected in zip(
+        tables, run_methods(tables, methods, groups=groups).results, strict=True
+    ):
+        alone, bias = (np.asarray(corrected[name].state.bias) for name in (LIKELY, methods[-1]))
+        is_pooled = not np.array_equal(alone, bias)
+        scores = table.blocks["test"].log_probs
+        advice = recommend_by_bias(scores, bias, table.label_names, pooled=is_pooled)
+        recommended.append((advice, bias))
+    return recommended
 
 
 def recommend_together(
@@ -76,8 +90,8 @@ def recommend_together(
 
     Args:
         contexts: scores [n, k] in nats of each context, or an array [c, n, k].
-        same_rows: whether row i is the same question in every context; answers that agree then
-            decide how far the shares are trusted.
+        same_rows: whether row i is the same question in every context (frames of pandas are
+            aligned by index); answers that agree then decide how far the shares are trusted.
         label_names: k names for the sentences; by default the columns of the first frame.
         from_probs: whether scores are probabilities, as in `calibrate`.
         draws: of contexts and rows, for the interval of the shares. It says how far the shares
@@ -87,7 +101,8 @@ def recommend_together(
         seed: of these draws.
 
     Raises:
-        InputError: no context; contexts of other labels; what `calibrate` refuses.
+        InputError: no context; contexts of other labels or rows; fewer than two draws; what
+            `calibrate` refuses.
 
     >>> random = np.random.default_rng(0)
     >>> told = 2.0 * np.eye(2)[random.choice(2, 60, p=[0.7, 0.3])] + random.normal(size=(5, 60, 2))
@@ -98,33 +113,39 @@ def recommend_together(
     sources = list(contexts)
     if not sources:
         raise InputError.at("contexts", "the scores of one context or more", "none")
-    tables = list[ScoreTable]()
+    if draws < 2:
+        raise InputError.at("draws", "2 or more", draws)
+    columns, tables = names_of(sources[0]), list[ScoreTable]()
     names: tuple[str, ...] = ()
     for place, source in enumerate(sources):
         where = f"contexts[{place}]"
-        rows = np.asarray(check_scores(source, where, from_probs=from_probs))
-        if rows.ndim != 2:
+        aligned = in_row_order(source, where, sources[0], "contexts[0]") if same_rows else source
+        of_frame = columns if is_frame(source) else None
+        rows = np.asarray(check_scores(aligned, where, from_probs=from_probs, columns=of_frame))
+        names = names or check_names(label_names, sources[0], rows.shape[-1])
+        first = tables[0].blocks["test"].log_probs.shape if tables else rows.shape
+        if rows.ndim != 2 or rows.shape[-1] != len(names) or (same_rows and rows.shape != first):
             raise InputError.at(
-                where, "[n, k], the rows of one context", f"shape {rows.shape}",
-                "give one context's rows at a time",
-            )  # fmt: skip
-        names = names or check_names(label_names, source, rows.shape[-1])
-        if rows.shape[-1] != len(names):
-            raise InputError.at(
-                where, f"scores of {len(names)} labels, as in contexts[0]",
-                f"{rows.shape[-1]}", "give contexts of one task, their labels in one order",
-            )  # fmt: skip
+                where,
+                f"scores [n, {len(names)}] of one context" + same_rows * f" and n = {first[0]}",
+                f"shape {rows.shape}",
+                "give the rows of one context at a time, all of one task",
+            )
         digest = "same" if same_rows else str(place)
         tables.append(ScoreTable({"rows": digest}, names, {"test": make_block(rows)}))
-    advice = recommend_tables(tables, ["one task"] * len(tables))
+    advice = [one for one, _ in recommend_tables(tables, ["one task"] * len(tables))]
     shares = dict[str, Estimate]()
     if any(one.method == POOLED for one in advice):
-        scores, weight = stack_contexts(tables)
-        pooled = jax.jit(pool_shares)(scores, weight, same_rows)
+        scores, weight = map(jnp.asarray, stack_contexts(tables))
+        pooled = jit_quickly(pool_shares)(scores, weight, same_rows)
         drawn = resampled_shares(scores, weight, same_rows, jax.random.key(seed), draws=draws)
-        # The estimates as far from equal shares as the one that is used.
-        drawn = 1 / len(names) + pooled.trust * (np.asarray(drawn) - 1 / len(names))
-        ends = np.quantile(drawn, [0.025, 0.975], axis=0)
-        for name, share, low, high in zip(names, pooled.shares, *ends, strict=True):
-            shares[name] = Estimate(float(share), float(low), float(high))
+        # Draws of few contexts with replacement vary less than these, and their variance is known
+        # from few.
+        count = float(pooled.used.sum())
+        wider = float(stdtrit(count - 1, 0.975)) * np.sqrt(count / (count - 1))
+        reach = wider * np.std(np.asarray(drawn, np.float64), axis=0, ddof=1)
+        center = np.asarray(pooled.estimate, np.float64)
+        ends = np.clip([center - reach, center + reach], 0, 1)
+        for name, *numbers in zip(names, center, *ends, strict=True):
+            shares[name] = Estimate(*map(float, numbers))
     return Together(tuple(advice), shares)

@@ -19,6 +19,7 @@ from batch_calibration.reporting.cells import latex, markdown
 from batch_calibration.reporting.items import TextsOf
 from batch_calibration.reporting.page import Card, Section, figure_html, make_page
 from batch_calibration.scores import BALANCED, TRAIN_LABELS, ScoreTable
+from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record, Run, csv_text
 
 MAX_IN_TABLES = 3  # contexts of a card whose labels have tables; of more the overview says enough
@@ -166,7 +167,10 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
     shares = None
     if any(options.get("target_prior") == "train" for options in record.options.values()):
         shares = counted_shares(table.context[TRAIN_LABELS])
-    verdict = judge_scores(name, context.task, table, scores, record, shares)
+    task = TASKS.get(context.task)
+    # Tables of earlier versions do not say it themselves.
+    share = BY_DESIGN if shares is None and task is not None and task.balanced else None
+    verdict = judge_scores(name, context.task, table, scores, record, shares, share)
     # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
 

@@ -403,7 +403,7 @@ def _shares_of_training(table: ScoreTable) -> Options:
         raise InputError(
             key="label_shares", where=f"table {table.id}, {spell('label_shares', 'train')}",
             expected="the labels of a training file of texts, which are counted when it is scored",
-            got="none", remedy=f"{step('score')} again, which asks the model nothing twice",
+            got="none", remedy=f"{step('score')} into a new workdir",
         )  # fmt: skip
     return {"target_prior": counted_shares(counts), "counts": tuple(counts)}
 

@@ -8,15 +8,7 @@ import numpy as np
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
-from batch_calibration.scores import (
-    BALANCED,
-    TRAIN_LABELS,
-    Block,
-    ScoreTable,
-    context_id,
-    digest,
-    make_block,
-)
+from batch_calibration.scores import Block, ScoreTable, context_id, digest, make_block
 from batch_calibration.scoring import LabelScores, NothingFinished, Scorer
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.scoring.inputs import joined
@@ -25,7 +17,6 @@ from batch_calibration.studies import Store
 from batch_calibration.studies.claims import Claim
 from batch_calibration.studies.journal import BlockPlan, Journal
 
-OF_LABELS = BALANCED, TRAIN_LABELS
 UNREADABLE = "unreadable"
 """The key of a block's spec for the number of inputs without scores: images that could not be
 read, answers without a label."""
@@ -184,10 +175,7 @@ def _block(rendered: RenderedBlock, answer: LabelScores, start: int) -> Block:
 
 
 def _relabel(context: RenderedContext, table: ScoreTable) -> ScoreTable:
-    """The table with the context's gold labels, row ids and what is known of its labels.
-
-    The same object where they agree.
-    """
+    """The table with the context's gold labels and row ids; the same object where they agree."""
     blocks = dict(table.blocks)
     for name in context.blocks.keys() & blocks.keys():
         rendered = context.blocks[name]
@@ -199,9 +187,5 @@ def _relabel(context: RenderedContext, table: ScoreTable) -> ScoreTable:
             ids = blocks[name].row_ids
         if not np.array_equal(blocks[name].labels, labels) or blocks[name].row_ids != ids:
             blocks[name] = blocks[name]._replace(labels=labels, row_ids=ids)
-    # What is known of the labels, which tables of earlier versions lack.
-    known = {key: context.context[key] for key in OF_LABELS if key in context.context}
-    described = {**table.context, **known}
     changed = any(blocks[name] is not table.blocks[name] for name in blocks)
-    changed |= described != table.context
-    return table._replace(context=described, blocks=blocks) if changed else table
+    return table._replace(blocks=blocks) if changed else table
