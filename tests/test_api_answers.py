@@ -35,15 +35,14 @@ def test_one_request_that_fails_for_good_loses_no_other(tmp_path):
         assert np.isnan(partial.log_probs[3]).all()
         answered = np.arange(len(TEXTS)) != 3
         np.testing.assert_allclose(partial.log_probs[answered], want()[answered], rtol=1e-6)
-        refusal = "1 of 12 prompts are refused by the server and left out, those that end in "
-        assert any(note.startswith(f"{refusal}{TEXTS[3]!r}") for note in first_scorer.notes)
-        server.fault = lambda *_: None
+        refusal = "1 of 12 prompts have no scores from the server and are left out, those that end "
+        assert any(note.startswith(f"{refusal}in {TEXTS[3]!r}") for note in first_scorer.notes)
+        # The refusal is kept as answers are.
         restarted = scorer(server.address, answers=path)
-        assert restarted.estimate(TEXTS, LABELS)[:3:2] == (2, 22)
-        np.testing.assert_allclose(restarted.score(TEXTS, LABELS).log_probs, want(), rtol=1e-6)
-        assert len(server.asked) == 26
-        restarted.score(TEXTS, LABELS)
-        assert len(server.asked) == 26
+        assert restarted.estimate(TEXTS, LABELS)[:3:2] == (0, 24)
+        again = restarted.score(TEXTS, LABELS)
+        np.testing.assert_array_equal(again.log_probs, partial.log_probs)
+        assert again.failed == partial.failed and len(server.asked) == 24
 
 
 @pytest.mark.parametrize("answered", [1, 5, 23])

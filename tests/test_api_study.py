@@ -84,7 +84,7 @@ def test_a_refused_row_is_named_and_costs_no_other(tmp_path):
         assert len(test.row_ids) == 18 and test.spec["unreadable"] == 2
         want = [[first_tokens(text)[label] for label in LABELS] for text in texts]
         np.testing.assert_allclose(test.log_probs, np.delete(want, [4, 7], axis=0), rtol=1e-6)
-        (note,) = [note for note in report.notes if "are refused by the server" in note]
+        (note,) = [note for note in report.notes if "have no scores from the server" in note]
         assert (
             note.startswith("2 of ")
             and "content_filter" in note

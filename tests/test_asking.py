@@ -54,8 +54,9 @@ def test_scores_are_asked_once_and_diagnosed(files, capsys):
         assert len(server.asked) == 12
         ask(server, files, "--api_scores=top_k")
         assert len(server.asked) == 12
-        assert "12 of 12 prompts are in" in capsys.readouterr().out
-    assert [path.name for path in sorted(output.parent.iterdir())] == ["prompts.csv", "scores.csv"]
+        assert "0 requests, about 0 tokens; 12 more were answered before" in capsys.readouterr().out
+    names = [path.name for path in sorted(output.parent.iterdir())]
+    assert names == ["prompts.csv", "scores.csv", "scores.csv.answers.sqlite"]
     cli.run(["diagnose", str(output)])
     assert "positive" in capsys.readouterr().out
 
@@ -162,9 +163,13 @@ def test_a_mistake_is_a_sentence(flags, sentence, files, capsys):
     assert sentence in capsys.readouterr().err
 
 
-def test_an_output_of_another_model_is_not_added_to(files, capsys):
+@pytest.mark.parametrize(
+    ("flag", "name"),
+    [("--model=other", "model"), ("--api_scores=top_k", "api_scores"), ("--labels=a,b", "a, b")],
+)
+def test_an_output_of_other_settings_is_not_added_to(flag, name, files, capsys):
     with running() as server:
         ask(server, files)
-        ask(server, files, "--model=other", code=2)
+        ask(server, files, flag, code=2)
         assert len(server.asked) == 12
-    assert "got another model: name another --output" in capsys.readouterr().err
+    assert f"got another {name}" in capsys.readouterr().err

@@ -410,6 +410,13 @@ WRITINGS = {
     "with spaces": " ".join,
     "backwards": lambda key: key[::-1],
     "HTML page": html.escape,
+    "decimal codes": lambda key: " ".join(str(ord(letter)) for letter in key),
+    "HTML's codes, escaped": lambda key: "".join(f"&amp;#{ord(letter)};" for letter in key),
+    "first letters": lambda key: f"{key[:20]}...",
+    "base32": lambda key: base64.b32encode(f"xyz{key}".encode()).decode(),
+    "base64 twice": lambda key: base64_of("")(base64_of("x")(key)),
+    "base64 of hex": lambda key: base64_of("xx")(key.encode().hex()),
+    "hex of base64": lambda key: base64_of("")(key).encode().hex(),
 }
 
 

@@ -52,8 +52,9 @@ def _run_on_files(args: Namespace, *, keeps_programs: bool) -> None:
 
             keep_programs()
     # NumPy and JAX take half a second to load, and help needs none of it.
-    from batch_calibration.cli import commands
+    from batch_calibration.cli import commands, inputs
 
+    inputs.check_written(args)
     # What earlier runs left that were killed while they wrote there.
     for path in {getattr(args, name, "") for name in ("output", "plot")} - {"", "-"}:
         remove_unfinished(Path(path).parent, is_ours=False)

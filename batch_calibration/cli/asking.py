@@ -1,9 +1,8 @@
 """The command `ask`: label scores of a file of prompts from an API, without a study."""
 
-import csv
-import io
+import json
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,17 +11,21 @@ import numpy as np
 from batch_calibration.cli import options, study_options, summaries
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, shown
-from batch_calibration.files import write_whole
+from batch_calibration.files import Json, write_whole
 from batch_calibration.importers.text_files import json_rows, read_cells
+from batch_calibration.scoring.api.protocols import read_messages
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Settings
+from batch_calibration.studies.tidy import write_csv
 
-PROMPTS = ("prompt", "text", "input", "question")
+PROMPTS = ("prompt", "text", "input", "question", "messages")
 """Columns of which the first that a file has holds the prompts."""
 GOLD = ("label", "gold", "answer")
 """Columns of which the first that a file has holds the right labels."""
-ASKED = ("id", "prompt", "model", "api_scores")
-"""Columns of the output that tell what was asked."""
+ASKED = ("id", "prompt", "model", "api_scores", "server")
+"""Columns of the output that tell what was asked, and by which settings."""
+FILLED = "filled_in"
+"""Column of the output with the labels that an answer lacks, whose scores are filled in."""
 DEFAULT_WAY = "chat"
 
 
@@ -30,38 +33,91 @@ class Prompt(NamedTuple):
     """A row to ask about: its id, its text, and the right label, "" where it is unknown."""
 
     id: str
-    text: str
-    gold: str
+    text: str  # of messages, their JSON
+    gold: str = ""
+
+
+class Scores(NamedTuple):
+    """The cells of some rows, and which labels no answer held.
+
+    Attributes:
+        cells: of each row, a cell for each label, all empty where it has no answer.
+        filled: of each row, the labels whose scores are filled in.
+        absent: labels that no answer held.
+    """
+
+    cells: list[list[str]]
+    filled: list[list[str]]
+    absent: list[str]
 
 
 def ask_server(args: Namespace) -> None:
-    """Ask an API about each prompt that the output does not hold, and write the scores."""
+    """Ask an API about each prompt that has no answer yet, and write all scores.
+
+    The answers stay in a file next to the output, which is made of them: prompts of other files
+    that were asked for it stay in it.
+    """
     path, path_written, labels = _check_flags(args)
     prompts, gold_name = read_prompts(path, args.prompt, args.ids, args.gold)
-    taken = {name for name in (*ASKED, gold_name) if name in labels}
+    taken = {name for name in (*ASKED, FILLED, gold_name) if name in labels}
     if taken:
         raise InputError.at(
             "--labels", "no column of the output", shown(sorted(taken)), "rename these"
         )
-    scorer = ApiScorer(_settings(args).api, args.model, answers=_answers_path(path_written))
-    request_facts = {"model": args.model, "api_scores": scorer.settings.api_scores}
-    stored = read_output(path_written, labels, request_facts)
-    lacking = [prompt for prompt in prompts if (prompt.id, prompt.text) not in stored]
-    if len(lacking) < len(prompts):
-        print(f"{len(prompts) - len(lacking):,} of {len(prompts):,} prompts are in {path_written}.")
-    if lacking:
-        stored |= _score(scorer, lacking, labels)
-    write_scores(path_written, prompts, stored, labels, request_facts, gold_name)
-    for name in ("", "-wal", "-shm"):  # what SQLite keeps beside its file
-        Path(f"{_answers_path(path_written)}{name}").unlink(missing_ok=True)
+    answers = path_written.with_name(f"{path_written.name}.answers.sqlite")
+    settings = _settings(args).api
+    scorer = ApiScorer(settings, args.model, answers=answers)
+    if settings.api_scores != "chat" and any(read_messages(prompt.text) for prompt in prompts):
+        raise InputError.at("--api_scores", "chat, for prompts that are messages")
+    scorer.notify = lambda sentence: summaries.say_notes([sentence])
+    _say_cost(scorer, prompts, labels)
+    facts = [args.model, settings.api_scores, settings.server]
+    earlier = read_output(path_written, labels, facts, gold_name)
+    rows = join_rows(prompts, earlier, path, path_written)
+    _refuse_unanswered(scorer, rows[len(prompts) :], labels, path_written)
+    is_written = False
+    while not is_written:
+        scored = _score(scorer, rows, labels)
+        if "missing" in study_options.given_keys(args, ("api",)):  # somebody chose what it is
+            scored.absent.clear()
+        with scorer.answers.locked():
+            written = read_output(path_written, labels, facts, gold_name)
+            # Another run may have written rows of its own meanwhile.
+            if is_written := written == earlier:
+                write_scores(path_written, rows, scored, labels, facts, gold_name)
+        earlier = written
+        rows = rows if is_written else join_rows(prompts, earlier, path, path_written)
     summaries.say_notes(scorer.notes)
-    empty = [prompt.id for prompt in prompts if not any(stored[prompt.id, prompt.text])]
     hint = ""
-    if empty:
-        print(f"{len(empty):,} of {len(prompts):,} rows have no scores: {shown(empty)}.")
+    if empty := [row.id for row, cells in zip(rows, scored.cells, strict=True) if not any(cells)]:
+        print(f"{len(empty):,} of {len(rows):,} rows have no scores: {shown(empty)}.")
         hint = " --missing=drop"  # leaves these rows out
+    if len(rows) > len(prompts):
+        print(f"{len(rows) - len(prompts):,} rows of other files are in {path_written} as well.")
+    print(f"answers: {answers} (kept until you remove it; what is in it is not asked again)")
     print(f"scores: {path_written}")
+    if scored.absent:
+        raise InputError.at(
+            "--labels",
+            "labels that the model answers with",
+            f"{shown(scored.absent)} in no answer, without scores in {path_written}",
+            "name others, raise --top_logprobs, or fill them in by --missing=least; nothing is "
+            "asked again",
+        )
     print(f"next: batch-calibration diagnose {path_written}{hint}")
+
+
+def _refuse_unanswered(
+    scorer: ApiScorer, rows: Sequence[Prompt], labels: Sequence[str], path: Path
+) -> None:
+    """Refuse rows of other files whose answers are gone: their scores cannot be made again."""
+    if rows and (requests := scorer.estimate(_texts(rows), _forms(labels)).requests):
+        raise InputError.at(
+            path,
+            f"answers to its {len(rows):,} rows that are in no file given now",
+            f"none to {requests:,} requests",
+            "name another --output, or move this file away",
+        )
 
 
 def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
@@ -86,34 +142,73 @@ def _settings(args: Namespace) -> Settings:
     return Settings.of(**{"api_scores": DEFAULT_WAY, **settings})
 
 
-def _answers_path(scores_path: Path) -> Path:
-    """The file that keeps answers until the output is written."""
-    return scores_path.with_name(f"{scores_path.name}.answers.sqlite")
+def _texts(prompts: Sequence[Prompt]) -> list[str]:
+    return [prompt.text for prompt in prompts]
 
 
-def _score(
-    scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str]
-) -> dict[tuple[str, str], list[str]]:
-    """The cells of each prompt's scores; empty ones where the server refuses the prompt."""
-    texts = [prompt.text for prompt in prompts]
-    # Labels go on after the prompt, with a space; of replies the space is no matter.
-    forms = [f" {label}" for label in labels]
-    estimate = scorer.estimate(texts, forms)
+def _forms(labels: Sequence[str]) -> list[str]:
+    """Labels go on after the prompt, with a space; of replies the space is no matter."""
+    return [f" {label}" for label in labels]
+
+
+def _say_cost(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str]) -> None:
+    estimate = scorer.estimate(_texts(prompts), _forms(labels))
     dollars = estimate.tokens / 1e6 * scorer.settings.price  # the price is for a million tokens
     cost = estimate._replace(dollars=dollars, interrupted=scorer.count_interrupted())
-    per_prompt = scorer.requests_per_row(forms)
+    per_prompt = scorer.requests_per_row(_forms(labels))
     unit = "request" if per_prompt == 1 else "requests"
-    print(f"{scorer.settings.server} will be asked {len(texts):,} prompts x {per_prompt} {unit}: "
+    print(f"{scorer.settings.server} will be asked {len(prompts):,} prompts x {per_prompt} {unit}: "
           + str(cost), flush=True)  # fmt: skip
-    scorer.notify = lambda sentence: summaries.say_notes([sentence])
-    with Waiting("asking", len(texts)) as waiting:
-        answer = scorer.score(texts, forms, progress=waiting.update)
-    cells = {}
-    for prompt, scores in zip(prompts, answer.log_probs, strict=True):
+
+
+def _score(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str]) -> Scores:
+    """The cells of each prompt's scores; empty ones where the server refuses the prompt."""
+    with Waiting("asking", len(prompts)) as waiting:
+        answer = scorer.score(_texts(prompts), _forms(labels), progress=waiting.update)
+    has_scores = ~np.isnan(answer.log_probs).all(axis=1)
+    is_filled = np.zeros(answer.log_probs.shape, bool)
+    if answer.is_filled is not None:
+        is_filled = answer.is_filled & has_scores[:, None]
+    is_absent = is_filled[has_scores].all(axis=0) & has_scores.any()
+    cells, filled = [], []
+    for row_scores, row_filled in zip(answer.log_probs, is_filled, strict=True):
         # Nine digits hold a float32 exactly.
-        numbers = ["" if np.isnan(score) else f"{score:.9g}" for score in scores]
-        cells[prompt.id, prompt.text] = numbers
-    return cells
+        cells.append(["" if np.isnan(score) else f"{score:.9g}" for score in row_scores])
+        filled.append([label for label, gone in zip(labels, row_filled, strict=True) if gone])
+    return Scores(cells, filled, [labels[i] for i in np.flatnonzero(is_absent).tolist()])
+
+
+def _text_of(cell: Json, where: str = "") -> str:
+    """A cell as the output holds it: of messages their JSON."""
+    if not isinstance(cell, dict | list):
+        return "" if cell is None else str(cell)
+    text = json.dumps(cell, ensure_ascii=False)
+    if where and not read_messages(text):
+        expected = "a text, or a list of messages with role and content"
+        raise InputError.at(where, expected, shown(cell))
+    return text
+
+
+def join_rows(
+    prompts: Sequence[Prompt], earlier: Sequence[Prompt], path: Path, path_written: Path
+) -> list[Prompt]:
+    """The rows of a file of prompts, and after them those that the output has of other files.
+
+    A row whose id is in the file is another version of it, if the file has some row as it was.
+
+    Raises:
+        InputError: rows of the same ids, and none of them as it was: it is another file.
+    """
+    texts = {prompt.id: prompt.text for prompt in prompts}
+    changed = [row.id for row in earlier if texts.get(row.id, row.text) != row.text]
+    if changed and not any(texts.get(row.id) == row.text for row in earlier):
+        raise InputError.at(
+            path,
+            f"ids that {path_written} has for no other prompt",
+            shown(changed),
+            "name another --output, or a column of other ids by --ids",
+        )
+    return [*prompts, *(row for row in earlier if row.id not in texts)]
 
 
 def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Prompt], str]:
@@ -143,10 +238,12 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     gold = gold or next((name for name in GOLD if name in names), "")
     prompts, seen = [], set[str]()
     for number, row in enumerate(rows):
-        row_prompt = Prompt(
-            row[ids] if ids else str(number), row[prompt], row[gold] if gold else ""
-        )
         where = f"{path}, row {number + 1}"
+        row_prompt = Prompt(
+            _text_of(row[ids]) if ids else str(number),
+            _text_of(row[prompt], where),
+            _text_of(row[gold]) if gold else "",
+        )
         if not row_prompt.text.strip():
             raise InputError.at(where, "a prompt", "none", "fill or drop it")
         if row_prompt.id in seen:
@@ -158,61 +255,64 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     return prompts, gold
 
 
-def _read_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """The names of a file's columns, and its rows as texts."""
+def _read_rows(path: Path) -> tuple[list[str], list[dict[str, Json]]]:
+    """The names of a file's columns, and its rows."""
     if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
-        rows, empty = [], dict[str, str]()  # `empty` has all names, in order
+        rows, empty = [], dict[str, Json]()  # `empty` has all names, in order
         for _, document in json_rows(path):
-            rows.append({key: "" if cell is None else str(cell) for key, cell in document.items()})
+            rows.append(document)
             empty |= dict.fromkeys(document, "")
         return list(empty), [empty | row for row in rows]
     names, cells = read_cells(path)
-    return names, [dict(zip(names, row, strict=True)) for row in cells]
+    return names, [dict[str, Json](zip(names, row, strict=True)) for row in cells]
 
 
 def read_output(
-    scores_path: Path, labels: Sequence[str], request_facts: Mapping[str, str]
-) -> dict[tuple[str, str], list[str]]:
-    """The cells of scores in an earlier output, by id and prompt; none where there is no output.
+    path: Path, labels: Sequence[str], facts: Sequence[str], gold_name: str
+) -> list[Prompt]:
+    """The rows of an earlier output; none where there is no output.
 
     Raises:
-        InputError: it is of another model, way of asking or other labels.
+        InputError: it is of another model, server, way of asking or other labels.
     """
-    if not scores_path.exists():
-        return {}
-    names, rows = _read_rows(scores_path)
-    expected = {*ASKED, *labels}
-    differing = [name for name in expected if name not in names]
-    for name, expected_fact in request_facts.items():
-        if not differing and any(row[name] != expected_fact for row in rows):
+    if not path.exists():
+        return []
+    names, rows = _read_rows(path)
+    expected = [*ASKED, *labels, *([gold_name] if gold_name else [])]
+    differing = sorted(set(expected).symmetric_difference(names) - {FILLED})
+    for name, fact in zip(ASKED[2:], facts, strict=True):
+        if not differing and any(row[name] != fact for row in rows):
             differing.append(name)
     if differing:
         raise InputError.at(
-            scores_path,
-            f"scores of {', '.join(labels)} by {', '.join(request_facts.values())}",
-            f"another {', '.join(sorted(differing))}",
-            "name another --output, or move this file away",
+            path,
+            f"scores of {', '.join(labels)} by {', '.join(facts)}",
+            f"another {', '.join(differing)}",
+            "name another --output, or move this file away: the answers next to it stay",
         )
-    stored = {}
-    for row in rows:
-        stored[row["id"], row["prompt"]] = [row[label] for label in labels]
-    return stored
+    # Columns of a CSV file hold texts.
+    gold = [str(row[gold_name]) for row in rows] if gold_name else [""] * len(rows)
+    ids = [str(row["id"]) for row in rows]
+    texts = [str(row["prompt"]) for row in rows]
+    return list(map(Prompt, ids, texts, gold))
 
 
 def write_scores(
-    scores_path: Path,
+    path: Path,
     prompts: Sequence[Prompt],
-    scores: Mapping[tuple[str, str], Sequence[str]],
+    scored: Scores,
     labels: Sequence[str],
-    request_facts: Mapping[str, str],
+    facts: Sequence[str],
     gold_name: str,
 ) -> None:
     """Write a row for each prompt, whole or not at all."""
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow([*ASKED, *labels, *([gold_name] if gold_name else [])])
-    for prompt in prompts:
-        right = [prompt.gold] if gold_name else []
-        cells = scores[prompt.id, prompt.text]
-        lines.writerow([prompt.id, prompt.text, *request_facts.values(), *cells, *right])
-    write_whole(scores_path, text.getvalue().encode())
+    has_filled = any(scored.filled) and not scored.absent
+    names = [*ASKED, *labels, *[FILLED] * has_filled, *[gold_name] * bool(gold_name)]
+    lines = [names]
+    for prompt, cells, filled in zip(prompts, scored.cells, scored.filled, strict=True):
+        row = dict(zip(labels, cells, strict=True)) | dict.fromkeys(scored.absent, "")
+        row |= dict(zip(ASKED, (prompt.id, prompt.text, *facts), strict=True))
+        row[FILLED] = ", ".join(map(repr, filled))  # in quotes: no number, whatever the label
+        row[gold_name] = prompt.gold
+        lines.append([row[name] for name in names])
+    write_whole(path, write_csv(lines, ",").encode())

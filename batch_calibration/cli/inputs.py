@@ -92,6 +92,26 @@ def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreT
     return table_files, tables
 
 
+def check_written(args: Namespace) -> None:
+    """Refuse to write to another machine, or over a file that is read."""
+    probe_files = [text.partition("=")[2] or text for text in getattr(args, "probe", None) or ()]
+    names = [*args.files, getattr(args, "labeled", ""), *probe_files]
+    for flag in ("output", "plot", "workdir"):
+        written = getattr(args, flag, "") or ""
+        if is_remote(written):
+            expected = "a path of this machine: elsewhere files are read alone"
+            raise InputError.at(f"--{flag}", expected, written, "write it here, and copy it")
+        if flag == "workdir" or not Path(written).is_file():
+            continue
+        for name in filter(None, names):
+            files = glob.glob(name, recursive=True) if glob.has_magic(name) else [name]
+            for path in chain(
+                files, *(Path(file).iterdir() for file in files if Path(file).is_dir())
+            ):
+                if Path(path).exists() and Path(path).samefile(written):
+                    raise InputError.at(f"--{flag}", "another file than those read", written)
+
+
 def paths(args: Namespace) -> list[Path]:
     """The files that hold the scores.
 

@@ -100,7 +100,7 @@ OUTPUTS = {
     "report": "the page (default: report.html)",
     "ensemble": f"the averaged scores: {SCORES}; - is the output",
     "judge": "every candidate's win rates, .csv",
-    "ask": "the scores, .csv; what is in it is not asked again",
+    "ask": "the scores, .csv; answers are kept next to it and not asked for again",
 }
 """Meaning of --output, by command."""
 

@@ -106,7 +106,7 @@ def add_asking(parser: ArgumentParser) -> None:
     add("--labels", required=True, metavar="A,B", help="the answers whose scores are asked for")
     add("--model", required=True, metavar="NAME", help="what the server calls the model")
     add("--prompt", default="", metavar="COLUMN",
-        help="column of the prompts (default: prompt, text, input or question)")  # fmt: skip
+        help="prompts' column (default: prompt, text, input, question or messages)")  # fmt: skip
     add("--ids", default="", metavar="COLUMN", help="column of row ids (default: id, or numbers)")
     add("--gold", default="", metavar="COLUMN",
         help="column of the right label (default: label, gold or answer)")  # fmt: skip

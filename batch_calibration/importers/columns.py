@@ -69,6 +69,8 @@ def from_columns(
     if not len(next(iter(columns.values()), ())):
         raise InputError.at(where, "at least one row of scores", "none")
     reading, gold_notes = recognize_gold(columns, reading)
+    if not reading.ids and {"id", "prompt", "api_scores"} <= columns.keys():  # written by `ask`
+        reading = replace(reading, ids="id")
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
     if vector_name is None:

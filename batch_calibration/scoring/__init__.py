@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from jaxtyping import Float32, Int32
+from jaxtyping import Bool, Float32, Int32
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.inputs import ImageInputs, ImageRef, Inputs
@@ -31,11 +31,13 @@ class LabelScores(NamedTuple):
         log_probs: Log-score of each label given each input, in nats.
         tokens: Tokens of each input as the model read it, label left out.
         failed: Rows that could not be read, and a sentence on each; their scores are NaN.
+        is_filled: Which scores are put where a server returned none; None for no such scores.
     """
 
     log_probs: LogProbs
     tokens: TokenCounts
     failed: Mapping[int, str] = MappingProxyType({})
+    is_filled: Bool[np.ndarray, "n k"] | None = None
 
 
 class NoAnswer(InputError):
@@ -43,7 +45,13 @@ class NoAnswer(InputError):
 
 
 class Refused(InputError):
-    """A server refuses this one prompt for good: its row has no scores, and others have theirs."""
+    """A server refuses this one prompt for good: its row has no scores, and others have theirs.
+
+    Attributes:
+        is_of_prompt: whether the server says that the prompt is why, as content filters do.
+    """
+
+    is_of_prompt = False
 
 
 class Finished(Protocol):

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from batch_calibration.errors import InputError
@@ -227,17 +228,26 @@ def to_csv(table: Columns) -> str:
         # Most cells of a tidy table are numbers, and most texts are there many times.
         distinct = {cell: _quote_formula(cell) for cell in set(cells)} if column.kind is str else {}
         csv_columns.append([distinct.get(cell, cell) for cell in cells])
-    return _write_csv([list(table), *zip(*csv_columns, strict=True)], ",")
+    return write_csv([list(table), *zip(*csv_columns, strict=True)], ",")
 
 
 def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
     """Rows as CSV; a text that a spreadsheet would take for a formula is quoted with `'`."""
-    return _write_csv((map(_quote_formula, row) for row in rows), delimiter)
+    return write_csv((map(_quote_formula, row) for row in rows), delimiter)
 
 
-def _write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
+def write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
+    """Rows as CSV; every cell is in quotes where one holds a bare CR, which else ends a line."""
+    cells = list(map(list, rows))
+    has_return = any("\r" in str(cell) for cell in chain.from_iterable(cells))
     buffer = io.StringIO()
-    csv.writer(buffer, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    writer = csv.writer(
+        buffer,
+        delimiter=delimiter,
+        lineterminator="\n",
+        quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL,
+    )
+    writer.writerows(cells)
     return buffer.getvalue()
 
 

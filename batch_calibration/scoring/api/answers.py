@@ -30,7 +30,8 @@ class Answers:
 
     Every answer is a transaction of its own: a run that is killed loses at most the last, a
     computer that loses power a few. Several runs may share the file, which knows what they have
-    under way: a server may have charged for what a killed run asked and did not hear.
+    under way: no two ask the same, and a server may have charged for what a killed run asked and
+    did not hear. A refusal is kept as an answer is.
 
     >>> with Answers(None).opened() as answers:
     ...     answers.keep("http://127.0.0.1/v1", Request("completions", {"prompt": "a"}), "{}")
@@ -70,6 +71,13 @@ class Answers:
                 self._rows.close()
                 self._rows = None
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """While it is open, other runs that share the file wait before they write."""
+        with self.opened(), self._open_rows as transaction:
+            transaction.execute("BEGIN IMMEDIATE")
+            yield
+
     def get(self, server: str, request: Request) -> Json:
         """The answer to a request, None where there is none, or a damaged one."""
         request_hash = _hash(server, request)
@@ -81,11 +89,19 @@ class Answers:
             self.damaged.add(request_hash)
             return None
 
-    def start(self, server: str, request: Request) -> None:
-        """Keep that a request is under way."""
-        row = (_hash(server, request), process_name())
+    def start(self, server: str, request: Request) -> bool:
+        """Keep that a request is under way; False where it is so already, here or elsewhere."""
+        request_hash = _hash(server, request)
         with self._open_rows as transaction:
-            transaction.execute("INSERT OR REPLACE INTO started VALUES (?, ?)", row)
+            # Locked before it is read: two runs may look at the same time.
+            transaction.execute("BEGIN IMMEDIATE")
+            query = "SELECT process FROM started WHERE asked = ?"
+            row = transaction.execute(query, (request_hash,)).fetchone()
+            if row and row[0] != STOPPED and not ended(row[0]):
+                return False
+            query = "INSERT OR REPLACE INTO started VALUES (?, ?)"
+            transaction.execute(query, (request_hash, process_name()))
+        return True
 
     def keep(self, server: str, request: Request, answer: str) -> None:
         """Keep the text of an answer."""
@@ -95,6 +111,24 @@ class Answers:
             row = (request_hash, _pack(request_hash, answer))
             transaction.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", row)
             transaction.execute("DELETE FROM started WHERE asked = ?", (request_hash,))
+
+    def refusal(self, server: str, request: Request) -> str | None:
+        """Why a request has no answer for good, None where it may have one."""
+        query = "SELECT reason FROM refused WHERE asked = ?"
+        row = self._open_rows.execute(query, (_hash(server, request),)).fetchone()
+        return str(row[0]) if row else None
+
+    def refuse(self, server: str, request: Request, reason: str) -> None:
+        """Keep why a request has no answer, so that it is not asked again."""
+        with self._open_rows as transaction:
+            row = (_hash(server, request), reason)
+            transaction.execute("INSERT OR REPLACE INTO refused VALUES (?, ?)", row)
+            transaction.execute("DELETE FROM started WHERE asked = ?", row[:1])
+
+    def ask_again(self, server: str, request: Request) -> None:
+        """Forget a refusal."""
+        with self._open_rows as transaction:
+            transaction.execute("DELETE FROM refused WHERE asked = ?", (_hash(server, request),))
 
     def give_up(self, server: str, request: Request) -> None:
         """Keep that a request is not under way: it failed."""
@@ -125,6 +159,7 @@ class Answers:
         rows.execute("PRAGMA secure_delete=ON")
         rows.execute("CREATE TABLE IF NOT EXISTS answers (asked BLOB PRIMARY KEY, answer BLOB)")
         rows.execute("CREATE TABLE IF NOT EXISTS started (asked BLOB PRIMARY KEY, process TEXT)")
+        rows.execute("CREATE TABLE IF NOT EXISTS refused (asked BLOB PRIMARY KEY, reason TEXT)")
         return rows
 
 

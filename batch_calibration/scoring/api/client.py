@@ -8,6 +8,7 @@ import asyncio
 import json
 import math
 import random
+import re
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -43,9 +44,24 @@ ANSWER_PER_BYTE = 256
 ENCODINGS = "gzip"
 """Compression that servers may use: zlib inflates it piece by piece, so that a small answer
 that would fill the memory is seen in time."""
+CLAIM_WAIT = 0.05  # seconds before it is looked again whether another run has the answer
+ABOUT_PROMPT = re.compile(
+    rb"content[_ ]?(filter|policy)|responsibleai|context[_ ]length|data_inspection_failed", re.I
+)
+"""Words by which servers say that the prompt is why they refuse."""
+NO_QUOTA = re.compile(
+    rb"insufficient_quota|billing_|exceeded_current_quota|insufficient[_ ]balance"
+)
+"""Words by which servers say that nothing more is paid for, which no wait mends."""
+MOST_USELESS = 0.2
+"""Share of answers of no use among the others, beyond which the server is at fault."""
 MAX_FAILURES_IN_A_ROW = 8
 """Consecutive requests that fail for good, before no more are sent."""
 T = TypeVar("T")
+
+
+class NoQuota(InputError):
+    """The server answers nothing more until somebody pays."""
 
 
 class TornAnswer(ValueError):
@@ -143,6 +159,7 @@ class Client:
         jitter: Callable[[], float] = random.random,
     ):
         self.server = server
+        self.sleep = pace.sleep
         self._notify = notify
         self._told_until = -math.inf  # of the pace's clock
         self._connection = connection
@@ -188,8 +205,12 @@ class Client:
                     ) from error
             else:
                 reason = f"{status_name}: {self._message(content)}"
+                if status == 402 or (status in (403, 429) and NO_QUOTA.search(content.lower())):
+                    remedy = "pay, or wait until it is there again, and give the same command again"
+                    raise NoQuota(where=where, expected="a quota", got=reason, remedy=remedy)
                 if status not in PASSING_STATUSES:
-                    self._refuse_status(status, reason, where)
+                    is_of_prompt = ABOUT_PROMPT.search(content) is not None
+                    self._refuse_status(status, reason, where, is_of_prompt=is_of_prompt)
                 shortest = retry_after(headers)
                 if shortest > LONGEST_RETRY_AFTER:
                     reason += f", come again in {shortest:.0f} seconds"
@@ -258,11 +279,13 @@ class Client:
         except (ValueError, RecursionError):
             return error_message(self.server.without_key(content.decode(errors="replace")))
 
-    def _refuse_status(self, status: int, got: str, where: str) -> None:
+    def _refuse_status(self, status: int, got: str, where: str, *, is_of_prompt: bool) -> None:
         """Raise the sentence for a final status."""
         remedy = f"correct what it names, or choose another {spell('api_scores')}"
         if status in REFUSING_STATUSES:
-            raise Refused(where=where, expected="an answer", got=got, remedy=remedy)
+            refused = Refused(where=where, expected="an answer", got=got, remedy=remedy)
+            refused.is_of_prompt = is_of_prompt
+            raise refused
         if status in (401, 403):
             variable = self.server.key_variable
             remedy = f"put the server's key into the environment variable {variable}, or name "
@@ -393,47 +416,91 @@ async def ask_all(
     receive: Callable[[T, Json], None],
     in_flight: int,
 ) -> Failures[T]:
-    """Send every request that has no answer yet.
+    """Send every request that has no answer yet, each once, whatever other runs ask meanwhile.
 
-    One that fails for good leaves the others be; after `MAX_FAILURES_IN_A_ROW` of them without an
-    answer in between, no more are sent. `receive` takes what a request is called and its answer; an
-    `InputError` of it says that the answer is of no use, and it is not kept in `answers`.
+    One that fails for good leaves the others be. `receive` takes what a request is called and its
+    answer; an `InputError` of it says that the answer is of no use. From a server that answers
+    others, this and a refusal are kept, so that they are not asked for again. No more requests are
+    sent after `MAX_FAILURES_IN_A_ROW` without an answer in between, those that the server lays to
+    the prompt not among them, nor where the quota is used up.
     """
     failures: list[str] = []
     refused: list[tuple[T, str]] = []
+    # Refusals before the first answer; refusals and answers of no use since the last good one.
+    unproven, doubtful = list[tuple[Request, str]](), list[tuple[Request, str]]()
+    useless: list[tuple[Request, str]] = []  # answers of no use, of the whole run
     in_a_row = 0  # failures since the last answer
-    has_answer = False
+    answered = 0  # requests
     server = client.server.address
 
+    def is_settled(name: T, request: Request) -> bool:
+        """True where an earlier answer or refusal is all that is needed."""
+        nonlocal answered
+        earlier = answers.get(server, request)
+        if earlier is not None:
+            # What an earlier version kept may be of no use to this one: it is asked again.
+            with suppress(InputError):
+                hidden = client.server.hide_key(earlier)
+                if hidden != earlier:
+                    answers.keep(server, request, json.dumps(hidden))
+                receive(name, hidden)
+                answered += 1
+                return True
+        reason = answers.refusal(server, request)
+        if reason is not None:
+            refused.append((name, reason))
+        return reason is not None
+
+    async def claim(request: Request) -> None:
+        """Wait while another worker or run asks the same, which may be on a machine that ended."""
+        waited = 0.0
+        while not answers.start(server, request) and waited < LONGEST_RETRY_AFTER:
+            await client.sleep(CLAIM_WAIT)
+            waited += CLAIM_WAIT
+
+    async def ask(name: T, request: Request) -> None:
+        nonlocal in_a_row, answered
+        text = ""
+        try:
+            answer, text = await client.ask(request)
+            receive(name, answer)
+            answers.keep(server, request, text)
+            in_a_row, answered = 0, answered + 1
+            for earlier, why in unproven:
+                answers.refuse(server, earlier, why)
+            unproven.clear()
+            doubtful.clear()
+            return
+        except InputError as error:
+            sentence = client.server.without_key(str(error))
+            is_refused = isinstance(error, Refused)
+            is_of_prompt = isinstance(error, Refused) and error.is_of_prompt
+            is_unpaid = isinstance(error, NoQuota)
+        if is_refused or (text and answered):  # an answer that was paid for, and is of no use
+            refused.append((name, sentence))
+        else:
+            failures.append(sentence)
+        if is_of_prompt or (answered and (is_refused or text)):
+            if text:
+                answers.keep(server, request, text)
+            answers.refuse(server, request, sentence)
+            doubtful.extend([] if is_of_prompt else [(request, sentence)])
+            useless.extend([] if is_refused else [(request, sentence)])
+        else:
+            unproven.extend([(request, sentence)] if is_refused else [])
+            answers.give_up(server, request)
+        in_a_row += MAX_FAILURES_IN_A_ROW if is_unpaid else not is_of_prompt
+
     async def work() -> None:
-        nonlocal in_a_row, has_answer
         # The workers share one iterator: each takes the next request when it is free.
         for name, request in requests:
-            try:
-                earlier = answers.get(server, request)
-                if earlier is not None:
-                    # What an earlier version kept may be of no use to this one: it is asked again.
-                    with suppress(InputError):
-                        hidden = client.server.hide_key(earlier)
-                        if hidden != earlier:
-                            answers.keep(server, request, json.dumps(hidden))
-                        receive(name, hidden)
-                        has_answer = True
-                        continue
-                answers.start(server, request)
-                answer, text = await client.ask(request)
-                # Read before it is kept, so that an answer of no use is asked for again.
-                receive(name, answer)
-                answers.keep(server, request, text)
-                in_a_row, has_answer = 0, True
-            except InputError as error:
-                answers.give_up(server, request)
-                sentence = client.server.without_key(str(error))
-                if isinstance(error, Refused):
-                    refused.append((name, sentence))
+            if not is_settled(name, request):
+                await claim(request)
+                # Another may have had the answer meanwhile.
+                if is_settled(name, request):
+                    answers.give_up(server, request)
                 else:
-                    failures.append(sentence)
-                in_a_row += 1
+                    await ask(name, request)
             # The other workers see the same count and stop too.
             if in_a_row >= MAX_FAILURES_IN_A_ROW:
                 return
@@ -441,8 +508,14 @@ async def ask_all(
     await asyncio.gather(*(work() for _ in range(in_flight)))
     # A request still in the iterator was never sent.
     stopped = next(requests, None) is not None
-    # A server that refuses all it is asked, or many at once, refuses the way of asking.
-    if stopped or not has_answer:
+    # A server that has ceased to answer, or gives few answers of use, may be mended: then these
+    # are asked again.
+    broken = doubtful if stopped else useless if len(useless) > MOST_USELESS * answered else []
+    for request, sentence in broken:
+        answers.ask_again(server, request)
+        failures.append(sentence)
+    # A server that refuses all it is asked refuses the way of asking.
+    if stopped or broken or not answered:
         return Failures([*failures, *(sentence for _, sentence in refused)], stopped, [])
     return Failures(failures, stopped, refused)
 

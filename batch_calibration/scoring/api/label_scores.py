@@ -29,7 +29,7 @@ class FirstTokenScores(NamedTuple):
 
     scores: np.ndarray  # float32 [n, k], nats; NaN in rows that are not kept
     is_kept: np.ndarray  # [n], which rows have a score for every label
-    lacking: int  # how many lists lack a label
+    is_filled: np.ndarray  # [n, k], which scores no list has
     never: tuple[str, ...]  # a sentence on each label that no list has
 
 
@@ -66,8 +66,7 @@ def score_first_tokens(
     filled, is_kept = fill_scores(top.log_probs, missing, top.bound)
     scores = np.full(top.log_probs.shape, np.nan, np.float32)
     scores[is_kept] = filled
-    lacking = int(find_missing(top.log_probs).any(axis=1).sum())
-    return FirstTokenScores(scores, is_kept, lacking, tuple(never))
+    return FirstTokenScores(scores, is_kept, find_missing(top.log_probs), tuple(never))
 
 
 def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: Path | None) -> None:
@@ -105,20 +104,24 @@ def add_refused(answered: LabelScores, refused: Mapping[int, str]) -> LabelScore
     scores[rows] = answered.log_probs
     tokens = np.zeros(count, np.int32)
     tokens[rows] = answered.tokens
+    is_filled = None
+    if answered.is_filled is not None:
+        is_filled = np.zeros(scores.shape, bool)
+        is_filled[rows] = answered.is_filled
     failed = {rows[number]: why for number, why in answered.failed.items()}
-    return LabelScores(scores, tokens, failed | dict(refused))
+    return LabelScores(scores, tokens, failed | dict(refused), is_filled)
 
 
 def note_refused(refused: Mapping[int, str], texts: Sequence[str]) -> str:
-    """A sentence on the prompts that a server refuses, which names the first by how they end."""
+    """A sentence on prompts without scores, which names the first by how they end."""
     ends = []
     for row in sorted(refused)[:MAX_NAMED]:
         is_short = len(texts[row]) <= LONGEST_PROMPT
         ends.append(repr(texts[row] if is_short else f"...{texts[row][-LONGEST_PROMPT:]}"))
     more = f" and {len(refused) - MAX_NAMED:,} more" if len(refused) > MAX_NAMED else ""
     return (
-        f"{len(refused):,} of {len(texts):,} prompts are refused by the server and left out, those "
-        f"that end in {', '.join(ends)}{more}. {refused[min(refused)]}"
+        f"{len(refused):,} of {len(texts):,} prompts have no scores from the server and are left "
+        f"out, those that end in {', '.join(ends)}{more}. {refused[min(refused)]}"
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json
+from batch_calibration.files import Json, parse_json
 from batch_calibration.responses.servers import (
     RESPONSE_FORMATS,
     PromptTokens,
@@ -143,8 +143,29 @@ def _top_k(question: Question) -> list[Request]:
     return [_completion(question, logprobs=question.top)]
 
 
+def read_messages(text: str) -> Json:
+    """The messages of a text that is a JSON list of them; None for any other text.
+
+    >>> read_messages('[{"role": "user", "content": "Is it?"}]'), read_messages("[1] Is it?")
+    ([{'role': 'user', 'content': 'Is it?'}], None)
+    """
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        messages = parse_json(text)
+    except ValueError:
+        return None
+    for message in messages if isinstance(messages, list) else [None]:
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            return None
+        if "content" not in message:
+            return None
+    return messages or None
+
+
 def _chat(question: Question) -> list[Request]:
-    messages: Json = [{"role": "user", "content": question.text}]
+    user: Json = [{"role": "user", "content": question.text}]
+    messages = read_messages(question.text) or user
     body: dict[str, Json] = {"model": question.model, "messages": messages}
     body |= {"max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": question.top}
     return [Request("chat/completions", body)]

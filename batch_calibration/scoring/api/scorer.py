@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from batch_calibration.arrays.missing_scores import BELOW, check_missing
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.responses.servers import value_at
 from batch_calibration.scores import canonical
@@ -106,7 +106,7 @@ class ApiScorer(label_texts.LabelScorer):
             )
         self._missing = check_missing(settings.missing)
         self._tokenizer = tokenizer
-        self._answers = Answers(answers)
+        self.answers = Answers(answers)
         self._pace = pace or Pace(settings.per_minute)
         self._notes = Notes(settings.top_logprobs, self._missing, model)
 
@@ -141,8 +141,10 @@ class ApiScorer(label_texts.LabelScorer):
                 scores = self._protocol.read(answer, key.question, key.number)
             except InputError as error:
                 server, setting = self._server.address, self.settings.api_scores
-                if value_at(answer, "choices", 0, "finish_reason") == "content_filter":
-                    raise Refused(f"{server}: its content filter stops it.") from error
+                if reason := _refusal_in(answer):
+                    refused = Refused(f"{server}: {reason}.")
+                    refused.is_of_prompt = True
+                    raise refused from error
                 raise InputError(
                     f"{server}, {spell('api_scores', setting)}: {error} If the server cannot "
                     f"so, try {self._protocol.instead}."
@@ -152,13 +154,13 @@ class ApiScorer(label_texts.LabelScorer):
             rows_done += len(answers[key.row]) == per_row  # a row is done with its last request
             asked.progress(rows_done)
 
-        with self._answers.opened():
+        with self.answers.opened():
             failures = run_coroutine(self._ask(self._requests(texts, forms), receive))
         refused = {key.row: why for key, why in failures.refused}
         rows_left = [row for row in range(len(texts)) if row not in refused]
         unanswered = failures.sentences + ([] if rows_left else [*refused.values()])
         refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
-        self._notes.add_damaged(self._answers.damaged)
+        self._notes.add_damaged(self.answers.damaged)
         if refused:
             self._notes.add(np.empty((0, 0)), sentences=[note_refused(refused, texts)])
         # Answers come in any order: those of a row are put in the order of its requests.
@@ -175,17 +177,18 @@ class ApiScorer(label_texts.LabelScorer):
         for start in range(0, len(texts) if self._tokenizer else 0, ROWS_AT_ONCE):
             batch = slice(start, start + ROWS_AT_ONCE)
             tokens[batch] = count_tokens(texts[batch], self._tokenizer)
-        where, path = self._server.address, self._answers.path
+        where, path = self._server.address, self.answers.path
         if self._protocol.first_tokens:
             lists = [row[0] for row in rows]  # one request a row
             tokens_of_rows = [row for row in lists if isinstance(row, Mapping)]
             top = score_first_tokens(tokens_of_rows, labels, self._missing, where)
-            self._notes.add(top.scores[top.is_kept], top.lacking, top.never)
+            lacking = int(top.is_filled.any(axis=1).sum())
+            self._notes.add(top.scores[top.is_kept], lacking, top.never)
             why = " ".join(top.never) or "A label is not among its most probable tokens."
             failed = dict.fromkeys(np.flatnonzero(~top.is_kept).tolist(), why)
             if len(failed) < len(lists):  # lists without a label give no number
                 refuse_same(texts, lists, where, path)
-            return LabelScores(top.scores, tokens, failed)
+            return LabelScores(top.scores, tokens, failed, top.is_filled)
         scores = np.array([list(chain(*row)) for row in rows], np.float32)  # [n, forms]
         refuse_equal(scores, where, path, self._protocol.instead)
         refuse_same(texts, scores.tolist(), where, path)
@@ -203,7 +206,7 @@ class ApiScorer(label_texts.LabelScorer):
         texts, (forms, _) = self._texts(inputs), label_texts.flatten(labels)
         unanswered = answered = tokens = 0
         seen: set[int] = set()
-        with self._answers.opened():
+        with self.answers.opened():
             # Tokens after each prompt: of its label, where each label has its own request.
             label_tokens = [0]
             if self.requests_per_row(forms) > 1:
@@ -216,16 +219,20 @@ class ApiScorer(label_texts.LabelScorer):
                     if content in seen:
                         continue
                     seen.add(content)
-                    if self._answers.get(self._server.address, request) is not None:
+                    if self._is_settled(request):
                         answered += 1
                     else:
                         unanswered += 1
                         tokens += counts[key.row - start] + label_tokens[key.number]
         return ApiCost(unanswered, tokens, answered)
 
+    def _is_settled(self, request: Request) -> bool:
+        asked = self._server.address, request
+        return self.answers.get(*asked) is not None or self.answers.refusal(*asked) is not None
+
     def count_interrupted(self) -> int:
         """Requests that earlier runs had under way when they were stopped."""
-        with self._answers.opened() as answers:
+        with self.answers.opened() as answers:
             return answers.count_interrupted()
 
     def requests_per_row(self, forms: Sequence[str]) -> int:
@@ -256,7 +263,15 @@ class ApiScorer(label_texts.LabelScorer):
         with self._server.logs_without_key():
             async with connect(self._server, timeout) as connection:
                 client = Client(self._server, connection, self._pace, timeout, self.notify)
-                return await ask_all(requests, client, self._answers, receive, in_flight)
+                return await ask_all(requests, client, self.answers, receive, in_flight)
+
+
+def _refusal_in(answer: Json) -> str:
+    """Why an answer has no scores, where it says so; "" elsewhere."""
+    if value_at(answer, "choices", 0, "finish_reason") == "content_filter":
+        return "its content filter stops it"
+    refusal = value_at(answer, "choices", 0, "message", "refusal")
+    return f"the model refuses ({shown(refusal)})" if refusal else ""
 
 
 def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> list[int]:

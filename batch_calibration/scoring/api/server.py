@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain, product
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -22,6 +23,8 @@ SHORTEST_KEY = 8
 SHORTEST_SECRET = 16
 """Letters and digits from which a key is searched for across signs and texts too; a shorter one,
 such as not-needed, may be words of an answer."""
+FIRST_LETTERS = 16
+"""Letters of a key that stand for all of it: debug pages print the beginning alone."""
 DECODINGS = 3  # how often escapes are undone, one inside another
 HIDDEN = "..."  # replaces the key
 
@@ -30,6 +33,8 @@ _ESCAPE = re.compile(r"\\(?:u\{?([0-9a-fA-F]{1,6})\}?|x([0-9a-fA-F]{2})|([0-7]{3
 _NO_LETTERS = re.compile(r"[^0-9A-Za-z]+")
 _NO_BASE64 = re.compile(r"[^0-9A-Za-z+/]+")
 _NO_HEX = re.compile(r"0x|[^0-9a-f]+")
+_NO_BASE32 = re.compile(r"[^A-Z2-7]+")
+_NO_DIGITS = re.compile(r"\D+")
 
 
 class Server(NamedTuple):
@@ -111,8 +116,13 @@ class SecretKey:
     def __init__(self, text: str):
         self._text = text
         self._is_secret = len(text) >= SHORTEST_KEY
-        self._base64 = [_base64_middle(text.encode(), offset) for offset in range(3)]
-        self._hex = text.encode().hex()
+        self._start = text[:FIRST_LETTERS]
+        content = self._start.encode()
+        # Once encoded, and what is made of that: base64 of hex, and so on.
+        once = [content, *map(str.encode, _encoded(content))]
+        self._encoded = set(chain.from_iterable(map(_encoded, once)))
+        # Between commas, so that no digit of another number is one of these.
+        self._codes = f",{','.join(map(str, content))},"
         letters = _NO_LETTERS.sub("", text).lower()
         # Backwards too: some pages are written from right to left.
         self._letters = (letters, letters[::-1]) if len(letters) >= SHORTEST_SECRET else ()
@@ -140,12 +150,13 @@ class SecretKey:
 
     def _is_in_plain(self, text: str) -> bool:
         letters = _NO_LETTERS.sub("", text).lower()
-        digits = _NO_BASE64.sub("", text.replace("-", "+").replace("_", "/"))  # of URLs too
+        base64_digits = _NO_BASE64.sub("", text.replace("-", "+").replace("_", "/"))  # URLs' too
+        spaces = (base64_digits, _NO_BASE32.sub("", text.upper()), _NO_HEX.sub("", text.lower()))
         return (
-            self._text in text
+            self._start in text
             or any(key in letters for key in self._letters)
-            or any(middle in digits for middle in self._base64)
-            or self._hex in _NO_HEX.sub("", text.lower())
+            or any(part in digits for part, digits in product(self._encoded, spaces))
+            or self._codes in f",{_NO_DIGITS.sub(',', text)},"
         )
 
     def _joined(self, document: Json) -> str:
@@ -213,8 +224,12 @@ def _text_of_codes(numbers: list[Json]) -> str:
         return ""
 
 
-def _base64_middle(content: bytes, offset: int) -> str:
-    """The letters of base64 that some bytes alone decide, after `offset` other bytes."""
-    letters = base64.b64encode(bytes(offset) + content).decode()
-    # Six bits each: a letter at either end may hold bits of a neighbor.
-    return letters[-(-8 * offset // 6) : 8 * (offset + len(content)) // 6]
+def _encoded(content: bytes) -> list[str]:
+    """Some bytes in hex, base64 and base32, after whatever other bytes."""
+    parts = [content.hex()]
+    for encode, bits, places in ((base64.b64encode, 6, 3), (base64.b32encode, 5, 5)):
+        for offset in range(places):
+            letters = encode(bytes(offset) + content).decode()
+            # A letter at either end may hold bits of a neighbor.
+            parts.append(letters[-(-8 * offset // bits) : 8 * (offset + len(content)) // bits])
+    return parts
