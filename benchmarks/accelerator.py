@@ -40,6 +40,7 @@ from batch_calibration.scoring.engine.trie import build_trie
 from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint, load_checkpoint
 from batch_calibration.scoring.models.files.config import read_config
+from batch_calibration.scoring.models.layers import product
 from batch_calibration.scoring.prompts.render import render
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.settings import Settings
@@ -75,7 +76,7 @@ class Size(NamedTuple):
     compared: int
 
 
-FULL = Size(QWEN3, {0: 8192, SHARED: 32_768}, 3, ("sst2", "mnli", "copa", "wic", "cb", "rte"), 64)
+FULL = Size(QWEN3, {0: 4096, SHARED: 16_384}, 2, ("sst2", "mnli", "copa", "wic", "cb", "rte"), 64)
 QUICK = Size(SMALL, {0: 8, SHARED: 12}, 1, ("sst2",), 12)
 
 
@@ -98,6 +99,8 @@ def network(shape: dict[str, Any]) -> Checkpoint:
     for _, module in nnx.iter_modules(model):
         if isinstance(module, nnx.Embed):
             module.dtype = jnp.bfloat16  # it keeps the dtype it was made with, float32
+        if isinstance(module, nnx.Linear):
+            module.dot_general = product  # as loaded networks multiply
     return Checkpoint(
         Path("random"), family.name, family.kind, config, model, word_tokenizer(config.vocab_size),
         None, "", "bfloat16",

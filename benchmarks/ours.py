@@ -24,6 +24,8 @@ from benchmarks import worker
 COMPILED = "/jax/core/compile/backend_compile_duration"
 MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (2048, 2048, 2048))
 """`[m, k] @ [k, n]`: the two products of GPT-2-small's MLP, and a square one."""
+LARGE = ((8192, 8192, 8192),)
+"""On GPUs, which small products leave idle."""
 
 
 class TextLines(Sequence[str]):
@@ -79,19 +81,24 @@ def count_work() -> dict[str, int]:
 
 
 def matmul_peak() -> float:
-    """Most floating point operations a second over `MATMULS`, in the dtype that is scored in."""
+    """Most floating point operations a second over matrix products, in the dtype scored in."""
     gpu = jax.default_backend() == "gpu"
     product = jax.jit(jnp.matmul)
     best = 0.0
-    for m, k, n in MATMULS:
-        a = jnp.ones((m, k), jnp.bfloat16 if gpu else jnp.float32)
-        b = jnp.ones((k, n), a.dtype)
+    for m, k, n in LARGE if gpu else MATMULS:
+        # Products of random numbers: those of equal ones take less power and run faster.
+        keys = jax.random.split(jax.random.key(0))
+        dtype = jnp.bfloat16 if gpu else jnp.float32
+        a, b = jax.random.normal(keys[0], (m, k), dtype), jax.random.normal(keys[1], (k, n), dtype)
         product(a, b).block_until_ready()
+        at_once = 20 if gpu else 1  # calls sent before the last is awaited
         for _ in range(10):
             start = time.perf_counter()
-            product(a, b).block_until_ready()
+            for _ in range(at_once):
+                last = product(a, b)
+            last.block_until_ready()
             # A product and a sum for each.
-            best = max(best, 2 * m * k * n / (time.perf_counter() - start))
+            best = max(best, at_once * 2 * m * k * n / (time.perf_counter() - start))
     return best
 
 

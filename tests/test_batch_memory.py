@@ -56,8 +56,19 @@ def test_free_memory_decides_within_limits(checkpoint, monkeypatch):
     assert smallest < budgets[1e8] < budgets[4e8] == 4 * budgets[1e8] < most
 
 
-def test_long_rows_lie_alone_in_sequences_of_powers_of_two():
-    prompts = [[row] * 300 for row in range(130)]
+@pytest.mark.parametrize("tokens, lengths", [(300, {640}), (700, {768}), (900, {1024})])
+def test_long_rows_leave_little_of_their_sequences_empty(tokens, lengths):
+    prompts = [[row] * tokens for row in range(130)]
     sequences = pack_prompts(range(130), prompts, 0, [0] * 130, 256)
-    assert {packed.length for packed in sequences} == {512}
+    assert {packed.length for packed in sequences} == lengths
     assert sorted(row for packed in sequences for row in packed.rows) == list(range(130))
+
+
+def test_a_batch_of_few_rows_runs_few_empty_sequences(checkpoint, monkeypatch):
+    monkeypatch.setattr(forward, "budget", lambda *_, **__: forward.MAX_POSITIONS)
+    prompts = [[row] * 60 for row in range(2000)]
+    scorer = forward.Forward(checkpoint, 256, True)
+    sequences = pack_prompts(range(2000), prompts, 0, [0] * 2000, 256)
+    batch = scorer._batch(sequences)
+    assert sum(len(packed.rows) for packed in batch.sequences) == 256
+    assert (len(batch.sequences), batch.size) == (128, 128)

@@ -136,6 +136,14 @@ def test_second_call_does_not_recompile(case, example):
     assert JITTED[case]._cache_size() == before
 
 
+@every_case
+def test_products_are_of_float32_on_every_device(case, example):
+    rows, labels, weight = example
+    lowered = JITTED[case].lower(rows, labels, weight, rows).as_text().splitlines()
+    products = [line for line in lowered if "dot_general" in line]
+    assert all("precision = [HIGHEST, HIGHEST]" in line for line in products)
+
+
 @pytest.mark.parametrize("case", any_order)
 def test_order_of_probe_rows_is_nothing(case, example):
     rows, labels, weight = example

@@ -197,6 +197,27 @@ def test_one_call_with_nested_prefixes(checkpoint):
     np.testing.assert_allclose(got, naive(checkpoint, texts, LABELS), atol=1e-4)
 
 
+@pytest.mark.usefixtures("standard_promotion")
+@pytest.mark.parametrize("dtype, precision", [("float32", "HIGHEST"), ("bfloat16", "DEFAULT")])
+def test_products_of_float32_are_of_float32_on_every_device(
+    dtype, precision, monkeypatch, checkpoint
+):
+    lowered = []
+    for name in ("prefill", "forward_packed", "read"):
+        program = getattr(programs, name)
+
+        def run(*args, program=program):
+            lowered.extend(program.lower(*args).as_text().splitlines())
+            return program(*args)
+
+        monkeypatch.setattr(programs, name, run)
+    scorer = CausalLM(load_checkpoint(checkpoint.directory, dtype))
+    scorer.score([SHOTS + query for query in queries(9)], LABELS)
+    products = [line for line in lowered if "dot_general" in line]
+    assert len(products) > 20
+    assert all(f"precision = [{precision}, {precision}]" in line for line in products)
+
+
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("on_threads", [False, True])
 def test_out_of_memory_halves_the_batches_and_loses_no_row(

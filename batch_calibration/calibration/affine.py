@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.sparse.linalg import cg
 
-from batch_calibration.calibration.base import label_normalized
+from batch_calibration.calibration.base import full_precision, label_normalized
 from batch_calibration.calibration.objective import one_hot
 from batch_calibration.typing import Labels, ProbeRows, Rows, Scores, Weight
 
@@ -39,8 +39,7 @@ def transform(affine: Affine, rows: Rows) -> Scores:
     """
     inputs = jnp.asarray(rows)
     if affine.scale.ndim == 2:
-        # A device may else multiply in half precision.
-        return jnp.matmul(inputs, affine.scale.T, precision="highest") + affine.offset
+        return full_precision(jnp.matmul)(inputs, affine.scale.T) + affine.offset
     return inputs * affine.scale + affine.offset
 
 

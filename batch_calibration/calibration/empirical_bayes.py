@@ -21,6 +21,7 @@ import numpy as np
 from batch_calibration.calibration.base import (
     Calibrator,
     favored,
+    full_precision,
     label_normalized,
     weighted_mean,
     weights_of,
@@ -115,6 +116,7 @@ def _corrected(log_probs: ProbeRows, weight: Weight | None) -> ProbeRows:
 
 # Outside of a compiled program each call would else compile its loops again.
 @jax.jit
+@full_precision
 def likely_shift(
     rows: ProbeRows,
     weight: Weight,

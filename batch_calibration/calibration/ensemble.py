@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 
+from batch_calibration.calibration.base import full_precision
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
 from batch_calibration.typing import Scalar
 
 
+@full_precision
 def average_contexts(
     corrected: jax.Array,
     weight: jax.Array,

@@ -10,6 +10,7 @@ from jax.scipy.linalg import cho_factor, cho_solve
 
 from batch_calibration.calibration.base import (
     Calibrator,
+    full_precision,
     label_normalized,
     weighted_mean,
     weights_of,
@@ -46,6 +47,7 @@ class _Search(NamedTuple):
     steps: Count
 
 
+@full_precision
 def match(
     log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, hard: bool = False
 ) -> Bias:

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from batch_calibration.calibration.base import (
     Calibrator,
     favored,
+    full_precision,
     label_normalized,
     weighted_mean,
     weights_of,
@@ -64,6 +65,7 @@ class Pooled(NamedTuple):
     shifts: jax.Array
 
 
+@full_precision
 def joint_shares(
     rows: jax.Array, weight: jax.Array, context_weight: jax.Array, expected: jax.Array,
     counts: jax.Array | None = None,
@@ -121,6 +123,7 @@ def add_one(counts: jax.Array) -> jax.Array:
     return (counts + 1.0) / jnp.sum(counts + 1.0)
 
 
+@full_precision
 def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> Scalar:
     """How often two contexts give the same row the same answer.
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from batch_calibration.calibration.assignment import assign
 from batch_calibration.calibration.base import (
     Calibrator,
+    full_precision,
     label_normalized,
     weighted_mean,
     weights_of,
@@ -68,6 +69,7 @@ class Prototypes(NamedTuple):
     log_likelihood: Scalar
 
 
+@full_precision
 def densities(state: Prototypes, rows: Rows) -> Scores:
     """The log density of each row of features under each label's, log N(x_i; mu_j, Sigma_j)."""
     centered = rows[:, None, :] - state.means  # [n, label, k]
@@ -117,6 +119,7 @@ def covariance_factor(residuals: jax.Array, weight: jax.Array) -> jax.Array:
 @partial(
     jax.jit, static_argnames=("features", "starts", "steps", "tolerance", "select", "searched")
 )
+@full_precision
 def fit_prototypes(
     log_probs: ProbeRows,
     weight: jax.Array,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from batch_calibration.calibration.base import (
     Calibrator,
     favored,
+    full_precision,
     label_normalized,
     weighted_mean,
 )
@@ -63,6 +64,7 @@ def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) ->
             f"give such as least_share={LEAST_STATED_SHARE}, damping=0.1."
         )
 
+    @full_precision
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
         del labels
         probs = jnp.where(weight[:, None] > 0, jnp.exp(label_normalized(log_probs)), 0.0).T
@@ -104,6 +106,7 @@ def prior_counted() -> Calibrator:
     (2,)
     """
 
+    @full_precision
     def estimate(log_probs: ProbeRows, gold: jax.Array, counted: Weight, batch: Weight) -> Bias:
         del log_probs, batch
         return _counted(gold, counted)
@@ -136,6 +139,7 @@ def bbse() -> Calibrator:
     (2,)
     """
 
+    @full_precision
     def estimate(log_probs: ProbeRows, gold: jax.Array, counted: Weight, batch: Weight) -> Bias:
         predictions = one_hot(log_probs, favored(log_probs - weighted_mean(log_probs, batch)))
         total = jnp.sum(counted) + gold.shape[-1]
@@ -153,6 +157,7 @@ def bbse() -> Calibrator:
     return matched(_of_labeled("bbse", estimate))
 
 
+@full_precision
 def _counted(gold: jax.Array, counted: Weight) -> Bias:
     counts = jnp.asarray(counted) @ gold + 1.0
     return counts / jnp.sum(counts)

@@ -18,6 +18,7 @@ import numpy as np
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
+from batch_calibration.calibration.base import full_precision
 from batch_calibration.calibration.matching import match
 from batch_calibration.errors import InputError
 
@@ -199,6 +200,7 @@ def _shares(share: ArrayLike, labels: int) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="correction")
+@full_precision
 def _accuracy_of_pair(
     bias: jax.Array, separation: jax.Array, first: jax.Array, second: jax.Array,
     share: jax.Array, rows: jax.Array, strength: jax.Array, stated: jax.Array, *,
@@ -256,6 +258,7 @@ def _matching_threshold(
 
 
 @partial(jax.jit, static_argnames="correction")
+@full_precision
 def _accuracy_of_labels(
     scores: LabelScores, shares: jax.Array, rows: jax.Array, strength: jax.Array,
     stated: jax.Array, *, correction: Correction,

@@ -12,6 +12,7 @@ import numpy as np
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
+from batch_calibration.calibration.base import full_precision
 from batch_calibration.diagnosis.gain import Correction, LabelScores, Margins, expected_gain
 from batch_calibration.errors import InputError
 from batch_calibration.methods import check_labels, check_scores
@@ -186,6 +187,7 @@ def estimate_gain(
 
 
 @partial(jax.jit, static_argnames=("correction", "have_own"))
+@full_precision
 def _gains(
     scores: jax.Array, labels: jax.Array, weights: jax.Array, share: jax.Array | None,
     rows: jax.Array, strength: jax.Array, correction: Correction, have_own: bool,
@@ -242,6 +244,7 @@ def fit_mixture(scores: ArrayLike) -> MixtureFit:
 
 
 @jax.jit
+@full_precision
 def _em(margins: jax.Array, start: jax.Array) -> tuple[jax.Array, ...]:
     """Log-likelihood, the higher mean, the lower, the deviation, the share of the higher."""
     cut = jnp.quantile(margins, start)
@@ -298,6 +301,7 @@ def _labeled(scores: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarr
 
 
 @partial(jax.jit, static_argnames="have_own")
+@full_precision
 def _weighted_fit(
     rows: jax.Array, gold: jax.Array, weight: jax.Array, have_own: bool
 ) -> LabelScores:

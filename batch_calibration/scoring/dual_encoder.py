@@ -35,6 +35,7 @@ from batch_calibration.scoring.models import clip
 from batch_calibration.scoring.models.attention import masked
 from batch_calibration.scoring.models.family import ClipNetwork, SentenceEncoder
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
+from batch_calibration.scoring.models.layers import exactness
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096
@@ -292,7 +293,12 @@ def program(checkpoint: Checkpoint, embed: Callable[..., jax.Array], *options: H
     """A compiled `embed(network, *inputs, *options)`: embeddings `[b, p]`, of length one."""
     home = sharding.replicated(checkpoint.mesh)
     graph, state = nnx.split(checkpoint.model)
-    return lambda *inputs: _run(graph, home, embed, options, state, *inputs)
+
+    def run(*inputs: jax.Array) -> jax.Array:
+        with jax.default_matmul_precision(exactness(checkpoint.dtype)):
+            return _run(graph, home, embed, options, state, *inputs)
+
+    return run
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))

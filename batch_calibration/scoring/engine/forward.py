@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, takewhile
 from os.path import commonprefix
 from threading import Lock
 from typing import NamedTuple, cast
@@ -31,6 +31,7 @@ from batch_calibration.scoring.engine.packing import (
 from batch_calibration.scoring.models.family import CausalNetwork
 from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
+from batch_calibration.scoring.models.layers import exactness
 
 PREFIX_CHUNK = 1024
 """Most tokens of a prefix that are run at once: the memory of attention grows with their square."""
@@ -113,6 +114,7 @@ class Forward:
         self._attention = programs.attention_kind(
             jax.default_backend(), checkpoint.dtype, checkpoint.mesh is not None
         )
+        self._precision = partial(jax.default_matmul_precision, exactness(checkpoint.dtype))
         self._budget = budget(checkpoint, logits=self._attention == "at once")
         self._compiled: set[tuple[int, ...]] = set()  # shapes that both threads may run
         self._compiling = Lock()
@@ -193,13 +195,15 @@ class Forward:
         """
         length, rows, count = sequences[0].length, 0, 0
         most = max(1, self._budget // length)  # sequences
-        same_length = sum(packed.length == length for packed in sequences)
+        alike = list(takewhile(lambda packed: packed.length == length, sequences))
         # As few batches as hold them, of one size, which is rounded up to an eighth of the most:
         # eight programs at most are compiled for a length.
-        even = -(-same_length // -(-same_length // most))
+        total = sum(len(packed.rows) for packed in alike)
+        batches = max(-(-len(alike) // most), -(-total // self._batch_size))
+        even = -(-len(alike) // batches)
         step = max(1, most // 8)
         size = min(most, -(-even // step) * step)
-        for packed in sequences[: min(size, same_length)]:
+        for packed in alike[:size]:
             rows += len(packed.rows)
             if rows > self._batch_size and count:  # one sequence at least
                 break
@@ -257,10 +261,11 @@ class Forward:
     def _hidden(self, cache: programs.Cache, layout: Layout) -> jax.Array:
         """Hidden states `[b t, d]` of a layout after a prefix, not waited for."""
         arrays = (layout.tokens, layout.positions, layout.ends)
-        h: jax.Array = programs.forward_packed(
-            self._graph, self._attention, self._state, cache,
-            *sharding.shard_rows(self._mesh, arrays),
-        )  # fmt: skip
+        with self._precision():
+            h: jax.Array = programs.forward_packed(
+                self._graph, self._attention, self._state, cache,
+                *sharding.shard_rows(self._mesh, arrays),
+            )  # fmt: skip
         return h
 
     def _read(
@@ -297,10 +302,11 @@ class Forward:
             first, last = np.searchsorted(reads, (start, start + count)).tolist()
             size = power(last - first) - (last - first)  # to a power of two
             after = np.pad(reads[first:last] - start, (0, size))
-            log_probs = programs.read(
-                self._graph, home, vocabulary, at_a_time, self._state, states, tokens, after,
-                np.pad(indices[first:last], (0, size)),
-            )  # fmt: skip
+            with self._precision():
+                log_probs = programs.read(
+                    self._graph, home, vocabulary, at_a_time, self._state, states, tokens, after,
+                    np.pad(indices[first:last], (0, size)),
+                )  # fmt: skip
             scores.append(ReadScores(log_probs, last - first))
         return scores
 
@@ -320,10 +326,11 @@ class Forward:
             chunk = tokens[start : start + PREFIX_CHUNK]
             padded = np.zeros((1, -(-len(chunk) // STEP) * STEP), np.int32)
             padded[0, : len(chunk)] = chunk
-            cache = programs.prefill(
-                self._graph, size, self._attention, self._state, cache, start,
-                padded, len(chunk),
-            )  # fmt: skip
+            with self._precision():
+                cache = programs.prefill(
+                    self._graph, size, self._attention, self._state, cache, start,
+                    padded, len(chunk),
+                )  # fmt: skip
             start += len(chunk)
         self.prefix = PrefixCache(tokens, cache)
 

@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.scoring.engine.batches import power
+from batch_calibration.scoring.engine.batches import bucket
 from batch_calibration.scoring.engine.trie import Trie
 
 SHORTEST = 128
 """The shortest sequence: attention costs its square, but rows pack worse in a short one."""
+LENGTHS = (SHORTEST, 2 * SHORTEST, 5 * SHORTEST)
+"""Sequences are at least this long, whichever costs the least: two rows of 300 fit in the last."""
 SHARED_FRACTIONS = (2.0, 0.2, 0.0)
 """Rows lie together that share this part of their tokens with the row before: none do, rows of one
 premise or passage, and all that begin with one word. The best packing is taken."""
@@ -68,8 +70,8 @@ def pack_prompts(
 ) -> list[PackedSequence]:
     """Rows into sequences by best fit, from long to short, up to `most` in one; long ones first.
 
-    Of several ways to lay rows with common prefixes together, in sequences of two lengths, the one
-    that costs the least.
+    Of several ways to lay rows with common prefixes together, in sequences of several lengths, the
+    one that costs the least.
 
     Args:
         rows: which of the prompts.
@@ -88,7 +90,8 @@ def pack_prompts(
     shortest_row = min(map(len, map(prompts.__getitem__, rows))) - shared
     head = min([*branches[1:], shortest_row - 1]) if len(order) > 1 else 0
     need = {row: len(prompts[row]) - shared - head + extra[row] for row in rows}  # slots
-    alone = {row: power(head + slots) for row, slots in need.items()}  # a sequence of its own
+    # the length of a sequence of its own
+    alone = {row: bucket(head + slots, SHORTEST) for row, slots in need.items()}
     own = (np.array(branches) - head).tolist()
 
     def lay_together(fraction: float, length: int) -> list[_Item]:
@@ -108,7 +111,7 @@ def pack_prompts(
     # Where a sequence takes one row, none lie together.
     fractions = SHARED_FRACTIONS[:1] if most == 1 else SHARED_FRACTIONS
     plans = []
-    for fraction, length in product(fractions, (SHORTEST, 2 * SHORTEST)):
+    for fraction, length in product(fractions, LENGTHS):
         plans.append(_fit(lay_together(fraction, length), head, length, most))
 
     def cost(plan: Iterable[PackedSequence]) -> float:
@@ -138,7 +141,7 @@ def _fit(units: list[_Item], head: int, shortest: int, most: int) -> list[Packed
         if index < len(spare) and len(sequences[spare[index][2]].rows) + len(rows) <= most:
             space, _, number = spare.pop(index)
         else:
-            length, number = max(shortest, power(head + slots)), len(sequences)
+            length, number = max(shortest, bucket(head + slots, SHORTEST)), len(sequences)
             sequences.append(PackedSequence(length, []))
             space = length - head
         sequences[number].rows.extend(rows)
