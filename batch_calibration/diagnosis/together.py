@@ -95,9 +95,9 @@ def recommend_together(
         label_names: k names for the sentences; by default the columns of the first frame.
         from_probs: whether scores are probabilities, as in `calibrate`.
         draws: of contexts and rows, for the interval of the shares. It says how far the shares
-            depend on these contexts and rows; what biases have in common does not show, and an
-            estimate that leans to equal shares is held less often (93 % of simulated tasks with
-            equal shares, 87 % with shares of .7 and .3, five contexts of 100 rows).
+            depend on these contexts and rows; what biases have in common does not show. Of 60
+            simulated tasks of five contexts and 100 rows it held in 97 % with equal shares and in
+            92 % with .7 and .3, where the estimate leans to equal ones.
         seed: of these draws.
 
     Raises:
