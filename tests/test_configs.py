@@ -42,7 +42,7 @@ def cells(name, preset="", **values):
 def test_every_cell_of_every_sweep_is_one_of_its_settings(path):
     config = config_of(path)
     assert set(config.keys()) == set(keys()) and config.is_locked
-    assert set(config.tasks) <= set(TASKS)
+    assert {task for task in config.tasks if not task.endswith(".toml")} <= set(TASKS)
     settings, studied_cells = config_files.read_study(path, config.to_dict())
     assert studied_cells and len(set(studied_cells)) == len(studied_cells)
     for cell in config_files.load_config(path).sweep(config):

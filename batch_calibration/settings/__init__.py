@@ -115,8 +115,8 @@ class ModelSettings:
         scorer: "causal_lm" scores label words after a prompt; "dual_encoder" compares a text or an
             image with label statements (sentence encoders, CLIP); "transformers" is "causal_lm"
             for any architecture, T5 too, run with torch; "api" asks a server.
-        model: a checkpoint directory, a name on the Hugging Face hub, "mini", "mini_small" or
-            "mini_clip"; of the scorer "api", what the server calls it.
+        model: a checkpoint directory, a GGUF file, a name on the Hugging Face hub, "mini",
+            "mini_small" or "mini_clip"; of the scorer "api", what the server calls it.
         batch_size: most rows in a batch; lower it only where memory is short.
         dtype: "auto" is float32 on CPUs and bfloat16 on accelerators.
         mesh: devices, such as "data:4,model:2"; "" is one device.

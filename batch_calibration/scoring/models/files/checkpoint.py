@@ -6,9 +6,9 @@ A sentence encoder also gets the pooling of its hidden states and the layers tha
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from batch_calibration.scoring.models.attention import Attend
 from batch_calibration.scoring.models.family import Config, Encoder, Family, Kind, RawConfig
 from batch_calibration.scoring.models.files import (
     chat_template,
+    gguf_file,
     sentence_config,
     tokenizer_files,
     weights,
@@ -34,6 +35,7 @@ from batch_calibration.scoring.models.files import (
 from batch_calibration.scoring.models.files.beginning_token import BeginningToken
 from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 from batch_calibration.scoring.models.files.config import read_config, read_json
+from batch_calibration.scoring.models.files.gguf_file import GGUFFile
 from batch_calibration.scoring.models.files.sentence_config import SentenceConfig, read_fixed
 from batch_calibration.scoring.models.files.tensors import shards, tensors
 from batch_calibration.scoring.models.layers import activation
@@ -141,7 +143,7 @@ class ModelFiles:
 
     Args:
         directory: A Hugging Face directory: `config.json`, `tokenizer.json`, `*.safetensors`; the
-            weights may be absent until they are loaded.
+            weights may be absent until they are loaded. Or a GGUF file, or a folder of one.
         accept_keys: Keys of `config.json` that are unknown here and are taken to change no score.
 
     Raises:
@@ -151,16 +153,32 @@ class ModelFiles:
 
     def __init__(self, directory: str | Path, accept_keys: Sequence[str] = ()):
         self.directory = Path(directory).expanduser()
-        self._model_type, self._family, raw_config = _family(self.directory)
+        gguf = gguf_file.find(self.directory)
+        self._gguf = GGUFFile(gguf) if gguf else None
         self._accepted = tuple(sorted(accept_keys))
-        self._config = read_config(self._family, raw_config, self.directory, self._accepted)
+        with self._in_its_words():
+            self._model_type, self._family, raw_config = _family(self.directory, self._gguf)
+            self._config = read_config(self._family, raw_config, self.directory, self._accepted)
         self._raw_config = raw_config
         self._splits_as = ""
+
+    @contextmanager
+    def _in_its_words(self) -> Iterator[None]:
+        """Within it sentences name a GGUF file's metadata in place of config.json."""
+        try:
+            yield
+        except InputError as error:
+            if self._gguf is None:
+                raise
+            told = error.replacing("its config.json", "config.json")
+            raise told.replacing("config.json", "its metadata") from error
 
     @cached_property
     def _texts(self) -> tuple[Tokenizer, BeginningToken, SentenceConfig]:
         """The reading of texts: the tokenizer, what begins each sequence, what an encoder does."""
         start, sentence = BeginningToken(None, "", disputed=False), SentenceConfig()
+        if self._gguf is not None:
+            return *self._gguf.texts(), sentence
         if self._family.kind == "causal_lm":
             tokenizer, start, self._splits_as = tokenizer_files.read_causal(
                 self.directory, self._raw_config
@@ -190,7 +208,7 @@ class ModelFiles:
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
         """The template for the messages of a chat; None where no file has one."""
-        return chat_template.read(self.directory)
+        return self._gguf.chat_template if self._gguf else chat_template.read(self.directory)
 
     def load(self, dtype: str = "auto", mesh: Mesh | None = None) -> Checkpoint:
         """The network with its weights; as `load_checkpoint`."""
@@ -203,10 +221,13 @@ class ModelFiles:
         with ThreadPoolExecutor(HASHED) as pool, ExitStack() as opened:
             # Beside the loading, which reads the same files; closing them ends it where that fails.
             hashes = {}
-            for name, path in _deciding(directory, sentence).items():
+            files = self._gguf.files if self._gguf else _deciding(directory, sentence)
+            for name, path in files.items():
                 file = opened.enter_context(path.open("rb"))
                 hashes[name] = pool.submit(hashlib.file_digest, file, "sha256")
-            _, model = weights.load(directory, family, jnp.dtype(dtype), mesh, config)
+            read = self._gguf.tensors(family) if self._gguf else None
+            with self._in_its_words():
+                _, model = weights.load(directory, family, jnp.dtype(dtype), mesh, config, read)
             digests = {name: digest.result().hexdigest() for name, digest in hashes.items()}
         digests |= {"accepted keys": ", ".join(self._accepted)} if self._accepted else {}
         # Where transformers' class splits text otherwise than tokenizer.json.
@@ -263,11 +284,15 @@ def load_checkpoint(
     return ModelFiles(directory).load(dtype, mesh)
 
 
-def _family(directory: Path) -> tuple[str, Family, RawConfig]:
+def _family(directory: Path, gguf: GGUFFile | None) -> tuple[str, Family, RawConfig]:
     """The model type, its family, and the raw config."""
+    if gguf is not None:
+        return gguf.model_type, gguf.family(FAMILIES[gguf.model_type]), gguf.config
     if not directory.is_dir():
         raise InputError.at(
-            directory, "a checkpoint directory (config.json, *.safetensors, tokenizer.json)", "none"
+            directory,
+            "a checkpoint directory (config.json, *.safetensors, tokenizer.json) or a GGUF file",
+            "none",
         )
     raw = read_json(directory / "config.json", "a config")
     name = raw.get("model_type")

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -76,11 +76,16 @@ class Tensor(NamedTuple):
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
         """Its numbers as `dtype`; errors as of `parts`."""
-        array, start = np.empty(self.shape, dtype), 0  # filled part by part: no second copy
-        for chunk in self.parts(dtype):
-            array.reshape(-1)[start : start + len(chunk)] = chunk
-            start += len(chunk)
-        return array
+        return filled(self.shape, self.parts(dtype), dtype)
+
+
+def filled(shape: tuple[int, ...], parts: Iterable[np.ndarray], dtype: DTypeLike) -> np.ndarray:
+    """An array of a shape, filled part by part: no second copy."""
+    array, start = np.empty(shape, dtype), 0
+    for chunk in parts:
+        array.reshape(-1)[start : start + len(chunk)] = chunk
+        start += len(chunk)
+    return array
 
 
 def shards(directory: Path) -> list[str]:

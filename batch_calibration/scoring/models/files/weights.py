@@ -24,6 +24,7 @@ from batch_calibration.files import write_whole
 from batch_calibration.scoring.models.family import Config, Family, RawConfig, Weight
 from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.config import read_config, read_json
+from batch_calibration.scoring.models.files.gguf_file import GGUFTensor
 from batch_calibration.scoring.models.files.tensors import PLAIN, Tensor, tensors
 from batch_calibration.scoring.models.layers import product
 
@@ -81,7 +82,7 @@ class PackedTensor:
         return array
 
 
-AnyTensor = Tensor | PackedTensor
+AnyTensor = Tensor | PackedTensor | GGUFTensor
 
 
 def load(
@@ -90,6 +91,7 @@ def load(
     dtype: DTypeLike = np.float32,
     mesh: Mesh | None = None,
     config: Config | None = None,
+    files: Iterable[AnyTensor] | None = None,
 ) -> tuple[Config, nnx.Module]:
     """Read a checkpoint directory into a network of `family`: `(config, model)`.
 
@@ -103,6 +105,7 @@ def load(
         dtype: Type of the network's numbers, for any type in the file.
         mesh: Devices with an axis `model`; None for the default device.
         config: What `config.json` says, where it was read already.
+        files: The tensors; None for those of `*.safetensors`.
 
     Raises:
         InputError: a file is missing or broken; or tensors are missing, unexpected, mis-shaped or
@@ -112,7 +115,7 @@ def load(
     directory = Path(directory)
     if config is None:
         config = read_config(family, read_json(directory / "config.json", "a config"), directory)
-    files = join(tensors(directory))
+    files = join(tensors(directory)) if files is None else list(files)
     _check_depth(directory, config, [tensor.name for tensor in files])
     # The network's shapes, of which no number is made: the files' are put in their place.
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))
@@ -283,10 +286,10 @@ def _dotted(path: tuple[object, ...]) -> str:
     return ".".join(map(str, path))
 
 
-def join(tensors: Iterable[Tensor]) -> list[Tensor | PackedTensor]:
+def join(tensors: Iterable[Tensor]) -> list[AnyTensor]:
     """The tensors of a checkpoint, each pair of blocks and scales as the one that it encodes."""
     by_name = {tensor.name: tensor for tensor in tensors}
-    joined: dict[str, Tensor | PackedTensor] = dict(by_name)
+    joined: dict[str, AnyTensor] = dict(by_name)
     for name, blocks in by_name.items():
         scales = by_name.get(name.removesuffix(BLOCKS) + SCALES)
         if not name.endswith(BLOCKS) or scales is None or {blocks.kind, scales.kind} != {"U8"}:

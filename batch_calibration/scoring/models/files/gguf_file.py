@@ -1,0 +1,544 @@
+"""Reads a GGUF file, llama.cpp's form of a checkpoint: config, tokenizer, dequantized weights.
+
+Names, orders and defaults are those of llama.cpp's converter. Needs the extra `gguf`.
+"""
+
+import math
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from jax.typing import DTypeLike
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from batch_calibration.errors import InputError, shown
+from batch_calibration.scoring.models.family import Family, RawConfig
+from batch_calibration.scoring.models.files.beginning_token import BeginningToken
+from batch_calibration.scoring.models.files.chat_template import ChatTemplate
+from batch_calibration.scoring.models.files.tensors import PART, filled
+
+SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})\.gguf")
+SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+"""Types of metadata -> their codes in `struct`."""
+TEXT, ARRAY, FLOAT32 = 8, 9, 6
+ARCHITECTURES = {
+    "llama": "llama", "smollm3": "smollm3", "qwen2": "qwen2", "qwen3": "qwen3",
+    "qwen3moe": "qwen3_moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text",
+    "phi3": "phi3", "gpt2": "gpt2",
+}  # fmt: skip
+"""llama.cpp's name of an architecture -> our family."""
+IN_PAIRS = ("llama", "smollm3")
+"""Architectures whose query and key rows lie in the order of neighbors that turn together."""
+GEMMAS = ("gemma", "gemma2", "gemma3")
+LARGEST_GEMMA = (("gemma2", 46), ("gemma3", 62))
+"""Gemmas of 27B (their layers) divide by the root of width / heads, others by that of a head."""
+KEYS = {
+    "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers", "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads", "attention.key_length": "head_dim",
+    "attention.head_count_kv": "num_key_value_heads", "rope.freq_base": "rope_theta",
+    "rope.scaling.original_context_length": "original_max_position_embeddings",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "attention.sliding_window": "sliding_window", "rope.freq_base_swa": "rope_local_base_freq",
+    "attn_logit_softcapping": "attn_logit_softcapping", "expert_count": "num_experts",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "expert_used_count": "num_experts_per_tok", "expert_feed_forward_length":
+    "moe_intermediate_size",
+}  # fmt: skip
+"""Keys of metadata, the architecture's name removed -> those of `config.json`."""
+READ_APART = (
+    "attention.value_length", "vocab_size", "rope.dimension_count", "rope.scaling.finetuned",
+    "tensor_data_layout",
+)  # fmt: skip
+"""Keys that are compared with others, or have no effect."""
+GPT2_KEYS = {
+    "context_length": "n_positions", "embedding_length": "n_embd", "block_count": "n_layer",
+    "feed_forward_length": "n_inner", "attention.head_count": "n_head",
+    "attention.layer_norm_epsilon": "layer_norm_epsilon",
+}  # fmt: skip
+ROPE_KEYS = {
+    "type": "rope_type", "factor": "factor", "yarn_beta_fast": "beta_fast",
+    "yarn_beta_slow": "beta_slow",
+}  # fmt: skip
+CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+GPT2_WORDS = (
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+)  # fmt: skip
+DIGITS_FIRST = (r"\p{N}", *GPT2_WORDS)
+ENDS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3_WORDS = (
+    CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + ENDS,
+)
+QWEN2_WORDS = tuple(words.replace("{1,3}", "") for words in LLAMA3_WORDS)
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+CASED = rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+%s|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*%s|"
+SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|" + ENDS
+GPT4O_WORDS = (CASED % ((CONTRACTIONS + "?",) * 2) + r"\p{N}{1,3}|" + SIGNS,)
+TEKKEN_WORDS = (CASED % ("", "") + r"\p{N}|" + SIGNS,)
+SPLITTINGS = {
+    "gpt-2": GPT2_WORDS, "smollm": DIGITS_FIRST, "refact": DIGITS_FIRST,
+    "minerva-7b": DIGITS_FIRST, "llama3": LLAMA3_WORDS, "llama-v3": LLAMA3_WORDS,
+    "llama-bpe": LLAMA3_WORDS, "falcon3": LLAMA3_WORDS, "dbrx": LLAMA3_WORDS,
+    "smaug-bpe": LLAMA3_WORDS, "qwen2": QWEN2_WORDS, "deepseek-r1-qwen": QWEN2_WORDS,
+    "gpt-4o": GPT4O_WORDS, "tekken": TEKKEN_WORDS,
+}  # fmt: skip
+"""Names of `tokenizer.ggml.pre` -> the expressions that split a text into words, in turn."""
+WHOLE_WORDS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "tekken")
+"""Names where a word of the vocabulary needs no merges, and sequences have a beginning token."""
+NORMAL, MATCHED_WHOLE, USER_DEFINED = 1, (2, 3, 4), 4
+"""Types of tokens: plain ones; unknown, control and user-defined ones, and the last of these."""
+SPECIAL = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "seperator": "sep"}
+"""The file's names of special tokens (its spelling) -> the templates' names."""
+
+
+class GGUFTensor(NamedTuple):
+    """One tensor of a GGUF file, in the form that Hugging Face directories have.
+
+    Attributes:
+        name: Its name in a Hugging Face directory.
+        path: The file.
+        shape: How many numbers it has along each axis.
+        offset: Bytes before it in the file.
+        code: The number of its type in ggml, such as 2 for Q4_0.
+        heads: Heads whose rows lie in the order of neighbors, 0 where rows are in order.
+        less: What is taken off each number.
+        kind: What its numbers are once they are dequantized.
+    """
+
+    name: str
+    path: Path
+    shape: tuple[int, ...]
+    offset: int
+    code: int
+    heads: int = 0
+    less: float = 0.0
+    kind: str = "F32"
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, `shape[-1]` numbers."""
+        import gguf
+
+        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(self.code)]
+        return int(self.shape[-1] // block * size)
+
+    def parts(self, dtype: DTypeLike) -> Iterator[np.ndarray]:
+        """Its numbers in a row as `dtype`, some rows at a time."""
+        import gguf
+
+        kind, row_bytes = gguf.GGMLQuantizationType(self.code), self.row_bytes
+        remaining, most = math.prod(self.shape[:-1]), max(PART // self.shape[-1], 1)
+        # Read, not mapped: pages of a mapped file would count as this process's memory.
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            while remaining:
+                rows = min(most, remaining)
+                packed = np.fromfile(file, np.uint8, rows * row_bytes)
+                if packed.size != rows * row_bytes:
+                    raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
+                try:
+                    with np.errstate(all="ignore"):  # what is not finite is reported by name
+                        numbers = gguf.dequantize(packed.reshape(rows, row_bytes), kind)
+                except NotImplementedError as error:
+                    raise InputError.at(
+                        self.path, "types that the library gguf dequantizes",
+                        f"{self.name} in {kind.name}", "use another quantization",
+                    ) from error  # fmt: skip
+                if self.less:
+                    numbers = numbers - np.float32(self.less)
+                yield numbers.astype(dtype, copy=False).reshape(-1)
+                remaining -= rows
+
+    def read(self, dtype: DTypeLike) -> np.ndarray:
+        """Its numbers as `dtype`; errors as of `parts`."""
+        array = filled(self.shape, self.parts(dtype), dtype)
+        if not self.heads:
+            return array
+        halves = array.reshape(self.heads, -1, 2, *self.shape[1:])  # [heads, pairs, 2, in]
+        return halves.swapaxes(1, 2).reshape(self.shape)
+
+
+class Header(NamedTuple):
+    """What a GGUF file says before its numbers: metadata, and tensors under the file's names."""
+
+    metadata: dict[str, Any]
+    tensors: dict[str, GGUFTensor]
+
+
+class _Reader:
+    """Reads the header of a file and no further than the file goes."""
+
+    def __init__(self, path: Path, file: BinaryIO):
+        self.path, self.file, self.left = path, file, path.stat().st_size
+
+    def take(self, size: int) -> bytes:
+        if size > self.left:
+            raise InputError(f"{self.path}: it ends within its header; fetch it again.")
+        self.left -= size
+        return self.file.read(size)
+
+    def number(self, code: str) -> Any:
+        return struct.unpack(f"<{code}", self.take(struct.calcsize(code)))[0]
+
+    def text(self) -> str:
+        return self.take(self.number("Q")).decode()
+
+    def value(self, kind: int) -> Any:
+        if kind == TEXT:
+            return self.text()
+        if kind == FLOAT32:  # the decimal that was written, not its nearest binary number
+            return float(str(np.float32(self.number("f"))))
+        if kind in SCALARS:
+            return self.number(SCALARS[kind])
+        inner, length = self.number("I"), self.number("Q")
+        if kind == ARRAY and inner in SCALARS:
+            size = struct.calcsize(SCALARS[inner])
+            return np.frombuffer(self.take(length * size), SCALARS[inner]).tolist()
+        if kind == ARRAY and inner == TEXT:
+            if 8 * length > self.left:
+                self.take(8 * length)
+            return [self.text() for _ in range(length)]
+        raise self.broken(f"metadata of type {kind}, of {inner}")
+
+    def broken(self, got: object) -> InputError:
+        return InputError.at(
+            self.path, "a GGUF file of version 2 or 3", got, "fetch it again or convert it anew"
+        )
+
+    def header(self) -> Header:
+        import gguf
+
+        if (magic := self.take(4)) != b"GGUF":
+            is_pointer = magic == b"vers"
+            raise self.broken(
+                "a git-LFS pointer (git lfs pull)" if is_pointer else f"a file of {magic!r}"
+            )
+        if (version := self.number("I")) not in (2, 3):
+            raise self.broken(f"version {version}")
+        count, keys = self.number("Q"), self.number("Q")
+        metadata, found, whole = {}, {}, self.path.stat().st_size
+        try:
+            for _ in range(keys):
+                key = self.text()
+                metadata[key] = self.value(self.number("I"))
+            for _ in range(count):
+                name, axes = self.text(), self.number("I")
+                if not 0 < axes < 5 or name in found:
+                    raise self.broken(f"{shown(name)} twice, or of {axes} axes")
+                shape = tuple(self.number("Q") for _ in range(axes))[::-1]
+                code, offset = self.number("I"), self.number("Q")
+                block, _ = gguf.GGML_QUANT_SIZES.get(code, (0, 0))
+                if not block or shape[-1] % block:
+                    raise self.broken(f"{shown(name)} of {shape} in type {code} of ggml")
+                found[name] = GGUFTensor(name, self.path, shape, offset, code)
+        except UnicodeDecodeError as error:
+            raise self.broken(f"a text that is no UTF-8 ({error.reason})") from error
+        alignment = metadata.get("general.alignment", 32)
+        if not isinstance(alignment, int) or alignment < 1:
+            raise self.broken(f"general.alignment = {shown(alignment)}")
+        begin = -(-(whole - self.left) // alignment) * alignment  # where numbers begin
+        for name, tensor in found.items():
+            found[name] = tensor = tensor._replace(offset=begin + tensor.offset)
+            if tensor.offset + math.prod(tensor.shape[:-1]) * tensor.row_bytes > whole:
+                raise InputError(f"{self.path}: it ends within {shown(name)}; fetch it again.")
+        return Header(metadata, found)
+
+
+def find(path: Path) -> Path | None:
+    """The GGUF file that a path names: itself, or the only one of a folder without safetensors.
+
+    Raises:
+        InputError: a folder with several.
+    """
+    if path.suffix == ".gguf" and path.is_file():
+        return path
+    files = sorted(path.glob("*.gguf")) if path.is_dir() else []
+    if not files or any(path.glob("*.safetensors*")):
+        return None
+    whole = {SHARD.sub(r"\1", file.name) for file in files}
+    if len(whole) > 1:
+        names = ", ".join(file.name for file in files)
+        raise InputError.at(path, "one GGUF file", names, "name the file")
+    return files[0]
+
+
+class GGUFFile:
+    """A checkpoint in a GGUF file, or in several that one was split into.
+
+    Args:
+        path: The file, or any of several.
+
+    Attributes:
+        path: The first file.
+        files: All files, in order, under names that do not depend on theirs.
+        model_type: Our family.
+        config: What its `config.json` would say.
+
+    Raises:
+        InputError: a file that is missing, broken or unknown; the library gguf is not installed.
+    """
+
+    def __init__(self, path: Path):
+        try:
+            import gguf  # noqa: F401
+        except ImportError as error:
+            raise InputError.at(
+                path, "the library gguf", "it is not installed",
+                "pip install 'batch-calibration[gguf]'",
+            ) from error  # fmt: skip
+        shard, paths = SHARD.fullmatch(path.name), [path]
+        if shard:
+            names = [f"{shard[1]}{n:05}-of-{shard[3]}.gguf" for n in range(1, int(shard[3]) + 1)]
+            paths = [path.with_name(name) for name in names]
+        self.path = paths[0]
+        self.files = {f"gguf {number}": file for number, file in enumerate(paths)}
+        headers = [_header(file) for file in paths]
+        self.metadata, self._tensors = headers[0].metadata, dict[str, GGUFTensor]()
+        for header in headers:
+            self._tensors |= header.tensors
+        count, total = self.metadata.get("split.count"), self.metadata.get("split.tensors.count")
+        numbers = [header.metadata.get("split.no", 0) for header in headers]
+        expected = ([*range(len(paths))], count or 1, total or len(self._tensors))
+        if (numbers, len(paths), len(self._tensors)) != expected:
+            raise InputError.at(
+                self.path, f"{shown(count)} files with {shown(total)} tensors in all",
+                f"{len(paths)} with {len(self._tensors)}",
+                "keep all files and their names, NAME-00001-of-00003.gguf",
+            )  # fmt: skip
+        self.architecture = self.metadata.get("general.architecture")
+        if self.architecture not in ARCHITECTURES:
+            known = f"an architecture of {', '.join(ARCHITECTURES)}"
+            remedy = "use the model's Hugging Face checkpoint (safetensors)"
+            raise InputError.at(self.path, known, shown(self.architecture), remedy)
+        self.model_type = ARCHITECTURES[self.architecture]
+        self.config = self._config()
+
+    def _config(self) -> RawConfig:
+        """The metadata in the names of `config.json`; keys that are not known keep their own."""
+        prefix, raw = f"{self.architecture}.", dict[str, Any](model_type=self.model_type)
+        is_gpt2, given, scaling = self.architecture == "gpt2", {}, {}
+        for key, setting in self.metadata.items():
+            if key.startswith(prefix) and setting != 0:  # 0 says that there is none
+                given[key.removeprefix(prefix)] = setting
+        for key, setting in given.items():
+            scaled = ROPE_KEYS.get(key.removeprefix("rope.scaling."))
+            if key.startswith("rope.scaling.") and scaled:
+                scaling[scaled] = setting
+            elif key not in READ_APART:
+                raw[(GPT2_KEYS if is_gpt2 else KEYS).get(key, prefix + key)] = setting
+        embedded = self._tensors.get("token_embd.weight")
+        raw["vocab_size"] = embedded.shape[0] if embedded else None
+        if is_gpt2:
+            return raw
+        raw["tie_word_embeddings"] = "output.weight" not in self._tensors
+        raw |= {"attention_bias": True} if "blk.0.attn_output.bias" in self._tensors else {}
+        raw |= {"mlp_bias": True} if "blk.0.ffn_down.bias" in self._tensors else {}
+        raw |= {"norm_topk_prob": True} if self.architecture == "qwen3moe" else {}
+        width, heads = raw.get("hidden_size"), raw.get("num_attention_heads")
+        if isinstance(width, int) and isinstance(heads, int):
+            head = raw.get("head_dim", width // heads)
+            if head != given.get("attention.value_length", head):
+                raw["attention.value_length"] = given["attention.value_length"]
+            raw["partial_rotary_factor"] = given.get("rope.dimension_count", head) / head
+            if self.architecture in GEMMAS[1:]:
+                largest = (self.architecture, raw.get("num_hidden_layers")) in LARGEST_GEMMA
+                raw["query_pre_attn_scalar"] = width / heads if largest else head
+        if scaling.get("rope_type") == "none":
+            scaling = {}
+        for kind, tensor in (("", "freqs"), ("short", "factors_short"), ("long", "factors_long")):
+            factors = self._tensors.pop(f"rope_{tensor}.weight", None)
+            if factors is None:
+                continue
+            divisors = factors.read(np.float32).reshape(-1).tolist()
+            scaling["rope_type"] = "longrope"
+            if kind:
+                scaling[f"{kind}_factor"] = divisors
+                continue
+            # Llama 3: the same divisors at all positions.
+            scaling |= {"short_factor": divisors, "long_factor": divisors, "attention_factor": 1.0}
+            raw["original_max_position_embeddings"] = raw.get("max_position_embeddings")
+        if (factor := raw.pop(prefix + "rope.scaling.attn_factor", None)) is not None:
+            scaling["attention_factor" if self.architecture == "phi3" else "attn_scale"] = factor
+        return raw | ({"rope_scaling": scaling} if scaling else {})
+
+    def family(self, family: Family) -> Family:
+        """The family with this file's orders of axes: GPT-2's layers lie as everybody else's."""
+        if self.architecture != "gpt2":
+            return family
+        rows = dict(family.weights)
+        for name, weight in family.weights.items():
+            if ".c_" in name and name.endswith(".weight"):
+                rows[name] = weight._replace(transpose=True)
+        return family._replace(weights=rows)
+
+    def _names(self, family: Family) -> dict[str, str]:
+        """The file's names of tensors -> the family's, both with `{i}` for a layer's number."""
+        import gguf
+
+        architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+        table = gguf.get_tensor_name_map(architectures[self.architecture], 1)
+        names: dict[str, str] = {}
+        for name in ("lm_head.weight", *family.weights):
+            # The experts of a layer lie in one tensor: the first stands for all.
+            joined = re.sub(r"(?<=experts\.)\d+\.", "", name).format(i=0)
+            found = table.get_name(joined, (".weight", ".bias"))
+            if found:
+                names.setdefault(found.replace("blk.0.", "blk.{i}."), name)
+        return names
+
+    def tensors(self, family: Family) -> Iterator[GGUFTensor]:
+        """The weights under the names of a Hugging Face directory; unknown ones keep theirs."""
+        names, heads = self._names(family), dict[str, Any]()
+        if self.architecture in IN_PAIRS:
+            count = self.config["num_attention_heads"]
+            heads = {"attn_q": count, "attn_k": self.config.get("num_key_value_heads", count)}
+        for name, tensor in self._tensors.items():
+            layer = re.match(r"blk\.(\d+)\.", name)
+            pattern = f"blk.{{i}}.{name[layer.end() :]}" if layer else name
+            theirs = names.get(pattern, name).replace("{i}", layer[1] if layer else "")
+            part = pattern.split(".")[-2] if "." in pattern else ""
+            count = heads.get(part, 0)
+            if count and tensor.shape[0] % (2 * count):
+                raise InputError.at(
+                    self.path, f"{name} with an even number of rows for each of {count} heads",
+                    tensor.shape[0], "convert it anew",
+                )  # fmt: skip
+            is_centered = self.architecture in GEMMAS and part.endswith("norm")
+            tensor = tensor._replace(name=theirs, heads=count, less=float(is_centered))
+            if not part.endswith("_exps") or pattern not in names:
+                yield tensor
+                continue
+            size = tensor.row_bytes * math.prod(tensor.shape[1:-1])
+            for number in range(tensor.shape[0]):
+                expert = theirs.replace("experts.0.", f"experts.{number}.")
+                start = tensor.offset + number * size
+                yield tensor._replace(name=expert, offset=start, shape=tensor.shape[1:])
+
+    @property
+    def chat_template(self) -> ChatTemplate | None:
+        """The template for the messages of a chat; None where the file has none."""
+        source, tokens = self.metadata.get("tokenizer.chat_template"), dict[str, str]()
+        for theirs, name in SPECIAL.items():
+            if (number := self._special(theirs)) is not None:
+                tokens[f"{name}_token"] = self._tokens[number]
+        return ChatTemplate(source, tokens, self.path) if isinstance(source, str) else None
+
+    @property
+    def _tokens(self) -> list[str]:
+        tokens = self.metadata.get("tokenizer.ggml.tokens")
+        if not isinstance(tokens, list) or not tokens or not isinstance(tokens[0], str):
+            raise InputError.at(
+                self.path, "tokens in tokenizer.ggml.tokens", shown(tokens), "convert it anew"
+            )
+        return tokens
+
+    def _special(self, name: str) -> int | None:
+        """The id of a special token."""
+        is_spm = self.metadata.get("tokenizer.ggml.model") == "llama"
+        usual = {"unknown": 0, "bos": 1, "eos": 2}.get(name) if is_spm else None
+        number = self.metadata.get(f"tokenizer.ggml.{name}_token_id", usual)
+        is_one = isinstance(number, int) and 0 <= number < len(self._tokens)
+        return number if is_one else None
+
+    def texts(self) -> tuple[Tokenizer, BeginningToken]:
+        """The tokenizer of the metadata, and the token that begins each sequence.
+
+        Raises:
+            InputError: a kind of tokenizer, or a way to split words, that is not known here.
+        """
+        kind, pre = (self.metadata.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
+        tokens = self._tokens
+        types = self.metadata.get("tokenizer.ggml.token_type", [NORMAL] * len(tokens))
+        if not isinstance(types, list) or len(types) != len(tokens):
+            raise InputError.at(
+                self.path, f"tokenizer.ggml.token_type for each of {len(tokens)} tokens",
+                shown(types), "convert it anew",
+            )  # fmt: skip
+        if (kind == "gpt2" and pre not in SPLITTINGS) or kind not in ("gpt2", "llama"):
+            expected = f"tokenizer.ggml.model llama, or gpt2 with pre of {', '.join(SPLITTINGS)}"
+            remedy = "use the model's Hugging Face checkpoint (safetensors)"
+            raise InputError.at(self.path, expected, f"{shown(kind)} with {shown(pre)}", remedy)
+        try:
+            read = self._byte_level if kind == "gpt2" else self._sentence_piece
+            tokenizer = read(tokens, types)
+        except Exception as error:  # the Rust side raises a bare Exception
+            raise InputError(
+                f"{self.path}: its metadata is no tokenizer ({error!s:.200}); fetch it again."
+            ) from error
+        whole = []
+        for token, number in zip(tokens, types, strict=True):
+            if number in MATCHED_WHOLE and token:
+                is_special = number != USER_DEFINED
+                content = token if is_special or kind == "gpt2" else token.replace("▁", " ")
+                whole.append(AddedToken(content, special=is_special, normalized=False))
+        tokenizer.add_tokens(whole)
+        key, begins = "tokenizer.ggml.add_bos_token", kind == "llama" or pre in WHOLE_WORDS
+        begin, is_told = self._special("bos"), key in self.metadata
+        begins = bool(self.metadata.get(key, begins and begin is not None))
+        if begins and begin is None:
+            raise InputError.at(self.path, "tokenizer.ggml.bos_token_id", "none", "convert it anew")
+        token = f"{tokens[begin]} (id {begin})" if begins and begin is not None else "none"
+        decider = key if is_told else f"tokenizer.ggml.model = {kind}"
+        note = f"beginning token: {token}, as {decider} says"
+        prefix = begin if begin is not None else self._special("eos")
+        return tokenizer, BeginningToken(begin if begins else None, note, False, prefix)
+
+    def _byte_level(self, tokens: list[str], types: list[int]) -> Tokenizer:
+        """A byte-level tokenizer with the merges of the file."""
+        pre = str(self.metadata["tokenizer.ggml.pre"])
+        merges = []
+        for merge in self.metadata.get("tokenizer.ggml.merges", []):
+            end = merge.index(" ", 1)
+            merges.append((merge[:end], merge[end + 1 :]))
+        vocabulary = {token: number for number, token in enumerate(tokens)}
+        tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=pre in WHOLE_WORDS))
+        words = [pre_tokenizers.Split(Regex(one), "isolated") for one in SPLITTINGS[pre]]
+        to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*words, to_bytes])
+        if SPLITTINGS[pre] == QWEN2_WORDS:
+            tokenizer.normalizer = normalizers.NFC()
+        tokenizer.decoder = decoders.ByteLevel()
+        return tokenizer
+
+    def _sentence_piece(self, tokens: list[str], types: list[int]) -> Tokenizer:
+        """A SentencePiece tokenizer: two pieces merge where their whole has the highest score."""
+        scores = self.metadata.get("tokenizer.ggml.scores")
+        if self.architecture in GEMMAS or not scores:
+            scores = [-number for number in range(len(tokens))]
+        pieces = {}
+        for number, (piece, kind) in enumerate(zip(tokens, types, strict=True)):
+            pieces[piece.replace("▁", " ") if kind == USER_DEFINED else piece] = number
+        ids = {piece: number for piece, number in pieces.items() if types[number] == NORMAL}
+        ranked = []
+        for piece, number in ids.items():
+            for end in range(1, len(piece)):
+                halves = piece[:end], piece[end:]
+                if halves[0] in ids and halves[1] in ids:
+                    ranked.append((-scores[number], ids[halves[0]], ids[halves[1]], halves))
+        merges = [halves for *_, halves in sorted(ranked)]
+        unknown = self._special("unknown")
+        tokenizer = Tokenizer(
+            models.BPE(
+                pieces, merges, fuse_unk=True, byte_fallback=True,
+                unk_token=None if unknown is None else tokens[unknown],
+            )
+        )  # fmt: skip
+        spaces: list[normalizers.Normalizer] = [normalizers.Replace(" ", "▁")]
+        if self.metadata.get("tokenizer.ggml.add_space_prefix", True):
+            spaces = [normalizers.Prepend("▁"), *spaces]
+        tokenizer.normalizer = normalizers.Sequence(spaces)
+        to_text = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+        tokenizer.decoder = decoders.Sequence(to_text)
+        return tokenizer
+
+
+def _header(path: Path) -> Header:
+    if not path.is_file():
+        raise InputError.at(
+            path, "a file of the split checkpoint", "no such file", "fetch all into one folder"
+        )
+    with path.open("rb") as file:
+        return _Reader(path, file).header()

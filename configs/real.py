@@ -1,0 +1,41 @@
+"""A real language model on real text: four domains of sentiment, 0, 1 and 4 shots, 5 draws.
+
+python -m experiments.real
+python -m experiments.score --config=configs/real.py --workdir=runs/real
+
+SmolLM2-135M-Instruct on 200 rows a domain; `make real` does all steps. No labeled set: the rows of
+BCL would double the time.
+"""
+
+from collections.abc import Iterator
+
+from ml_collections import ConfigDict
+
+from configs import base
+
+FOLDER = "runs/real/inputs"
+DOMAINS = ("movie_reviews", "product_reviews", "tweets", "editorials")
+SHOTS = (0, 1, 4)
+
+
+def get_config(preset: str = "") -> ConfigDict:
+    """The four domains, or with `:smoke` a few rows of one."""
+    tasks = tuple(f"{FOLDER}/{name}.toml" for name in DOMAINS)
+    smoke = base.FEW_ROWS | {"tasks": tasks[:1], "shots": 1, "labeled_per_class": 0}
+    return base.config(
+        preset,
+        {"smoke": smoke},
+        model=f"{FOLDER}/SmolLM2-135M-Instruct.Q4_1.gguf",
+        tasks=tasks,
+        shots=4,
+        seeds=5,
+        labeled_per_class=0,
+    )
+
+
+def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
+    """Each task with 0, 1 and 4 shots per class, `config.shots` at most, each with each seed."""
+    for task in config.tasks:
+        for shots in (number for number in SHOTS if number <= config.shots):
+            for seed in range(config.seeds if shots else 1):
+                yield {"task": task, "shots": shots, "seed": seed}

