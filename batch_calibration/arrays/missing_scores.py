@@ -32,6 +32,9 @@ NOT_RETURNED = (
 )
 """Remedy for minus infinity and sentinels."""
 
+CERTAIN = 1e-6
+"""Nats from 0 within which a label has the probability 1."""
+
 SENTINEL = -9999.0
 """Answer of OpenAI-style servers for a token that was not returned."""
 
@@ -109,6 +112,21 @@ def check_missing(missing: object) -> Missing:
         f"{missing!r}",
         "give missing='least', which puts a missing label just below the least one returned",
     )
+
+
+def refuse_greedy(scores: np.ndarray, where: str) -> None:
+    """Refuse scores [n, k] of which each is 0 or missing, one a row at most, and one is missing."""
+    is_present = ~find_missing(scores)
+    is_zero = bool(is_present.any()) and bool((np.abs(scores[is_present]) <= CERTAIN).all())
+    if is_zero and not is_present.all() and is_present.sum(axis=-1).max() == 1:
+        raise InputError.at(
+            where,
+            "log-probabilities of several labels a row",
+            "one label of probability 1 in each row and none of the others: log-probabilities "
+            "after the sampling settings (temperature 0), of which nothing can be measured",
+            "ask for log-probabilities before sampling settings (vLLM: raw_logprobs), or at "
+            "temperature 1",
+        )
 
 
 def fill_scores(

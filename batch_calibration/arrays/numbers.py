@@ -225,7 +225,8 @@ def reads_rows(
 ) -> Callable[..., Result]:
     """Decorates a metric of scores, labels and weight: `read_labeled` reads them first.
 
-    The metric returns Python's numbers, unless a jax array is among its arguments.
+    The metric returns Python's numbers, unless a jax array is among its arguments, and NaN where no
+    row that counts has a known label.
     """
 
     @wraps(function)
@@ -233,11 +234,27 @@ def reads_rows(
         scores: Container, labels: Container, weight: Container = None, **options: object
     ) -> Result:
         rows = read_labeled(scores, labels, weight, are_answers=takes_predictions)
-        return to_python(function(*rows, **options), scores, labels, weight)
+        _, gold, weights = rows
+        return to_python(_known(function(*rows, **options), gold, weights), scores, labels, weight)
 
     if takes_predictions:  # read by `bootstrap_interval`
         read_and_call.takes_predictions = True  # type: ignore[attr-defined]
     return read_and_call
+
+
+def _known(result: Result, labels: jax.Array | None, weights: jax.Array | None) -> Result:
+    """The metric of rows with labels and weights [n]; NaN where no row that counts has a label."""
+    assert labels is not None, "read_labeled requires them"
+    is_known = jnp.any((labels >= 0) if weights is None else (labels >= 0) & (weights > 0))
+    if not isinstance(is_known, jax.core.Tracer) and is_known:
+        return result
+
+    def nan_if_unknown(number: Container) -> Container:
+        is_array = isinstance(number, jax.Array)
+        return jnp.where(is_known, number, jnp.nan) if is_array else float("nan")
+
+    found: Result = jax.tree.map(nan_if_unknown, result)
+    return found
 
 
 takes_predictions = partial(reads_rows, takes_predictions=True)

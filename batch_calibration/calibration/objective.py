@@ -15,7 +15,7 @@ def known_weight(rows: ProbeRows, labels: Labels, weight: Weight | None = None) 
 
 @takes_predictions
 def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The share of labeled rows whose prediction is right; 0 where no row is labeled.
+    """The share of labeled rows whose prediction is right.
 
     Predicted labels [n] do as well as the scores [n k] they are predicted from, here and in
     macro_f1.

@@ -59,6 +59,7 @@ def reading_of(args: Namespace) -> Reading:
         task=args.task,
         model=args.model,
         filter=args.filter,
+        at=args.at,
     )
 
 

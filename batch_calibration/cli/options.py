@@ -79,6 +79,12 @@ READING = (
     ("by", "COLUMN", "columns that tell contexts apart: subject, prompt"),
     ("task", "NAME", "what to call the task"),
     ("model", "NAME", "what to call the model"),
+    (
+        "at",
+        "PLACE",
+        "where the label is in an answer of several tokens: first, last, json:KEY, or a "
+        "regular expression",
+    ),
     ("filter", "NAME", "of a harness log whose rows repeat per filter, which"),
 )
 MISSING = (

@@ -47,6 +47,8 @@ SERVERS = {
     "openai": "https://platform.openai.com/docs/api-reference",
     "sglang": "https://docs.sglang.ai/basic_usage/native_api.html",
     "llama.cpp": "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+    "ollama": "https://docs.ollama.com/api",
+    "gemini": "https://ai.google.dev/api/generate-content",
 }
 """Server -> where its responses are documented; servers differ in `RESPONSE_FORMATS` alone."""
 SAFETENSORS = "https://huggingface.co/docs/safetensors"

@@ -34,6 +34,8 @@ class Reading:
             neither log-probabilities nor scores of another kind, such as logits; False takes all.
         task: what to call the task, one for all rows; "" for the log's own name, or the file's.
         model: what to call the model, one for all rows; "" for the log's own name, or none.
+        at: where the label is in an answer of several tokens: "first", "last", "json:KEY" or a
+            regular expression; "" finds it out (`responses.answers.find_place`).
         filter: of a harness log whose rows repeat per filter, which.
     """
 
@@ -49,6 +51,7 @@ class Reading:
     task: str = ""
     model: str = ""
     filter: str = ""
+    at: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ An unchanged response of POST /v1/systemone is read, too: `{"answers": {question
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import Row, by_columns
+from batch_calibration.importers.choices import Row, by_columns, read_flag
 from batch_calibration.importers.text_files import fields, json_rows
 
 QUESTION, OPTIONS = "question", "options"
@@ -61,8 +62,12 @@ def recognizes(_: Path, start: bytes) -> bool:
 def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a file of decisions, one context or several (`by=question`, `by=options`)."""
     groups: dict[tuple[str, ...], list[Decision]] = {}
-    number = 0
+    number, failed = 0, list[str]()
     for where, line in json_rows(path):
+        if line.get("error") and not isinstance(line.get("probabilities"), dict):
+            failed.append(f"{where} ({shown(line['error'])})")
+            number += 1
+            continue
         for where_in_line, answer in _decisions_of(line, where):
             decision = _read_decision(answer, where_in_line, number, reading)
             names = [name for name in (QUESTION, OPTIONS) if name in reading.by]
@@ -70,8 +75,13 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             groups.setdefault(key, []).append(decision)
             number += 1
     if not groups:
-        raise InputError.at(path, "a decision a line", "none")
-    return [_import_decisions(group, path, reading) for group in groups.values()]
+        raise InputError.at(path, "a decision a line", failed[0] if failed else "none")
+    contexts = [_import_decisions(group, path, reading) for group in groups.values()]
+    if not failed:
+        return contexts
+    count = f"{len(failed):,} request{'s' * (len(failed) > 1)}"
+    note = f"{count} failed and are left out, the first: {failed[0]}."
+    return [replace(context, notes=(note, *context.notes)) for context in contexts]
 
 
 def _decisions_of(line: Mapping[str, Json], where: str) -> Iterator[tuple[str, Mapping[str, Json]]]:
@@ -121,8 +131,14 @@ def _read_decision(line: Mapping[str, Json], where: str, number: int, reading: R
     columns |= {QUESTION: str(line[QUESTION]), OPTIONS: str(line[OPTIONS])}
     name, target = str(line.get(reading.ids or "id", number)), None if gold is None else str(gold)
     row = Row(name, tuple(log_probs.values()), tuple(log_probs), target, columns=columns)
-    is_content_free = line.get(CONTENT_FREE) is True
-    return Decision(where, number, row, "" if choice is None else str(choice), is_content_free)
+    is_content_free = read_flag(line.get(CONTENT_FREE))
+    if is_content_free is None and line.get(CONTENT_FREE) is not None:
+        raise InputError.at(
+            where, f"{CONTENT_FREE!r}: true or false", shown(line[CONTENT_FREE]), "correct it"
+        )
+    return Decision(
+        where, number, row, "" if choice is None else str(choice), is_content_free or False
+    )
 
 
 def _log(probability: Json, where: str) -> float:

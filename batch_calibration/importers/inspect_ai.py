@@ -9,9 +9,8 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress
+from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
 
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
@@ -32,8 +31,9 @@ from batch_calibration.importers.text_files import (
     read_text,
     text_or_empty,
 )
+from batch_calibration.responses.answers import MAX_TOKENS_AT_ONCE, find_place, names_label
 from batch_calibration.responses.servers import add_token, value_at
-from batch_calibration.responses.top_k import AROUND, SPACES, fold
+from batch_calibration.responses.top_k import AROUND, fold
 
 HEADERS = ("header.json", "_journal/start.json")
 """Names of a log's header: of one that is finished, and of one that was stopped."""
@@ -137,7 +137,6 @@ def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
     return content
 
 
-MAX_TOKENS_AT_ONCE = 4  # tokens that an answer without an explanation may have
 IS_RIGHT = {"C": True, "I": False, 1: True, 0: False}
 """Values of a score -> whether the answer is right."""
 SCORER = "label_bias"  # the name of our own scorer in Inspect (integrations/inspect_ai.py)
@@ -183,7 +182,7 @@ def read_sample(
         order = _shown_order(sample, grades, where)
     # The letter that the model saw in place of a letter of the log.
     seen = {labels[choice]: letter for letter, choice in zip(labels, order or (), strict=False)}
-    position = _answer_position(sample, labels, seen, grades, where)
+    position = _answer_position(sample, labels, seen, grades, where, reading.at)
     if not seen:
         _refuse_other_letter(sample, position, labels, where)
     return _row(sample, labels, seen, grades, where, reading), position
@@ -215,7 +214,8 @@ def keep_answered(
             where,
             "samples that name one of their labels after 'ANSWER:', or one label alone",
             f"none in {open_count:,} samples",
-            "evaluate again with a prompt that asks for 'ANSWER: $LETTER'",
+            f"say where it is ({spell('at', 'last')}, 'json:KEY'), or evaluate again with a "
+            "prompt that asks for 'ANSWER: $LETTER'",
         )
     notes = []
     if any(starts):
@@ -226,7 +226,7 @@ def keep_answered(
     if open_count:
         notes.append(
             f"{open_count:,} of {len(rows):,} samples name no answer, or several without "
-            "'ANSWER:' before one, and are left out."
+            f"'ANSWER:' before one, and are left out ({spell('at')} says where answers are)."
         )
     return list(compress(rows, is_kept)), list(compress(positions, is_kept)), notes
 
@@ -308,7 +308,7 @@ def _refuse_other_letter(
 
 def _answer_position(
     sample: Mapping[str, Json], labels: Sequence[str], seen: Mapping[str, str],
-    grades: Sequence[Mapping[str, Json]], where: str,
+    grades: Sequence[Mapping[str, Json]], where: str, at: str,
 ) -> AnswerPosition:  # fmt: skip
     content = value_at(sample, "output", "choices", 0, "logprobs", "content")
     tokens = list(map(fields, members(content)))
@@ -318,7 +318,7 @@ def _answer_position(
     recorded = next((name for name in labels if fold(name) == fold(answer)), "")
     recorded = seen.get(recorded, recorded)
     # What is one token is the answer, whatever it says.
-    before = 0 if len(tokens) == 1 else find_answer(written, labels, recorded)
+    before = 0 if len(tokens) == 1 else find_place(written, labels, at, None, recorded).token
     listed = members(tokens[before or 0].get("top_logprobs")) if tokens else []
     if not listed:
         raise InputError(
@@ -349,86 +349,3 @@ def _row(
     right = IS_RIGHT.get(grade) if isinstance(grade, str | int | float) else None
     columns = by_columns(known_fields, where, reading, kind="sample")
     return Row(str(sample.get("id")), (), labels, target, right, columns=columns)
-
-
-class Mention(NamedTuple):
-    """A label in a text.
-
-    Attributes:
-        start: of its first letter.
-        label: its name.
-        is_marked: whether it follows "ANSWER:".
-        is_line: whether it is marked and its line holds nothing else, up to a full stop.
-        is_article: whether it may be a word, like "A" before another one.
-    """
-
-    start: int
-    label: str
-    is_marked: bool
-    is_line: bool
-    is_article: bool
-
-
-def find_answer(written: Sequence[str], labels: Sequence[str], recorded: str = "") -> int | None:
-    """The number of the token where the answer begins, None where that cannot be told.
-
-    It is the first label after "ANSWER:", as in Inspect's own scorers: one on a line of its own, or
-    else any. Without "ANSWER:" it is the only label that the text names, or the one that it begins
-    with and names again.
-
-    Args:
-        written: the tokens.
-        labels: the answers.
-        recorded: the answer that the log's scorer took, "" if unknown; no other label counts.
-
-    >>> find_answer(["ANSWER", ":", " B", ".", " A", " reason"], ("A", "B"))
-    2
-    >>> find_answer(["It", " is", " A", ",", " not", " B"], ("A", "B"), "A")
-    2
-    >>> find_answer(["It", " is", " A", ",", " not", " B"], ("A", "B")) is None
-    True
-    """
-    text = "".join(written).translate(SPACES)
-    mentions = list(_mentions(text, labels))
-    if recorded:
-        mentions = [mention for mention in mentions if mention.label == recorded]
-    marked = [mention for mention in mentions if mention.is_marked]
-    if not marked and len(mentions) > 1:
-        is_begun = not text[: mentions[0].start].strip(AROUND) and not mentions[0].is_article
-        if not is_begun or len({mention.label for mention in mentions}) > 1:
-            return None
-    lines = [mention for mention in marked if mention.is_line]
-    first = next(iter(lines or marked or mentions), None)
-    if first is None or (first.is_article and not recorded):
-        return None
-    ends = list(accumulate(map(len, written)))
-    token = next(i for i, end in enumerate(ends) if first.start < end)
-    # A token that holds the end of a word before the answer says nothing of the answer alone.
-    begins = written[token].translate(SPACES).lstrip(AROUND)
-    return token if text.startswith(begins.rstrip(AROUND), first.start) else None
-
-
-def names_label(text: str, labels: Sequence[str]) -> bool:
-    """True if a text has any label."""
-    return next(_mentions(text, labels), None) is not None
-
-
-def _mentions(text: str, labels: Sequence[str]) -> Iterator[Mention]:
-    """The labels that occur in a text as whole words."""
-    around = re.escape(AROUND)
-    names = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
-    pattern = rf"(?P<mark>answer\s*:[{around}]*)?(?<!\w)(?P<label>{names})(?!\w)"
-    for match in re.finditer(pattern, text, re.IGNORECASE):
-        start, end = match.span("label")
-        is_marked = match["mark"] is not None
-        folded = [name for name in labels if name.casefold() == match["label"].casefold()]
-        label = match["label"] if match["label"] in folded else folded[0]
-        is_letter = len(label) == 1
-        if is_letter and not is_marked and match["label"] != label:
-            continue  # "a" is a word and no answer "A"; after "ANSWER:" it is one
-        before, after = text[: match.start()].rstrip(" \t"), text[end : end + 80]
-        begins_line = before[-1:] in ("", "\n")
-        ends_line = re.match(r"[)\s*]*($|\n|\.)", after) is not None
-        is_line = is_marked and begins_line and ends_line
-        is_article = is_letter and re.match(r"[ \t]+\w", after) is not None
-        yield Mention(start, label, is_marked, is_line, is_article)

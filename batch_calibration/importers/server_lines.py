@@ -19,6 +19,7 @@ OF_RESPONSES = {
     **dict.fromkeys(("meta_info", "response"), dict),
     **dict.fromkeys(("choices", "completion_probabilities", "probs"), list),
     **dict.fromkeys(("prompt_logprobs", "scores"), list),
+    **dict.fromkeys(("output", "outputs", "candidates", "logprobs"), list),
 }
 """Fields that responses have and requests lack, or have of another type."""
 SAME_NATS = 0.02
@@ -138,6 +139,11 @@ def _read_answer(document: Json, where: str) -> SavedAnswer:
     error, status = document.get("error") or body.get("error"), value_at(response, "status_code")
     if not error and isinstance(status, int) and status >= 400:  # HTTP's codes of failures
         error = f"status {status}"
+    choice = value_at(body, "choices", 0)
+    if not error and value_at(choice, "logprobs", "content") is None:
+        refusal = value_at(choice, "message", "refusal")
+        is_filtered = value_at(choice, "finish_reason") == "content_filter"
+        error = str(refusal or "") or ("content_filter" if is_filtered else None)
     return SavedAnswer(where, body, saved_fields, failure=shown(error) if error else "")
 
 

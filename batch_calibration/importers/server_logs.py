@@ -19,24 +19,35 @@ from batch_calibration.importers.server_lines import (
     right_labels,
     split_choices,
 )
+from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.servers import (
     RESPONSE_FORMATS,
     PromptTokens,
     end_log_prob,
     label_probs,
+    texts_of,
     value_at,
+    without_end,
 )
 from batch_calibration.responses.top_k import SPACES, refuse_absent_labels, scores_of_top_k
 
 # Server -> patterns in the first bytes of its files; all those of one tuple occur.
 PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
-    "vllm": [(rb'"prompt_logprobs"\s*:\s*\[',)],
-    "openai": [(rb'"choices"\s*:\s*\[\s*\{', rb'"logprobs"')],
+    "vllm": [
+        (rb'"prompt_logprobs"\s*:\s*\[',),
+        (rb'"outputs"\s*:\s*\[\s*\{', rb'"decoded_token"'),
+    ],
+    "openai": [
+        (rb'"choices"\s*:\s*\[\s*\{', rb'"logprobs"'),
+        (rb'"output"\s*:\s*\[\s*\{', rb'"top_logprobs"'),
+    ],
     "sglang": [
         (rb'"meta_info"\s*:\s*\{',),
         (rb'"scores"\s*:\s*\[\s*\[', rb'"object"\s*:\s*"scoring"'),
     ],
     "llama.cpp": [(rb'"completion_probabilities"\s*:\s*\[\s*\{',)],
+    "ollama": [(rb'"logprobs"\s*:\s*\[\s*\{', rb'"done"|"(message|response)"\s*:', rb'"model"')],
+    "gemini": [(rb'"logprobs(R|_r)esult"\s*:',)],
 }
 MAX_TOKENS_FOR_MASS = 3
 """Tokens of a label up to which the mass of all labels tells whether the model answers so."""
@@ -68,7 +79,21 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
         imported = _from_label_probs(path, answered, reading)
     elif not response_format.has_prompt(first):
         answered = list(chain.from_iterable(_split_prompts(answer, reading) for answer in answered))
-        tops = [response_format.first_tokens(answer.body, answer.where) for answer in answered]
+        written = [response_format.list_tokens(answer.body, answer.where) for answer in answered]
+        places, place_notes = choose_places(
+            list(map(texts_of, written)),
+            lambda i: answered[i].where,
+            labels,
+            reading.at,
+            reading.tokens,
+        )
+        notes += place_notes
+        tops, named = list[dict[str, float]](), list[SavedAnswer]()
+        for answer, tokens, place in zip(answered, written, places, strict=True):
+            if place is not None:
+                tops.append(response_format.tokens_at(tokens, place, answer.where))
+                named.append(answer)
+        answered = named
         top = scores_of_top_k(tops, labels, reading.tokens, str(path))
         refuse_absent_labels(top, tops, str(path))
         scorer = response_format.scorer
@@ -203,19 +228,23 @@ def _group_prompts(
     times: dict[tuple[str, int], int] = {}
     longest = 0
     for answer, scored in zip(answers, scored_prompts, strict=True):
-        text = "".join(scored.tokens).translate(SPACES).rstrip()
-        endings = [name for name in labels if text.endswith(name.strip())]
-        if not endings:
+        texts = {}  # label -> the prompt that ends with it
+        for name in labels:
+            ended = "".join(without_end(scored, name).tokens)
+            text = ended.translate(SPACES).rstrip()
+            if text.endswith(name.strip()):
+                texts[name] = text
+        if not texts:
             raise InputError.at(
                 answer.where,
                 f"a prompt that ends with one of the labels ({', '.join(labels)}), "
                 f"but it ends with {shown(text[-30:])}",
                 remedy=f"name the labels as the prompts have them ({spell('labels')})",
             )
-        label = max(endings, key=len)  # "not so" ends in "so" as well
+        label = max(texts, key=len)  # "not so" ends in "so" as well
         log_prob, size = end_log_prob(scored, label, answer.where)
         longest, j = max(longest, size), labels.index(label)
-        question = text[: -len(label.strip())].rstrip()
+        question = texts[label][: -len(label.strip())].rstrip()
         times[question, j] = times.get((question, j), 0) + 1
         prompts.setdefault((question, times[question, j]), {})[j] = (log_prob, answer)
     return list(prompts.values()), longest

@@ -9,7 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays.missing_scores import Missing, fill_scores, find_missing
+from batch_calibration.arrays.missing_scores import (
+    Missing,
+    fill_scores,
+    find_missing,
+    refuse_greedy,
+)
 from batch_calibration.arrays.numbers import read_whole_numbers
 from batch_calibration.arrays.score_scale import keep_differences, note_moved, to_nats
 from batch_calibration.errors import InputError, spell
@@ -224,6 +229,7 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
     is_absent = find_missing(scores)
     if not is_absent.any():
         return scores, np.ones(n, bool), Gaps(n)
+    refuse_greedy(scores, where)
     lacking = int(is_absent.any(axis=1).sum())
     empty = int(is_absent.all(axis=1).sum())
     gaps = Gaps(n, lacking, empty, is_absent.sum(axis=0))

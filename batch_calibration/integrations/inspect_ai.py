@@ -174,6 +174,7 @@ def label_bias(
     method: str = "bc",
     prior: Sequence[float] | None = None,
     missing: str = "least",
+    at: str = "",
 ) -> Scorer:
     """Log-probabilities of the labels at the answer's position; the largest is the answer.
 
@@ -187,13 +188,15 @@ def label_bias(
         prior: the share of each label among the right ones.
         missing: where a label stands that was not among the tokens shown: "least" puts it just
             below the least of them, "drop" leaves the sample out.
+        at: where the label is in an answer of several tokens: "first", "last", "json:KEY" or a
+            regular expression; "" finds it out.
     """
     names = labels.split(",") if isinstance(labels, str) else list(labels)
     names = [name.strip() for name in names if name.strip()]
     options: dict[str, Any] = {"method": method}
     if prior is not None:
         options["target_prior"] = list(prior)
-    reading = Reading(labels=tuple(names), missing=missing)  # type: ignore[arg-type]
+    reading = Reading(labels=tuple(names), missing=missing, at=at)  # type: ignore[arg-type]
 
     async def score(state: TaskState, target: Target) -> Score:
         sample, order = _as_in_a_log(state, target)

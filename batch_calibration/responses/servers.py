@@ -1,7 +1,8 @@
 """Responses of OpenAI-style servers, vLLM, SGLang and llama.cpp, and a table of their formats."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.arrays.score_scale import MAX_LOG_PROB
 from batch_calibration.errors import InputError, shown
+from batch_calibration.responses.answers import is_end
 from batch_calibration.responses.top_k import SPACES
 
 Response = Mapping[str, object]  # one answer, a JSON object
@@ -85,10 +87,26 @@ class PromptTokens(NamedTuple):
     log_probs: tuple[float, ...]
 
 
+def without_end(
+    prompt: PromptTokens, label: str, is_behind: Callable[[str], bool] = is_end
+) -> PromptTokens:
+    """A prompt that ends with a label, without the tokens behind it that are none of its letters.
+
+    >>> without_end(PromptTokens(("Q:", " yes", "", "</s>"), (-1.0, -2.0, -3.0, -4.0)), "yes")
+    PromptTokens(tokens=('Q:', ' yes'), log_probs=(-1.0, -2.0))
+    """
+    for size in range(len(prompt.tokens), 0, -1):
+        text = "".join(prompt.tokens[: size - 1]).translate(SPACES).rstrip()
+        if not is_behind(prompt.tokens[size - 1]) or not text.endswith(label.strip()):
+            return PromptTokens(prompt.tokens[:size], prompt.log_probs[:size])
+    return prompt
+
+
 def end_log_prob(prompt: PromptTokens, label: str, where: str) -> tuple[float, int]:
     """Log-probability of the label that a prompt ends with, and the number of its tokens.
 
-    A space that belongs to the label's first token is scored with it.
+    A space that belongs to the label's first token is scored with it; tokens behind the label that
+    have no text, or end it, are not.
 
     Raises:
         InputError: it ends with another text; a token holds the end of the prompt and the beginning
@@ -97,6 +115,7 @@ def end_log_prob(prompt: PromptTokens, label: str, where: str) -> tuple[float, i
     >>> end_log_prob(PromptTokens(("Is it?", " y", "es"), (-9.0, -2.0, -0.5)), "yes", "")
     (-2.5, 2)
     """
+    prompt = without_end(prompt, label)
     start, end = len(prompt.tokens), ""
     # Backwards, until the tokens hold as many letters as the label.
     while start and len(end.strip()) < len(label.strip()):
@@ -155,13 +174,24 @@ def _is_like(row: object, first: object) -> bool:
 
 
 def refuse_constant(scores: np.ndarray, where: str) -> None:
-    """Refuse answers of servers that do not score what they are asked."""
-    is_constant = bool((scores == scores.flat[0]).all())
-    if is_constant and scores.size > scores.shape[-1]:  # the scores of one row may well be equal
-        raise InputError(
-            f"{where}: every score is {scores.flat[0]:g}: whatever gave them did not score the "
-            "labels; some servers answer so when they do not support log-probabilities."
+    """Refuse scores [n, k] that are equal in each row: nothing scored the labels."""
+    # The scores of one row may well be equal.
+    if (
+        1 in (scores.shape[-1], scores.size // scores.shape[-1])
+        or not (scores == scores[..., :1]).all()
+    ):
+        return
+    if not (scores == scores.flat[0]).all():
+        raise InputError.at(
+            where,
+            "scores that tell labels apart",
+            f"equal scores of all labels in each of {len(scores):,} rows",
+            "they favor no label, and nothing can be measured: score each label",
         )
+    raise InputError(
+        f"{where}: every score is {scores.flat[0]:g}: whatever gave them did not score the "
+        "labels; some servers answer so when they do not support log-probabilities."
+    )
 
 
 def label_mass(scores: np.ndarray) -> float:
@@ -184,17 +214,45 @@ ASK = "ask with logprobs=true and top_logprobs=20 (chat) or logprobs=5 (completi
 NO_LIST = f"its first token has no list of the most probable tokens; {ASK}"
 
 
+class WrittenToken(NamedTuple):
+    """A token that a model wrote: its text, "" if unknown, and the most probable ones there."""
+
+    text: str
+    listed: list[tuple[object, object]]  # texts and log-probabilities
+
+    def log_probs(self, where: str) -> dict[str, float]:
+        """Text -> log-probability in nats, of the most probable tokens."""
+        log_probs: dict[str, float] = {}
+        for token, log_prob in self.listed:
+            add_token(log_probs, token, log_prob, where)
+        return log_probs
+
+
+def texts_of(written: Iterable[WrittenToken]) -> list[str]:
+    """The texts of tokens."""
+    return [token.text for token in written]
+
+
 class ResponseFormat(NamedTuple):
     """The response format of one kind of server."""
 
     scorer: str  # its name in score tables
-    # Response -> the likeliest first tokens and their log-probabilities.
-    list_tokens: Callable[[Response, str], Iterator[tuple[object, object]]]
+    # Response -> the tokens that were generated.
+    list_tokens: Callable[[Response, str], list[WrittenToken]]
     no_tokens: str  # what to say where there are none, and how to ask for them
     # Whether a response scores the tokens of its prompt, not those after it.
     has_prompt: Callable[[Response], bool]
     # Such a response -> its prompt; None where the server has none.
     read_prompt: Callable[[Response, str], PromptTokens] | None = None
+
+    def tokens_at(
+        self, written: list[WrittenToken], token: int | None, where: str = "response"
+    ) -> dict[str, float]:
+        """Token -> log-probability in nats, of the most probable ones in the place of a token."""
+        log_probs = written[token or 0].log_probs(where) if written else {}
+        if not log_probs:
+            raise InputError(f"{where}: {self.no_tokens}.")
+        return log_probs
 
     def first_tokens(self, response: Response, where: str = "response") -> dict[str, float]:
         """Token -> log-probability in nats, of the most probable first tokens that were generated.
@@ -204,12 +262,7 @@ class ResponseFormat(NamedTuple):
         >>> RESPONSE_FORMATS["openai"].first_tokens(response)
         {'yes': -0.1, 'no': -2.5}
         """
-        log_probs: dict[str, float] = {}
-        for token, log_prob in self.list_tokens(response, where):
-            add_token(log_probs, token, log_prob, where)
-        if not log_probs:
-            raise InputError(f"{where}: {self.no_tokens}.")
-        return log_probs
+        return self.tokens_at(self.list_tokens(response, where), 0, where)
 
     def prompt_tokens(self, response: Response, where: str = "response") -> PromptTokens:
         """The prompt of a response, token by token."""
@@ -227,23 +280,64 @@ class ResponseFormat(NamedTuple):
         return end_log_prob(self.prompt_tokens(response, where), label, where)[0]
 
 
-# OpenAI's responses: chat, completions, and completions that echo prompts
+# OpenAI's responses: chat, completions, completions that echo prompts; Ollama, Gemini
 
 
-def _openai_tokens(response: Response, where: str) -> Iterator[tuple[object, object]]:
+def _read_tokens(
+    entries: list[object], name: str = "token", top: str = "top_logprobs", nats: str = "logprob"
+) -> list[WrittenToken]:
+    """Tokens with their lists, as most servers write them."""
+    tokens = []
+    for entry in entries:
+        listed = [(value_at(token, name), value_at(token, nats)) for token in list_at(entry, top)]
+        text = value_at(entry, name)
+        tokens.append(WrittenToken(text if isinstance(text, str) else "", listed))
+    return tokens
+
+
+def _openai_tokens(response: Response, where: str) -> list[WrittenToken]:
+    if isinstance(response.get("output"), list):  # the Responses API, whose messages have parts
+        parts = chain.from_iterable(
+            list_at(item, "content") for item in list_at(response, "output")
+        )
+        return _read_tokens(list(chain.from_iterable(list_at(part, "logprobs") for part in parts)))
     log_probs = _openai_log_probs(response, where)
-    if "content" not in log_probs and value_at(response, "choices", 1) is not None:
+    is_chat = log_probs.get("content") is not None
+    if not is_chat and value_at(response, "choices", 1) is not None:
         raise InputError.at(
             where, "the answer to one prompt", "several choices", "send each prompt alone, with n=1"
         )
-    if "content" in log_probs or "top_logprobs" not in log_probs:  # chat
-        for token in list_at(log_probs, "content", 0, "top_logprobs"):
-            yield value_at(token, "token"), value_at(token, "logprob")
-    else:
-        first = _first_generated(response, log_probs)
-        listed = value_at(log_probs, "top_logprobs", first)
-        if isinstance(listed, Mapping):
-            yield from listed.items()
+    if is_chat or not isinstance(log_probs.get("top_logprobs"), list):
+        return _read_tokens(list_at(log_probs, "content"))
+    first, tokens = _first_generated(response, log_probs), list_at(log_probs, "tokens")
+    written = []
+    for i, listed in list(enumerate(list_at(log_probs, "top_logprobs")))[first:]:
+        text = value_at(tokens, i)
+        pairs = list(listed.items()) if isinstance(listed, Mapping) else []
+        written.append(WrittenToken(text if isinstance(text, str) else "", pairs))
+    return written
+
+
+def _ollama_tokens(response: Response, _: str) -> list[WrittenToken]:
+    return _read_tokens(list_at(response, "logprobs"))
+
+
+def _gemini_tokens(response: Response, where: str) -> list[WrittenToken]:
+    """The tokens in `logprobsResult`, or `logprobs_result` as the library writes it."""
+    candidate = value_at(response, "candidates", 0)
+    for names in (
+        ("logprobsResult", "topCandidates", "chosenCandidates", "logProbability"),
+        ("logprobs_result", "top_candidates", "chosen_candidates", "log_probability"),
+    ):
+        found, top, chosen, nats = value_at(candidate, names[0]), *names[1:]
+        if not isinstance(found, Mapping):
+            continue
+        written = _read_tokens(list_at(found, top), "token", "candidates", nats)
+        for i, token in enumerate(written):
+            text = value_at(found, chosen, i, "token")
+            written[i] = token._replace(text=text if isinstance(text, str) else "")
+        return written
+    return []
 
 
 def _is_echoed(response: Response) -> bool:
@@ -340,25 +434,41 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
     return PromptTokens(tuple(tokens), tuple(log_probs))
 
 
+def _vllm_tokens(response: Response, where: str) -> list[WrittenToken]:
+    """The tokens of a server's response, or of a dump of vLLM's `RequestOutput`."""
+    if "outputs" not in response:
+        return _openai_tokens(response, where)
+    output, written = value_at(response, "outputs", 0), []
+    for i, listed in enumerate(list_at(output, "logprobs")):
+        entries = listed if isinstance(listed, Mapping) else {}
+        pairs = [(value_at(e, "decoded_token"), value_at(e, "logprob")) for e in entries.values()]
+        own = value_at(entries, str(value_at(output, "token_ids", i)), "decoded_token")
+        written.append(WrittenToken(own if isinstance(own, str) else "", pairs))
+    return written
+
+
+SGLANG_LISTS = ("output_top_logprobs", "output_token_ids_logprobs")
+"""Lists at each generated position: the most probable tokens, and those of the ids asked for."""
+
 # SGLang: `/generate` with return_logprob; of `/v1/score` see `label_probs`
 
 
-def _sglang_lists(response: Response) -> list[object]:
-    """The tokens listed at the first generated position: the most probable, and by requested id."""
-    top = list_at(response, "meta_info", "output_top_logprobs", 0)
-    return [*top, *list_at(response, "meta_info", "output_token_ids_logprobs", 0)]
-
-
-def _sglang_tokens(response: Response, where: str) -> Iterator[tuple[object, object]]:
-    """The tokens listed, each id once; without texts a token is "token_id:7"."""
-    seen = set()
-    for triple in _sglang_lists(response):
-        log_prob, token_id, text = (value_at(triple, i) for i in range(3))
-        if not isinstance(token_id, int):
-            raise InputError.at(where, "[log-prob, token id, text]", shown(triple))
-        if token_id not in seen:
-            seen.add(token_id)
-            yield f"token_id:{token_id}" if text is None else text, log_prob
+def _sglang_tokens(response: Response, where: str) -> list[WrittenToken]:
+    """The tokens, with lists of each id once; without texts a token is "token_id:7"."""
+    tops, asked = (list_at(response, "meta_info", name) for name in SGLANG_LISTS)
+    written = []
+    for i in range(max(len(tops), len(asked))):
+        listed = dict[int, tuple[object, object]]()
+        for triple in [*list_at(tops, i), *list_at(asked, i)]:
+            log_prob, token_id, text = (value_at(triple, j) for j in range(3))
+            if not isinstance(token_id, int):
+                raise InputError.at(where, "[log-prob, token id, text]", shown(triple))
+            listed.setdefault(
+                token_id, (f"token_id:{token_id}" if text is None else text, log_prob)
+            )
+        own = value_at(response, "meta_info", "output_token_logprobs", i, 2)
+        written.append(WrittenToken(own if isinstance(own, str) else "", list(listed.values())))
+    return written
 
 
 def _sglang_prompt(response: Response, where: str) -> PromptTokens:
@@ -385,23 +495,27 @@ def _log_probs(numbers: list[object], where: str) -> tuple[float, ...]:
 # llama.cpp: `/completion` with n_probs
 
 
-def _llama_cpp_tokens(response: Response, where: str) -> Iterator[tuple[object, object]]:
-    """The tokens listed: to December 2024 as {tok_str, prob}, later as {token, logprob}."""
-    first = value_at(response, "completion_probabilities", 0) or value_at(response, "probs", 0)
-    if value_at(first, "top_probs"):
+def _llama_cpp_tokens(response: Response, where: str) -> list[WrittenToken]:
+    """The tokens: to December 2024 as {tok_str, prob}, later as {token, logprob}."""
+    entries = list_at(response, "completion_probabilities") or list_at(response, "probs")
+    if value_at(entries, 0, "top_probs"):
         raise InputError(
             f"{where}: its probabilities are of what the sampling settings left, not of the model; "
             "ask with post_sampling_probs=false."
         )
-    listed = list_at(first, "top_logprobs")
-    for token in listed:
-        yield value_at(token, "token"), value_at(token, "logprob")
-    for token in [] if listed else list_at(first, "probs"):
-        prob = read_number(value_at(token, "prob"), where)
-        if not 0 <= prob <= 1:
-            raise InputError.at(where, "a probability from 0 to 1", shown(prob))
-        # The logarithm of 0 is refused by Python's math.
-        yield value_at(token, "tok_str"), math.log(prob) if prob else -math.inf
+    written = _read_tokens(entries)
+    for i, entry in enumerate(entries):
+        listed = written[i].listed
+        for token in [] if listed else list_at(entry, "probs"):
+            prob = read_number(value_at(token, "prob"), where)
+            if not 0 <= prob <= 1:
+                raise InputError.at(where, "a probability from 0 to 1", shown(prob))
+            # The logarithm of 0 is refused by Python's math.
+            listed.append((value_at(token, "tok_str"), math.log(prob) if prob else -math.inf))
+        content = value_at(entry, "content")
+        if isinstance(content, str):
+            written[i] = written[i]._replace(text=content)
+    return written
 
 
 RESPONSE_FORMATS = {
@@ -410,20 +524,32 @@ RESPONSE_FORMATS = {
         NO_LIST, _is_echoed, _openai_prompt,
     ),
     "vllm": ResponseFormat(
-        "vLLM, prompt_logprobs", _openai_tokens,
-        NO_LIST, lambda _: True, _vllm_prompt,
+        "vLLM, prompt_logprobs", _vllm_tokens, NO_LIST,
+        lambda response: "outputs" not in response or bool(response.get("prompt_logprobs")),
+        _vllm_prompt,
     ),
     "sglang": ResponseFormat(
         "SGLang", _sglang_tokens,
         "its meta_info has no output_top_logprobs and no output_token_ids_logprobs; ask /generate "
         "with return_logprob=true, top_logprobs_num=20 and max_new_tokens=1 "
         "(input_token_ids_logprobs are of the prompt's own places, not of the answer)",
-        lambda response: not _sglang_lists(response), _sglang_prompt,
+        lambda response: not any(list_at(response, "meta_info", name) for name in SGLANG_LISTS),
+        _sglang_prompt,
     ),
     "llama.cpp": ResponseFormat(
         "llama.cpp server", _llama_cpp_tokens,
         "it has no completion_probabilities; ask /completion with n_probs=20 and n_predict=1",
         lambda _: False,  # it does not score prompts
+    ),
+    "ollama": ResponseFormat(
+        "Ollama", _ollama_tokens,
+        "it has no list of the most probable tokens; ask with logprobs=true, top_logprobs=20",
+        lambda _: False,
+    ),
+    "gemini": ResponseFormat(
+        "Gemini", _gemini_tokens,
+        "it has no logprobsResult.topCandidates; ask with responseLogprobs=true, logprobs=20",
+        lambda _: False,
     ),
 }  # fmt: skip
 """Kind of server -> what it answers."""

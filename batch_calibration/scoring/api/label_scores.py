@@ -7,7 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays.missing_scores import Missing, fill_scores, find_missing
+from batch_calibration.arrays.missing_scores import (
+    Missing,
+    fill_scores,
+    find_missing,
+    refuse_greedy,
+)
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.responses.servers import (
     label_mass,
@@ -63,6 +68,8 @@ def score_first_tokens(
                 f"No answer has a token of the label {name!r} among its most probable; {remedy}."
             )
             never.append(sentence)
+    if len(rows) > 1:  # of one row it may be true
+        refuse_greedy(top.log_probs, where)
     filled, is_kept = fill_scores(top.log_probs, missing, top.bound)
     scores = np.full(top.log_probs.shape, np.nan, np.float32)
     scores[is_kept] = filled

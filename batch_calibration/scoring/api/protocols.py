@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from operator import not_
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,15 @@ import numpy as np
 from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, parse_json
+from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.servers import (
     RESPONSE_FORMATS,
     PromptTokens,
     end_log_prob,
     label_probs,
+    texts_of,
     value_at,
+    without_end,
 )
 from batch_calibration.responses.top_k import scores_of_top_k
 from batch_calibration.scoring.api.answers import Request
@@ -172,7 +176,12 @@ def _chat(question: Question) -> list[Request]:
 
 
 def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
-    log_probs = RESPONSE_FORMATS["openai"].first_tokens(_object(answer), WHERE)
+    response_format = RESPONSE_FORMATS["openai"]
+    written = response_format.list_tokens(_object(answer), WHERE)
+    # Some servers write more tokens than they are asked for.
+    names = list(map(str.strip, question.forms))
+    (place,), _notes = choose_places([texts_of(written)], lambda _: WHERE, names)
+    log_probs = response_format.tokens_at(written, place, WHERE)
     # What the whole list says is checked before the answer is kept.
     scores_of_top_k([log_probs], (), where=WHERE)
     return log_probs
@@ -306,7 +315,7 @@ def label_log_probs(
     >>> label_log_probs(prompt, "Is it?", " yes", "the answer").tolist()
     [-0.5]
     """
-    sent = text + form
+    sent, prompt = text + form, without_end(prompt, form, not_)
     texts = _decode(prompt.tokens, sent)
     decoded = PromptTokens(tuple(texts), prompt.log_probs)
     match = _match(texts, hides_first, sent)

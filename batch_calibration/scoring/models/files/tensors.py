@@ -129,6 +129,7 @@ def _check_shard(index: Path, name: str) -> None:
 
 def tensors(directory: Path) -> Iterator[Tensor]:
     """Each tensor in the directory's safetensors files, in the order in which they lie there."""
+    read: dict[str, str] = {}  # tensor -> the file that holds it
     for shard in shards(directory):
         path = directory / shard
         try:
@@ -148,6 +149,14 @@ def tensors(directory: Path) -> Iterator[Tensor]:
             length = int.from_bytes(file.read(8), "little")  # bytes of the header, which follows
             header = json.loads(file.read(length))
         for name in sorted(names, key=lambda name: header[name]["data_offsets"]):
+            if name in read:
+                raise InputError.at(
+                    path,
+                    f"each tensor in one file, {name!r} in {read[name]}",
+                    "it again",
+                    "keep the files of one checkpoint in the folder",
+                )
+            read[name] = shard
             entry_header = header[name]
             # offsets count from the header's end
             start = 8 + length + entry_header["data_offsets"][0]

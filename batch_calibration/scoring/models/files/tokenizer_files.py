@@ -99,6 +99,13 @@ def read(directory: Path, kind: Kind) -> Tokenizer:
     except Exception as error:  # the Rust side raises a bare Exception
         read_json(path, "a tokenizer")  # says more of a file that is missing or no JSON
         raise InputError(f"{path}: not a tokenizer ({error}); fetch the file again.") from error
+    if getattr(tokenizer.model, "dropout", None):
+        raise InputError.at(
+            path,
+            "merges that are always made",
+            f"dropout {tokenizer.model.dropout}, at random",
+            "write null for it",
+        )
     # A stored padding or truncation would change token counts behind the scorer's back.
     tokenizer.no_padding()
     tokenizer.no_truncation()

@@ -1,0 +1,250 @@
+"""The place of the label in an answer of several tokens: a JSON value, after "Answer:", a word."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.responses.top_k import AROUND, SPACES
+
+MAX_TOKENS_AT_ONCE = 4  # tokens that an answer without an explanation may have
+END = re.compile(r"<[|\uff5c/]{0,2}[\w\u2581 -]+[|\uff5c]?>|\[/?[A-Z]+\]")
+"""Tokens that end a text: "</s>", "<|im_end|>", "<end_of_turn>", "[SEP]"."""
+FIRST, LAST, JSON = "first", "last", "json:"
+"""Places that `at` may name, other than a regular expression."""
+UNCLEAR = "unclear"
+"""The kind of a place that cannot be told."""
+
+
+class Place(NamedTuple):
+    """The place of an answer.
+
+    Attributes:
+        token: number of the token that it begins with, None where there is none.
+        kind: in words, `UNCLEAR` where several places are possible, "" where no label is named.
+    """
+
+    token: int | None
+    kind: str
+
+
+class Mention(NamedTuple):
+    """A label in a text.
+
+    Attributes:
+        start: of its first letter.
+        label: its name.
+        is_marked: whether it follows "ANSWER:".
+        is_line: whether it is marked and its line holds nothing else, up to a full stop.
+        is_article: whether it may be a word, like "A" before another one.
+    """
+
+    start: int
+    label: str
+    is_marked: bool = False
+    is_line: bool = False
+    is_article: bool = False
+
+
+def is_end(token: str) -> bool:
+    """True for a token without letters or signs, and for one that ends a text.
+
+    >>> list(map(is_end, ("", " ", "</s>", "<|im_end|>", "yes", "<")))
+    [True, True, True, True, False, False]
+    """
+    text = token.translate(SPACES).strip()
+    return not text or END.fullmatch(token.strip()) is not None
+
+
+def find_place(
+    written: Sequence[str],
+    labels: Sequence[str],
+    at: str = "",
+    forms: Mapping[str, Sequence[str]] | None = None,
+    recorded: str | None = None,
+) -> Place:
+    """The place of the answer among the tokens that a model wrote.
+
+    Without `at` it is the value of a JSON object that is a label; else the label after "Answer:",
+    one on a line of its own before others; else the only label that the text names, or the one that
+    it begins with and names again. One token is the answer, whatever it says.
+
+    Args:
+        written: the tokens.
+        labels: the answers.
+        at: "first" for the first token, "last" for the last label in the text, "json:KEY", or a
+            regular expression: its first group is the label, or the label follows it.
+        forms: label -> other texts of it.
+        recorded: the label that a scorer took, no other counts; "" if unknown, and then of several
+            labels after "Answer:" the first is it. None: several are unclear.
+
+    >>> find_place(["Yes", ",", " but", " no", ".", " Answer", ":", " no"], ("yes", "no"))
+    Place(token=7, kind="after 'Answer:'")
+    >>> find_place(['{"', "label", '":"', "yes", '"}'], ("yes", "no")).token
+    3
+    >>> find_place(["Yes", ",", " not", " no"], ("yes", "no")).kind
+    'unclear'
+    """
+    solid = [i for i, token in enumerate(written) if not is_end(token)]
+    if at == FIRST or len(solid) < 2:
+        return Place(next(iter(solid), 0), "at the first token")
+    text = "".join(written).translate(SPACES)
+    label_of = {name: name for name in labels}
+    for name, texts in (forms or {}).items():
+        label_of |= dict.fromkeys(map(str.strip, texts), name)
+    mentions = list(_mentions(text, label_of))
+    if recorded:
+        mentions = [mention for mention in mentions if mention.label == recorded]
+    found, kind = _choose(text, mentions, label_of, at, recorded)
+    if found is None:
+        return Place(None, kind)
+    token = next(i for i, end in enumerate(accumulate(map(len, written))) if found.start < end)
+    # A token that holds the end of a word before the answer says nothing of the answer alone.
+    begins = written[token].translate(SPACES).lstrip(AROUND)
+    if not text.startswith(begins.rstrip(AROUND), found.start):
+        return Place(None, UNCLEAR)
+    return Place(token, "at the first token" if token == solid[0] else kind)
+
+
+def _choose(
+    text: str,
+    mentions: Sequence[Mention],
+    label_of: Mapping[str, str],
+    at: str,
+    recorded: str | None,
+) -> tuple[Mention | None, str]:
+    """The mention that is the answer, None where it cannot be told, and the kind of its place."""
+    if at == LAST:
+        return (mentions[-1] if mentions else None), "at the last label" if mentions else ""
+    if at and not at.startswith(JSON):
+        try:
+            match = re.search(at, text)
+        except re.error as error:
+            raise InputError(
+                key="at",
+                where=spell("at"),
+                expected="first, last, json:KEY or a regular expression",
+                got=f"{shown(at)} ({error})",
+            ) from error
+        start = match.start(min(1, match.re.groups)) if match else len(text)
+        start = match.end() if match and not match.re.groups else start
+        later = [mention for mention in mentions if mention.start >= start]
+        return (later[0] if later else None), f"at {shown(at)}" if later else ""
+    if at or re.match(r"\W*(json\s*)?\{", text):
+        key = re.escape(at.removeprefix(JSON)) if at else r"[^\"]+"
+        names = "|".join(map(re.escape, sorted(label_of, key=len, reverse=True)))
+        pattern = rf'"({key})"\s*:\s*"?\s*({names})\s*(?="|[,}}\s]|$)'
+        matches = list(re.finditer(pattern, text, re.IGNORECASE))
+        keys = {match[1] for match in matches}
+        if len(keys) > 1:
+            return None, UNCLEAR
+        if matches or at:
+            places = [Mention(match.start(2), match[2]) for match in matches[-1:]]
+            return next(
+                iter(places), None
+            ), f"as the value of {shown(matches[0][1])}" if keys else ""
+    marked = [mention for mention in mentions if mention.is_marked]
+    chosen = [mention for mention in marked if mention.is_line] or marked
+    are_several = len({mention.label for mention in chosen or mentions}) > 1
+    if chosen:
+        begun = recorded is None and re.match(r"\W*([^\n]*?)\W*\n", text)
+        is_other = bool(begun) and _label(begun[1], label_of) not in (None, chosen[0].label)  # type: ignore[index]
+        is_plain = recorded is not None or not (are_several or is_other)
+        is_plain &= bool(recorded) or not chosen[0].is_article
+        return (chosen[0] if is_plain else None), "after 'Answer:'" if is_plain else UNCLEAR
+    if not mentions:
+        return None, ""
+    first = mentions[0]
+    is_begun = not text[: first.start].strip(AROUND) and not first.is_article
+    if (len(mentions) > 1 and (not is_begun or are_several)) or (first.is_article and not recorded):
+        return None, UNCLEAR
+    return first, "at the only label"
+
+
+def _label(text: str, label_of: Mapping[str, str]) -> str | None:
+    """The label that a text is, without capitals; None for another text."""
+    folded = {name.casefold(): label for name, label in label_of.items()}
+    return folded.get(text.casefold())
+
+
+def names_label(text: str, labels: Sequence[str]) -> bool:
+    """True if a text has any label."""
+    return next(_mentions(text, dict(zip(labels, labels, strict=True))), None) is not None
+
+
+def _mentions(text: str, label_of: Mapping[str, str]) -> Iterator[Mention]:
+    """The labels that occur in a text as whole words."""
+    around = re.escape(AROUND)
+    names = "|".join(map(re.escape, sorted(label_of, key=len, reverse=True)))
+    mark = rf"answer(?:[^\w\n]{{0,4}}:|\s+is)[{around}]*|\\boxed\{{\s*"
+    pattern = rf"(?P<mark>{mark})?(?<!\w)(?P<label>{names})(?!\w)"
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        start, end = match.span("label")
+        is_marked = match["mark"] is not None
+        folded = [name for name in label_of if name.casefold() == match["label"].casefold()]
+        form = match["label"] if match["label"] in folded else folded[0]
+        is_letter = len(form) == 1
+        if is_letter and not is_marked and match["label"] != form:
+            continue  # "a" is a word and no answer "A"; after "ANSWER:" it is one
+        before, after = text[: match.start()].rstrip(" \t"), text[end : end + 80]
+        begins_line = before[-1:] in ("", "\n")
+        ends_line = re.match(r"[)\s*]*($|\n|\.)", after) is not None
+        is_line = is_marked and begins_line and ends_line
+        is_article = is_letter and form.isalpha() and re.match(r"[ \t]+\w", after) is not None
+        yield Mention(start, label_of[form], is_marked, is_line, is_article)
+
+
+def choose_places(
+    answers: Sequence[Sequence[str]],
+    where: Callable[[int], str],
+    labels: Sequence[str],
+    at: str = "",
+    forms: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[list[int | None], list[str]]:
+    """The token of each answer where its label is, None where it names none; and notes.
+
+    Args:
+        answers: the tokens of each.
+        where: number of an answer -> its place in words.
+        labels: the answers.
+        at: see `find_place`.
+        forms: see `find_place`.
+
+    Raises:
+        InputError: an answer of which the place is not plain; none names a label.
+    """
+    places = [find_place(written, labels, at, forms) for written in answers]
+    unclear = [i for i, place in enumerate(places) if place.kind == UNCLEAR]
+    if unclear:
+        text = "".join(answers[unclear[0]])
+        raise InputError(
+            key="at",
+            where=where(unclear[0]),
+            expected="one place of the label in an answer of several tokens",
+            got=f"{shown(text)} ({len(unclear):,} of {len(answers):,} answers like it)",
+            remedy=f"say where it is: {spell('at', 'first')}, 'last', 'json:KEY' or a regular "
+            "expression that it follows",
+        )
+    kinds = Counter(place.kind for place in places if place.kind)
+    longest = max(map(len, answers))
+    # If the others answer by their first token, an answer that is no label is there, too.
+    if set(kinds) <= {"at the first token"} and (kinds or longest <= MAX_TOKENS_AT_ONCE):
+        firsts = [find_place(written, labels, FIRST).token for written in answers]
+        return firsts, []
+    if not kinds:
+        raise InputError(
+            key="at",
+            where=where(0),
+            expected=f"answers of several tokens that name a label ({', '.join(labels)})",
+            got=f"{shown(''.join(answers[0]))}, and none in {len(answers):,}",
+            remedy=f"name the labels as the model writes them, or say {spell('at', 'first')}",
+        )
+    (kind, count), *others = kinds.most_common()
+    note = f"Labels are read {kind} in {count:,} of {len(answers):,} answers"
+    note += "".join(f", {kind} in {count:,}" for kind, count in others)
+    notes = [f"{note}, given what the model wrote before ({spell('at')})."]
+    if unnamed := len(answers) - kinds.total():
+        notes.append(f"{unnamed:,} of {len(answers):,} answers name no label and are left out.")
+    return [place.token for place in places], notes

@@ -1,0 +1,299 @@
+"""Files of other tools: the numbers that they hold, or a sentence; rows are made here."""
+
+import json
+
+import numpy as np
+import pytest
+from reading_files import notes
+
+from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading, read
+from batch_calibration.importers.inspect_ai import read_sample
+from batch_calibration.metrics.table import METRICS
+from batch_calibration.scoring.models.files.tensors import tensors
+
+N = 24
+RANDOM = np.random.default_rng(7)
+TWO = ("yes", "no")
+PROBS = RANDOM.dirichlet((1.5, 1.0), N)
+GOLD = [TWO[i] for i in RANDOM.integers(0, 2, N)]
+YES_NO = Reading(labels=TWO, gold="gold")
+
+
+def write(path, rows):
+    lines = isinstance(rows, list)
+    text = "".join(f"{json.dumps(row)}\n" for row in rows) if lines else json.dumps(rows)
+    path.write_text(text if not isinstance(rows, str) else rows)
+    return path
+
+
+def token(text, **probs):
+    tops = [{"token": text, "logprob": -0.1}] if not probs else []
+    tops += [{"token": f" {t}", "logprob": float(np.log(p))} for t, p in probs.items()]
+    return {"token": text, "logprob": -0.1, "top_logprobs": tops}
+
+
+def label_token(i, template=" {}"):
+    yes, no = PROBS[i]
+    return token(template.format(TWO[PROBS[i].argmax()]), yes=yes, no=no)
+
+
+def chats(make):
+    """Rows of a chat, of which `make` gives the tokens before and behind the label's own."""
+    rows = []
+    for i in range(N):
+        before, after = make(i)
+        content = [*map(token, before), label_token(i), *map(token, after)]
+        rows.append({"choices": [{"logprobs": {"content": content}}], "gold": GOLD[i]})
+    return rows
+
+
+def check(table, probs=PROBS, gold=GOLD, names=TWO):
+    order = [table.label_names.index(name) for name in names]
+    block = table.blocks["test"]
+    np.testing.assert_allclose(block.log_probs[:, order], np.log(probs), atol=1e-5)
+    if gold is not None:
+        assert [table.label_names[label] for label in block.labels] == list(gold)
+
+
+# Answers of several tokens
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "at", "said"),
+    [
+        (["Yes", ", I can help.", " Answer", ":"], ["."], "", "after 'Answer:' in 24 of 24"),
+        (["No", " problem.\n", "**Answer", ":**"], [], "", "after 'Answer:'"),
+        (["The", " answer", " is"], ["."], "", "after 'Answer:'"),
+        (['{"', "reason", '": "', "2 of 3", '", "', "label", '": "'], ['"}'], "", "of 'label'"),
+        (["```json\n", '{"', "label", '": "'], ['"', "}\n", "```"], "", "of 'label'"),
+        (["So", " it", " is"], ["."], "", "at the only label in 24"),
+        (["Yes", " or", " no", "?", " I", " say"], [], "last", "at the last label"),
+        (["Yes", ".", " Verdict", " ="], [], "Verdict =", "at 'Verdict ='"),
+        (["<think>", "yes", "</think>"], [], "</think>(.*)", "at '</think>(.*)'"),
+        (['{"', "a", '":"', "yes", '","', "b", '":"'], ['"}'], "json:b", "of 'b'"),
+        ([], ["</s>"], "", ""),
+        (["\n", ""], ["<|im_end|>"], "", ""),
+        ([], [".", " No", " doubt", "."], "first", ""),
+    ],
+)
+def test_the_label_is_read_where_it_is(tmp_path, before, after, at, said):
+    path = write(tmp_path / "a.jsonl", chats(lambda _: (before, after)))
+    (table,) = read(path, Reading(labels=TWO, gold="gold", at=at))
+    check(table)
+    assert said in notes(table)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["Yes", ", but", " rather"], []),
+        (["No", ".\n", "Answer", ":"], [" yes"]),
+        (['{"', "a", '":"', "yes", '","', "b", '":"'], ['"}']),
+        (["Answer", ": yes,", " Answer", ": no,", " or"], []),
+    ],
+)
+def test_an_answer_that_is_not_plain_is_a_question(tmp_path, before, after):
+    rows = chats(lambda i: (before, after) if i > 3 else ([], []))
+    with pytest.raises(InputError) as error:
+        read(write(tmp_path / "a.jsonl", rows), YES_NO)
+    assert error.value.key == "at" and "of 24 answers" in error.value.got
+
+
+def test_answers_that_name_no_label_are_left_out_with_a_note(tmp_path):
+    rows = chats(lambda i: (["Answer", ":"], []))
+    rows[3]["choices"][0]["logprobs"]["content"] = [token("I"), token(" cannot"), token(" say")]
+    (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
+    assert len(table.blocks["test"].log_probs) == N - 1
+    assert "1 of 24 answers name no label and are left out" in notes(table)
+    none = [{"choices": [{"logprobs": {"content": [token("x")] * 6}}]} for _ in range(3)]
+    with pytest.raises(InputError, match="that name a label"):
+        read(write(tmp_path / "b.jsonl", none), Reading(labels=TWO))
+    with pytest.raises(InputError, match="regular expression"):
+        read(write(tmp_path / "a.jsonl", rows), Reading(labels=TWO, at="("))
+
+
+def test_inspect_reads_the_same_place():
+    content = [token('{"'), token("x"), token('":"'), label_token(0), token('"}')]
+    sample = {"id": 0, "output": {"choices": [{"logprobs": {"content": content}}]}}
+    _, position = read_sample(sample, "a", Reading(labels=TWO))
+    assert position.before == 3
+    content = [token("Yes"), token(" and"), token(" no,"), token(" so"), label_token(0)]
+    sample = {"id": 0, "output": {"choices": [{"logprobs": {"content": content}}]}}
+    assert read_sample(sample, "a", Reading(labels=TWO))[1].before is None
+    assert read_sample(sample, "a", Reading(labels=TWO, at="last"))[1].before == 4
+
+
+# Tokens behind the label
+
+
+@pytest.mark.parametrize("behind", ["", " ", "\n", "</s>", "<end_of_turn>", "<|eot_id|>"])
+def test_tokens_behind_the_label_do_not_count(tmp_path, behind):
+    rows = []
+    for i in range(N):
+        for j, name in enumerate(TWO):
+            texts = [f"Q{i}", " Answer:", f" {name}", behind]
+            numbers = [None, -0.5, float(np.log(PROBS[i, j])), -1.0 - j]
+            places = [None]
+            for k, (text, nats) in enumerate(zip(texts[1:], numbers[1:], strict=True)):
+                places.append({str(k): {"logprob": nats, "decoded_token": text}})
+            rows.append({"prompt_logprobs": places, "choices": [{}], "gold": GOLD[i]})
+    (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
+    check(table)
+
+
+# Servers
+
+
+def ollama(i):
+    return {"model": "m", "message": {"content": "x"}, "done": True, "logprobs": [label_token(i)]}
+
+
+def generate(i):
+    return {"model": "m", "response": "x", "done": True, "logprobs": [label_token(i)]}
+
+
+def responses(i):
+    message = {
+        "type": "message",
+        "content": [{"type": "output_text", "logprobs": [label_token(i)]}],
+    }
+    return {"object": "response", "output": [{"type": "reasoning"}, message], "error": None}
+
+
+def content_null(i):
+    top = {entry["token"]: entry["logprob"] for entry in label_token(i)["top_logprobs"]}
+    log_probs = {
+        "content": None,
+        "tokens": ["yes"],
+        "token_logprobs": [-1.0],
+        "top_logprobs": [top],
+    }
+    return {"choices": [{"message": {"content": "yes"}, "logprobs": log_probs}]}
+
+
+def gemini(i, names=("logprobsResult", "topCandidates", "chosenCandidates", "logProbability")):
+    tops = [{"token": t["token"], names[3]: t["logprob"]} for t in label_token(i)["top_logprobs"]]
+    found = {names[1]: [{"candidates": tops}], names[2]: [{"token": "yes"}]}
+    return {"candidates": [{"content": {"parts": [{"text": "yes"}]}, names[0]: found}]}
+
+
+def gemini_python(i):
+    return gemini(i, ("logprobs_result", "top_candidates", "chosen_candidates", "log_probability"))
+
+
+def request_output(i):
+    listed = {}
+    for number, entry in enumerate(label_token(i)["top_logprobs"]):
+        listed[str(number)] = {"logprob": entry["logprob"], "decoded_token": entry["token"]}
+    output = {"index": 0, "text": "yes", "token_ids": [0], "logprobs": [listed]}
+    return {"request_id": "0", "prompt_logprobs": None, "outputs": [output]}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [ollama, generate, responses, content_null, gemini, gemini_python, request_output],
+)
+def test_answers_of_other_servers_are_read(tmp_path, form):
+    rows = [{**form(i), "gold": GOLD[i]} for i in range(N)]
+    (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
+    check(table)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"finish_reason": "content_filter", "logprobs": None, "message": {"content": None}},
+        {"message": {"content": None, "refusal": "I cannot"}, "logprobs": {"content": None}},
+    ],
+)
+def test_a_refusal_is_a_failed_request(tmp_path, choice):
+    rows = [*chats(lambda _: ([], [])), {"choices": [choice], "gold": "yes"}]
+    (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
+    check(table)
+    assert "1 of 25 requests failed" in notes(table)
+
+
+# Scores that measure nothing
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"yes": 0.0, "no": -9999.0},
+        {"yes": 0.0, "no": -float("inf")},
+        {"labels": ["yes", "no"], "scores": [0.0, None]},
+        {"choice": "yes", "probabilities": {"yes": 1.0, "no": 0.0}},
+    ],
+)
+@pytest.mark.parametrize("missing", [None, "least"])
+def test_probabilities_of_0_and_1_measure_nothing(tmp_path, row, missing):
+    path = write(tmp_path / "a.jsonl", [row] * 5)
+    labels = ("yes", "no") if "yes" in row else ()
+    with pytest.raises(InputError, match="nothing can be measured"):
+        read(path, Reading(missing=missing, labels=labels))
+
+
+def test_scores_that_are_equal_in_each_row_are_refused(tmp_path):
+    rows = [{"labels": ["A", "B", "C"], "scores": [-4.0 - i / 9] * 3} for i in range(5)]
+    with pytest.raises(InputError, match="equal scores of all labels in each of 5 rows"):
+        read(write(tmp_path / "a.jsonl", rows))
+
+
+def test_metrics_without_a_known_label_are_nan():
+    for metric in METRICS.values():
+        assert np.isnan(metric(np.log(PROBS), np.full(N, -1)))
+
+
+# Decisions
+
+
+def decisions():
+    rows = []
+    for i, (yes, no) in enumerate(PROBS):
+        probs = {"yes": yes, "no": no}
+        rows.append({"id": str(i), "choice": "yes", "probabilities": probs, "gold": GOLD[i]})
+    return rows
+
+
+def test_failed_decisions_are_left_out_with_a_note(tmp_path):
+    failed = {"id": "x", "error": "timeout", "choice": None, "probabilities": None}
+    (table,) = read(write(tmp_path / "a.jsonl", [*decisions(), failed]))
+    check(table)
+    assert "1 request failed" in notes(table) and "'timeout'" in notes(table)
+    with pytest.raises(InputError, match="timeout"):
+        read(write(tmp_path / "b.jsonl", [failed] * 2), Reading(format="decisions"))
+
+
+@pytest.mark.parametrize(("flag", "rows"), [("true", 1), (1, 1), ("false", 0), (None, 0)])
+def test_a_flag_of_content_may_be_a_text(tmp_path, flag, rows):
+    free = {**decisions()[0], "id": "free", "content_free": flag}
+    (table,) = read(write(tmp_path / "a.jsonl", [*decisions(), free]))
+    assert ("cc" in table.blocks) == bool(rows)
+    assert len(table.blocks["test"].log_probs) == N + 1 - rows
+    with pytest.raises(InputError, match="true or false"):
+        read(write(tmp_path / "a.jsonl", [*decisions(), {**free, "content_free": "perhaps"}]))
+
+
+# Checkpoints
+
+
+def test_a_tensor_in_two_files_is_refused(tmp_path):
+    from safetensors.numpy import save_file
+
+    for name in ("a", "b"):
+        save_file({"w": np.zeros(2, np.float32)}, tmp_path / f"{name}.safetensors")
+    with pytest.raises(InputError, match="each tensor in one file"):
+        list(tensors(tmp_path))
+
+
+def test_a_tokenizer_that_merges_at_random_is_refused(tmp_path):
+    from tokenizers import Tokenizer, models
+
+    from batch_calibration.scoring.models.files import tokenizer_files
+
+    Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")], dropout=0.1)).save(
+        str(tmp_path / "tokenizer.json")
+    )
+    with pytest.raises(InputError, match="dropout"):
+        tokenizer_files.read(tmp_path, "causal_lm")
