@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -297,10 +296,11 @@ def _read_tokens(
 
 def _openai_tokens(response: Response, where: str) -> list[WrittenToken]:
     if isinstance(response.get("output"), list):  # the Responses API, whose messages have parts
-        parts = chain.from_iterable(
-            list_at(item, "content") for item in list_at(response, "output")
-        )
-        return _read_tokens(list(chain.from_iterable(list_at(part, "logprobs") for part in parts)))
+        entries = list[object]()
+        for item in list_at(response, "output"):
+            for part in list_at(item, "content"):
+                entries += list_at(part, "logprobs")
+        return _read_tokens(entries)
     log_probs = _openai_log_probs(response, where)
     is_chat = log_probs.get("content") is not None
     if not is_chat and value_at(response, "choices", 1) is not None:
