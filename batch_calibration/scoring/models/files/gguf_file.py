@@ -231,7 +231,7 @@ class _Reader:
                 shape = tuple(self.number("Q") for _ in range(axes))[::-1]
                 code, offset = self.number("I"), self.number("Q")
                 block, _ = gguf.GGML_QUANT_SIZES.get(code, (0, 0))
-                if not block or shape[-1] % block:
+                if not block or not all(shape) or shape[-1] % block:
                     raise self.broken(f"{shown(name)} of {shape} in type {code} of ggml")
                 found[name] = GGUFTensor(name, self.path, shape, offset, code)
         except UnicodeDecodeError as error:
