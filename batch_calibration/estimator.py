@@ -58,7 +58,9 @@ class LabelBiasCorrector(
 ):
     """Learns a prompt's label bias from the rows given to `fit`, and removes it: s - gamma b.
 
-    `X` holds log-probabilities [n, k] in nats, one column per label, in an array or a frame.
+    `X` holds log-probabilities [n, k] in nats, one column per label, in an array or a frame: rows
+    of one context, so that `bc_pooled_shares` is `bc_empirical_bayes` here. For several contexts of
+    a task use `recommend_together`, which pools their label shares.
     What the rows given to `fit` are makes the method: scores of content-free prompts for cc, of
     random words for dc, of the batch itself for bc and pc. For bcl, `y` is -1 on the rows that give
     the bias; if no row is unlabeled, the labeled rows give bias and strength both.

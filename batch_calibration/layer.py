@@ -16,8 +16,10 @@ class BatchCalibration(nnx.Module):
     It is called, trained and evaluated as `nnx.BatchNorm` is. While training (`train()`, the
     default) each call takes its batch into the estimate, which it keeps in `nnx.BatchStat`
     variables, and corrects the batch with it, as the causal stream does; in evaluation (`eval()`)
-    the estimate stays as it is. Under `nnx.jit` the variables change as they do outside. Under
-    plain `jax.jit` they are arguments and results, as in every layer with statistics:
+    the estimate stays as it is. Under `nnx.jit` the variables change as they do outside. It
+    corrects one context at a time: `recommend_together` pools the label shares of several, which a
+    running mean cannot. Under plain `jax.jit` variables are arguments and results, as in every
+    layer with statistics:
 
         graph, state = nnx.split(layer)
 

@@ -42,8 +42,8 @@ _REMEDIES: dict[Kind, str] = {
     "both": "give numbers of one kind, such as np.log of the probabilities",
     "above 0": "the logarithm of a probability is at most 0: score that row again, or say {no} if "
     "they are scores of another kind",
-    "unclear": "give their negatives if they are losses, say {yes} if they are probabilities, or "
-    "{no} if they are logits, cosines or other scores of which the highest is the best",
+    "unclear": "say {no} if they are logits, cosines or other scores of which the highest is the "
+    "best, say {yes} if they are probabilities, or give their negatives if they are losses",
 }
 """Kind of numbers that are no log-probabilities -> what to do."""
 
@@ -123,7 +123,7 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
         return Scale("small probabilities", shown)
     if are_losses(rows):
         return Scale("losses", f"{low:g} to {high:g}, whose exp(-s) sum to 1, which are losses")
-    return Scale("unclear", f"numbers from {low:g} to {high:g}, none below 0")
+    return Scale("unclear", f"numbers from {low:g} to {high:g}, none below 0, as raw logits can be")
 
 
 def are_losses(rows: np.ndarray) -> bool:
@@ -242,11 +242,24 @@ def _named_kind(names: Iterable[Hashable]) -> Kind | None:
     """The kind that all names agree on, or None."""
     kinds: set[Kind | None] = set()
     for name in names:
-        name_parts = re.findall(r"[a-z]+", str(name).lower()) or [""]
-        ends = {name_parts[0], name_parts[-1], "".join(name_parts[:2]), "".join(name_parts[-2:])}
+        ends = set[str]()
+        for pattern in ("(?i:[a-z]+)", "[A-Z]+(?![a-z])|[A-Z]?[a-z]+"):  # "logit_a", "logitA"
+            parts = [part.lower() for part in re.findall(pattern, str(name))] or [""]
+            ends |= {parts[0], parts[-1], "".join(parts[:2]), "".join(parts[-2:])}
         fitting = (kind for kind, words in _NAMES.items() if ends & set(words.split()))
         kinds.add(next(fitting, None))
     return kinds.pop() if len(kinds) == 1 else None
+
+
+def plain_names(names: Iterable[str]) -> list[str]:
+    """Names of columns without the word for a kind of scores that they begin with.
+
+    >>> plain_names(["logit_A", "logitB", "log_prob C", "positive"])
+    ['A', 'B', 'C', 'positive']
+    """
+    words = "|".join(" ".join(_NAMES.values()).split())
+    beginning = re.compile(rf"(?i:(?:log[\W_])?(?:{words}))(?:[\W_]+|(?=[A-Z]))(?=.)")
+    return [name[match.end() :] if (match := beginning.match(name)) else name for name in names]
 
 
 def _row_of(scores: np.ndarray, numbers: np.ndarray) -> str:

@@ -40,7 +40,7 @@ from batch_calibration.methods import (
     run_methods,
     warn_of_few_rows,
 )
-from batch_calibration.methods.run import task_of
+from batch_calibration.methods.run import holds_cosines, task_of
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scores import check as check_table
@@ -160,6 +160,7 @@ def _recommended_alone(table: ScoreTable, stated: prior.Stated, *, measure: bool
         share=stated.share,
         label_names=table.label_names,
         from_probs=False,  # read before
+        cosines=holds_cosines(table),
     )
 
 
@@ -414,6 +415,7 @@ def _diagnosed(
     diagnosis = diagnose(
         test.log_probs, labels, corrected=scores, label_names=table.label_names, method=method,
         strength=strength, from_probs=False, dtype=dtype or table.dtype,
+        cosines=holds_cosines(table),
     )  # fmt: skip
     return CorrectedContext(table, scores, diagnosis, recommended)
 

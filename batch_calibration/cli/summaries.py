@@ -21,7 +21,13 @@ from batch_calibration.errors import escape_controls
 from batch_calibration.methods import METHODS, ask_about_order
 from batch_calibration.reporting import terminal, words
 from batch_calibration.reporting.cells import Cells, count_signs
-from batch_calibration.reporting.verdict_tables import context_cells, label_cells, right_cells
+from batch_calibration.reporting.verdict_tables import (
+    context_cells,
+    label_cells,
+    right_cells,
+    size_cell,
+    with_unit,
+)
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies.calibration import order_flips
 
@@ -86,9 +92,11 @@ def show_contexts(
     contexts: Sequence[CorrectedContext], changed: int, output_stream: TextIO
 ) -> None:
     """A few contexts one by one, each with some rows that change; many as one table."""
+    are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
-            terminal.show_cells("Contexts", _context_cells(contexts), CONTEXT_NOTE)
+            cells = _context_cells(contexts)
+            terminal.show_cells("Contexts", *with_unit(cells, CONTEXT_NOTE, are_cosines))
             # A header alone, or as many models as contexts, would say nothing more.
             if 1 < len(cells := model_cells(contexts)) <= len(contexts):
                 terminal.show_cells("Over contexts: accuracy in %", cells)
@@ -115,9 +123,11 @@ def show_contexts(
 
 def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
     """A few contexts one by one, with the reasons; many as one table."""
+    are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
-            terminal.show_cells("Recommended", _advice_cells(contexts), ADVICE_NOTE)
+            cells = _advice_cells(contexts)
+            terminal.show_cells("Recommended", *with_unit(cells, ADVICE_NOTE, are_cosines))
             print()
             print_filled(_count_recommended(contexts))
             if any(context.diagnosis.gain for context in contexts):  # only known with right labels
@@ -154,7 +164,9 @@ def _advice_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     for context in sorted(contexts, key=lambda context: title(context.table)):
         signals, expected = context.recommended.signals, context.recommended.expected
         gain = "" if expected.gain is None else expected.gain.points
-        size, information = f"{signals.preference:.2f}", f"{signals.information:.2f}"
+        size, information = size_cell(context.diagnosis), f"{signals.information:.2f}"
+        if context.diagnosis.cosines:
+            information = ""
         shown = [title(context.table), f"{signals.rows}", size, information, gain]
         rows.append([*shown, context.recommended.short])
     return rows

@@ -19,7 +19,13 @@ from batch_calibration.diagnosis.stability import (
     rows_needed,
 )
 from batch_calibration.errors import InputError, shown
-from batch_calibration.methods import ask_about_order, check_labels, check_scores, no_log_probs
+from batch_calibration.methods import (
+    ask_about_order,
+    check_labels,
+    check_scores,
+    look_like_cosines,
+    no_log_probs,
+)
 from batch_calibration.metrics import (
     Estimate,
     accuracy_interval,
@@ -56,7 +62,7 @@ class Diagnosis(NamedTuple):
             which labels the prompt prefers, if the labels are about as frequent.
         error: [k], the standard error of each preference over rows, in nats; NaN for one row.
         pair_error: the standard error of the difference between the largest and the least.
-        rows_needed: how many rows bring `pair_error` down to 0.1 nats; None for one row.
+        rows_needed: how many rows bring `pair_error` down to 0.1 `unit`; None for one row.
         classes: [k], share of each label among the right ones; None where none is known.
         predicted: [k], share of each label among the predictions from the scores as they are.
         corrected: [k], the same from the corrected scores.
@@ -74,6 +80,8 @@ class Diagnosis(NamedTuple):
         rounded: indices of the rows whose corrected scores of the two best labels lie closer than
             numbers of the model's dtype are rounded; None where the dtype is not known.
         dtype: what the model computed in, "" where it is not known.
+        cosines: whether scores are cosines. Numbers here are in the scores' own unit, nats of all
+            others; sentences and tables compare the preference of cosines with their spread.
     """
 
     label_names: tuple[str, ...]
@@ -97,6 +105,22 @@ class Diagnosis(NamedTuple):
     doubt: str = ""
     rounded: np.ndarray | None = None
     dtype: str = ""
+    cosines: bool = False
+
+    @property
+    def unit(self) -> float:
+        """The unit that the preference is printed in: 1 nat, or of cosines a standard deviation.
+
+        It is of the difference, over rows, between the scores of the labels most and least
+        preferred, so that a constant which scales all scores changes nothing. NaN where rows do not
+        differ.
+        """
+        return _unit(self.pair_error, self.rows, cosines=self.cosines)
+
+    @property
+    def size(self) -> float:
+        """The preference: the most preferred label less the least preferred, in `unit`."""
+        return float(np.ptp(self.preference)) / self.unit
 
     @property
     def rare(self) -> np.ndarray:
@@ -144,6 +168,7 @@ def diagnose(
     strength: float = 1.0,
     from_probs: bool | None = None,
     dtype: str = "",
+    cosines: bool | None = None,
 ) -> Diagnosis:
     """The preference of a prompt, the predictions that a correction changes, and its gain.
 
@@ -163,6 +188,9 @@ def diagnose(
         from_probs: whether scores are probabilities, as in `calibrate`.
         dtype: what the model computed in, such as "bfloat16", where the array is of another; rows
             whose corrected margin is below the rounding of these numbers are counted.
+        cosines: whether scores are cosines, scaled or not, whose differences are no nats; None:
+            they are if all lie within 1 of 0 and can be no log-probabilities. Logits of a language
+            model are in nats, as only differences matter.
 
     Raises:
         InputError: as `calibrate`; an unknown dtype.
@@ -173,7 +201,9 @@ def diagnose(
     >>> print(found.sentences()[0])  # doctest: +ELLIPSIS
     Averaged over 40 rows, the scores favor 'label 0' over 'label 1' by 1.25 ± 0.12 nats ...
     """
+    from_probs = False if cosines else from_probs
     rows = check_scores(scores, from_probs=from_probs)
+    cosines = look_like_cosines(rows) if cosines is None else cosines
     if corrected is None:
         # The default is left out, as not every method takes a strength.
         options: dict[str, Any] = {} if strength == 1.0 else {"strength": strength}
@@ -217,21 +247,26 @@ def diagnose(
         preference=mean - mean.mean(),
         error=centered_error(exact),
         pair_error=error,
-        rows_needed=rows_needed(error, n, TARGET_ERROR),
+        rows_needed=rows_needed(error / _unit(error, n, cosines=cosines), n, TARGET_ERROR),
         classes=classes,
         predicted=_share(guess, k),
         corrected=_share(new_guess, k),
         changed=changed,
         hanging=fragile,
         tied=int((np.ptp(after, axis=-1) == 0).sum()),
-        mass=None if no_log_probs(rows) else float(np.exp(exact).sum(axis=-1).mean()),
+        mass=None if cosines or no_log_probs(rows) else float(np.exp(exact).sum(axis=-1).mean()),
         before=accuracy_before,
         after=accuracy_after,
         gain=gain,
         doubt=ask_about_order(rows, gold),
         rounded=find_rounded(exact, after.astype(np.float64), dtype) if dtype else None,
         dtype=dtype,
+        cosines=cosines,
     )
+
+
+def _unit(error: float, rows: int, *, cosines: bool) -> float:
+    return (float(error * np.sqrt(rows)) or np.nan) if cosines else 1.0
 
 
 def check_names(label_names: Sequence[str], scores: object, k: int) -> tuple[str, ...]:

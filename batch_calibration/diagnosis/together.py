@@ -22,7 +22,7 @@ from batch_calibration.diagnosis.recommend import LIKELY, POOLED, recommend_by_b
 from batch_calibration.diagnosis.recommendation import Recommendation
 from batch_calibration.errors import InputError
 from batch_calibration.methods import check_scores, run_methods
-from batch_calibration.methods.run import jit_quickly, stack_contexts
+from batch_calibration.methods.run import holds_cosines, jit_quickly, stack_contexts
 from batch_calibration.metrics import Estimate
 from batch_calibration.scores import ScoreTable, make_block
 
@@ -69,7 +69,9 @@ def recommend_tables(
         alone, bias = (np.asarray(corrected[name].state.bias) for name in (LIKELY, methods[-1]))
         is_pooled = not np.array_equal(alone, bias)
         scores = table.blocks["test"].log_probs
-        advice = recommend_by_bias(scores, bias, table.label_names, pooled=is_pooled)
+        advice = recommend_by_bias(
+            scores, bias, table.label_names, pooled=is_pooled, cosines=holds_cosines(table)
+        )
         recommended.append((advice, bias))
     return recommended
 

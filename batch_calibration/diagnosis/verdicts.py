@@ -40,14 +40,9 @@ class Verdict(NamedTuple):
     balanced: np.ndarray | None
 
     @property
-    def nats(self) -> float:
-        """The preference: the most preferred label less the least preferred."""
-        return float(np.ptp(self.diagnosis.preference))
-
-    @property
     def is_biased(self) -> bool:
-        """True where that is more than two standard errors."""
-        return self.nats > 2 * self.diagnosis.pair_error
+        """True where the preference is more than two standard errors."""
+        return float(np.ptp(self.diagnosis.preference)) > 2 * self.diagnosis.pair_error
 
     @property
     def preferred(self) -> str:
@@ -64,6 +59,7 @@ def judge_context(
     labels: np.ndarray,
     label_names: Sequence[str],
     dtype: str = "",
+    cosines: bool | None = None,
 ) -> Verdict:
     """A context with its recommendation, and what that changes.
 
@@ -76,11 +72,13 @@ def judge_context(
         labels: [n], -1 where unknown.
         label_names: k names.
         dtype: what the model computed in, "" where it is not known.
+        cosines: as in `diagnose`.
     """
     is_labeled = labels >= 0
     diagnosis = diagnose(
         scores, labels if is_labeled.any() else None, corrected=corrected, label_names=label_names,
         method=recommendation.method, from_probs=False, dtype=dtype,
+        cosines=cosines,
     )  # fmt: skip
     if not is_labeled.any():
         return Verdict(name, task, recommendation, diagnosis, None, None)

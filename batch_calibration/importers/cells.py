@@ -7,6 +7,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
+from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, shown, spell
 
 Column = Sequence[object] | np.ndarray
@@ -214,7 +215,11 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
     [1, -1, 0]
     """
     cells = list(map(text_of, column))
-    label_of = {"": -1, "-1": -1, **{name: i for i, name in enumerate(names)}}
+    label_of = {"": -1, "-1": -1}
+    plain = plain_names(names)  # a column logit_A is of the label A, logit_1 may be of either
+    is_plain = len(set(plain)) == len(plain) and not any(map(str.isdecimal, plain))
+    for known in (plain, names) if is_plain else (names,):
+        label_of |= dict(zip(known, range(len(names)), strict=True))
     if not set(cells) <= label_of.keys() and not all(map(str.isdecimal, names)):
         refuse_counted_from_one(where, set(cells), len(names))
         # Some are neither: what most of them are decides, and the first of the others is refused.

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from batch_calibration.arrays.frames import GOLD
+from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
@@ -272,7 +273,7 @@ def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Rea
     for name, column in columns.items():
         if name.lower() in GOLD and name in label_names:
             texts = set(map(text_of, column)) - {""}
-            if texts and texts <= label_names:
+            if texts and texts <= label_names.union(plain_names(label_names)):
                 gold_names.append(name)
     if len(gold_names) != 1:
         return reading, []

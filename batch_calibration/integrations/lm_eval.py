@@ -9,6 +9,9 @@ A task's YAML names each by `!function batch_calibration.integrations.lm_eval.NA
 - `BatchCalibration`, a filter: `acc` under the filter's name is that of the corrected scores. It
   sees the documents of its own process; the others are right on any number of processes.
 
+Each corrects one task's rows at a time. `batch-calibration diagnose 'logs/*'` pools the label
+shares of several contexts of a task (prompts, shots, models).
+
 The harness's log of samples keeps the scores as the model gave them under the filter `none`:
 `batch_calibration.read(LOG, Reading(filter="none"))` reads them.
 """

@@ -19,6 +19,7 @@ from batch_calibration.methods.validation import (
     check_labels,
     check_options,
     check_scores,
+    look_like_cosines,
     no_log_probs,
     warn_about_order,
     warn_of_few_rows,
@@ -27,7 +28,7 @@ from batch_calibration.methods.validation import (
 __all__ = [
     "METHODS", "Blocks", "Corrected", "Evidence", "Group", "Method", "Options",
     "ask_about_order", "check_chosen", "check_labels", "check_options", "check_scores", "compare",
-    "correct", "correct_context", "find_skipped", "fit", "gather", "get_method", "make_calibrator",
-    "no_log_probs", "over_contexts", "read_options", "run_methods", "warn_about_order",
-    "warn_of_few_rows",
+    "correct", "correct_context", "find_skipped", "fit", "gather", "get_method",
+    "look_like_cosines", "make_calibrator", "no_log_probs", "over_contexts", "read_options",
+    "run_methods", "warn_about_order", "warn_of_few_rows",
 ]  # fmt: skip

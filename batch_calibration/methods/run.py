@@ -19,7 +19,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods.fitting import Corrected, Evidence, gather
 from batch_calibration.methods.options import check_chosen, with_common
 from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place
-from batch_calibration.methods.validation import no_log_probs
+from batch_calibration.methods.validation import look_like_cosines, no_log_probs
 from batch_calibration.scores import WHY_NO_LOG_PROBS, ScoreTable
 from batch_calibration.typing import Key
 
@@ -413,11 +413,23 @@ def _why_no_log_probs(table: ScoreTable) -> str:
 
     The values of a table that names no scorer of ours are looked at.
     """
-    scorer = table.context.get("scorer")
-    identity = scorer if isinstance(scorer, Mapping) else {"kind": scorer}
+    identity = _scorer_of(table)
     if identity.get("logits_only"):
         return "these are logits without the softmax's denominator (logits_only)"
     if (reason := WHY_NO_LOG_PROBS.get(str(identity.get("kind")))) is not None:
         return reason
     reasons = (no_log_probs(block.log_probs) for block in table.blocks.values())
     return next(filter(None, reasons), "")
+
+
+def holds_cosines(table: ScoreTable) -> bool:
+    """True if its scores are cosines, scaled or not: as their scorer says, else by their values."""
+    kind = str(_scorer_of(table).get("kind"))
+    if kind in WHY_NO_LOG_PROBS:
+        return kind == "dual_encoder"
+    return look_like_cosines(table.blocks["test"].log_probs)
+
+
+def _scorer_of(table: ScoreTable) -> Mapping[str, object]:
+    scorer = table.context.get("scorer")
+    return scorer if isinstance(scorer, Mapping) else {"kind": scorer}

@@ -149,6 +149,15 @@ def no_log_probs(scores: np.ndarray) -> str:
     return f"the probabilities of row {row} sum to {sums[row]:.3g}" if sums[row] > 1 + 1e-3 else ""
 
 
+def look_like_cosines(scores: np.ndarray) -> bool:
+    """True if all scores lie within 1 of 0 and they can be no log-probabilities.
+
+    >>> look_like_cosines(np.array([[0.31, 0.28]])), look_like_cosines(np.array([[-0.9, -0.6]]))
+    (True, False)
+    """
+    return bool((np.abs(scores) <= 1 + 1e-3).all() and no_log_probs(scores))
+
+
 def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> np.ndarray:
     """Label indices as int32, one per row of `scores`; -1 means unknown.
 

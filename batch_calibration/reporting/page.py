@@ -126,8 +126,9 @@ def _contexts(cards: Sequence[Card]) -> list[str]:
     if len(contexts) == 1:
         return [drawn]
     cells = verdict_tables.verdict_cells(contexts)
-    table = Table(ACROSS, "contexts", "Contexts, the largest effect first", cells,
-                  verdict_tables.OVERVIEW_NOTE, unit="")  # fmt: skip
+    are_cosines = {verdict.diagnosis.cosines for verdict in contexts}
+    cells, note = verdict_tables.with_unit(cells, verdict_tables.OVERVIEW_NOTE, are_cosines)
+    table = Table(ACROSS, "contexts", "Contexts, the largest effect first", cells, note, unit="")
     head = '<section id="overview"><h2>Contexts, the largest effect first</h2>'
     return [f"{head}\n{table_html(table)}</section>", drawn]
 
@@ -165,7 +166,7 @@ def figure_html(slug: str, drawn: "Drawn") -> str:
         lines.append(f'<p class="note">{escape(drawn.note)}</p>')
     if drawn.rows:
         table = Table(
-            ACROSS, f"{slug}-rows", f"{drawn.heading}: rows", list(drawn.rows), unit="nats"
+            ACROSS, f"{slug}-rows", f"{drawn.heading}: rows", list(drawn.rows), unit=drawn.unit
         )
         heading = f"Texts of {len(drawn.rows) - 1:,} rows"
         lines.append(_fold(f'class="texts" id="{name}-rows"', heading, table_html(table)))
@@ -256,7 +257,8 @@ def _headline(context: Verdict) -> str:
     """A context in a line: which label it favors, by how much, and what accuracy does."""
     diagnosis, names = context.diagnosis, context.diagnosis.label_names
     low = names[int(diagnosis.preference.argmin())]
-    line = f"{context.name}: favors {context.preferred!r} over {low!r} by {context.nats:.2f} nats"
+    line = f"{context.name}: favors {context.preferred!r} over {low!r} by "
+    line += verdict_tables.size_cell(diagnosis) + " nats" * (not diagnosis.cosines)
     if diagnosis.before and diagnosis.after:
         before, after = diagnosis.before.accuracy.value, diagnosis.after.accuracy.value
         line += f"; accuracy {100 * before:.1f} → {100 * after:.1f} %"

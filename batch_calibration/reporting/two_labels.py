@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.methods import METHODS, Evidence, fit
-from batch_calibration.methods.run import pad_rows
+from batch_calibration.methods.run import holds_cosines, pad_rows
 from batch_calibration.metrics import accuracy, boundary
 from batch_calibration.reporting.cells import Cells
 from batch_calibration.reporting.frame import BASELINE, CORRECTED, context_title
@@ -35,6 +35,7 @@ class Shifted(NamedTuple):
     gold: np.ndarray  # the right label of each row, [n]; -1 where it is not known
     # Method -> what it takes away, [2]; of the scores as they are nothing.
     biases: dict[str, np.ndarray]
+    unit: str = " nats"  # of scores; "" where they are cosines
 
     def margin(self, method: str) -> np.ndarray:
         """By how much the first label beats the second after a method, in nats, [n]."""
@@ -68,7 +69,8 @@ def shift_scores(record: Record, table: ScoreTable) -> Shifted | None:
         return None
     first, second = record.label_names
     name = context_title(record.context.task, record.context.seed)
-    return Shifted(name, (first, second), scores, np.asarray(block.labels), biases)
+    gold, unit = np.asarray(block.labels), "" if holds_cosines(table) else " nats"
+    return Shifted(name, (first, second), scores, gold, biases, unit)
 
 
 def shifted_cells(contexts: Sequence[Shifted]) -> Cells:
@@ -92,6 +94,7 @@ class TwoLabels(NamedTuple):
     heading: str  # the task and its seed, and which rows are drawn where it has more labels
     names: tuple[str, str]
     blocks: dict[str, tuple[np.ndarray, np.ndarray]]
+    unit: str = " nats"  # of scores; "" where they are cosines
 
 
 class Boundary(NamedTuple):
@@ -139,7 +142,8 @@ def cut_table(table: ScoreTable) -> TwoLabels:
     context = ContextInfo.from_table(table)
     heading = context_title(context.task, context.seed)
     heading += f"\n{first} / {second} rows only" if k > 2 else ""
-    return TwoLabels(context.task, heading, (first, second), blocks)
+    unit = "" if holds_cosines(table) else " nats"
+    return TwoLabels(context.task, heading, (first, second), blocks, unit)
 
 
 def can_draw(table: ScoreTable) -> bool:

@@ -1,6 +1,6 @@
 """Tables of verdicts: a row a context, or of one context what is known of each label."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -18,9 +18,32 @@ OVERVIEW_NOTE = (
 )
 
 
+SD = " SD"
+SD_NOTE = (
+    "Cosines have no nats: SD are standard deviations of the difference between the scores of the "
+    "labels most and least preferred."
+)
 OVERVIEW = (
     "context", "rows", "prefers", "nats", "recommended", "expected", "before", "after", "gain",
 )  # fmt: skip
+
+
+def size_cell(diagnosis: Diagnosis, *, error: bool = False) -> str:
+    """The size of a preference, in nats without a unit, of cosines in standard deviations."""
+    if np.isnan(diagnosis.size):
+        return "-"
+    behind = f" ± {diagnosis.pair_error / diagnosis.unit:.2f}" if error else ""
+    return f"{diagnosis.size:.2f}{behind}{SD * diagnosis.cosines}"
+
+
+def with_unit(cells: Cells, note: str, are_cosines: Set[bool]) -> tuple[Cells, str]:
+    """A table whose column "nats", and a note on it, say the unit of cosines where some are."""
+    if True not in are_cosines:
+        return cells, note
+    name = " or".join(["nats", SD][-len(are_cosines) :]).strip()
+    header = [name if column == "nats" else column for column in cells[0]]
+    note = note.replace("nats", name).replace("log-probability", "score")
+    return [header, *cells[1:]], f"{note} {SD_NOTE}"
 
 
 def context_cells(name: str, diagnosis: Diagnosis) -> dict[str, str]:
@@ -29,7 +52,7 @@ def context_cells(name: str, diagnosis: Diagnosis) -> dict[str, str]:
         "context": name,
         "rows": str(diagnosis.rows),
         "prefers": diagnosis.label_names[int(diagnosis.preference.argmax())],
-        "nats": f"{np.ptp(diagnosis.preference):.2f}",
+        "nats": size_cell(diagnosis),
         "changed": str(len(diagnosis.changed)),
         "gain": estimate_cell(diagnosis.gain) if diagnosis.gain else "",
     }
@@ -42,14 +65,14 @@ def verdict_cells(verdicts: Sequence[Verdict]) -> Cells:
     """A row a context, the largest effect first: its gain where it is known, else its nats."""
 
     def effect(verdict: Verdict) -> tuple[bool, float]:
-        gain = verdict.diagnosis.gain
-        return gain is None, -gain.value if gain else -verdict.nats
+        diagnosis, gain = verdict.diagnosis, verdict.diagnosis.gain
+        return gain is None, -gain.value if gain else -np.nan_to_num(diagnosis.size)
 
     rows: Cells = [list(OVERVIEW)]
     for verdict in sorted(verdicts, key=effect):
         diagnosis, expected = verdict.diagnosis, verdict.recommendation.expected.gain
         cells = context_cells(verdict.name, diagnosis)
-        cells["nats"] += f" ± {diagnosis.pair_error:.2f}"
+        cells["nats"] = size_cell(diagnosis, error=True)
         cells["recommended"] = verdict.recommendation.short
         cells["expected"] = estimate_cell(expected) if expected else ""
         cells["gain"] = gain_cell(diagnosis.gain) if diagnosis.gain else ""
@@ -69,14 +92,15 @@ def context_tables(verdict: Verdict) -> list[Table]:
 
 def label_cells(diagnosis: Diagnosis) -> Cells:
     """A row a label: its preference, its share of predictions before and after, of the right."""
-    rows: Cells = [["label", "preferred by (nats)", "predicted", f"after {diagnosis.method}"]]
+    unit = SD.strip() if diagnosis.cosines else "nats"
+    rows: Cells = [["label", f"preferred by ({unit})", "predicted", f"after {diagnosis.method}"]]
     shares = [diagnosis.predicted, diagnosis.corrected]
     if diagnosis.classes is not None:
         rows[0].append("right")
         shares.append(diagnosis.classes)
     for i, name in enumerate(diagnosis.label_names):
         percents = [f"{100 * share[i]:.1f}" for share in shares]
-        rows.append([name, f"{diagnosis.preference[i]:+.2f}", *percents])
+        rows.append([name, f"{diagnosis.preference[i] / diagnosis.unit:+.2f}", *percents])
     return rows
 
 

@@ -149,19 +149,29 @@ def diagnosis_sentences(found: Diagnosis) -> list[str]:
 
 def _preference(found: Diagnosis) -> str:
     high, low = int(found.preference.argmax()), int(found.preference.argmin())
-    names, size = found.label_names, float(np.ptp(found.preference))
+    names, size = found.label_names, found.size
     text = (
         f"Averaged over {found.rows:,} rows, the scores favor {names[high]!r} over {names[low]!r} "
-        f"by {size:.2f}"
     )
+    if np.isnan(size):
+        return f"{text}by the same in all rows."
+    unit, means = _unit(found)
     if found.rows == 2:
-        return f"{text} nats, of which two rows cannot say how sure it is."
+        return f"{text}by {size:.2f} {unit}, of which two rows cannot say how sure it is."
+    error = found.pair_error / found.unit
     # :.2f would show 0.00
-    error = f"{found.pair_error:.2f}" if found.pair_error >= 0.01 else f"{found.pair_error:.1g}"
+    shown = f"{error:.2f}" if error >= 0.01 else f"{error:.1g}"
     return (
-        f"{text} ± {error} nats (a factor of {factor(size)}; ± a standard error); "
+        f"{text}by {size:.2f} ± {shown} {unit} ({means}; ± a standard error); "
         f"{found.rows_needed:,} rows would give ± 0.1."
     )
+
+
+def _unit(found: Diagnosis) -> tuple[str, str]:
+    """The unit of its preference, and what that is or why."""
+    if found.cosines:
+        return "standard deviations of the two scores' difference", "as cosines have no nats"
+    return "nats", f"a factor of {factor(found.size)}"
 
 
 def _mass(found: Diagnosis) -> str:
@@ -408,19 +418,23 @@ def _bias(verdicts: Sequence[Verdict]) -> str:
         least = diagnosis.label_names[int(diagnosis.preference.argmin())]
         answer = "Yes, towards" if verdict.is_biased else "Not beyond noise:"
         return (
-            f"{answer} {verdict.preferred!r} over {least!r} by {verdict.nats:.2f} ± "
-            f"{diagnosis.pair_error:.2f} nats, a factor of {factor(verdict.nats)}."
+            f"{answer} {verdict.preferred!r} over {least!r} by {diagnosis.size:.2f} ± "
+            f"{diagnosis.pair_error / diagnosis.unit:.2f} {', '.join(_unit(diagnosis))}."
         )
     biased = [verdict for verdict in verdicts if verdict.is_biased]
-    strongest = max(verdicts, key=lambda verdict: verdict.nats)
-    median = float(np.median([verdict.nats for verdict in verdicts]))
+    # NaN where the rows of cosines do not differ.
+    strongest = max(verdicts, key=lambda verdict: np.nan_to_num(verdict.diagnosis.size))
+    found = strongest.diagnosis
+    alike = [v.diagnosis.size for v in verdicts if v.diagnosis.cosines == found.cosines]
+    median = float(np.nanmedian(alike))
+    means = "" if found.cosines else f" (a factor of {factor(median)})"
     counts = Counter(verdict.preferred for verdict in verdicts).most_common(MAX_LISTED)
     towards = join_names(f"{label!r} in {count:,}" for label, count in counts)
     answer = "Yes" if len(biased) > len(verdicts) / 2 else "Mostly not"
     return (
         f"{answer}: in {len(biased):,} of {len(verdicts):,} contexts by more than two standard "
-        f"errors; {median:.2f} nats in the median (a factor of {factor(median)}), at most "
-        f"{strongest.nats:.2f} ± {strongest.diagnosis.pair_error:.2f} ({strongest.name}). "
+        f"errors; {median:.2f} {_unit(found)[0]} in the median{means}, at most {found.size:.2f} ± "
+        f"{found.pair_error / found.unit:.2f} ({strongest.name}). "
         f"Towards {towards}."
     )
 
@@ -525,11 +539,12 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
     needed = [v.diagnosis.rows_needed for v in verdicts if v.diagnosis.rows_needed is not None]
     sentences = []
     if needed:
+        unit, _ = _unit(verdicts[0].diagnosis)
         rows = int(np.median([verdict.diagnosis.rows for verdict in verdicts]))
         of_each = "" if len(verdicts) == 1 else " in the median context"
         sentences.append(
-            f"The bias is known to ± 0.1 nats from {int(np.median(needed)):,} rows{of_each} (there "
-            f"are {rows:,})."
+            f"The bias is known to ± 0.1 {unit} from {int(np.median(needed)):,} rows{of_each} "
+            f"(there are {rows:,})."
         )
     gain, labeled = measured_gain(verdicts), sum(verdict.diagnosis.labeled for verdict in verdicts)
     if gain is None:

@@ -13,6 +13,7 @@ from batch_calibration.diagnosis.verdicts import Verdict, judge_context
 from batch_calibration.files import file_name, write_whole
 from batch_calibration.methods import METHODS, Evidence, correct_context
 from batch_calibration.methods.options import counted_shares
+from batch_calibration.methods.run import holds_cosines
 from batch_calibration.reporting import catalogue, frame, verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Results
 from batch_calibration.reporting.cells import latex, markdown
@@ -203,13 +204,15 @@ def judge_scores(
     gold, names = table.blocks["test"].labels, table.label_names
     if bias is None and shares is None and share is None:
         bias = likely_bias(scores)
+    cosines = holds_cosines(table)
     advice = recommend_by_bias(
-        scores, bias, names, shares if share is None else None, share, pooled=is_pooled
-    )
+        scores, bias, names, shares if share is None else None, share, pooled=is_pooled,
+        cosines=cosines,
+    )  # fmt: skip
     if bias is not None and advice.method in (LIKELY, POOLED):
         corrected = scores - bias
     else:
         blocks = {"test": Evidence(scores)}
         method = METHODS[advice.method]
         corrected = np.asarray(correct_context(method, blocks, options=advice.options).scores)
-    return judge_context(name, task, advice, scores, corrected, gold, names, table.dtype)
+    return judge_context(name, task, advice, scores, corrected, gold, names, table.dtype, cosines)

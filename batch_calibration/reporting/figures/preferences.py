@@ -60,11 +60,14 @@ def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
 
 def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> list[Row]:
     at = np.arange(len(diagnosis.label_names))
-    size, error = diagnosis.preference, 2 * np.nan_to_num(diagnosis.error)
+    unit = np.nan_to_num(diagnosis.unit, nan=1.0)
+    size, error = diagnosis.preference / unit, 2 * np.nan_to_num(diagnosis.error) / unit
     rows = _draw_bars(axes, title, "preference", at, size, diagnosis, PALETTE.spares[4], 0.6)
     axes.vlines(at, size - error, size + error, colors=INK, lw=1.4)
     axes.axhline(0.0, color=INK, lw=1.0, zorder=0)
     y = "mean log-probability\nless the labels' mean (nats)"
+    if diagnosis.cosines:
+        y = "mean cosine less the labels' mean\n(standard deviations)"
     style.label(axes, f"{title}: preference", y=y, width=3.5)
     return rows
 
@@ -103,15 +106,18 @@ def _draw_bars(
 
 def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
     """Strengths of preferences, the strongest first."""
-    strengths = []
+    strengths, units = [], set[str]()
     for title, diagnosis in pairs:
-        strengths.append((float(np.ptp(diagnosis.preference)), diagnosis.pair_error, title))
+        size, error = diagnosis.size, diagnosis.pair_error / diagnosis.unit
+        strengths.append((float(np.nan_to_num(size)), error, title))
+        units.add("standard deviations" if diagnosis.cosines else "nats")
     sizes, errors, names = zip(*sorted(strengths, reverse=True), strict=True)
-    size, error = np.array(sizes), 2 * np.nan_to_num(np.array(errors))
-    numbers = np.stack([size, size - error, size + error], axis=1)
-    titles = "contexts, the strongest first", "preference of a label (nats)"
+    height, reach = np.array(sizes), 2 * np.nan_to_num(np.array(errors))
+    numbers = np.stack([height, height - reach, height + reach], axis=1)
+    unit = " or ".join(sorted(units))
+    titles = "contexts, the strongest first", f"preference of a label ({unit})"
     heading, note = f"{HEADING}: how strongly", "Lines are ± 2 standard errors over rows."
-    return draw_strip("nats", names, numbers, PALETTE.color(CORRECTED), titles, heading, note)
+    return draw_strip(unit, names, numbers, PALETTE.color(CORRECTED), titles, heading, note)
 
 
 def plot(result: Diagnosis | Recommendation | Comparison, title: str = "scores") -> Figure:

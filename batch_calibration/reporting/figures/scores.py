@@ -78,7 +78,8 @@ def draw_planes(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting:
             rows += two_labels.text_cells(table, two, boundaries, texts)
     cells = two_labels.row_cells([table for table, _ in tables])
     drawn = style.finish(figure, f"Decision boundaries: {setting}", PLANE_NOTE, cells)
-    return drawn._replace(rows=rows if len(rows) > 1 else [])
+    unit = two.unit.strip() or "cosines"  # one setting has one scorer
+    return drawn._replace(rows=rows if len(rows) > 1 else [], unit=unit)
 
 
 def _set_plane(
@@ -88,10 +89,16 @@ def _set_plane(
     """The same range on both axes, and the diagonal where plain scores decide."""
     low, high = float(ticks[0]), float(ticks[-1])
     limits = (float(np.exp(low)), min(float(np.exp(high)), 1.02)) if in_probs else (low, high)
-    kind = "p({})" if in_probs else "log p({}) (nats)"
-    y, x = map(kind.format, two.names)
+    y, x = (score_title(name, two.unit, in_probs=in_probs) for name in two.names)
     style.label(axes, title, x, y, width=width)
     _set_limits(axes, limits)
+
+
+def score_title(label: str, unit: str, less: str = "", *, in_probs: bool = False) -> str:
+    """The title of an axis: cosines are no log-probabilities, and have no nats."""
+    if in_probs:
+        return f"p({label})"
+    return f"log p({label}){less} (nats)" if unit else f"cosine of {label}{less}"
 
 
 def _set_limits(axes: Axes, limits: tuple[float, float]) -> None:
@@ -141,10 +148,12 @@ def draw_distributions(context: Shifted, setting: str) -> Drawn:
             bars = axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=color,
                             alpha=0.45, label=name, edgecolor=color, lw=0.8)  # fmt: skip
             for bar, count, edge in zip(bars, counts, edges, strict=False):
-                style.name_marks(bar, [f"{name}: {count:.0f} rows from {edge:.2f} nats"])
+                style.name_marks(bar, [f"{name}: {count:.0f} rows from {edge:.2f}{context.unit}"])
         answered, right = 100 * float((margin > 0).mean()), 100 * context.accuracy(method)
         title = f"{method}: {right:.1f} % right\n{answered:.0f} % answered {first}"
         x = f"log p({first}) - log p({second}), less the bias (nats)"
+        if not context.unit:
+            x = f"cosine of {first} less that of {second}, less the bias"
         style.label(axes, title, x, "rows", width=2.9)
     share = 100 * float((context.gold == 0).sum() / (context.gold >= 0).sum())
     note = (
@@ -186,10 +195,10 @@ def _draw_shifted(
         (y, x), mean, name = points.T, points.mean(axis=0), f"right: {context.labels[label]}"
         style.dots(axes, x, y, color, size=2.0, marker=MARKERS[label], alpha=0.5, name=name,
                    is_layer=True)  # fmt: skip
-        said = f"mean of {name}: {mean[1]:.2f} and {mean[0]:.2f} nats"
+        said = f"mean of {name}: {mean[1]:.2f} and {mean[0]:.2f}{context.unit}"
         style.dots(axes, mean[1:], mean[:1], color, [said], size=12.0, marker="*")
     less = "" if method == BASELINE else " less its mean"
-    y_title, x_title = (f"log p({label}){less} (nats)" for label in context.labels)
+    y_title, x_title = (score_title(label, context.unit, less) for label in context.labels)
     shown = f"{context.name}: {title}\n{100 * context.accuracy(method):.1f} % right"
     style.label(axes, shown, x_title, y_title)
     _set_limits(axes, (float(pooled.min()) - pad, float(pooled.max()) + pad))
@@ -203,8 +212,9 @@ def _draw_bias(axes: Axes, contexts: Sequence[Shifted], context: Shifted) -> Non
     axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=7)
     axes.axhline(0.0, color=INK, lw=1.0, zorder=0)
     favored, gap = context.labels[int(bias[1] > bias[0])], abs(float(bias[0] - bias[1]))
-    title = f"what is taken away:\n{gap:.2f} nats more for {favored}"
-    style.label(axes, title, y="mean log p over the batch (nats)")
+    y = "mean log p over the batch (nats)" if context.unit else "mean cosine over the batch"
+    title = f"what is taken away:\n{gap:.2f}{context.unit} more for {favored}"
+    style.label(axes, title, y=y)
     style.name_ticks(axes.xaxis, context.labels)
     # Under a bar that hangs down there is room for its number.
     axes.set_ylim(1.15 * min(0.0, float(pooled.min())), 1.15 * max(0.0, float(pooled.max())))

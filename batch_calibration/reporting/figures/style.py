@@ -68,6 +68,7 @@ class Drawn(NamedTuple):
     rows: Sequence[
         list[str]
     ] = ()  # more about the rows that are drawn, which a page has in a table below
+    unit: str = "nats"  # of their scores
 
 
 def panels(

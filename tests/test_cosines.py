@@ -1,0 +1,142 @@
+"""Log-probabilities, logits and cosines: what is printed and recommended of each."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from batch_calibration import diagnose, recommend
+from batch_calibration.cli.commands import _diagnosed
+from batch_calibration.cli.summaries import show_advice, show_contexts
+from batch_calibration.diagnosis.together import recommend_tables
+from batch_calibration.diagnosis.verdicts import judge_context
+from batch_calibration.methods.run import holds_cosines
+from batch_calibration.reporting import verdict_tables, words
+from batch_calibration.reporting.page import Card, make_page
+from batch_calibration.scores import ScoreTable, make_block
+
+NAMES = ("cat", "dog", "fox")
+RANDOM = np.random.default_rng(0)
+GOLD = RANDOM.integers(3, size=120)
+COSINES = 0.25 + 0.02 * np.eye(3)[GOLD] + RANDOM.normal(0, 0.02, (120, 3)) + [0.03, 0.0, 0.0]
+LOGITS = 20 + 100 * (COSINES - 0.25)
+DUAL = {"kind": "dual_encoder", "scale": 20.0}
+KINDS = {
+    "log-probs": (LOGITS - np.log(np.exp(LOGITS).sum(axis=1, keepdims=True)), None),
+    "logits": (LOGITS, None),
+    "cosines": (COSINES, None),
+    "scaled cosines": (20 * COSINES, DUAL),
+}
+
+
+def table_of(kind, task="pets"):
+    scores, scorer = KINDS[kind]
+    context = {"task": task} | ({"scorer": scorer} if scorer else {})
+    return ScoreTable(context, NAMES, {"test": make_block(scores, labels=GOLD)})
+
+
+def verdict_of(kind):
+    table = table_of(kind)
+    rows = table.blocks["test"].log_probs
+    advice = recommend(rows, from_probs=False, cosines=holds_cosines(table), label_names=NAMES)
+    return judge_context(
+        kind, "pets", advice, rows, rows - rows.mean(axis=0), GOLD, NAMES, "", holds_cosines(table)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_printed_place_has_the_unit_of_its_scores(kind, capsys):
+    verdict, table = verdict_of(kind), table_of(kind)
+    advice, _ = recommend_tables([table], ["pets"])[0]
+    context = _diagnosed("bc", table, table.blocks["test"].log_probs, advice)
+    for contexts in ([context], [context] * 4):
+        show_contexts(contexts, 0, sys.stdout)
+        show_advice(contexts, sys.stdout)
+    texts = [
+        capsys.readouterr().out,
+        " ".join(words.facts([verdict]).values()),
+        " ".join(words.facts([verdict, verdict]).values()),
+        str(verdict.diagnosis),
+        make_page([], (), cards=[Card("pets", [verdict, verdict._replace(name="b")])]),
+        repr(verdict_tables.label_cells(verdict.diagnosis)),
+    ]
+    for text in texts:
+        said = re.sub(r"[Cc]osines\s+have\s+no\s+nats", "", text)
+        if "cosines" in kind:
+            assert not re.search(r"\bnats\b|a factor of", said), said
+            assert re.search(r"\bSD\b|standard\s+deviations", said)
+        else:
+            assert re.search(r"\bnats\b", said)
+            assert not re.search(r"\bSD\b|standard\s+deviations", said)
+
+
+def test_sentences_on_cosines_and_on_logits():
+    assert diagnose(COSINES, from_probs=False, label_names=NAMES).sentences()[0] == (
+        "Averaged over 120 rows, the scores favor 'cat' over 'fox' by 0.84 ± 0.09 standard "
+        "deviations of the two scores' difference (as cosines have no nats; ± a standard error); "
+        "100 rows would give ± 0.1."
+    )
+    logits = diagnose(LOGITS, from_probs=False, label_names=NAMES).sentences()[0]
+    log_probs = diagnose(KINDS["log-probs"][0], label_names=NAMES).sentences()[0]
+    assert logits == log_probs  # only differences matter
+    assert words.facts([verdict_of("cosines")])["Recommended"] == (
+        "Leave the scores as they are: cosines have no nats, and on contexts of two dual encoders "
+        "bc lost up to 9.8 points, bc_empirical_bayes 7.4."
+    )
+
+
+@pytest.mark.parametrize("scale", [0.5, 3.0, 100.0])
+def test_a_scale_of_cosines_changes_neither_the_stated_bias_nor_the_advice(scale):
+    plain = diagnose(COSINES, cosines=True)
+    scaled = diagnose(scale * COSINES, cosines=True)
+    np.testing.assert_allclose([scaled.size, scaled.pair_error / scaled.unit],
+                               [plain.size, plain.pair_error / plain.unit], rtol=1e-4)  # fmt: skip
+    assert scaled.rows_needed == plain.rows_needed
+    for stated in ({}, {"share": "balanced"}, {"target_prior": (0.5, 0.3, 0.2)}):
+        advice = recommend(scale * COSINES, cosines=True, **stated)
+        assert advice.method == ("otter" if stated else "icl")
+        assert advice.reason == recommend(COSINES, cosines=True, **stated).reason
+        assert not advice.if_balanced
+
+
+def test_labels_decide_for_cosines_and_nothing_else_does():
+    def by_labels(rows, count):
+        return recommend(rows, labeled=rows[:count], labels=GOLD[:count], from_probs=False)
+
+    assert by_labels(COSINES, 120).method not in ("icl", "bcl_empirical_bayes")
+    even = COSINES - [0.03, 0.0, 0.0]
+    advice = by_labels(even, 60)
+    assert advice.method == "icl"
+    assert advice.reason[0].startswith("Leave the scores as they are: on 60 labeled rows no other")
+    assert by_labels(LOGITS, 60).method == "bcl_empirical_bayes"
+
+
+def test_kinds_are_told_by_the_scorer_else_by_the_values():
+    assert [holds_cosines(table_of(kind)) for kind in KINDS] == [False, False, True, True]
+    of_logits = table_of("cosines")._replace(context={"scorer": {"kind": "causal_lm"}})
+    assert not holds_cosines(of_logits)
+    assert diagnose(COSINES, cosines=False, from_probs=False).sentences()[0].count("nats") == 1
+
+
+def test_cosines_that_do_not_differ_between_rows_have_no_spread():
+    found = diagnose(np.tile([0.5, 0.25], (30, 1)), from_probs=False)
+    assert found.sentences()[0] == (
+        "Averaged over 30 rows, the scores favor 'label 0' over 'label 1' by the same in all rows."
+    )
+    assert verdict_tables.size_cell(found) == "-"
+
+
+@pytest.mark.parametrize("columns", ["logit_A,logit_B", "logitA,logitB", "A_logit,B_logit"])
+def test_files_of_raw_logits_pass_by_the_names_of_their_columns(columns, tmp_path, program):
+    path = tmp_path / "mmlu.csv"
+    rows = "\n".join(f"{12.5 + i % 3},{13.25 - i % 2},{'AB'[i % 2]}" for i in range(30))
+    path.write_text(f"{columns},gold\n{rows}\n")
+    done = program("diagnose", str(path))
+    assert done.returncode == 0 and "nats" in done.stdout
+    if columns.startswith("logit"):
+        assert "names labels and is read as the right ones" in done.stderr
+
+
+def test_raw_logits_without_a_name_are_refused_by_what_they_are(refuses):
+    refuses(lambda: diagnose(10 * [[12.5, 13.25], [14.5, 11.0]]))
