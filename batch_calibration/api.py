@@ -9,7 +9,7 @@ import numpy as np
 from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
 from batch_calibration.arrays.frames import in_kind_of, is_frame, names_of
 from batch_calibration.arrays.missing_scores import Missing
-from batch_calibration.arrays.numbers import check_key
+from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     METHODS,
@@ -51,6 +51,7 @@ def calibrate(
 ) -> ScoresT: ...  # fmt: skip
 
 
+@usual_jax
 def calibrate(
     scores: object,
     method: str = "bc",
@@ -180,6 +181,7 @@ def calibrate(
     return in_kind_of(scores, corrected.reshape(array.shape), columns)
 
 
+@usual_jax
 def ensemble(
     contexts: Iterable[object],
     *,

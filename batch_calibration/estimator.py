@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 
 from batch_calibration.arrays.alignment import in_label_order, in_row_order
 from batch_calibration.arrays.missing_scores import Missing
-from batch_calibration.arrays.numbers import check_key
+from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.calibration import running
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
 from batch_calibration.errors import InputError, shown
@@ -121,6 +121,7 @@ class LabelBiasCorrector(
         self.from_probs = from_probs
         self.classes = classes
 
+    @usual_jax
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learns the bias from the rows of `X`; `y` is read by methods that read labels.
 
@@ -148,6 +149,7 @@ class LabelBiasCorrector(
         return self
 
     @available_if(_is_streamed)  # type: ignore[untyped-decorator]
+    @usual_jax
     def partial_fit(
         self,
         X: ArrayLike,
@@ -176,6 +178,7 @@ class LabelBiasCorrector(
         self.state_ = self._calibrator().fit(self.seen_.mean[None])
         return self
 
+    @usual_jax
     def transform(self, X: ArrayLike) -> np.ndarray:
         """The corrected scores [n, k]."""
         check_is_fitted(self)
@@ -189,15 +192,18 @@ class LabelBiasCorrector(
             )
         return np.asarray(self._calibrator().apply(self.state_, jnp.asarray(scores)))
 
+    @usual_jax
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The class of the largest corrected score; of equal scores, that of the first column."""
         column = np.asarray(predict(self.transform(X)))
         return np.asarray(self.classes_[column])
 
+    @usual_jax
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """The softmax over labels of the corrected scores, [n, k]."""
         return np.asarray(jnp.exp(label_normalized(jnp.asarray(self.transform(X)))))
 
+    @usual_jax
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The accuracy of `predict` on `X`; `y` and weights of pandas are matched by index."""
         gold, weights = in_row_order(y, "y", X, "X"), sample_weight
@@ -205,6 +211,7 @@ class LabelBiasCorrector(
             weights = in_row_order(weights, "sample_weight", X, "X")
         return float(super().score(X, gold, weights))
 
+    @usual_jax
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """The corrected scores [n, k]; of two labels, the second's less the first's, [n]."""
         scores = self.transform(X)

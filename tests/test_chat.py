@@ -23,6 +23,7 @@ FORM = "Review: {text}\nSentiment: {label}"
 SHOWN = [Shown("Review: a\nSentiment:", "good"), Shown("Review: b\nSentiment:", "bad")]
 QUERY = "Review: c\nSentiment:"
 USER = [{"role": "user", "content": "hi"}]
+SAYS = "{{ messages[0].content }}"
 
 
 class Listing:
@@ -90,15 +91,15 @@ def test_what_a_template_refuses_or_may_not_do_is_a_sentence(source, tmp_path, r
 
 def test_which_file_has_the_template(tmp_path, refuses):
     assert chat_template.read(tmp_path) is None
-    named = [{"name": "tool_use", "template": "a"}, {"name": "default", "template": "b"}]
+    named = [{"name": "tool_use", "template": "a"}, {"name": "default", "template": SAYS}]
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({"chat_template": named, "bos_token": {"content": "<x>"}}))
-    assert chat_template.read(tmp_path).render(USER, DAY) == "b"
+    assert chat_template.read(tmp_path).render(USER, DAY) == "hi"
     path.write_text(json.dumps({"chat_template": named[:1]}))
     refuses(chat_template.read, tmp_path)
-    (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}c")
+    (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}" + SAYS)
     path.write_text(json.dumps({"chat_template": "a", "bos_token": {"content": "<x>"}}))
-    assert chat_template.read(tmp_path).render(USER, DAY) == "<x>c"
+    assert chat_template.read(tmp_path).render(USER, DAY) == "<x>hi"
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +146,28 @@ def test_a_study_asks_in_the_chat(instruct, tmp_path):
 def test_settings_that_do_not_go_together(changes, instruct, refuses):
     values = {"model": str(instruct), **BASE, **changes}
     refuses(lambda: render_contexts(Settings.of(**values)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for i in range(10**9) %}{% endfor %}",
+        "{{ 1 / 0 }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{{ 'a' * 10**11 }}",
+        "{% set ns = namespace(x='aa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}"
+        "{% endfor %}{{ ns.x }}",
+        "{{ '%10000000000d' % 1 }}",
+        "{{ messages[0].content }}{{ 'b' * 20000000 }}",
+        "Answer:{% if add_generation_prompt %}{{ messages[0].role }}{% endif %}",
+    ],
+)
+def test_limits_and_errors_of_any_kind_are_sentences(source, tmp_path, refuses):
+    refuses(template_of(source, tmp_path).render, USER, DAY)
+
+
+def test_a_template_without_end_is_stopped_and_the_next_one_renders(tmp_path, refuses, monkeypatch):
+    monkeypatch.setattr(chat_template, "MOST_SECONDS", 1.0)
+    loops = "{% for i in range(99999) %}" * 4 + "{% endfor %}" * 4
+    refuses(template_of(loops, tmp_path).render, USER, DAY)
+    assert "hi" in template_of(THINKING, tmp_path).render(USER, DAY)

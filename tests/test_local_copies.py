@@ -188,3 +188,11 @@ def test_results_that_are_not_there_are_a_sentence(plain, capsys):
     with pytest.raises(SystemExit, match="2"):
         run(["calibrate", str(plain), "--results"])
     assert f"in {RESULTS_NAME}" in capsys.readouterr().err
+
+
+def test_an_absolute_address_of_this_machine_is_read(tmp_path, capsys):
+    path = tmp_path / "s.csv"
+    path.write_text("a,b\n" + "-0.5,-1.25\n-1.5,-0.25\n" * 10)
+    (table,) = importers.read(f"file://{path}", Reading())
+    run(["diagnose", f"file://{path}"])
+    assert len(table.blocks["test"].row_ids) == 20 and "rows" in capsys.readouterr().out

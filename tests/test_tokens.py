@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import byte_level, whole_text
-from tokenizers import ByteLevelBPETokenizer, Tokenizer
+from tokenizers import ByteLevelBPETokenizer, Regex, Tokenizer, normalizers, pre_tokenizers
 
-from batch_calibration.scoring.engine import trie
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.engine import tokens, trie
 from batch_calibration.scoring.engine.batches import batches, bucket, group_prompts
 from batch_calibration.scoring.engine.tokens import encode, splits_at_spaces
+from batch_calibration.scoring.models.files import tokenizer_files
 
 WORDS = st.text(st.sampled_from(" \n.,'sta1é👍"), max_size=12)
 
@@ -152,3 +154,23 @@ def test_batches_cover_rows_in_few_shapes():
     assert all(batch.size * batch.length <= 2048 for batch in all_batches)
     assert len({(batch.size, batch.length) for batch in all_batches}) < 12
     assert [bucket(n, 16) for n in (1, 16, 65, 97, 129)] == [16, 16, 96, 128, 192]
+
+
+def test_a_regular_expression_without_end_is_a_sentence(monkeypatch):
+    tokenizer = byte_level()
+    pattern = Regex(r"^(([a-z ])+.)+[A-Z]([a-z ])+$")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern, "isolated")
+    monkeypatch.setattr(tokens, "MOST_SECONDS", 0.5)
+    with pytest.raises(InputError, match=r"tokenizer.json cannot split 1 texts"):
+        tokens.token_ids(tokenizer, ["hello " * 6])
+
+
+def test_normalizers_that_grow_without_end_are_refused(tmp_path):
+    tokenizer = byte_level()
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("a", "aa")] * 40)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(InputError, match="times as long"):
+        tokenizer_files.read(tmp_path, "causal_lm")
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(" ", "▁"), normalizers.NFC()])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    assert tokenizer_files.read(tmp_path, "causal_lm").encode("a a").ids

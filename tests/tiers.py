@@ -51,6 +51,7 @@ RULES = {
     "test_demonstration_labels.py::test_the_verdict_on_models_of_which_it_is_known": SHIPPED,
     "test_engine_families.py": COMBINATIONS,
     "test_engine_families.py::test_every_causal_family_is_here": "",
+    "test_environments.py": PROGRAMS,
     "test_estimator.py::test_scikit_learn_s_checks_pass_but_those_that_are_named[bc-": COMBINATIONS,
     "test_evidence.py": EVIDENCE,
     "test_evidence.py::test_a_page_without_marks": "",

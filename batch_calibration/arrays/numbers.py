@@ -6,8 +6,9 @@ of a metric (`read_labeled`).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial, wraps
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,46 @@ SCORES_OR_LABELS = "scores [n, k] in nats, or the whole numbers [n] of predicted
 EACH_ANSWER = "give one row of scores, or one column index, per input"
 MAX_PREDICTED_LABELS = 1000  # scores are made of them, a column for each
 
+USUAL = (
+    ("jax_enable_x64", (False,), jax.enable_x64),
+    ("jax_numpy_rank_promotion", ("allow",), jax.numpy_rank_promotion),
+    ("jax_debug_nans", (False,), jax.debug_nans),
+    ("jax_transfer_guard", ("allow", None), jax.transfer_guard),
+)
+"""Settings of JAX that an environment may change: the name, what is usual, and what sets it."""
+
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+
+def usual_jax(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Decorates a function that users call: its numbers do not depend on JAX's environment.
+
+    64 bits, broadcasting or transfers refused, and NaN as an error are for a user's own code.
+
+    Raises:
+        InputError: `JAX_PLATFORMS` names a platform that is not there.
+    """
+
+    @wraps(function)
+    def call(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        with ExitStack() as stack:
+            for name, usual, setting in USUAL:
+                if getattr(jax.config, name) not in usual:
+                    stack.enter_context(setting(usual[0]))
+            try:
+                return function(*args, **options)
+            except RuntimeError as error:
+                if "nable to initialize backend" not in str(error):
+                    raise
+                raise InputError.at(
+                    "JAX_PLATFORMS",
+                    "a platform that JAX has here",
+                    repr(jax.config.jax_platforms),
+                    "unset it, say JAX_PLATFORMS=cpu, or install the platform's JAX",
+                ) from error
+
+    return call
 
 
 def read_numbers(
@@ -230,6 +270,7 @@ def reads_rows(
     """
 
     @wraps(function)
+    @usual_jax
     def read_and_call(
         scores: Container, labels: Container, weight: Container = None, **options: object
     ) -> Result:

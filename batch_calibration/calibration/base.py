@@ -15,6 +15,7 @@ from batch_calibration.arrays.numbers import (
     read_floats,
     read_rows,
     refuse_unordered,
+    usual_jax,
 )
 from batch_calibration.errors import InputError
 from batch_calibration.typing import (
@@ -94,12 +95,14 @@ def reads_arrays(calibrator: Calibrator) -> Calibrator:
     """The same calibrator for arrays of any kind, which are read and checked before each call."""
     fit, apply = calibrator
 
+    @usual_jax
     def read_and_fit(
         log_probs: ArrayLike, labels: ArrayLike | None = None, weight: ArrayLike | None = None, /,
         *, key: Key | None = None
     ) -> State:  # fmt: skip
         return fit(*read_rows(log_probs, labels, weight), key=key)
 
+    @usual_jax
     def read_and_apply(state: State, log_probs: ArrayLike, /) -> Scores:
         return apply(state, read_floats(log_probs))
 
@@ -114,6 +117,7 @@ def predict(scores: jax.Array) -> Predictions: ...
 def predict(scores: object) -> Container: ...
 
 
+@usual_jax
 def predict(scores: object) -> Container:
     """The label each row's scores favor, [..., k] to [...]; of equal scores, the lowest index.
 

@@ -204,7 +204,7 @@ def descend(start: Bias, evaluate: Callable[[Bias], Evaluation]) -> tuple[Bias, 
         slope -= jnp.mean(slope)
         ridge = CURVATURE_RIDGE * jnp.trace(curvature) / k + 1e-12
         # Equal shifts of all labels change nothing: the matrix of ones fills what they leave empty.
-        filled = curvature + ridge * jnp.eye(k) + jnp.trace(curvature) / k**2
+        filled = curvature + ridge * jnp.eye(k, dtype=curvature.dtype) + jnp.trace(curvature) / k**2
         move = jnp.linalg.solve(filled, slope)
         move -= jnp.mean(move)
         move = jnp.where(jnp.all(jnp.isfinite(move)), move, 0.0)

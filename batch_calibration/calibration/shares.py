@@ -69,7 +69,7 @@ def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) ->
         del labels
         probs = jnp.where(weight[:, None] > 0, jnp.exp(label_normalized(log_probs)), 0.0).T
         row_share = weight / jnp.maximum(jnp.sum(weight), 1.0)
-        equal = jnp.ones(len(probs)) / len(probs)
+        equal = jnp.ones(len(probs), probs.dtype) / len(probs)
 
         def step(search: _Search) -> _Search:
             last = search.shares

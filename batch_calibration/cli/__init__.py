@@ -41,7 +41,9 @@ def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
         if getattr(args, "files", ()):
             _run_on_files(args, keeps_programs=keeps_programs)
         else:
-            studies.RUN[args.command](args)
+            from batch_calibration.arrays.numbers import usual_jax
+
+            usual_jax(studies.RUN[args.command])(args)
 
 
 def _run_on_files(args: Namespace, *, keeps_programs: bool) -> None:
@@ -52,6 +54,7 @@ def _run_on_files(args: Namespace, *, keeps_programs: bool) -> None:
 
             keep_programs()
     # NumPy and JAX take half a second to load, and help needs none of it.
+    from batch_calibration.arrays.numbers import usual_jax
     from batch_calibration.cli import commands, inputs
 
     inputs.check_written(args)
@@ -60,4 +63,4 @@ def _run_on_files(args: Namespace, *, keeps_programs: bool) -> None:
         remove_unfinished(Path(path).parent, is_ours=False)
     # Notes and progress go to standard error; an error is printed outside.
     with redirect_stderr(io.StringIO()) if args.quiet else nullcontext():
-        commands.RUN[args.command](args)
+        usual_jax(commands.RUN[args.command])(args)

@@ -239,7 +239,9 @@ def run_harness(args: Namespace) -> None:
         )
     for argument in args.arguments:
         flag = argument.partition("=")[0]
-        if flag in OVERLAY_FLAGS:
+        # Also -t, and beginnings, which argparse takes for the whole.
+        is_short = flag.startswith("-t")
+        if is_short or (len(flag) > 3 and any(name.startswith(flag) for name in OVERLAY_FLAGS)):
             raise InputError.at(HARNESS, f"{flag} before the two dashes", f"{argument} after them")
     # Importing the harness takes seconds, and help needs none of it.
     from batch_calibration.integrations.lm_eval import write_overlays

@@ -15,7 +15,7 @@ import numpy as np
 
 from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
-from batch_calibration.errors import InputError
+from batch_calibration.errors import CONTROLS, InputError
 from batch_calibration.files import write_whole
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.importers.local_copies import is_remote
@@ -183,7 +183,9 @@ def print_line(table: ScoreTable, finding: tuple[object, ...]) -> None:
     """Print what was found of a context, a named tuple, as one line of JSON."""
     facts = {"context": title(table), "task": table.context.get("task"),
              "model": table.context.get("model")}  # fmt: skip
-    print(json.dumps(facts | cast("dict[str, object]", plain(finding)), ensure_ascii=False))
+    line = json.dumps(facts | cast("dict[str, object]", plain(finding)), ensure_ascii=False)
+    # JSON's own escapes leave controls above ASCII, which steer a terminal as ESC does.
+    print(CONTROLS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", line))
 
 
 def plain(fact: object) -> object:

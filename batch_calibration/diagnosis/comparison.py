@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import names_of
+from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     METHODS,
@@ -138,6 +139,7 @@ def _weighted_mean(estimates: Sequence[Estimate], shares: np.ndarray) -> Estimat
     return Estimate(mean, mean - below, mean + above)
 
 
+@usual_jax
 def compare(
     scores: ArrayLike,
     gold: ArrayLike,

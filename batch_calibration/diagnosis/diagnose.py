@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from batch_calibration.api import calibrate
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
-from batch_calibration.arrays.numbers import read_scores
+from batch_calibration.arrays.numbers import read_scores, usual_jax
 from batch_calibration.diagnosis.stability import (
     UNIT_ROUNDOFF,
     centered_error,
@@ -158,6 +158,7 @@ BATCH_MEAN = "bc"
 """The method whose bias is the mean row, of which the jackknife has a closed form."""
 
 
+@usual_jax
 def diagnose(
     scores: ArrayLike,
     labels: ArrayLike | None = None,

@@ -18,6 +18,7 @@ import numpy as np
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
+from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration.base import full_precision
 from batch_calibration.calibration.matching import match
 from batch_calibration.errors import InputError
@@ -69,6 +70,7 @@ class Threshold(NamedTuple):
     variance: jax.Array
 
 
+@usual_jax
 def expected_accuracy(
     scores: Margins | LabelScores,
     share: ArrayLike,
@@ -117,6 +119,7 @@ def expected_accuracy(
     return jnp.asarray(_accuracy_of_pair(*as_arrays, correction=correction))
 
 
+@usual_jax
 def expected_gain(
     scores: Margins | LabelScores,
     share: ArrayLike,
@@ -146,6 +149,7 @@ def expected_gain(
     return after - expected_accuracy(scores, share, strength=0.0)
 
 
+@usual_jax
 def break_even_shares(
     margins: Margins, *, strength: ArrayLike = 1.0
 ) -> tuple[jax.Array, jax.Array]:

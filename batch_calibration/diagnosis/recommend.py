@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
+from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
 from batch_calibration.calibration.pooled_shares import FEWEST_CONTEXTS, LEAST_TOLD
@@ -175,6 +176,7 @@ MORE = (
 )
 
 
+@usual_jax
 def signals(scores: ArrayLike) -> Signals:
     """Measures of unlabeled scores [n, k], in nats.
 
@@ -196,6 +198,7 @@ def _information(block: Evidence) -> Scalar:
     return information(label_normalized(block.log_probs), block.weight)
 
 
+@usual_jax
 def recommend(
     scores: ArrayLike,
     *,
@@ -303,6 +306,7 @@ def recommend(
     return _from_labels(advice, blocks, default=advice.method if is_stated or cosines else "")
 
 
+@usual_jax
 def likely_bias(rows: np.ndarray) -> np.ndarray:
     """The bias [k], in nats, that `bc_empirical_bayes` finds in the scores [n, k] of a prompt."""
     return np.asarray(jit_quickly(_likely_bias)(pad_rows(Evidence(rows))))

@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 
 from batch_calibration.arrays.alignment import in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
+from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration.pooled_shares import (
     FEWEST_CONTEXTS,
     pool_shares,
@@ -47,6 +48,7 @@ class Together(NamedTuple):
         return "\n".join(lines)
 
 
+@usual_jax
 def recommend_tables(
     tables: Sequence[ScoreTable], groups: Sequence[Hashable]
 ) -> list[tuple[Recommendation, np.ndarray]]:
@@ -76,6 +78,7 @@ def recommend_tables(
     return recommended
 
 
+@usual_jax
 def recommend_together(
     contexts: Iterable[ArrayLike],
     *,

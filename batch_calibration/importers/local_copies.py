@@ -47,7 +47,11 @@ def address(path: str | Path) -> str:
     >>> address(Path("s3://bucket/log.jsonl"))
     's3://bucket/log.jsonl'
     """
-    return SCHEME.sub(r"\1://", str(path), count=1)
+    name = SCHEME.sub(r"\1://", str(path), count=1)
+    # Paths of this machine are absolute in addresses, and pathlib keeps no slash of theirs.
+    if name.startswith("file://") and not Path(name.removeprefix("file://")).exists():
+        name = name.replace("file://", "file:///", 1)
+    return name
 
 
 def list_files(name: str) -> tuple[list[Path], bool]:

@@ -178,10 +178,10 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         arguments = dict((self.config.metadata or {}).get("batch_calibration", {}))
         method = arguments.get("method", "bc")
         self._aggregations: dict[str, Aggregation] = {
-            f"acc_{method}": partial(corrected_accuracy, **arguments),
-            "balanced_acc": raw_balanced_accuracy,
-            f"balanced_acc_{method}": partial(corrected_balanced_accuracy, **arguments),
-            "preference_nats": preference_nats,
+            f"acc_{method}": _or_nan(partial(corrected_accuracy, **arguments)),
+            "balanced_acc": _or_nan(raw_balanced_accuracy),
+            f"balanced_acc_{method}": _or_nan(partial(corrected_balanced_accuracy, **arguments)),
+            "preference_nats": _or_nan(preference_nats),
         }
 
     def process_results(self, doc: Document, results: Sequence[tuple[float, bool]]) -> Metrics:
@@ -210,6 +210,19 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         for name in self._aggregations:
             better[name] = name != "preference_nats"
         return better
+
+
+def _or_nan(function: Aggregation) -> Aggregation:
+    """NaN and a warning where documents cannot be corrected: all are asked by then."""
+
+    def aggregate(samples: Container) -> float:
+        try:
+            return function(samples)
+        except InputError as error:
+            logger.warning("%s", error)
+            return float("nan")
+
+    return aggregate
 
 
 def _correction(
@@ -298,6 +311,14 @@ def write_overlays(
                     reason,
                     "choose another one",
                 )
+    for task in paths:
+        if (folder / f"{task}.yaml").exists():  # what an earlier call wrote is gone by now
+            raise InputError.at(
+                folder / f"{task}.yaml",
+                "no task of your own where corrected ones are written",
+                "one",
+                "name another folder",
+            )
     folder.mkdir(parents=True, exist_ok=True)
     for task, path in paths.items():
         arguments: dict[str, Json] = {"method": method}
@@ -330,7 +351,7 @@ def _check_method(method: str, prior: Sequence[float] | None) -> None:
 def _remove_overlays(folder: Path) -> None:
     """Remove what an earlier call wrote, which would stand for tasks that are not asked for now."""
     for file in folder.glob("*.yaml"):
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8", errors="replace")
         if text.startswith("include: ") and f"\nclass: !function {CLASS}\ntag: []\n" in text:
             file.unlink()
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.arrays.frames import names_of
-from batch_calibration.arrays.numbers import read_floats, read_rows
+from batch_calibration.arrays.numbers import read_floats, read_rows, usual_jax
 from batch_calibration.calibration.base import Calibrator, floored
 from batch_calibration.errors import InputError
 from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place
@@ -133,6 +133,7 @@ def over_contexts(
     return results
 
 
+@usual_jax
 def fit(
     method: Method,
     blocks: Blocks,
@@ -169,6 +170,7 @@ class Corrected(NamedTuple):
     scores: Scores
 
 
+@usual_jax
 def correct(
     method: Method,
     blocks: Blocks,

@@ -9,7 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays.numbers import check_key, read_labeled, takes_predictions, to_python
+from batch_calibration.arrays.numbers import (
+    check_key,
+    read_labeled,
+    takes_predictions,
+    to_python,
+    usual_jax,
+)
 from batch_calibration.calibration.objective import known_weight, recall_per_label
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
@@ -51,6 +57,7 @@ def deviation(samples: np.ndarray) -> np.ndarray:
     return samples.std(axis=0, ddof=1) if len(samples) > 1 else np.zeros(samples.shape[1:])
 
 
+@usual_jax
 def bootstrap_interval(
     metric: Metric,
     scores: ArrayLike,
@@ -118,6 +125,7 @@ def _bootstrap(
     return jnp.quantile(drawn_metrics, tail), jnp.quantile(drawn_metrics, 1.0 - tail)
 
 
+@usual_jax
 def accuracy_interval(
     share: float | np.ndarray, rows: int | np.ndarray, *, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -145,6 +153,7 @@ def accuracy_interval(
     return np.maximum(middle - reach, 0.0), np.minimum(middle + reach, 1.0)
 
 
+@usual_jax
 def gain_interval(
     won: float | np.ndarray,
     lost: float | np.ndarray,

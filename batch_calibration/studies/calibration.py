@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from batch_calibration import scores
+from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError, spell, step
 from batch_calibration.methods import (
@@ -46,6 +47,7 @@ from batch_calibration.studies.accuracy_by_rows import accuracy_by_size, accurac
 Progress = Callable[[int], None]
 
 
+@usual_jax
 def run_calibration(
     tables: Iterable[ScoreTable],
     methods: Sequence[str] | None = None,

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scores import context_id, digest
 from batch_calibration.scoring import NoAnswer, Scorer
@@ -69,6 +70,7 @@ class ScoringReport(NamedTuple):
     notes: tuple[str, ...]
 
 
+@usual_jax
 def run_scoring(
     settings: Settings,
     cells: Iterable[Cell] | None = None,

@@ -163,12 +163,21 @@ def test_a_prior_and_another_method_are_said_in_the_task(tmp_path, mmlu):
     )
 
 
-def test_documents_that_differ_in_choices_are_a_sentence(tmp_path, mmlu):
+def test_documents_that_differ_in_choices_are_nan_and_a_warning(tmp_path, mmlu, caplog):
     scores, gold = scores_of(mmlu, "Gemma-7B")[:20], np.zeros(20, int)
     choices = "\"{{['A', 'B', 'C'][:2 + id % 2]}}\""
     write_task(tmp_path, "mixed", gold, f"class: {MODULE}.CorrectedTask", choices)
-    with pytest.raises(InputError, match=r"as many choices in each document.*2 and 3 choices"):
-        run(tmp_path, scores, "mixed")
+    table = run(tmp_path, scores, "mixed")
+    assert np.isnan(table["acc_bc,none"]) and np.isfinite(table["acc,none"])
+    assert re.search(r"as many choices in each document.*2 and 3 choices", caplog.text)
+
+
+def test_a_file_of_the_user_s_own_is_not_overwritten(tmp_path):
+    for content in (b"task: boolq\n", b"\xff\xfe"):
+        (tmp_path / "boolq.yaml").write_bytes(content)
+        with pytest.raises(InputError, match="no task of your own"):
+            write_overlays(["boolq"], tmp_path)
+        assert (tmp_path / "boolq.yaml").read_bytes() == content
 
 
 def test_a_filter_in_one_process_of_several_says_so(caplog, monkeypatch):

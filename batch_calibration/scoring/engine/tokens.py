@@ -8,12 +8,15 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from os.path import commonprefix
+from threading import Thread
 from typing import NamedTuple
 
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from batch_calibration.errors import InputError, shown
 
+MOST_SECONDS, LETTERS_PER_SECOND = 30.0, 20_000
+"""Time to tokenize a batch: so long, and longer for its letters; a tokenizer reads millions."""
 LabelTokens = tuple[tuple[int, ...], ...]
 """The token ids of each label after one prompt."""
 
@@ -136,16 +139,34 @@ def token_ids(tokenizer: Tokenizer, texts: list[str], *, special: bool = False) 
     """Token ids of each text, with `special` also what the tokenizer puts around it.
 
     Raises:
-        InputError: one that is no text: of another type, or with half a surrogate pair.
+        InputError: one that is no text: of another type, or with half a surrogate pair; a
+            tokenizer that fails or comes to no end.
     """
-    try:
-        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=special)
-    except TypeError as error:
+    outcome: list[list[Encoding] | BaseException] = []
+
+    def encode() -> None:
+        try:
+            outcome.append(tokenizer.encode_batch_fast(texts, add_special_tokens=special))
+        except BaseException as error:  # a panic of Rust is no Exception
+            outcome.append(error)
+
+    # A thread: what splits text by a regular expression may have no end, and cannot be stopped.
+    thread = Thread(target=encode, daemon=True)
+    thread.start()
+    letters = sum(map(len, filter(_is_text, texts)))
+    thread.join(MOST_SECONDS + letters / LETTERS_PER_SECOND)
+    encodings = outcome[0] if outcome else TimeoutError("it comes to no end")
+    if isinstance(encodings, TypeError):
         wrong = next((text for text in texts if not _is_text(text)), texts)
         raise InputError(
             f"{shown(wrong)} is no text that can be tokenized; give a str without halves of "
             "surrogate pairs."
-        ) from error
+        ) from encodings
+    if isinstance(encodings, BaseException):
+        raise InputError(
+            f"tokenizer.json cannot split {len(texts):,} texts of {letters:,} letters ("
+            f"{str(encodings)[:200]}); fetch the file again, or mend its regular expressions."
+        ) from encodings
     return [encoding.ids for encoding in encodings]
 
 

@@ -1,18 +1,19 @@
-"""Renders the messages of a chat as a checkpoint's template has them, in jinja2's sandbox."""
+"""Renders the messages of a chat as a checkpoint's template has them, in a process of its own."""
 
+import atexit
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import date
-from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from threading import Lock, Timer
+from typing import Any
 
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.scoring.models.files.beginning_token import special_token
 from batch_calibration.scoring.models.files.config import read_json
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 FILE = "chat_template.jinja"
 """Goes before what `tokenizer_config.json` says."""
@@ -21,6 +22,8 @@ SWITCHES = ("enable_thinking", "thinking")
 """Variables by which templates (Qwen3, SmolLM3, Granite) let a model think before it answers."""
 CONTINUED = "<[answer]> "
 """Marks where the started answer ends; its space shows whether a template trims messages."""
+
+MOST_SECONDS = 10.0  # a template that takes longer for one chat has no end
 
 Messages = Sequence[Mapping[str, str]]
 """The messages of a chat: each a role (system, user or assistant) and its content."""
@@ -43,24 +46,6 @@ class ChatTemplate:
         self._special_tokens = dict(special_tokens)
         self._where = where
 
-    @cached_property
-    def _compiled(self) -> "Template":
-        try:
-            from jinja2 import TemplateSyntaxError
-            from jinja2.ext import loopcontrols
-        except ImportError as error:
-            raise InputError(
-                key="chat", expected="jinja2", got="it is not installed",
-                remedy="pip install 'batch-calibration[models]'") from error  # fmt: skip
-        environment = _environment([loopcontrols])
-        try:
-            compiled: Template = environment.from_string(self.source)
-        except TemplateSyntaxError as error:
-            raise InputError(
-                f"{self._where}: the chat template cannot be read ({error}); fetch the file again."
-            ) from error
-        return compiled
-
     def render(self, messages: Messages, day: date) -> str:
         """The text of a chat, up to where the assistant's answer begins or goes on.
 
@@ -70,27 +55,41 @@ class ChatTemplate:
             day: the date for a template that writes today's (Llama 3).
 
         Raises:
-            InputError: a template that refuses these messages, such as a system message.
+            InputError: a template that cannot be read, refuses these messages, such as a system
+                message, leaves out what the user says, or takes too much time or memory.
         """
-        from jinja2 import TemplateError
-
         chat = [dict(message) for message in messages]
         is_started = chat[-1]["role"] == "assistant"
         if is_started:
             chat[-1]["content"] += CONTINUED
         # Off: a label is the first thing that the model says.
         switches = {name: False for name in SWITCHES if name in self.source}
-        try:
-            text: str = self._compiled.render(
-                messages=chat, add_generation_prompt=not is_started, tools=None, documents=None,
-                strftime_now=day.strftime, **self._special_tokens, **switches,
-            )  # fmt: skip
-        except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
+        variables = {
+            "messages": chat, "add_generation_prompt": not is_started, "tools": None,
+            "documents": None, **self._special_tokens, **switches,
+        }  # fmt: skip
+        request = {"source": self.source, "day": day.isoformat(), "variables": variables}
+        answer = _RENDERER.answer(json.dumps(request))
+        if "error" in answer:
             roles = ", ".join(message["role"] for message in messages)
             raise InputError(
-                f"{self._where}: the chat template refuses messages of the roles {roles} "
-                f"({error}); leave {spell('system')} out or give {spell('chat', 'one_message')}."
-            ) from error
+                f"{self._where}: the chat template cannot be read, or refuses messages of the "
+                f"roles {roles} ({answer['error']}); leave {spell('system')} out, give "
+                f"{spell('chat', 'one_message')}, or fetch the file again."
+            )
+        text = answer["text"]
+        without_spaces = "".join(text.split())
+        for message in messages:
+            if (
+                message["role"] == "user"
+                and "".join(message["content"].split()) not in without_spaces
+            ):
+                raise InputError.at(
+                    self._where,
+                    "a chat template that writes what the user says",
+                    f"a text without {shown(message['content'])}",
+                    f"leave {spell('chat')} out, or correct the template",
+                )
         if not is_started:
             return text
         # What the template writes behind a finished answer is cut off.
@@ -129,42 +128,56 @@ def read(directory: Path) -> ChatTemplate | None:
     return ChatTemplate(source, tokens, path) if isinstance(source, str) else None
 
 
-def _environment(extensions: list[Any]) -> Any:
-    """A sandbox with what chat templates call, as transformers has it."""
-    from jinja2 import TemplateError
-    from jinja2.exceptions import SecurityError
-    from jinja2.ext import Extension
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-    from jinja2.utils import Namespace
+class _Renderer:
+    """A process that renders templates, started when it is needed; see `chat_process`."""
 
-    class Generation(Extension):
-        """Marks what a model is trained on; its content is written as it is."""
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = Lock()
 
-        tags = {"generation"}  # noqa: RUF012 (jinja2's own form)
+    def answer(self, request: str) -> dict[str, str]:
+        """The process's answer to a line of JSON, or an error where it gives none in time."""
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._process = self._start()
+            process = self._process
+            assert process.stdin and process.stdout, "pipes"
+            timer = Timer(MOST_SECONDS, process.kill)
+            timer.start()
+            try:
+                process.stdin.write(request + "\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+            except OSError:  # it ended meanwhile
+                line = ""
+            finally:
+                timer.cancel()
+            if not line:
+                self.close()
+                return {"error": f"no end in {MOST_SECONDS:g} seconds, or too much memory"}
+            answer: dict[str, str] = json.loads(line)
+            return answer
 
-        def parse(self, parser: Any) -> Any:
-            """The content between {% generation %} and {% endgeneration %}."""
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+    def _start(self) -> "subprocess.Popen[str]":
+        if find_spec("jinja2") is None:
+            raise InputError(
+                key="chat", expected="jinja2", got="it is not installed",
+                remedy="pip install 'batch-calibration[models]'") from None  # fmt: skip
+        # -P: the modules next to the program are none of its own.
+        command = [sys.executable, "-P", str(Path(__file__).with_name("chat_process.py"))]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, encoding="utf-8",
+            start_new_session=True,  # an interruption at the terminal is for this process alone
+        )  # fmt: skip
 
-    def refuse(message: str) -> NoReturn:
-        raise TemplateError(message)
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
 
-    def to_json(value: object, indent: int | None = None, **options: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, indent=indent, **options)
 
-    class SafeNamespace(Namespace):
-        """Without names that reach into Python."""
-
-        def __setitem__(self, name: str, value: object) -> None:
-            if name.startswith("_"):
-                raise SecurityError(f"a chat template may not set {name!r}")
-            Namespace.__setitem__(self, name, value)
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, *extensions]
-    )
-    environment.filters["tojson"] = to_json
-    environment.globals["raise_exception"] = refuse
-    environment.globals["namespace"] = SafeNamespace
-    return environment
+_RENDERER = _Renderer()
+atexit.register(_RENDERER.close)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.normalizers import Normalizer
@@ -21,6 +21,7 @@ PAIR = ("vocab.json", "merges.txt")
 """The files of older checkpoints in place of tokenizer.json."""
 OF_PAIRS = ("GPT2Tokenizer", "Qwen2Tokenizer")
 """Classes whose checkpoints have these two files."""
+MOST_GROWTH = 10_000  # times as long as it was may a text become by a tokenizer's normalizers
 SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 BACKEND = "TokenizersBackend"
 """The class that takes tokenizer.json as it is."""
@@ -96,7 +97,9 @@ def read(directory: Path, kind: Kind) -> Tokenizer:
         return clip_tokenizer.load(merges[0])
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the Rust side raises a bare Exception
+    except BaseException as error:  # a bare Exception of Rust, or a panic, which is none
+        if isinstance(error, KeyboardInterrupt):
+            raise
         read_json(path, "a tokenizer")  # says more of a file that is missing or no JSON
         raise InputError(f"{path}: not a tokenizer ({error}); fetch the file again.") from error
     if getattr(tokenizer.model, "dropout", None):
@@ -106,10 +109,27 @@ def read(directory: Path, kind: Kind) -> Tokenizer:
             f"dropout {tokenizer.model.dropout}, at random",
             "write null for it",
         )
+    if tokenizer.normalizer is not None:
+        growth = _growth(json.loads(tokenizer.normalizer.__getstate__()))
+        if growth > MOST_GROWTH:
+            expected = f"normalizers that make a text at most {MOST_GROWTH:,} times as long"
+            raise InputError.at(path, expected, f"{growth:.3g} times", "fetch the file again")
     # A stored padding or truncation would change token counts behind the scorer's back.
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
+
+
+def _growth(normalizer: Any) -> float:
+    """How many times as long a text may become by the replacements of a normalizer."""
+    growth = 1.0
+    for part in normalizer.get("normalizers", ()):
+        growth *= _growth(part)
+    if normalizer.get("type") == "Replace":
+        pattern, content = normalizer["pattern"], len(normalizer["content"])
+        # A regular expression may match before every letter.
+        growth = max(1.0, content / len(pattern.get("String") or "a") + ("Regex" in pattern))
+    return growth
 
 
 def files(directory: Path) -> tuple[str, ...]:
