@@ -171,3 +171,20 @@ def test_a_template_without_end_is_stopped_and_the_next_one_renders(tmp_path, re
     loops = "{% for i in range(99999) %}" * 4 + "{% endfor %}" * 4
     refuses(template_of(loops, tmp_path).render, USER, DAY)
     assert "hi" in template_of(THINKING, tmp_path).render(USER, DAY)
+
+
+def test_rows_with_the_text_of_a_special_token_are_counted(instruct, tmp_path):
+    rows = [
+        {"sentence": f"film {i}" + "<end_of_turn>" * (i % 3 == 0), "label": i % 2} for i in range(6)
+    ]
+    path = tmp_path / "sst2" / "validation.jsonl"
+    path.parent.mkdir()
+    path.write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "sst2" / "train.jsonl").write_text(path.read_text())
+    notes = []
+    chosen = Settings.of(
+        model=str(instruct), data=str(tmp_path), tasks="sst2", chat="turns", labeled_per_class=0,
+        dc_texts=2,
+    )  # fmt: skip
+    render_contexts(chosen, notify=notes.append)
+    assert any("2 of 6 rows of sst2 hold the text of a special token" in note for note in notes)

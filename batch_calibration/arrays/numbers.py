@@ -5,8 +5,9 @@ function (`read_floats`), labels (`read_whole_numbers`), rows with both (`read_r
 of a metric (`read_labeled`).
 """
 
+import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
@@ -25,7 +26,7 @@ SCORES_OR_LABELS = "scores [n, k] in nats, or the whole numbers [n] of predicted
 EACH_ANSWER = "give one row of scores, or one column index, per input"
 MAX_PREDICTED_LABELS = 1000  # scores are made of them, a column for each
 
-USUAL = (
+USUAL: tuple[tuple[str, tuple[object, ...], Callable[..., AbstractContextManager[None]]], ...] = (
     ("jax_enable_x64", (False,), jax.enable_x64),
     ("jax_numpy_rank_promotion", ("allow",), jax.numpy_rank_promotion),
     ("jax_debug_nans", (False,), jax.debug_nans),
@@ -60,7 +61,7 @@ def usual_jax(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
                 raise InputError.at(
                     "JAX_PLATFORMS",
                     "a platform that JAX has here",
-                    repr(jax.config.jax_platforms),
+                    repr(os.environ.get("JAX_PLATFORMS", "")),
                     "unset it, say JAX_PLATFORMS=cpu, or install the platform's JAX",
                 ) from error
 

@@ -32,7 +32,8 @@ from batch_calibration.typing import (
     Weight,
 )
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:

@@ -219,7 +219,9 @@ def render_contexts(
         context = _render(task_of(cell.task), cell, settings.model, reader, budget, renderer, keep)
         keep = max(0, keep - context.size)
         contexts.append(context)
-        for note in (*(budget.notes if budget else ()), *context.notes):
+        is_first = cell.task not in sizes
+        special = _note_special(cell, task_of(cell.task), reader, files) if is_first else ()
+        for note in (*(budget.notes if budget else ()), *special, *context.notes):
             if notify and note not in notified:
                 notify(note)
             notified.add(note)
@@ -238,6 +240,29 @@ def render_contexts(
                 f"{truncated[task]:,} were cut on the left, to fit the model's positions"
             )
     return contexts
+
+
+def _note_special(
+    cell: Cell, task: Task, reader: RowReader, files: OpenFiles | None
+) -> tuple[str, ...]:
+    """A note on rows that hold a special token's text, which is read as the token."""
+    if files is None or task.is_image:
+        return ()
+    tokens = files.tokenizer_info.tokenizer.get_added_tokens_decoder().values()
+    special = [token.content for token in tokens if token.special and token.content.strip()]
+    rows = reader.texts(task, cell.data.data, cell.data.split, cell.data.limit)
+    found: list[str] = []
+    for row in rows.rows:
+        text = "\n".join(row.values())
+        found.append(next(filter(text.__contains__, special), ""))
+    count = len(found) - found.count("")
+    if not count:
+        return ()
+    return (
+        f"{count:,} of {len(found):,} rows of {cell.task} hold the text of a special token, such "
+        f"as {next(filter(None, found))!r}, which the model reads as this token, as in "
+        "transformers.",
+    )
 
 
 def _render(
