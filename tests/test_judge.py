@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from batch_calibration.cli import run
+from batch_calibration.cli import judging, run
 from batch_calibration.integrations import judges as judge
 from batch_calibration.integrations.judges import read_judgments
 from experiments.evidence import judge as evidence
@@ -58,6 +58,17 @@ def test_the_place_that_people_prefer_is_the_candidate_s_by_the_order(tmp_path):
     rows = ["true,first", "false,first", "true,second", "false,Second", "false,candidate"]
     path.write_text("candidate_first,human,p_first\n" + "".join(f"{row},0.4\n" for row in rows))
     assert read_judgments([path]).human.tolist() == [1, 0, 0, 1, 1]
+
+
+def test_people_s_answers_that_contradict_each_other_are_said():
+    judged, _ = planted(0.5, 1.0, pairs=20, both_orders=True)
+    human = np.repeat([1, 0], 20)
+    human[5:20], human[25] = -1, 1
+    judged = judged._replace(human=human)
+    lines = judging.sentences(judged, judge.swap_pairs(judged))
+    assert "People's answers to 5 of these" in " ".join(lines)
+    lines = judging.sentences(planted(0.5, 1.0)[0], judge.swap_pairs(judged))
+    assert "contradict" not in " ".join(lines)
 
 
 def test_the_preference_is_the_mean_of_both_places_means():

@@ -74,6 +74,13 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
     human = int((judgments.human >= 0).sum())
     if human:
         lines.append(f"{human:,} pairs have people's answer.")
+    answers = zip(judgments.candidate, judgments.question, judgments.human, strict=True)
+    known = {answer for answer in answers if answer[-1] >= 0}
+    if contradictory := len(known) - len({answer[:2] for answer in known}):
+        lines.append(
+            f"People's answers to {contradictory:,} of these questions contradict each other: "
+            "where one of them is a mistake, correct it."
+        )
     return lines
 
 

@@ -286,8 +286,8 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
     Columns or keys: one of `SCORES`; `candidate_first`, which alpaca_eval's files leave to a rule;
     and, where there are any, `candidate` (or `generator_2`), `question` (or `id`, `instruction`)
     and `human` (whether people prefer the candidate, or which place: "first" or "second"). A
-    probability of 0 or 1 is of a token that
-    was not listed: it gets the least probability in the files.
+    probability of 0 or 1 is of a token that was not listed: it gets the least probability in the
+    files.
 
     Raises:
         InputError: a file that is no table, or that lacks a column; a number that is none.
