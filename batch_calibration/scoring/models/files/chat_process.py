@@ -22,7 +22,7 @@ MOST_MEMORY = 2 << 30  # bytes of address space
 MOST_LETTERS = 1 << 24  # of a chat: a hundred times the longest context
 
 
-class Generation(Extension):
+class _Generation(Extension):
     """Marks what a model is trained on; its content is written as it is."""
 
     tags = {"generation"}  # noqa: RUF012 (jinja2's own form)
@@ -47,7 +47,7 @@ def refuse(message: str) -> NoReturn:
     raise TemplateError(message)
 
 
-def to_json(value: object, indent: int | None = None, **options: Any) -> str:
+def _to_json(value: object, indent: int | None = None, **options: Any) -> str:
     """The filter `tojson` as transformers has it."""
     return json.dumps(value, ensure_ascii=False, indent=indent, **options)
 
@@ -56,15 +56,15 @@ def to_json(value: object, indent: int | None = None, **options: Any) -> str:
 def compiled(source: str) -> Template:
     """A template with what chat templates call, as transformers has it."""
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )
-    environment.filters["tojson"] = to_json
+    environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = refuse
     environment.globals["namespace"] = SafeNamespace
     return environment.from_string(source)
 
 
-def answer(request: dict[str, Any]) -> dict[str, str]:
+def _answer(request: dict[str, Any]) -> dict[str, str]:
     """The text of a chat, or what goes wrong, whatever it is."""
     try:
         day = date.fromisoformat(request["day"])
@@ -88,4 +88,4 @@ if __name__ == "__main__":
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+        print(json.dumps(_answer(json.loads(line))), flush=True)
