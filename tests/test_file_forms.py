@@ -275,6 +275,175 @@ def test_a_flag_of_content_may_be_a_text(tmp_path, flag, rows):
         read(write(tmp_path / "a.jsonl", [*decisions(), {**free, "content_free": "perhaps"}]))
 
 
+# Columns
+
+
+def table_of(make):
+    return [{**make(i), "gold": GOLD[i]} for i in range(N)]
+
+
+def log_probs(i, form="{}"):
+    return {form.format(name): float(x) for name, x in zip(TWO, np.log(PROBS[i]), strict=True)}
+
+
+@pytest.mark.parametrize(
+    "form", ["{}_norm", "mean_logprob_{}", "{}_per_token", "total_logprob", "max_logprob"]
+)
+def test_derived_columns_are_named_and_left_out(tmp_path, form):
+    plain = "{}" if "logprob" not in form else "logprob_{}"
+
+    def make(i):
+        return {**log_probs(i, plain), **log_probs(i + 1 if i < N - 1 else 0, form)}
+
+    (table,) = read(write(tmp_path / "a.jsonl", table_of(make)), Reading(gold="gold"))
+    check(table, names=table.label_names)
+    assert "is left out: it is made of other scores" in notes(table)
+    (table,) = read(write(tmp_path / "a.jsonl", table_of(lambda i: {"s": make(i)})))
+    check(table, names=table.label_names, gold=None)
+    assert "is left out: it is made of other scores" in notes(table)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        {"input_tokens": 180, "output_tokens": 3, "cost": 1e-5},
+        {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10},
+        [15, 27, 1893],
+    ],
+)
+def test_counts_and_token_ids_are_no_scores(tmp_path, cell):
+    path = write(tmp_path / "a.jsonl", [{"id": str(i), "x": cell} for i in range(5)])
+    for from_probs in (None, False):
+        with pytest.raises(InputError, match="one per label; got none"):
+            read(path, Reading(from_probs=from_probs))
+
+
+@pytest.mark.parametrize("form", ["p_{}", "{} prob", "m_7b_{}_probs", "prob.{}"])
+def test_what_all_columns_share_is_no_part_of_the_label(tmp_path, form):
+    rows = [{form.format(name): p for name, p in zip(TWO, row, strict=True)} for row in PROBS]
+    path = write(
+        tmp_path / "a.jsonl", [{**row, "gold": g} for row, g in zip(rows, GOLD, strict=True)]
+    )
+    for labels in ((), TWO, TWO[::-1]):
+        reading = Reading(gold="gold", from_probs=True, labels=labels)
+        (table,) = read(path, reading)
+        check(table)
+    full = tuple(form.format(name) for name in TWO)
+    (table,) = read(path, Reading(gold="gold", from_probs=True, labels=full))
+    check(table)
+
+
+def test_mmlus_own_csv_is_read(tmp_path):
+    probs = RANDOM.dirichlet(np.ones(4), N)
+    gold = ["ABCD"[i % 4] for i in range(N)]
+    lines = ["0,1,2,5,m_7b_correct," + ",".join(f"m_7b_choice{x}_probs" for x in "ABCD")]
+    for i, row in enumerate(probs):
+        lines.append(f"Q {i}?,one,two,{gold[i]},{i % 2 == 0}," + ",".join(map(str, row)))
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(lines))
+    (table,) = read(path, Reading(gold="5", from_probs=True))
+    check(table, probs, gold, tuple("ABCD"))
+
+
+def test_spaces_around_labels_are_no_part_of_them(tmp_path):
+    for space in (" ", "\u0120", "\u2581"):
+        rows = [{"s": log_probs(i, space + "{}"), "gold": f" {GOLD[i]}"} for i in range(N)]
+        check(read(write(tmp_path / "a.jsonl", rows), Reading(gold="gold"))[0])
+        rows = table_of(lambda i, form=space + "{}": log_probs(i, form))
+        check(read(write(tmp_path / "a.jsonl", rows), Reading(gold="gold"))[0])
+
+
+@pytest.mark.parametrize("name", ["p_yes", "yes", "prob.yes"])
+def test_one_probability_a_row_is_that_of_two_labels(tmp_path, name):
+    path = write(tmp_path / "a.jsonl", table_of(lambda i: {name: PROBS[i, 0]}))
+    (table,) = read(path, Reading(gold="gold", from_probs=True))
+    check(table)
+    assert "1 - p that of 'no'" in notes(table)
+
+
+def test_every_label_of_a_pipeline_is_read(tmp_path):
+    rows = []
+    for row in PROBS:
+        pairs = [{"label": f"LABEL_{j}", "score": p} for j, p in enumerate(row)]
+        rows.append(sorted(pairs, key=lambda pair: -pair["score"]))
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    (table,) = read(tmp_path / "a.json", Reading(from_probs=True))
+    assert table.label_names == ("LABEL_0", "LABEL_1")
+    check(table, gold=None, names=table.label_names)
+
+
+# Other harnesses; the file's own accuracy is the oracle
+
+
+SCORES = RANDOM.normal(-5, 2, (N, 4)).clip(-20, -0.1)
+RIGHT = RANDOM.integers(0, 4, N)
+IS_RIGHT = SCORES.argmax(axis=1) == RIGHT
+
+
+def olmes(path):
+    rows = []
+    for i, row in enumerate(SCORES):
+        outputs = [{"sum_logits": x, "sum_logits_uncond": -9.0 - j} for j, x in enumerate(row)]
+        metrics = {"acc_raw": int(IS_RIGHT[i]), "acc_per_token": 0}
+        rows.append({"doc_id": i, "metrics": metrics, "model_output": outputs,
+                     "label": int(RIGHT[i])})  # fmt: skip
+    return write(path / "t-predictions.jsonl", rows)
+
+
+def write_out(path):
+    rows = []
+    for i, row in enumerate(SCORES):
+        logits = {f"logit_{j}": x for j, x in enumerate(row)}
+        rows.append({"doc_id": i, "prompt_0": f"Q {i}", **logits, "truth": str(RIGHT[i]),
+                     "acc": str(float(IS_RIGHT[i]))})  # fmt: skip
+    (path / "t_write_out_info.json").write_text(json.dumps(rows, indent=1))
+    return path / "t_write_out_info.json"
+
+
+def opencompass(path):
+    rows = {}
+    for i, row in enumerate(SCORES):
+        cells = {f"label: {x}": {"PPL": -s} for x, s in zip("ABCD", row, strict=True)}
+        rows[str(i)] = {**cells, "prediction": "A", "gold": "ABCD"[RIGHT[i]]}
+    (path / "t.json").write_text(json.dumps(rows))
+    return path / "t.json"
+
+
+@pytest.mark.parametrize("form", [olmes, write_out, opencompass])
+def test_other_harnesses_files_are_read(tmp_path, form):
+    (table,) = read(form(tmp_path))
+    block = table.blocks["test"]
+    np.testing.assert_allclose(block.log_probs, SCORES, atol=1e-5)
+    assert block.labels.tolist() == RIGHT.tolist()
+    assert "own accuracy" not in notes(table)
+
+
+def test_conditional_probabilities_of_opencompass_are_read(tmp_path):
+    rows = {}
+    for i, row in enumerate(PROBS):
+        rows[str(i)] = {"choices": list(TWO), "prediction": list(row), "gold": GOLD[i]}
+    (tmp_path / "t.json").write_text(json.dumps(rows))
+    check(read(tmp_path / "t.json", Reading(from_probs=True, gold="gold"))[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "a.parquet",
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+            "git lfs pull",
+        ),
+        ("a.pkl", b"\x80\x04\x95\x00", "pickle"),
+        ("a.jsonl", b'{"question_id": 1, "model_1": "a", "g1_winner": "model_1"}\n', "FastChat"),
+    ],
+)
+def test_files_that_hold_no_scores_are_named(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        read(tmp_path / name)
+
+
 # Checkpoints
 
 

@@ -1,5 +1,6 @@
 """Importers: files, logs and frames of other programs as score tables, one importer a format."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,20 @@ class Importer(NamedTuple):
     source: str
 
 
+FOREIGN = (
+    (rb"version https://git-lfs", "a pointer of Git LFS, not the file", "run git lfs pull"),
+    (
+        rb"\x80[\x02-\x05]",
+        "a pickle, which may run code and is never read",
+        "write its table as CSV, Parquet or .npz",
+    ),
+    (
+        rb"[^\n]*\"g1_(winner|judgment)\"",
+        "FastChat's verdicts, which have no probabilities",
+        "ask the judge again for log-probabilities of its verdict, and judge those",
+    ),
+)
+"""First bytes of files that are none of scores, what they are, and what to do."""
 HARNESS = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md"
 SERVERS = {
     "vllm": "https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html",
@@ -142,6 +157,9 @@ def find_importer(path: Path, reading: Reading) -> Importer:
             raise InputError.unknown("format", reading.format, IMPORTERS)
         return IMPORTERS[reading.format]
     start = beginning(path)
+    for pattern, kind, remedy in FOREIGN:
+        if re.match(pattern, start):
+            raise InputError.at(path, "a file of scores", kind, remedy)
     for importer in IMPORTERS.values():
         if importer.recognizes(path, start):
             return importer

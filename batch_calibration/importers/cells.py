@@ -9,6 +9,7 @@ import numpy as np
 
 from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.responses.top_k import SPACES
 
 Column = Sequence[object] | np.ndarray
 """One value a row: a number, a text, None; or a list or dict of the scores of a row."""
@@ -37,6 +38,85 @@ class Texts(tuple[str, ...]):
     def numbers(self) -> tuple[np.ndarray, list[int]]:
         """The result of `numbers_of`, which is called several times."""
         return _read_cells(self)
+
+
+NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
+DERIVED = (
+    "norm normalized normalised mean avg average sum total cumulative max min best std var per "
+    "uncond token tokens char chars byte bytes len length"
+)
+"""Words in names of numbers that are made of other scores."""
+SCORE_WORDS = (
+    "p prob probs proba probability probabilities log logp logprob logprobs lp ll loglik "
+    "likelihood loglikelihood logit logits score scores nll"
+)
+COUNTS = "tokens cost usage latency time seconds price"
+"""Words in names of what an answer cost."""
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a column's name.
+
+    >>> words_of("llama_choiceA_probs")
+    ['llama', 'choice', 'a', 'probs']
+    """
+    parts = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return re.findall(r"[^\W\d_]+|\d+", parts.lower())
+
+
+def derived_names(names: Sequence[str]) -> dict[str, str]:
+    """Names of numbers that are made of others of `names`, or of all, and the reason.
+
+    >>> list(derived_names(["logprob_yes", "logprob_no", "logprob_yes_norm", "mean_logprob"]))
+    ['logprob_yes_norm', 'mean_logprob']
+    """
+    plain = [words_of(name) for name in names]
+    derived = {}
+    for name, words in zip(names, plain, strict=True):
+        rest = [word for word in words if word not in DERIVED.split()]
+        is_made = len(rest) < len(words) and bool(rest)
+        if is_made and (rest in plain or set(rest) <= set(SCORE_WORDS.split())):
+            derived[name] = "is left out: it is made of other scores, by its name"
+        elif set(COUNTS.split()) & set(words) and len(words) > 1:
+            derived[name] = "is left out: it is a count or a cost, by its name"
+    return derived
+
+
+def bare_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Names without spaces around them, in each tokenizer's letters, where they stay different.
+
+    >>> bare_names([" A", "ĠB"])
+    ('A', 'B')
+    """
+    bare = tuple(name.translate(SPACES).strip() or name for name in names)
+    return bare if len(set(bare)) == len(names) else tuple(names)
+
+
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Names without the beginning and the end that all share, up to a sign or a capital.
+
+    >>> short_names(["m_choiceA_probs", "m_choiceB_probs"]), short_names(["positive", "possible"])
+    (('A', 'B'), ('positive', 'possible'))
+    """
+    start, end = _shared(names), _shared([name[::-1] for name in names])
+    while start and not _is_boundary(names, start):
+        start -= 1
+    while end and names[0][-end].isalnum():
+        end -= 1
+    short = tuple(name[start : len(name) - end] for name in names)
+    return short if all(short) and len(set(short)) == len(names) else tuple(names)
+
+
+def _shared(names: Sequence[str]) -> int:
+    """The number of letters that all names begin with."""
+    pairs = enumerate(zip(*names, strict=False))
+    return next((i for i, letters in pairs if len(set(letters)) > 1), min(map(len, names)))
+
+
+def _is_boundary(names: Sequence[str], place: int) -> bool:
+    before = names[0][place - 1]
+    after = [name[place : place + 1] for name in names]
+    return not before.isalnum() or (before.islower() and all(map(str.isupper, after)))
 
 
 def text_of(cell: object) -> str:

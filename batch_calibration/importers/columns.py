@@ -7,6 +7,7 @@ hold all scores of a row. Anything ambiguous is refused, with a request for name
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -17,16 +18,21 @@ from batch_calibration.files import Json
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import (
     MINUS_SIGNS,
+    NUMBERED,
     Column,
     Texts,
     are_whole,
+    bare_names,
     choose_labels,
+    derived_names,
     gold_indices,
     look_up_gold,
     numbers_of,
     refuse_counted_from_one,
     renumber_labels,
+    short_names,
     text_of,
+    words_of,
 )
 from batch_calibration.importers.vectors import (
     OWN_LISTS,
@@ -44,7 +50,8 @@ SCORE_NAMES = (
     "probabilities",
 )  # fmt: skip
 """Names under which tables keep all scores of a row together."""
-NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
+SURE = frozenset({"cost", "latency", "time", "seconds", "price"})
+"""Words of measures that a column may have as a label: a note names these columns."""
 MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
 
 
@@ -69,7 +76,17 @@ def from_columns(
     """
     if not len(next(iter(columns.values()), ())):
         raise InputError.at(where, "at least one row of scores", "none")
+    bare = bare_names(list(columns))
+    if bare != tuple(columns):
+        columns = dict(zip(bare, columns.values(), strict=True))
+        reading = replace(reading, labels=bare_names(reading.labels))
     reading, gold_notes = recognize_gold(columns, reading)
+    columns, reading, other_notes = _two_of_one(columns, reading)
+    gold_notes += other_notes
+    full_names = _full_names(columns, reading)
+    named = reading.labels
+    if full_names:
+        reading = replace(reading, labels=full_names)
     if not reading.ids and {"id", "prompt", "api_scores"} <= columns.keys():  # written by `ask`
         reading = replace(reading, ids="id")
     candidates = score_candidates(where, columns, reading)
@@ -77,7 +94,17 @@ def from_columns(
     if vector_name is None:
         names, notes = named_or_real_columns(where, candidates, reading)
         scores = [_score_column(where, name, candidates[name]) for name in names]
-        vectors = Vectors(names, np.stack(scores, axis=1), notes=notes)
+        short = named if full_names else _short_names(names, columns, reading)
+        vectors = Vectors(short, np.stack(scores, axis=1), notes=notes)
+        if short != names:
+            reading = replace(reading, labels=short if reading.labels else ())
+            gold_notes.append(
+                f"The labels are {', '.join(short)}: {names[0]!r} is {short[0]!r}, and so on."
+            )
+            context = {"task": reading.task or task}
+            vectors = vectors._replace(notes=(*notes, *gold_notes))
+            imported = label_rows(where, vectors, columns, reading, context, names)
+            return replace(imported, score_names=names)
     else:
         if reading.labels == (vector_name,):  # the column itself, and no label
             reading = replace(reading, labels=())
@@ -85,6 +112,52 @@ def from_columns(
     vectors = vectors._replace(notes=(*vectors.notes, *gold_notes))
     context = {"task": reading.task or task}
     return label_rows(where, vectors, columns, reading, context, {vector_name})
+
+
+def _full_names(columns: Mapping[str, Column], reading: Reading) -> Names:
+    """The columns of labels whose names are parts of theirs, in one way; () without these."""
+    labels, found = reading.labels, set[Names]()
+    if len(labels) < 2 or any(label in columns for label in labels):
+        return ()
+    for name in columns:
+        start, is_here, end = name.partition(labels[0])
+        names = tuple(f"{start}{label}{end}" for label in labels)
+        if is_here and short_names(names) == labels and set(names) <= columns.keys():
+            found.add(names)
+    return found.pop() if len(found) == 1 else ()
+
+
+def _short_names(names: Names, columns: Mapping[str, Column], reading: Reading) -> Names:
+    """The names without what all share, where the right labels are called so."""
+    cells = set(map(text_of, columns[reading.gold])) - {"", "-1"} if reading.gold else set()
+    short = short_names(names)
+    is_needed = not cells <= set(names) and cells <= set(short)
+    return short if is_needed and not all(map(str.isdecimal, cells)) else names
+
+
+def _two_of_one(
+    columns: Mapping[str, Column], reading: Reading
+) -> tuple[Mapping[str, Column], Reading, list[str]]:
+    """One column of probabilities p of one of two labels as two columns, p and 1 - p."""
+    others = {reading.gold, reading.ids, *reading.by}
+    if not reading.from_probs or not reading.gold or reading.labels:
+        return columns, reading, []
+    real = [name for name in columns if name not in others and _is_real(columns[name])]
+    texts = sorted(set(map(text_of, columns.get(reading.gold, ()))) - {"", "-1"})
+    if len(real) != 1 or len(texts) != 2:
+        return columns, reading, []
+    words = words_of(real[0])
+    own = [
+        text for text in texts if words_of(text) and words[-len(words_of(text)) :] == words_of(text)
+    ]
+    if len(own) != 1 or set(texts) & columns.keys() - set(real):
+        return columns, reading, []
+    other = texts[texts[0] == own[0]]
+    probs = _score_column("", real[0], columns[real[0]])
+    kept = {name: column for name, column in columns.items() if name != real[0]}
+    columns = {**kept, own[0]: probs, other: 1 - probs}
+    note = f"The column {real[0]!r} is the probability of {own[0]!r}, and 1 - p that of {other!r}."
+    return columns, replace(reading, labels=(own[0], other)), [note]
 
 
 def label_rows(
@@ -154,7 +227,9 @@ def _vector_column(
     """The column that holds all scores of a row, None where each label has one of its own."""
     vectors = []
     for name, column in candidates.items():
-        if is_vector(column, may_be_texts=name.lower() in SCORE_NAMES):
+        is_named = name.lower() in SCORE_NAMES or name in labels
+        may_be_texts = name.lower() in SCORE_NAMES
+        if is_vector(column, may_be_texts=may_be_texts) and (is_named or not _is_of_counts(column)):
             vectors.append(name)
     lacking = [name for name in labels if name not in candidates]
     if labels and not lacking:
@@ -172,6 +247,19 @@ def _vector_column(
             f"these columns: {spell('labels', fits[0])}"
         )
     return fits[0] if fits else None
+
+
+def _is_of_counts(column: Column) -> bool:
+    """True for lists of whole numbers, such as ids of tokens, and dicts of counts and costs."""
+    first = first_cell(column)
+    if (
+        isinstance(first, dict)
+        and first
+        and len(derived_names(list(map(str, first)))) >= len(first) - 1
+    ):
+        return True
+    numbers = list(chain.from_iterable(map(scores_of, column)))
+    return are_whole(numbers_of(numbers)[0]) and not isinstance(first, dict)
 
 
 def _is_real(column: Column) -> bool:
@@ -269,6 +357,9 @@ def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Rea
     if reading.gold or reading.labels:
         return reading, []
     label_names = columns.keys() - {reading.ids, *reading.by}
+    for column in columns.values():
+        first = first_cell(column)
+        label_names |= set(map(str, first)) if isinstance(first, dict) else set()
     gold_names = []
     for name, column in columns.items():
         if name.lower() in GOLD and name in label_names:
@@ -331,6 +422,10 @@ def named_or_real_columns(
             unsure[name] = reason
         elif reason:
             notes.append(f"The column {name!r} is left out: {reason}.")
+    for name, reason in derived_names(list(real)).items():
+        if SURE.isdisjoint(words_of(name)):
+            del real[name]
+            notes.append(f"The column {name!r} {reason}.")
     for name in real:
         # A column `id` may be Indonesian, beside others of log-probabilities.
         if name.lower() in ROW_NUMBER_NAMES and not _is_like_others(name, real):
@@ -407,6 +502,8 @@ def _refuse_ranks(
     """Refuse columns score_1, score_2 with label_1, label_2: their labels differ by row."""
     # Found rather than replaced: a pattern with \D* on both sides takes hours for long names.
     ranks = ["".join(re.findall(r"\d+", name)) or name for name in real]
+    if len(set(ranks)) < len(ranks):  # a number that all have counts nothing
+        return
     columns_of_stem: dict[str, dict[str, str]] = {}
     for name in candidates.keys() - real.keys():
         if match := re.fullmatch(r"(\D*)(\d+)(\D*)", name):

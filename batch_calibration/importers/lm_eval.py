@@ -169,6 +169,8 @@ def _refuse_other(first: Sample, sample: Sample, where: str) -> None:
 
 
 def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Sample:
+    if "model_output" in line or "logit_0" in line:
+        return _read_prediction(line, where, reading)
     for name in ("doc_id", "arguments"):
         if name not in line:
             raise InputError.at(
@@ -213,6 +215,38 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
         document_hash=document_hash,
         request_hash=hash((tuple(requests), document_hash)),
         source=tuple(text_or_empty(line.get(name)) for name in SOURCE),
+    )
+
+
+def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> Sample:
+    """A row of OLMES's predictions, or of `*_write_out_info.json` of the harness to 0.3."""
+    outputs = members(line.get("model_output"))
+    names = [name for name in line if re.fullmatch(r"logit_\d+", name)]
+    logits = [line[name] for name in sorted(names, key=lambda name: (len(name), name))]
+    answers = [fields(output).get("sum_logits") for output in outputs] or logits
+    scores = tuple(_log_likelihood(answer, where, reading) for answer in answers)
+    alone = [fields(output).get("sum_logits_uncond") for output in outputs]
+    is_asked_alone = bool(alone) and all(isinstance(number, float) for number in alone)
+    right = value_at(line, "metrics", "acc_raw") if outputs else line.get("acc")
+    target = target_of(line, line.get("label", line.get("truth")), where, reading)
+    row = Row(
+        id=str(line.get("doc_id")),
+        scores=scores,
+        target=target,
+        right=read_flag(right),
+        alone=tuple(map(float, alone)) if is_asked_alone else (),  # type: ignore[arg-type]
+        columns=by_columns(line, where, reading),
+    )
+    document_hash = hash((row.id, str(line.get("native_id"))))
+    source = tuple(text_or_empty(line.get(name)) for name in ("task_hash", "model_hash"))
+    return Sample(
+        row,
+        prompt=text_or_empty(line.get("prompt_0")),
+        filter="",
+        content_hash=hash((scores, str(target))),
+        document_hash=document_hash,
+        request_hash=document_hash,
+        source=source,
     )
 
 

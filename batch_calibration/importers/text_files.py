@@ -282,6 +282,10 @@ def _are_rows(lines: list[tuple[int, str]]) -> bool:
 def _rows(where: str, document: Json) -> tuple[list[dict[str, Json]], tuple[str, ...]]:
     """The rows of a JSON file, and the names of the labels where it says them."""
     names: tuple[str, ...] = ()
+    if isinstance(document, list) and all(map(_are_labeled, document)):
+        document = [{"scores": member} for member in document]
+    if isinstance(document, dict) and document and all(map(str.isdecimal, document)):
+        document = [_of_opencompass(fields(row)) for row in document.values()]
     if isinstance(document, dict):
         lists = {name: member for name, member in document.items() if isinstance(member, list)}
         for name, texts in reversed(lists.items()):  # the first list of names wins
@@ -294,6 +298,22 @@ def _rows(where: str, document: Json) -> tuple[list[dict[str, Json]], tuple[str,
         expected = "one JSON object a row, on lines or in a list"
         raise InputError.at(where, expected, shown(document))
     return list(map(fields, document)), names
+
+
+def _are_labeled(member: Json) -> bool:
+    """True for a list of labels and scores, as transformers' pipelines give each text."""
+    rows = list(map(fields, members(member)))
+    return bool(rows) and all({"label", "score"} <= row.keys() for row in rows)
+
+
+def _of_opencompass(row: dict[str, Json]) -> dict[str, Json]:
+    """A row with the scores of its labels, the negatives of OpenCompass's PPL (nats a token)."""
+    scores: dict[str, Json] = {}
+    for name, cell in row.items():
+        loss = fields(cell).get("PPL")
+        if name.startswith("label: ") and isinstance(loss, int | float):
+            scores[name.removeprefix("label: ")] = -loss
+    return {"scores": scores, "gold": row.get("gold")} if scores else row
 
 
 def _are_all(members: list[Json], kind: type) -> bool:

@@ -1,7 +1,7 @@
 """Columns whose cells hold all scores of a row, and columns that list the labels of each row."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -11,7 +11,10 @@ from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.importers.base import Reading
 from batch_calibration.importers.cells import (
     LABEL_NAMES,
+    NUMBERED,
     Column,
+    bare_names,
+    derived_names,
     note_places,
     number_of,
     numbered_names,
@@ -94,11 +97,16 @@ def read_vectors(
     """
     at = f"{where}, column {vector_name!r}"
     cells = list(map(_plain, candidates[vector_name]))
+    first, left_out = first_cell(cells), dict[str, str]()
+    if isinstance(first, dict) and not reading.labels:
+        left_out = derived_names(list(map(str, first)))
+        cells = [_without(cell, left_out) for cell in cells]
     keys, rows = _read_cells(at, cells)
     if isinstance(first_cell(cells), dict):
         # Of a list of {"label": ..., "score": ...} the order may say which is the likeliest.
         is_list = not isinstance(first_cell(candidates[vector_name]), dict)
-        vectors = _by_name(at, keys, rows)
+        said = [f"The key {name!r} of {vector_name!r} {why}." for name, why in left_out.items()]
+        vectors = _by_name(at, keys, rows)._replace(notes=tuple(said))
         return vectors._replace(source=vector_name if is_list else "", are_ranked=are_ranked(rows))
     source, lists = _find_lists(where, candidates, vector_name, rows)
     if source and are_labels(lists, rows):
@@ -119,6 +127,13 @@ def read_vectors(
     return Vectors(names, scores, lists, are_named, bool(source), source, notes=notes)
 
 
+def _without(cell: object, names: Collection[str]) -> object:
+    """A dict without some keys; any other cell as it is."""
+    if not isinstance(cell, dict):
+        return cell
+    return {key: score for key, score in cell.items() if str(key) not in names}
+
+
 def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:
     return InputError.at(
         f"{where}, row {row} (counted from 0)", f"{k} numbers, as in the rows before", shown(cell)
@@ -137,7 +152,7 @@ def _read_cells(where: str, cells: Sequence[object]) -> tuple[list[Names], list[
             numbers = list(map(number_of, scores_of(scores)))
         if None in numbers:
             raise _other_cell(where, row, len(rows[0] if rows else numbers), cell)
-        keys.append(tuple(map(str, scores)) if isinstance(scores, dict) else ())
+        keys.append(bare_names(list(map(str, scores))) if isinstance(scores, dict) else ())
         rows.append(numbers)  # type: ignore[arg-type]
     return keys, rows
 
@@ -233,6 +248,8 @@ def _by_name(
 ) -> Vectors:
     """Each score under the name that its row lists for it."""
     names = dict.fromkeys(chain.from_iterable(lists))
+    if all(map(NUMBERED.fullmatch, names)):
+        names = dict.fromkeys(sorted(names, key=lambda name: int(name.partition("_")[2])))
     if set(names_of_table) >= names.keys():
         names = dict.fromkeys(names_of_table)
     index = {name: label for label, name in enumerate(names)}
