@@ -15,7 +15,7 @@ from batch_calibration.cli import config_files
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.studies import Store, run_scoring
-from experiments import real
+from experiments.evidence import rated_sentences as real
 
 
 def tar(path, members, links=()):
@@ -105,7 +105,7 @@ def test_the_smoke_run_on_the_packages_themselves(tmp_path, monkeypatch):
     except InputError as error:
         lacking = pytest.fail if os.environ.get("REQUIRE_REGISTRY") == "1" else pytest.skip
         lacking(f"needs a registry of packages: {error}")
-    path = str(Path(real.__file__).parents[1] / "configs" / "real.py")
+    path = str(Path(real.__file__).parents[2] / "configs" / "real.py")
     config = config_files.load_config(path).get_config("smoke")
     monkeypatch.chdir(tmp_path)
     inputs = Path(config.model).parent

@@ -147,9 +147,8 @@ def _two_of_one(
     if len(real) != 1 or len(texts) != 2:
         return columns, reading, []
     words = words_of(real[0])
-    own = [
-        text for text in texts if words_of(text) and words[-len(words_of(text)) :] == words_of(text)
-    ]
+    spelled = {text: words_of(text) for text in texts}
+    own = [text for text, parts in spelled.items() if parts and words[-len(parts) :] == parts]
     if len(own) != 1 or set(texts) & columns.keys() - set(real):
         return columns, reading, []
     other = texts[texts[0] == own[0]]

@@ -8,8 +8,8 @@ log-probabilities; on the log of an evaluation that is done Inspect finds it by 
 
 A bias is learned of all samples together, so the scorer keeps the tokens where each sample's answer
 stands, and the metrics read them as `batch-calibration` reads the log: its scores are the same.
-They correct one evaluation at a time; `batch-calibration diagnose 'logs/*'` pools the label shares
-of several of a task.
+They correct one evaluation at a time; `recommend_together` pools the label shares of several of a
+task.
 """
 
 import json

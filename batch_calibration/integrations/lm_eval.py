@@ -9,8 +9,8 @@ A task's YAML names each by `!function batch_calibration.integrations.lm_eval.NA
 - `BatchCalibration`, a filter: `acc` under the filter's name is that of the corrected scores. It
   sees the documents of its own process; the others are right on any number of processes.
 
-Each corrects one task's rows at a time. `batch-calibration diagnose 'logs/*'` pools the label
-shares of several contexts of a task (prompts, shots, models).
+Each corrects one task's rows at a time; `recommend_together` pools the label shares of several
+contexts of a task (prompts, shots, models), also of the logs that the harness writes.
 
 The harness's log of samples keeps the scores as the model gave them under the filter `none`:
 `batch_calibration.read(LOG, Reading(filter="none"))` reads them.

@@ -296,7 +296,8 @@ def program(checkpoint: Checkpoint, embed: Callable[..., jax.Array], *options: H
 
     def run(*inputs: jax.Array) -> jax.Array:
         with jax.default_matmul_precision(exactness(checkpoint.dtype)):
-            return _run(graph, home, embed, options, state, *inputs)
+            vectors: jax.Array = _run(graph, home, embed, options, state, *inputs)
+        return vectors
 
     return run
 

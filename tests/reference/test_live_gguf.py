@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 from batch_calibration.errors import InputError  # noqa: E402
 from batch_calibration.scoring.causal_lm import CausalLM  # noqa: E402
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
-from experiments import real  # noqa: E402
+from experiments.evidence import rated_sentences as real  # noqa: E402
 
 SERVER = Path(__file__).resolve().parents[2] / ".venv-server" / "bin" / "python"
 LABELS = [" negative", " positive"]

