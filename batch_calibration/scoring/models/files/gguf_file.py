@@ -308,7 +308,7 @@ class GGUFFile:
                 f"{len(paths)} with {len(self._tensors)}",
                 "keep all files and their names, NAME-00001-of-00003.gguf",
             )  # fmt: skip
-        self.architecture = self.metadata.get("general.architecture")
+        self.architecture: str = self.metadata.get("general.architecture", "")
         if self.architecture not in ARCHITECTURES:
             known = f"an architecture of {', '.join(ARCHITECTURES)}"
             remedy = "use the model's Hugging Face checkpoint (safetensors)"
