@@ -17,19 +17,17 @@ from configs import base
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """All sources; `:smoke` is two of one labeled context each."""
+    """All sources; `:smoke` is two."""
     smoke = base.is_smoke(preset)
     config = ConfigDict({
         "study": "recommend",
         "embedded": (),
         "sources": (),
-        "labeled": 32,
-        "contexts": 40,
         "seed": 0,
         "draws": 10_000,
     })  # fmt: skip
     if smoke:
         config.update({
-            "sources": ("mmbench", "demonstrations"), "contexts": 1, "draws": 200,
+            "sources": ("mmlu_batch_uneven", "demonstrations"), "draws": 200,
         })  # fmt: skip
     return config.lock()

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batch_calibration import calibrate
 from batch_calibration.diagnosis import experience
+from batch_calibration.methods import run_methods
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store
 from experiments.evidence import recommend, sources, trials
@@ -46,49 +46,96 @@ def test_a_workdir_is_a_source_and_what_is_missing_is_a_sentence(tmp_path, refus
     assert (stored.name, stored.shape) == ("m", (1, 1))
 
 
-def test_the_rule_of_before_is_bc_with_a_prior_for_doubtful_labels():
-    random = np.random.default_rng(0)
-    gold = random.integers(0, 3, 400)
-    rows = random.normal(-4, 1, (400, 3)) + 3 * np.eye(3)[gold] + [0.0, 2.0, 0.0]
-    bias = trials.old_rule(rows)
-    np.testing.assert_allclose(bias - bias.mean(), rows.mean(axis=0) - rows.mean())
-    np.testing.assert_array_equal(trials.old_rule(rows[:49]), np.zeros(3))
-    # The third label is never right: it gets less than BC would give it.
-    gold = random.integers(0, 2, 400)
-    rows = random.normal(-4, 1, (400, 3)) + 3 * np.eye(3)[gold] + [0.0, 0.6, -1.0]
-    guesses = (rows - trials.old_rule(rows)).argmax(axis=1)
-    assert (guesses == 2).sum() < ((rows - rows.mean(axis=0)).argmax(axis=1) == 2).sum() / 2
+def task_of(scores: np.ndarray, gold: np.ndarray) -> trials.Task:
+    tables = [
+        ScoreTable({"task": "one"}, ("a", "b"), {"test": make_block(rows, gold)}) for rows in scores
+    ]
+    return trials.stack(tables)
 
 
-def test_an_outcome_is_points_and_harm_beyond_noise():
-    before, after = np.arange(100) < 50, np.arange(100) < 42
-    assert trials.outcome(before, after) == (-8.0, True)
-    assert trials.outcome(after, before) == (8.0, False)
-    assert trials.outcome(before, np.arange(100) < 47) == (-3.0, False)
+def test_outcomes_are_points_and_harm_beyond_noise_of_present_rows_and_contexts():
+    gold = np.zeros(100, np.int32)
+    scores = np.zeros((3, 100, 2), np.float32)
+    # Right are half of the rows; after the shift 42, 58 or 47 are.
+    margins = np.where(np.arange(100) < 50, 2.0, -2.0)
+    scores[..., 0] = margins
+    scores[0, :8, 0], scores[1, 50:58, 0], scores[2, :3, 0] = 0.5, -0.5, 0.5
+    task = task_of(scores, gold)
+    assert task.rows.shape == (8, 256, 2) and task.weight.sum() == 300
+    shift = np.array([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0]] + 5 * [[9.0, 0.0]])
+    gain, harmed, promised = task.judge(shift)
+    np.testing.assert_allclose(gain, [-8.0, 8.0, -3.0])
+    assert harmed.tolist() == [True, False, False] and not promised.any()
+    is_judged = np.arange(256)[None] >= 50  # none of the rows that the first context loses
+    assert task.judge(shift, is_judged).gain.tolist() == [0.0, 16.0, 0.0]
+    assert (task.judge(shift, promises=True).promised > 0).all()
 
 
-def test_constants_are_chosen_on_other_rows():
-    def trial(gains):
-        grid = [trials.Outcome(gain, False) for gain in gains]
-        return trials.Trial(50.0, {}, grid, {})
-
-    score_sources = [sources.Source(ScoreSet(n, n, n, [], 1), rows) for n, rows in
-            (("a", "x"), ("b", "x"), ("c", "y"))]  # fmt: skip
-    by_source = [[trial([9.0, 0.0])], [trial([9.0, 0.0])], [trial([0.0, 1.0])]]
-    assert recommend.choose_elsewhere(score_sources, by_source, "x") == 1
-    assert recommend.choose_elsewhere(score_sources, by_source, "y") == 0
+def outcomes(*gains: float) -> trials.Outcomes:
+    return trials.Outcomes(np.array(gains), np.zeros(len(gains)), np.full(len(gains), 0.1))
 
 
-def test_a_trial_s_rule_is_the_method_s_own(shared: Path):
-    """The shift that trials compute over padded rows is what the method of the table learns."""
-    (score_set,) = read_sets(shared / "scores", ["oodcv"])
-    for table in score_set.tables[:2]:
+def test_a_gate_is_the_one_of_the_largest_mean_over_sources():
+    low, middle, high = map(trials.gated, trials.GATES)
+    first = {low: outcomes(0.0, 9.0), middle: outcomes(3.0, 3.0), high: outcomes(0.0, 0.0)}
+    second = {low: outcomes(0.0), middle: outcomes(0.0), high: outcomes(4.0)}
+    assert recommend.choose_gate([first]) == trials.GATES[0]
+    assert recommend.choose_gate([first, second]) == trials.GATES[0]
+    assert recommend.choose_gate([second]) == trials.GATES[2]
+    assert recommend.choose_gate([]) == trials.GATES[1]
+
+
+def judged(kind: str, rows: str, **gains: float) -> recommend.Judged:
+    source = sources.Source(ScoreSet(rows, rows, rows, [], 1), rows, kind)
+    tried = {name.replace("_counted", " counted"): outcomes(gain) for name, gain in gains.items()}
+    return recommend.Judged(source, 50.0, tried, 0.02)
+
+
+def test_enough_labels_beat_bc_and_pooled_shares_from_there_on():
+    def source(kind: str, bc: float, pooled: float, *with_counts: float) -> recommend.Judged:
+        tried = {trials.few("bc"): outcomes(bc), trials.few("bc_pooled_shares"): outcomes(pooled)}
+        for labels, gain in zip(trials.COUNTED, with_counts, strict=True):
+            tried[trials.counted("x", labels)] = outcomes(gain)
+        return judged(kind, kind)._replace(tried=tried)
+
+    balanced = source(sources.BALANCED, 3.0, 2.0, 4.0, 2.0, 3.1, 3.2, 3.3, 3.4)
+    uneven = source(sources.MADE, -3.0, 5.0, 5.0, 5.0, 4.0, 5.1, 5.2, 5.3)
+    assert recommend.enough([balanced], "x") == trials.COUNTED[2]
+    assert recommend.enough([balanced, uneven], "x") == trials.COUNTED[3]
+    never = source(sources.MADE, -3.0, 5.0, *6 * [0.0])
+    assert recommend.enough([balanced, never], "x") is None
+
+
+def test_a_gain_is_stated_by_sources_of_other_rows():
+    alone = [judged(sources.BALANCED, "x", bc_empirical_bayes=1.0)]
+    alone += [judged(sources.MADE, "y", bc_empirical_bayes=5.0)]
+    (head, *lines) = recommend.stated_cells(alone)
+    assert head[2:4] == ["stated", "happened"]
+    by_title = {line[0]: line[1:] for line in lines}
+    assert by_title[sources.BALANCED] == ["1", "+5.0", "+1.0", "0 %"]
+    assert by_title[sources.MADE] == ["1", "+1.0", "+5.0", "0 %"]
+    assert by_title["all"] == by_title["promised up to 0.3"] == ["2", "+3.0", "+3.0", "0 %"]
+
+
+def test_rules_are_the_methods_own(shared: Path):
+    """The shifts that trials compute over padded contexts are what the methods learn."""
+    (score_set,) = read_sets(shared / "scores", ["demonstrations"])
+    tables = score_set.tables[:10]
+    tables = [table._replace(context={**table.context, "rows": "same"}) for table in tables]
+    tried = trials.try_source(tables)
+    methods = ("bc", "bc_empirical_bayes", "bc_pooled_shares")
+    results = run_methods(tables, methods, groups=["one"] * 10).results
+    for place, (table, corrected) in enumerate(zip(tables, results, strict=True)):
         rows, gold = table.blocks["test"].log_probs, table.blocks["test"].labels
-        trial = trials.try_rules(table)
-        corrected = calibrate(rows, "bc_empirical_bayes", from_probs=False)
-        right = 100 * (corrected.argmax(axis=1) == gold).mean()
-        assert trial.accuracy + trial.outcomes["bc_empirical_bayes"].gain == pytest.approx(right)
-        assert trial.grid[trials.DEFAULT] == trial.outcomes["bc_empirical_bayes"]
+        before = (rows.argmax(axis=1) == gold).mean()
+        for name in methods:
+            rule = trials.gated(0.02) if name == "bc_pooled_shares" else name
+            gain = 100 * ((corrected[name].scores.argmax(axis=1) == gold).mean() - before)
+            assert tried[rule].gain[place] == pytest.approx(gain, abs=100.1 / len(gold))
+    # More labels tell more.
+    first, last = (trials.counted(trials.MATCHED, trials.COUNTED[k]) for k in (0, -1))
+    assert tried[last].gain.mean() > tried[first].gain.mean()
+    assert tried[trials.SHARES].gain.mean() > tried["bc"].gain.mean()
 
 
 def test_what_to_expect_is_what_the_page_says():
@@ -100,16 +147,3 @@ def test_what_to_expect_is_what_the_page_says():
                 f"{score_range.low:+.1f},{score_range.high:+.1f},{100 * score_range.fell:.0f} %"
             )
             assert line.replace("+0.0", "-0.0") in text or line in text
-
-
-def test_the_law_s_strength_is_1_for_a_bias_and_0_for_uneven_shares():
-    random = np.random.default_rng(0)
-    gold = random.permutation(np.arange(64) % 2)
-    rows = random.normal(-4, 0.5, (64, 2)) + np.eye(2)[gold]
-    assert trials.law_strength(rows + np.array([3.0, 0.0]), gold, 1000) == 1.0
-    # Without a bias the mean score of nine to one is all shares.
-    gold = (np.arange(64) % 10 == 0).astype(int)
-    rows = random.normal(-4, 0.5, (64, 2)) + 2 * np.eye(2)[gold]
-    assert trials.law_strength(rows, gold, 1000) <= 0.1
-    # Too few rows for the law's numbers: the scores are left as they are.
-    assert trials.law_strength(rows[:6], gold[:6], 1000) == 0.0

@@ -22,7 +22,7 @@ from batch_calibration.calibration.shift import mean_log_prob, shrunk_mean
 from batch_calibration.scores import ScoreTable
 from experiments.evidence.sets import ScoreSet, read_sets, shared_scores, task_of
 from experiments.evidence.statistics import t_interval_cell
-from experiments.evidence.trials import outcome
+from experiments.evidence.trials import is_harmed
 
 SETS = ("mmlu", "mmlu_neverA", "mmlu_neverB", "demonstrations")
 SIZES = (2, 5, 10, 20, 50)
@@ -71,7 +71,8 @@ def measure(tables: Sequence[ScoreTable], m: int, random: np.random.Generator) -
             corrected = scores - biases[:, context, None]  # [4, rows, k]
             hits = corrected.argmax(axis=2) == block.labels
             accuracies.append([hit.mean() for hit in hits])
-            harmed.append([outcome(hits[0], hit).is_harmed for hit in hits])
+            won, lost = (hits & ~hits[0]).sum(axis=1), (hits[0] & ~hits).sum(axis=1)
+            harmed.append(is_harmed(won, lost))
     return Measured(*(100 * np.mean(part, axis=0) for part in (accuracies, harmed)))
 
 

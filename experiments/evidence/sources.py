@@ -11,15 +11,21 @@ from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store
 from experiments.evidence.sets import ScoreSet, read_sets
 
-ROWS_OF = {
-    "mmlu": ("mmlu", "mmlu_neverA", "mmlu_neverB", "mmlu_batch", "mmlu_neverA_batch",
-             "mmlu_neverB_batch"),
-    "mmbench": ("mmbench", "mmbench_AF"),
-    "oodcv": ("oodcv", "oodcv_AF"),
-    "bear": ("bear",),
-    "demonstrations": ("demonstrations",),
+BALANCED, BY_NATURE, MADE = "balanced by nature", "uneven by nature", "made uneven"
+"""How often labels are right: about equally often; two options hardly ever, as the benchmark asks;
+uneven as options were put in another order, or rows drawn so."""
+KINDS = BALANCED, BY_NATURE, MADE
+SETS = {
+    "mmlu": {
+        "mmlu": BALANCED, "mmlu_batch": BALANCED, "mmlu_neverA": MADE, "mmlu_neverB": MADE,
+        "mmlu_neverA_batch": MADE, "mmlu_neverB_batch": MADE,
+    },
+    "mmbench": {"mmbench": BALANCED, "mmbench_AF": BY_NATURE},
+    "oodcv": {"oodcv": BALANCED, "oodcv_AF": BY_NATURE},
+    "bear": {"bear": BALANCED},
+    "demonstrations": {"demonstrations": BALANCED},
 }  # fmt: skip
-"""Rows -> the sets that are made of them."""
+"""Rows -> the sets that are made of them -> the kind."""
 UNEVEN = {"mmlu": "mmlu_batch", "mmbench": "mmbench", "oodcv": "oodcv"}
 """Rows -> the set that draws with uneven shares are made of."""
 UNEVEN_ROWS = 600
@@ -32,25 +38,28 @@ class Source(NamedTuple):
     Attributes:
         set: the contexts, models x tasks.
         rows: whose rows they are; sources of the same rows are left out together.
+        kind: of `KINDS`.
     """
 
     set: ScoreSet
     rows: str
+    kind: str
 
 
 def read_sources(folder: Path, embedded: Sequence[Path] = (), seed: int = 0) -> list[Source]:
-    """All sources; sources of the same rows are neighbors.
+    """All sources, those of a kind together.
 
     Raises:
         InputError: an archive or a workdir that is missing.
     """
     sources = []
-    for rows, names in ROWS_OF.items():
-        score_sets = dict(zip(names, read_sets(folder, names), strict=True))
-        if rows in UNEVEN:
-            score_sets["uneven"] = draw_uneven(score_sets[UNEVEN[rows]], seed)
-        sources += [Source(score_set, rows) for score_set in score_sets.values()]
-    return sources + [Source(read_workdir(workdir), "embedded") for workdir in embedded]
+    for rows, kinds in SETS.items():
+        for score_set, kind in zip(read_sets(folder, [*kinds]), kinds.values(), strict=True):
+            sources.append(Source(score_set, rows, kind))
+            if UNEVEN.get(rows) == score_set.name:
+                sources.append(Source(draw_uneven(score_set, seed), rows, MADE))
+    sources += [Source(read_workdir(workdir), "embedded", BALANCED) for workdir in embedded]
+    return sorted(sources, key=lambda source: KINDS.index(source.kind))
 
 
 def draw_uneven(score_set: ScoreSet, seed: int) -> ScoreSet:

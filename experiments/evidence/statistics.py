@@ -60,14 +60,23 @@ def crossed_interval(
     >>> crossed_interval(np.full((3, 4), 2.0), draws=10)
     (2.0, 2.0)
     """
+    return ends_of(crossed_means(differences, seed, draws=draws))
+
+
+def ends_of(means: np.ndarray) -> tuple[float, float]:
+    """The ends between which 95 % of the means of draws lie."""
+    tail = (1.0 - LEVEL) / 2.0
+    low, high = np.quantile(means, (tail, 1.0 - tail))
+    return float(low), float(high)
+
+
+def crossed_means(differences: np.ndarray, seed: int = 0, *, draws: int = DRAWS) -> np.ndarray:
+    """The means [draws] of `crossed_interval`; a draw of one seed takes the same models of any."""
     model_count, task_count = differences.shape
     # Drawn apart: the second number of a seed is the side.
     models = times_drawn(model_count, (seed, 0), draws)  # [draws, A]
     tasks = times_drawn(task_count, (seed, 1), draws)  # [draws, B]
-    means = np.sum((models @ differences) * tasks, axis=1) / differences.size  # [draws]
-    tail = (1.0 - LEVEL) / 2.0
-    low, high = np.quantile(means, (tail, 1.0 - tail))
-    return float(low), float(high)
+    return np.asarray(np.sum((models @ differences) * tasks, axis=1) / differences.size)
 
 
 @cache

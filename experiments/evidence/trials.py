@@ -1,246 +1,248 @@
-"""Rules for a recommendation, each on contexts with right labels: what is gained, who is harmed."""
+"""Rules for the contexts of a task, judged by their right labels: what is gained, who is harmed."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from itertools import product
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import log_softmax
 
-from batch_calibration.calibration.base import predict
+from batch_calibration.calibration.base import weighted_mean
 from batch_calibration.calibration.empirical_bayes import (
+    LABELED_WEIGHT,
     LEAST_INFORMATION,
-    confidence,
+    empirical_bayes,
     information,
-    likely_shift,
 )
 from batch_calibration.calibration.matching import match
+from batch_calibration.calibration.pooled_shares import (
+    FEWEST_CONTEXTS,
+    LEAST_TOLD,
+    correct_together,
+)
 from batch_calibration.calibration.shift import least_shares
-from batch_calibration.diagnosis import expected_gain, fit_label_scores
 from batch_calibration.diagnosis.experience import promised_gain
-from batch_calibration.diagnosis.gain import LabelScores
-from batch_calibration.diagnosis.recommend import LIKELY, TO_SHARES, WITH_LABELS, choose_by_labels
-from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, Evidence, gather
-from batch_calibration.metrics import gain_interval
+from batch_calibration.diagnosis.recommend import CORRECT, LIKELY, POOLED
+from batch_calibration.methods.run import jit_quickly
+from batch_calibration.reporting.frame import group_by
 from batch_calibration.scores import ScoreTable
+from experiments.evidence.sets import task_of
 from experiments.evidence.statistics import mcnemar
 
-BASELINE, ALWAYS, WEAKER, OLD, SHARES = "icl", "bc", "bc x 0.75", "old rule", "true shares"
-RULES = (ALWAYS, WEAKER, OLD, LIKELY, SHARES)
-"""Rules without labels; the last gets the true shares, and is no method."""
-POWERS, SHARE_WEIGHTS, BIAS_SCALES = (1.0, 2.0, 3.0), (0.3, 1.0, 3.0), (0.7, 1.0, 1.5)
-GRID = np.array(list(product(POWERS, SHARE_WEIGHTS, BIAS_SCALES)), np.float32)
-"""[27, 3]: constants of the empirical-Bayes shift that were tried."""
-DEFAULT = POWERS.index(2.0) * 9 + SHARE_WEIGHTS.index(1.0) * 3 + BIAS_SCALES.index(1.0)
-"""Which of them are the method's."""
-LAW = "bc x the law's strength"
-STRENGTHS = np.linspace(0, 1, 11)
+BASELINE, SHARES = "icl", "true shares"
+GATES = (0.01, LEAST_TOLD, LEAST_INFORMATION)
+"""Nats that a context's rows must tell to be pooled: what was tried."""
+MATCHED = "prior_matching"
+"""Each context is matched to the counted shares, one more of each label."""
+COUNTED, SCORED, REPEATS = (16, 32, 64, 128, 200, 300), 32, 2
+"""Labels counted without their scores, labeled rows with them, and random draws of both."""
+FOR_ALL, FOR_EACH = "of the task", "of each context"
 HARMED = 0.05
 """A context is harmed if a rule loses rows with a p-value below this (McNemar, exact)."""
-LEAST_ROWS, MOST_SEEN = 150, 1024
-"""A context's rows from which labeled ones are drawn; unlabeled rows that choose with them."""
+SIZES = (256, 1024)
+"""Rows that contexts are padded to, so that few programs are compiled; longer ones are not. Rules
+with labels read no more."""
+FEWEST_PADDED = 8
+"""Contexts that fewer are padded to; none where a task has one."""
+together = jit_quickly(correct_together)
 
 
-class Outcome(NamedTuple):
-    """Outcome of a rule in a context: the gain in points, and whether it is harmed."""
-
-    gain: float
-    is_harmed: bool
-
-
-class Trial(NamedTuple):
-    """A context without labels.
+class Outcomes(NamedTuple):
+    """A rule's outcomes in each context.
 
     Attributes:
-        accuracy: of the scores as they are, in percent.
-        outcomes: rule -> what it does.
-        grid: for each line of `GRID`, what it does.
-        promised: method -> the promised gain in points.
+        gain: [c], in points.
+        harmed: [c], whether rows are lost beyond noise, or in which part of several draws.
+        promised: [c], the gain that the corrected scores promise, in points; 0 where not asked.
     """
 
-    accuracy: float
-    outcomes: dict[str, Outcome]
-    grid: list[Outcome]
-    promised: dict[str, float]
+    gain: np.ndarray
+    harmed: np.ndarray
+    promised: np.ndarray
 
 
-class LabeledTrial(NamedTuple):
-    """A context with labeled rows.
+Rules = dict[str, Outcomes]
+
+
+def is_harmed(won: np.ndarray, lost: np.ndarray) -> np.ndarray:
+    """True where more rows are lost than won, beyond noise."""
+    return np.asarray((lost > won) & (mcnemar(won, lost) < HARMED))
+
+
+class Task(NamedTuple):
+    """Scores of all contexts of a task, padded.
 
     Attributes:
-        method: what is recommended.
-        outcomes: method -> what it does to the other rows; "recommended" among them.
-        stated: the accuracy that the recommendation states, less the true one, in points.
-        holds: whether the interval of the stated gain holds the true one.
+        rows: [c n k], in nats.
+        weight: [c n]; 0 of absent rows.
+        gold: [c n]; -1 of absent rows.
+        contexts: how many there are; the last of c are absent.
     """
 
-    method: str
-    outcomes: dict[str, Outcome]
-    stated: float
-    holds: bool
+    rows: np.ndarray
+    weight: np.ndarray
+    gold: np.ndarray
+    contexts: int
+
+    @property
+    def arrays(self) -> tuple[jax.Array, jax.Array]:
+        """Rows and weight, as compiled programs take them."""
+        return jnp.asarray(self.rows), jnp.asarray(self.weight)
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The true shares of the labels in each context, [c k]."""
+        counts = (self.gold[..., None] == np.arange(self.rows.shape[-1])).sum(axis=1)
+        return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+    def judge(
+        self, shift: np.ndarray, is_judged: np.ndarray | bool = True, *, promises: bool = False
+    ) -> Outcomes:
+        """The outcomes of shifts [c k] over the rows that are judged [c n]."""
+        present = (self.gold >= 0) & is_judged
+        before = present & (self.rows.argmax(axis=-1) == self.gold)
+        after = present & ((self.rows - shift[:, None]).argmax(axis=-1) == self.gold)
+        won, lost = (after & ~before).sum(axis=1), (before & ~after).sum(axis=1)
+        gain = 100 * (won - lost) / np.maximum(present.sum(axis=1), 1)
+        harmed = is_harmed(won, lost)
+        promised = np.zeros(self.contexts)
+        for place in range(self.contexts * promises):
+            rows = self.rows[place, present[place]].astype(np.float64)
+            promised[place] = promised_gain(rows, rows - shift[place])
+        return Outcomes(gain[: self.contexts], harmed[: self.contexts], promised)
 
 
-def gains(outcomes: Sequence[Outcome]) -> list[float]:
-    """The gain of each outcome, in points."""
-    return [outcome.gain for outcome in outcomes]
+def stack(tables: Sequence[ScoreTable], most: int | None = None) -> Task:
+    """The contexts of a task, so many rows of each at most."""
+    tests = [table.blocks["test"] for table in tables]
+    longest, contexts = max(len(test.labels[:most]) for test in tests), len(tests)
+    size = next((size for size in SIZES if longest <= size), longest)
+    if contexts > 1 and size != longest:
+        contexts = max(FEWEST_PADDED, 1 << (contexts - 1).bit_length())
+    rows = np.zeros((contexts, size, tests[0].log_probs.shape[1]), np.float32)
+    gold = np.full((contexts, size), -1, np.int32)
+    for place, test in enumerate(tests):
+        count = len(test.labels[:most])
+        rows[place, :count] = test.log_probs[:most]
+        gold[place, :count] = test.labels[:most]
+    return Task(rows, (gold >= 0).astype(np.float32), gold, len(tests))
 
 
-def outcome(before: np.ndarray, after: np.ndarray) -> Outcome:
-    """Changes between two arrays [n] of whether a row is right."""
-    won, lost = (after & ~before).sum(), (before & ~after).sum()
-    is_harmed = lost > won and float(mcnemar(won, lost)) < HARMED
-    return Outcome(100 * float(won - lost) / len(before), bool(is_harmed))
+def tasks_of(tables: Sequence[ScoreTable]) -> list[list[int]]:
+    """The places of the contexts of each task."""
+    return [*group_by(range(len(tables)), lambda place: task_of(tables[place])).values()]
 
 
-def try_rules(table: ScoreTable) -> Trial:
-    """Every rule without labels on one context."""
-    test = table.blocks["test"]
-    rows, gold = log_softmax(np.asarray(test.log_probs, np.float64), axis=1), test.labels
-    shares = np.bincount(gold, minlength=rows.shape[1]) / len(gold)
-    padded, weight = pad(rows, _size(len(rows)))
-    shifts, matched = map(partial(np.asarray, dtype=np.float64), _shifts(padded, weight, shares))
-    mean = rows.mean(axis=0)
-    bias_of_rule = {
-        ALWAYS: mean, WEAKER: 0.75 * mean, OLD: old_rule(rows), LIKELY: shifts[DEFAULT],
-        SHARES: matched,
-    }  # fmt: skip
-    before = rows.argmax(axis=1) == gold
-
-    def outcome_of(bias: np.ndarray) -> Outcome:
-        return outcome(before, (rows - bias).argmax(axis=1) == gold)
-
-    promised = {
-        LIKELY: promised_gain(rows, rows - shifts[DEFAULT]),
-        TO_SHARES: promised_gain(rows, rows - matched),
-    }
-    outcomes = {rule: outcome_of(bias) for rule, bias in bias_of_rule.items()}
-    return Trial(100 * before.mean(), outcomes, [*map(outcome_of, shifts)], promised)
+def try_source(tables: Sequence[ScoreTable], seed: int = 0) -> Rules:
+    """All rules on all tasks of a source, the outcomes [contexts] in the order of the tables."""
+    random = np.random.default_rng(seed)
+    places = tasks_of(tables)
+    by_task = [try_rules([tables[k] for k in group], random) for group in places]
+    order = np.argsort(np.concatenate(places))
+    tried = {}
+    for rule in by_task[0]:
+        fields = zip(*(outcomes[rule] for outcomes in by_task), strict=True)
+        tried[rule] = Outcomes(*(np.concatenate(of_tasks)[order] for of_tasks in fields))
+    return tried
 
 
-def _size(rows: int) -> int:
-    """The next power of two, so that few programs are compiled."""
-    return max(128, 1 << (rows - 1).bit_length())
+def try_rules(tables: Sequence[ScoreTable], random: np.random.Generator) -> Rules:
+    """Every rule; of several contexts those with labels too. One gets the true shares."""
+    task = stack(tables)
+    bias, likely, matched, told = alone(task)
+    tried = {CORRECT: task.judge(bias), LIKELY: task.judge(likely, promises=True)}
+    by_used = dict[tuple[bool, ...], Outcomes]()
+    for gate in GATES:
+        used = tuple(told >= gate)
+        if used not in by_used:
+            by_used[used] = task.judge(pool(task, gate)) if sum(used) else tried[LIKELY]
+        tried[gated(gate)] = by_used[used]
+    tried[SHARES] = task.judge(matched, promises=True)
+    if len(tables) < FEWEST_CONTEXTS:
+        return tried
+    return tried | try_labels(stack(tables, SIZES[-1]), random)
 
 
-def pad(rows: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows [size, k], the added ones of weight 0, and the weights [size]."""
-    padded = np.zeros((size, rows.shape[1]), np.float32)
-    padded[: len(rows)] = rows
-    return padded, (np.arange(size) < len(rows)).astype(np.float32)
+def try_labels(task: Task, random: np.random.Generator) -> Rules:
+    """Rules with labels of the task: counted ones without scores, and scored ones."""
+    bias, *_ = alone(task)
+    shares = task.shares[0]
+    tried = {few(CORRECT): task.judge(bias), few(POOLED): task.judge(pool(task))}
+    for labels in COUNTED:
+        drawn = random.multinomial(labels, shares, REPEATS).astype(np.float32)
+        pooled = [task.judge(pool(task, counts=counts)) for counts in drawn]
+        matched = [task.judge(match_all(task, (1 + n) / (1 + n).sum())) for n in drawn]
+        tried[counted(POOLED, labels)] = mean_of(pooled)
+        tried[counted(MATCHED, labels)] = mean_of(matched)
+    for rule, contexts in ((FOR_ALL, 1), (FOR_EACH, len(task.gold))):
+        outcomes = []
+        for _ in range(REPEATS):
+            # Absent rows come last.
+            order = random.random(task.gold[:contexts].shape) + (task.gold[:contexts] < 0)
+            is_scored = order.argsort(axis=1).argsort(axis=1) < SCORED
+            shift = learn(*task.arrays, jnp.where(is_scored, task.gold, -1))
+            outcomes.append(task.judge(np.asarray(shift), ~is_scored))
+        tried[rule] = mean_of(outcomes)
+    return tried
 
 
-@jax.jit
-def _shifts(rows: jax.Array, weight: jax.Array, shares: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The shift of each line of `GRID` [27, k], and the one that matches shares [k]."""
-    ratio = confidence(rows, weight)
-    tells = information(rows, weight) >= LEAST_INFORMATION
-
-    def shift(constants: jax.Array) -> jax.Array:
-        expected = ratio ** constants[0]
-        return likely_shift(
-            rows, weight, expected / expected.sum(), share_weight=constants[1],
-            bias_scale=constants[2],
-        )  # fmt: skip
-
-    matched = match(rows, least_shares(shares.astype(jnp.float32)), weight)
-    return jnp.where(tells, jax.vmap(shift)(jnp.asarray(GRID)), 0.0), matched
+def mean_of(outcomes: Sequence[Outcomes]) -> Outcomes:
+    """The mean over several draws."""
+    return Outcomes(*(np.mean(of_draws, axis=0) for of_draws in zip(*outcomes, strict=True)))
 
 
-def old_rule(rows: np.ndarray) -> np.ndarray:
-    """The bias [k] that the rule before this one subtracted, which had four thresholds.
-
-    None where there are few rows, the preference may be noise or rows tell little; else BC's, with
-    a prior that leaves labels of little confidence the share that is predicted for them.
-    """
-    n, k = rows.shape
-    mean = rows.mean(axis=0)
-    margin = rows[:, mean.argmax()] - rows[:, mean.argmin()]
-    if n < 50 or np.ptp(mean) <= 2 * margin.std(ddof=1) / np.sqrt(n):
-        return np.zeros(k)
-    log_after = log_softmax(rows - mean, axis=1)
-    after = np.exp(log_after)
-    if (after * (log_after - np.log(after.mean(axis=0)))).sum(axis=1).mean() < 0.05:
-        return np.zeros(k)
-    label_of_row, sureness = after.argmax(axis=1), after.max(axis=1)
-    counts = np.bincount(label_of_row, minlength=k)
-    sums = np.bincount(label_of_row, sureness, minlength=k)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        is_doubtful = (sums / counts) / ((sums.sum() - sums) / (n - counts)) < 0.9
-    predicted = np.bincount(rows.argmax(axis=1), minlength=k) + 1.0
-    prior = np.where(is_doubtful, np.minimum(predicted / predicted.sum(), 1 / k), 0.0)
-    prior[~is_doubtful] = (1 - prior.sum()) / (~is_doubtful).sum()
-    return np.asarray(mean - np.log(prior))
+def few(rule: str) -> str:
+    """The name of a rule without labels on the rows of rules with labels."""
+    return f"{rule}, no labels"
 
 
-def try_labeled(table: ScoreTable, labeled: int, random: np.random.Generator) -> LabeledTrial:
-    """The recommendation with labels on one context, judged on all rows that were not labeled."""
-    test = table.blocks["test"]
-    order = random.permutation(len(test.labels))
-    drawn, judged = order[:labeled], np.sort(order[labeled:])
-    rows, gold = np.asarray(test.log_probs, np.float32), np.asarray(test.labels)
-    labeled_rows = Evidence(rows[drawn], gold[drawn])
-    # Contexts of many labels have each a number of their own: padding saves no program.
-    size = _size(len(judged)) if rows.shape[1] <= 10 else len(judged)
-    padded, weight = pad(rows[judged], size)
-    seen, seen_weight = pad(rows[judged[:MOST_SEEN]], min(size, MOST_SEEN))
-    blocks = {"test": Evidence(seen, weight=seen_weight), "labeled": labeled_rows}
-    choice = choose_by_labels(blocks, WITH_LABELS, {})
-    blocks["test"] = Evidence(padded, weight=weight)
-    hits = {}
-    for name in choice.hits:
-        hits[name] = np.asarray(_predicted(blocks, name=name))[: len(judged)] == gold[judged]
-    outcomes = {name: outcome(hits[BASELINE], hit) for name, hit in hits.items()}
-    strength = law_strength(rows[drawn], gold[drawn], len(judged))
-    bias = strength * rows[judged].mean(axis=0)
-    outcomes[LAW] = outcome(hits[BASELINE], (rows[judged] - bias).argmax(axis=1) == gold[judged])
-    chosen = outcomes["recommended"] = outcomes[choice.method]
-    before, after = choice.hits[BASELINE], choice.held_out
-    low, high = gain_interval((after & ~before).sum(), (before & ~after).sum(), labeled)
-    stated = 100 * float(choice.held_out.mean() - hits[choice.method].mean())
-    is_held = bool(100 * low <= chosen.gain <= 100 * high)
-    return LabeledTrial(choice.method, outcomes, stated, is_held)
+def counted(rule: str, labels: int) -> str:
+    """The name of a rule that is given the counts of so many labels."""
+    return f"{rule}, {labels} counted"
 
 
-def law_strength(rows: np.ndarray, gold: np.ndarray, unlabeled: int) -> float:
-    """The strength of BC with the largest gain by the law, whose numbers few labeled rows give.
-
-    Returns:
-        A member of `STRENGTHS`; 0 where the rows are too few for the law's numbers.
-    """
-    k = rows.shape[1]
-    try:
-        scores = fit_label_scores(rows, gold)
-    except InputError:
-        return 0.0
-    counts = np.bincount(gold, minlength=k) + 1.0  # Laplace's rule
-    share = jnp.asarray(counts / counts.sum(), jnp.float32)
-    return float(STRENGTHS[int(np.argmax(_gains_by_strength(scores, share, unlabeled)))])
+def gated(gate: float) -> str:
+    """The name of the rule that pools contexts which tell so many nats."""
+    return f"{POOLED}, {gate:g}"
 
 
-@jax.jit
-def _gains_by_strength(scores: LabelScores, share: jax.Array, rows: float) -> jax.Array:
-    """The expected gain at each of `STRENGTHS`."""
-    return jax.lax.map(
-        lambda strength: expected_gain(scores, share, rows, strength=strength),
-        jnp.asarray(STRENGTHS),
+def pool(task: Task, gate: float = LEAST_TOLD, counts: np.ndarray | None = None) -> np.ndarray:
+    """The shifts [c k] of `bc_pooled_shares`, labels that are counted given or not."""
+    known = None if counts is None else jnp.asarray(counts)
+    return np.asarray(together(*task.arrays, True, gate, known).shifts)
+
+
+def alone(task: Task) -> list[np.ndarray]:
+    """The shifts [c k] of bc, `bc_empirical_bayes` and of the true shares; nats told [c]."""
+    return [*map(np.asarray, _alone(*task.arrays, jnp.asarray(task.shares, jnp.float32)))]
+
+
+@jit_quickly
+def _alone(
+    rows: jax.Array, weight: jax.Array, shares: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    rows = jax.nn.log_softmax(rows)
+    bias = jax.vmap(weighted_mean)(rows, weight)
+    fit = empirical_bayes().fit
+    likely = jax.vmap(lambda rows, weight: fit(rows, None, weight).bias)(rows, weight)
+    matched = jax.vmap(match)(rows, jax.vmap(least_shares)(shares), weight)
+    return bias, likely, matched, jax.vmap(information)(rows, weight)
+
+
+def match_all(task: Task, shares: np.ndarray) -> np.ndarray:
+    """The shifts [c k] that match each context to shares [k]."""
+    return np.asarray(_match(*task.arrays, jnp.asarray(shares)))
+
+
+@jit_quickly
+def _match(rows: jax.Array, weight: jax.Array, shares: jax.Array) -> jax.Array:
+    return jax.vmap(match, in_axes=(0, None, 0))(jax.nn.log_softmax(rows), shares, weight)
+
+
+@jit_quickly
+def learn(rows: jax.Array, weight: jax.Array, labels: jax.Array) -> jax.Array:
+    """The shifts [c k] of `bcl_empirical_bayes`, from rows whose label is not -1 and all others."""
+    fit = empirical_bayes(labeled_weight=LABELED_WEIGHT).fit
+    return jax.vmap(lambda rows, weight, labels: fit(rows, labels, weight).bias)(
+        rows, weight, labels
     )
-
-
-@partial(jax.jit, static_argnames="name")
-def _predicted(blocks: Mapping[str, Evidence], *, name: str) -> jax.Array:
-    method = METHODS[name]
-    fit, apply = method.make()
-    return predict(apply(fit(*gather(method, blocks)), jnp.asarray(blocks["test"].log_probs)))
-
-
-def spread_evenly(tables: Sequence[ScoreTable], most: int) -> list[ScoreTable]:
-    """So many contexts at most that have rows enough to label some, evenly from first to last."""
-    large = [table for table in tables if len(table.blocks["test"].labels) >= LEAST_ROWS]
-    if not large:
-        return []
-    chosen = np.unique(np.linspace(0, len(large) - 1, most).round().astype(int))
-    return [large[number] for number in chosen]
