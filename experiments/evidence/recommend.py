@@ -33,10 +33,10 @@ from experiments.evidence.trials import (
     FOR_EACH,
     GATES,
     MATCHED,
+    MOST,
     REPEATS,
     SCORED,
     SHARES,
-    SIZES,
     Rules,
     counted,
     few,
@@ -220,8 +220,8 @@ def section(judged: Sequence[Judged], tables: Mapping[str, Cells]) -> str:
         against_goals(kinds_of(judged)),
         "![What recommend gains on each source](figures/evidence_recommend.png)",
         "Labels of a task, on the sources with three contexts of a task or more (gate "
-        f"{LEAST_TOLD:g} nats, means over {REPEATS} draws, {SIZES[-1]:,} rows of a context "
-        "at most). Counted: known of other rows, without "
+        f"{LEAST_TOLD:g} nats, {REPEATS} draw of each, {MOST:,} rows of a context at most). "
+        "Counted: known of other rows, without "
         f"scores; `{MATCHED}` matches each context to the counts with one more of each label. "
         "Scored: labeled rows that the contexts scored too, one set for all contexts of a task or "
         "another for each; judged are the other rows.",

@@ -34,14 +34,14 @@ GATES = (0.01, LEAST_TOLD, LEAST_INFORMATION)
 """Nats that a context's rows must tell to be pooled: what was tried."""
 MATCHED = "prior_matching"
 """Each context is matched to the counted shares, one more of each label."""
-COUNTED, SCORED, REPEATS = (16, 32, 64, 128, 200, 300), 32, 2
+COUNTED, SCORED, REPEATS = (16, 32, 64, 128, 300), 32, 1
 """Labels counted without their scores, labeled rows with them, and random draws of both."""
 FOR_ALL, FOR_EACH = "of the task", "of each context"
 HARMED = 0.05
 """A context is harmed if a rule loses rows with a p-value below this (McNemar, exact)."""
-SIZES = (256, 1024)
+SIZES, MOST = (256, 512, 1024), 512
 """Rows that contexts are padded to, so that few programs are compiled; longer ones are not. Rules
-with labels read no more."""
+with labels read `MOST` of each at most."""
 FEWEST_PADDED = 8
 """Contexts that fewer are padded to; none where a task has one."""
 together = jit_quickly(correct_together)
@@ -160,7 +160,7 @@ def try_rules(tables: Sequence[ScoreTable], random: np.random.Generator) -> Rule
     tried[SHARES] = task.judge(matched, promises=True)
     if len(tables) < FEWEST_CONTEXTS:
         return tried
-    return tried | try_labels(stack(tables, SIZES[-1]), random)
+    return tried | try_labels(stack(tables, MOST), random)
 
 
 def try_labels(task: Task, random: np.random.Generator) -> Rules:
