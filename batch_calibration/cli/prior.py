@@ -19,8 +19,9 @@ from batch_calibration.methods.options import counted_shares
 from batch_calibration.scores import ScoreTable
 
 ESTIMATED = "estimated"
-FEW_COUNTED = 200
-"""Counted labels below which a note says what their noise risks."""
+FEW_COUNTED = 64
+"""Counted labels below which a note says what their noise risks: from 64 on matching them gained
+more than BC and pooled shares on balanced and on uneven sources (docs/evidence-recommend.md)."""
 
 
 class Stated(NamedTuple):
@@ -201,8 +202,8 @@ def _count_labels(
         if total < FEW_COUNTED:
             summaries.say_notes([
                 f"{total:,} labels were counted, and shares of fewer than {FEW_COUNTED} are noisy: "
-                "matched to the counts of 16 labels 28 % of contexts of real models lost accuracy, "
-                "of 32 19 %, of 64 14 %. Count more; of three contexts or more of a task "
+                "matched to the counts of 16 labels 7.6 % of contexts of real models lost accuracy "
+                "beyond noise, of 32 6.8 %, of 64 1.6 %. Count more; of three contexts or more of a task "
                 "--method=bc_pooled_shares weighs the counts against what the scores tell."
             ])  # fmt: skip
         return Stated(counted_shares(counts), None, tuple(counts.tolist()))

@@ -174,11 +174,11 @@ def cells(judged: Sequence[Judged], options: Options) -> Cells:
             table.append([one.title, count, f"{one.accuracy:.1f}", *gains, f"{one.gate:g}"])
         contexts = sum(len(one.source.set.tables) for one in members)
         means = [interval_cell(*mean_gain(members, rule, options)) for rule in RULES]
-        table.append([f"**{kind}**: mean", f"{contexts:,}", "", *means, ""])
+        table.append([f"{kind}: mean", f"{contexts:,}", "", *means, ""])
         lowest = number_cells([worst(members, rule) for rule in RULES], "+.1f")
-        table.append([f"**{kind}**: worst source", "", "", *lowest, ""])
+        table.append([f"{kind}: worst source", "", "", *lowest, ""])
         shares = [f"{harmed(members, rule):.1f} %" for rule in RULES]
-        table.append([f"**{kind}**: contexts harmed", "", "", *shares, ""])
+        table.append([f"{kind}: contexts harmed", "", "", *shares, ""])
     return table
 
 
