@@ -203,8 +203,8 @@ def _count_labels(
             summaries.say_notes([
                 f"{total:,} labels were counted, and shares of fewer than {FEW_COUNTED} are noisy: "
                 "matched to the counts of 16 labels 7.6 % of contexts of real models lost accuracy "
-                "beyond noise, of 32 6.8 %, of 64 1.6 %. Count more; of three contexts or more of a task "
-                "--method=bc_pooled_shares weighs the counts against what the scores tell."
+                "beyond noise, of 32 6.8 %, of 64 1.6 %. Count more; of three contexts or more of "
+                "a task --method=bc_pooled_shares weighs the counts against what the scores tell."
             ])  # fmt: skip
         return Stated(counted_shares(counts), None, tuple(counts.tolist()))
 

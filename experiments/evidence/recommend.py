@@ -121,7 +121,11 @@ def choose_gate(tried: Sequence[Rules]) -> float:
     """The gate with which pooled shares gain most on average over sources."""
     if not tried:
         return GATES[1]
-    means = [np.mean([rules[trials.gated(g)].gain.mean() for rules in tried]) for g in GATES]
+
+    def mean(gate: float) -> float:
+        return float(np.mean([rules[trials.gated(gate)].gain.mean() for rules in tried]))
+
+    means = list(map(mean, GATES))
     return GATES[int(np.argmax(means))]
 
 
@@ -137,11 +141,15 @@ def bootstrap(judged: Judged, rule: str, options: Options) -> np.ndarray:
     return statistics.crossed_means(grid, options.seed, draws=options.draws)
 
 
+def average(judged: Sequence[Judged], rule: str) -> float:
+    """A rule's mean gain over sources, in points."""
+    return float(np.mean([one.tried[rule].gain.mean() for one in judged]))
+
+
 def mean_gain(judged: Sequence[Judged], rule: str, options: Options) -> tuple[float, float, float]:
     """A rule's mean gain over sources in points, and its interval over their models and tasks."""
-    mean = float(np.mean([one.tried[rule].gain.mean() for one in judged]))
     drawn = np.mean([bootstrap(one, rule, options) for one in judged], axis=0)
-    return mean, *statistics.ends_of(drawn)
+    return average(judged, rule), *statistics.ends_of(drawn)
 
 
 def worst(judged: Sequence[Judged], rule: str) -> float:
@@ -238,12 +246,12 @@ def against_goals(by_kind: Mapping[str, Sequence[Judged]]) -> str:
     """Verdicts of pooled shares against their goals."""
     reached = dict[str, bool]()
     if balanced := by_kind.get(BALANCED):
-        gains = [np.mean([one.tried[rule].gain.mean() for one in balanced]) for rule in RULES]
-        part, share = 100 * float(gains[2] / gains[0]), harmed(balanced, POOLED)
+        part = 100 * average(balanced, POOLED) / average(balanced, CORRECT)
+        share = harmed(balanced, POOLED)
         reached[f"where labels are balanced {part:.0f} % of BC's gain"] = part >= LEAST_PART
         reached[f"with {share:.1f} % harmed"] = share <= MOST_HARMED_BALANCED
     if uneven := by_kind.get(UNEVEN):
-        mean = float(np.mean([one.tried[POOLED].gain.mean() for one in uneven]))
+        mean = average(uneven, POOLED)
         lowest, share = worst(uneven, POOLED), harmed(uneven, POOLED)
         reached[f"elsewhere a mean of {mean:+.1f}"] = mean >= LEAST_MEAN
         reached[f"the worst source {lowest:+.1f}"] = lowest >= LEAST_WORST
@@ -345,11 +353,8 @@ def enough(judged: Sequence[Judged], rule: str) -> int | None:
     for labels in sorted(COUNTED, reverse=True):
         given = counted(rule, labels)
         for members in (kinds[kind] for kind in (BALANCED, UNEVEN) if kind in kinds):
-            gains = [
-                np.mean([one.tried[name].gain.mean() for one in members])
-                for name in (given, few(CORRECT), few(POOLED))
-            ]
-            if gains[0] < max(gains[1:]):
+            without = max(average(members, few(CORRECT)), average(members, few(POOLED)))
+            if average(members, given) < without:
                 return least
         if harmed(judged, given) > harmed(judged, few(POOLED)):
             return least
@@ -363,9 +368,7 @@ def labels_finding(judged: Sequence[Judged]) -> str:
     for rule in (POOLED, MATCHED):
         least = enough(judged, rule)
         phrases.append(f"{rule} {'from no number tried' if least is None else f'from {least}'} on")
-    of_task, of_each = (
-        np.mean([one.tried[rule].gain.mean() for one in judged]) for rule in (FOR_ALL, FOR_EACH)
-    )
+    of_task, of_each = average(judged, FOR_ALL), average(judged, FOR_EACH)
     return (
         "**Labels that are only counted** beat bc, and pooled shares without them, on balanced and "
         f"on uneven sources and harm no more contexts: {'; '.join(phrases)}. **{SCORED} labeled "

@@ -137,7 +137,9 @@ def try_source(tables: Sequence[ScoreTable], seed: int = 0) -> Rules:
     """All rules on all tasks of a source, the outcomes [contexts] in the order of the tables."""
     random = np.random.default_rng(seed)
     places = tasks_of(tables)
-    by_task = [try_rules([tables[k] for k in group], random) for group in places]
+    by_task = list[Rules]()
+    for group in places:
+        by_task.append(try_rules([tables[k] for k in group], random))
     order = np.argsort(np.concatenate(places))
     tried = {}
     for rule in by_task[0]:
