@@ -140,3 +140,13 @@ def test_files_of_raw_logits_pass_by_the_names_of_their_columns(columns, tmp_pat
 
 def test_raw_logits_without_a_name_are_refused_by_what_they_are(refuses):
     refuses(lambda: diagnose(10 * [[12.5, 13.25], [14.5, 11.0]]))
+
+
+def test_scaled_cosines_of_a_file_are_said_by_a_flag(tmp_path, program):
+    path = tmp_path / "clip.csv"
+    scores = 25 + np.random.default_rng(0).normal(size=(60, 2)) + [1.0, 0.0]
+    lines = [f"{a:.4f},{b:.4f}" for a, b in scores]
+    path.write_text("\n".join(["cat,dog", *lines]) + "\n")
+    done = program("diagnose", str(path), "--cosines").stdout
+    assert "standard deviations of the two scores' difference" in " ".join(done.split())
+    assert "nats" not in done.replace("cosines have no nats", "")

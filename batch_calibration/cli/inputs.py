@@ -55,7 +55,7 @@ def reading_of(args: Namespace) -> Reading:
         ids=args.ids,
         by=options.split_names(args.by),
         missing=None if missing is None else check_missing(missing),
-        from_probs=args.from_probs,
+        from_probs=False if args.cosines else args.from_probs,
         task=args.task,
         model=args.model,
         filter=args.filter,
@@ -90,6 +90,9 @@ def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreT
         # --by does not split it: a context finds its model's rows.
         _, labeled_tables = _read(expand(args.labeled), replace(reading, by=()))
         tables = _with_block(tables, "labeled", labeled_tables)
+    if args.cosines:
+        kind = {"scorer": {"kind": "dual_encoder"}}
+        tables = [table._replace(context={**table.context, **kind}) for table in tables]
     return table_files, tables
 
 

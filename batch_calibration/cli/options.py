@@ -318,6 +318,7 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     # None, the default: found out from the numbers.
     add("--from-probs", action=BooleanOptionalAction,
         help="the numbers are probabilities, or are not")  # fmt: skip
+    add("--cosines", action="store_true", help="the numbers are cosines, scaled or not")
     if command not in ("convert", "ensemble"):
         _add_learning(parser, command)
     _add_writing(parser, command)
