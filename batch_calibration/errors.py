@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -190,3 +191,11 @@ def shown(value: object, most: int = 80) -> str:
     except (ValueError, RecursionError):  # thousands of digits, thousands of levels
         return f"a very long {type(value).__name__}"
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def callers_level() -> int:
+    """The `stacklevel` of a warning that points at the line of a user which called this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("batch_calibration"):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -25,7 +25,7 @@ from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.calibration import running
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, callers_level, shown
 from batch_calibration.methods import (
     Method,
     check_labels,
@@ -369,7 +369,7 @@ def class_columns(
             f"y: the class {without_column[0]} has no column in X, whose columns are "
             f"{columns.tolist()}, so that no prediction for its rows is right; give classes=[...] "
             "if it has.",
-            stacklevel=4,  # the caller of the estimator's fit
+            stacklevel=callers_level(),
         )
     column_of_distinct = [column_of.get(name, -1) for name in distinct.tolist()]
     return columns, np.array(column_of_distinct, np.int32)[distinct_of_row]  # [n]

@@ -15,7 +15,7 @@ from batch_calibration import importers
 from batch_calibration.arrays.missing_scores import check_missing
 from batch_calibration.cli import options
 from batch_calibration.errors import InputError
-from batch_calibration.files import temporary_folder
+from batch_calibration.files import Json, temporary_folder
 from batch_calibration.importers import Reading
 from batch_calibration.importers.local_copies import address, is_remote, list_files
 from batch_calibration.methods import METHODS
@@ -91,7 +91,7 @@ def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreT
         _, labeled_tables = _read(expand(args.labeled), replace(reading, by=()))
         tables = _with_block(tables, "labeled", labeled_tables)
     if args.cosines:
-        kind = {"scorer": {"kind": "dual_encoder"}}
+        kind: dict[str, Json] = {"scorer": {"kind": "dual_encoder"}}
         tables = [table._replace(context={**table.context, **kind}) for table in tables]
     return table_files, tables
 

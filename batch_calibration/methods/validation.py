@@ -26,7 +26,7 @@ from batch_calibration.arrays.numbers import (
 )
 from batch_calibration.arrays.score_scale import keep_differences, to_nats
 from batch_calibration.calibration.base import Calibrator
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, callers_level
 from batch_calibration.typing import AnyArray
 
 MIN_ROWS_WITHOUT_WARNING = 10
@@ -314,7 +314,7 @@ def _shape(numbers: object) -> tuple[int, ...] | None:
 
 
 def warn_of_few_rows(method: str, reads: Sequence[str], rows: int, where: str = "scores") -> None:
-    """Warns the caller's caller where a method that reads the batch has few rows of it."""
+    """Warns the user where a method that reads the batch has few rows of it."""
     if "test" not in reads or rows >= MIN_ROWS_WITHOUT_WARNING:
         return
     warning = f"{method} learns its bias from {rows} rows, which is rough"
@@ -323,7 +323,7 @@ def warn_of_few_rows(method: str, reads: Sequence[str], rows: int, where: str = 
     warnings.warn(
         f"{where}: {warning}; give {MIN_ROWS_WITHOUT_WARNING} rows of one prompt or more, or fit "
         "on earlier ones.",
-        stacklevel=3,  # the line that called the function that calls this
+        stacklevel=callers_level(),
     )
 
 
@@ -367,7 +367,7 @@ def ask_about_order(scores: np.ndarray, gold: np.ndarray) -> str:
 
 
 def warn_about_order(scores: np.ndarray, gold: np.ndarray, where: str = "labels") -> None:
-    """Warns the caller's caller with the question of `ask_about_order`, for rows [..., n, k]."""
+    """Warns the user with the question of `ask_about_order`, for rows [..., n, k]."""
     k = scores.shape[-1]
     if question := ask_about_order(scores.reshape(-1, k), np.asarray(gold).reshape(-1)):
-        warnings.warn(f"{where}: {question}", stacklevel=3)
+        warnings.warn(f"{where}: {question}", stacklevel=callers_level())
