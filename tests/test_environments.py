@@ -71,17 +71,16 @@ def usual(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "setting"),
-    [
-        ("JAX_ENABLE_X64", "1"),
-        ("JAX_NUMPY_RANK_PROMOTION", "raise"),
-        ("JAX_TRANSFER_GUARD", "disallow"),
-        ("JAX_DEBUG_NANS", "1"),
-    ],
-)
-def test_every_method_and_command_gives_the_same(name, setting, usual, tmp_path):
-    found = run(tmp_path, **{name: setting})
+STRICT = {
+    "JAX_NUMPY_RANK_PROMOTION": "raise",
+    "JAX_TRANSFER_GUARD": "disallow",
+    "JAX_DEBUG_NANS": "1",
+}
+
+
+@pytest.mark.parametrize("settings", [{"JAX_ENABLE_X64": "1"}, STRICT], ids=["X64", "strict"])
+def test_every_method_and_command_gives_the_same(settings, usual, tmp_path):
+    found = run(tmp_path, **settings)
     assert [outcome for outcome in usual if found[outcome] != usual[outcome]] == []
 
 
