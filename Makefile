@@ -86,14 +86,10 @@ reference: $(REFERENCE)/.installed $(SERVER)/.installed $(INSPECT)/.installed
 bench: $(BENCH)/.installed
 	$(BENCH)/bin/python -m benchmarks.limit $(FLAGS)
 	$(BENCH)/bin/python -m benchmarks.scoring $(FLAGS)
-	$(BENCH)/bin/python -m benchmarks.growth $(FLAGS)
 	$(BENCH)/bin/python -m benchmarks.start
 ifneq (,$(findstring --full,$(FLAGS)))
 	$(BENCH)/bin/python -m benchmarks.calibration
-	$(BENCH)/bin/python -m benchmarks.pc_at_size
-	$(BENCH)/bin/python -m benchmarks.attention
 	$(BENCH)/bin/python -m benchmarks.vision
-	$(BENCH)/bin/python -m benchmarks.loading --layers=2
 endif
 
 # A few mutants of the core a run: FLAGS=--sample=60 --seed=1 for more, and others.

@@ -35,15 +35,11 @@ class Shape(NamedTuple):
         return self.config | ({} if whole else {key: self.layers})
 
 
-PUBLISHED: dict[str, dict[str, Any]] = json.loads(
-    Path(__file__).with_name("shapes.json").read_text(encoding="utf-8")
-)
-"""Networks by the configs that their makers published; ours and transformers read them alike."""
-SHAPES = {name: Shape(**entry) for name, entry in PUBLISHED.items() if "layers" in entry}
-"""Networks that are timed."""
+_PUBLISHED = json.loads(Path(__file__).with_name("shapes.json").read_text(encoding="utf-8"))
+SHAPES = {name: Shape(**entry) for name, entry in _PUBLISHED.items()}
+"""Networks that are timed, by the configs that their makers published."""
 GPT2 = SHAPES["GPT-2"].config
 """The shape of GPT-2-small."""
-TINY = GPT2 | {"n_embd": 64, "n_layer": 2, "n_head": 2}
 
 
 def random_checkpoint(directory: Path, tokenizer: Path, shape: dict[str, Any]) -> Path:
