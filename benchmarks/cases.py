@@ -81,15 +81,3 @@ def pieces(text: str, tokenizer: Path, count: int, tokens: int) -> list[str]:
     encoding = Tokenizer.from_file(str(tokenizer)).encode(text)
     starts = [encoding.offsets[number * tokens][0] for number in range(count + 1)]
     return [text[start:end] for start, end in pairwise(starts)]
-
-
-def many(data: Path, rows: int) -> dict[str, Any]:
-    """As many different zero-shot MNLI prompts as wanted: real premises, each with hypotheses."""
-    task = TASKS["mnli"]
-    real = read(task, str(data), "validation").rows
-    texts = []
-    for i in range(rows):
-        # Each pass over the premises takes the hypotheses of one row further on.
-        hypothesis = real[(i + i // len(real)) % len(real)]["hypothesis"]
-        texts.append(query(task.zero_shot, real[i % len(real)] | {"hypothesis": hypothesis}))
-    return {"texts": texts, "labels": [f" {word}" for word in task.label_words]}

@@ -18,14 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.calibration.base import (
-    Calibrator,
-    favored,
-    full_precision,
-    label_normalized,
-    weighted_mean,
-    weights_of,
-)
+from batch_calibration.calibration import base
 from batch_calibration.calibration.objective import known_weight, one_hot
 from batch_calibration.calibration.shift import Shift, apply
 from batch_calibration.errors import InputError
@@ -76,10 +69,10 @@ def information(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
     >>> round(float(information(jnp.array([[-1.0, -3.0], [-2.0, -2.5]]))), 3)
     0.066
     """
-    log_after = label_normalized(_corrected(log_probs, weight))
-    mean = weighted_mean(jnp.exp(log_after), weight)
+    log_after = base.label_normalized(_corrected(log_probs, weight))
+    mean = base.weighted_mean(jnp.exp(log_after), weight)
     ratio = log_after - jnp.log(jnp.maximum(mean, TINY))
-    told = weighted_mean(jnp.exp(log_after) * ratio, weight)
+    told = base.weighted_mean(jnp.exp(log_after) * ratio, weight)
     return jnp.sum(told)
 
 
@@ -94,9 +87,9 @@ def confidence(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     >>> [round(float(ratio), 2) for ratio in confidence(rows)]
     [1.2, 0.83]
     """
-    after = jnp.exp(label_normalized(_corrected(log_probs, weight)))
-    weights = weights_of(log_probs, weight)
-    of_label = jnp.where(weights > 0, weights, 0.0)[:, None] * one_hot(after, favored(after))
+    after = jnp.exp(base.label_normalized(_corrected(log_probs, weight)))
+    weights = base.weights_of(log_probs, weight)
+    of_label = jnp.where(weights > 0, weights, 0.0)[:, None] * one_hot(after, base.favored(after))
     sums = jnp.sum(jnp.where(of_label > 0, of_label * after, 0.0), axis=0)
     counts = jnp.sum(of_label, axis=0)
     other_sums, other_counts = jnp.sum(sums) - sums, jnp.sum(counts) - counts
@@ -109,14 +102,14 @@ def confidence(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
 
 def _corrected(log_probs: ProbeRows, weight: Weight | None) -> ProbeRows:
     """Scores after BC; a row of weight 0 has zeros."""
-    present = jnp.where(weights_of(log_probs, weight)[:, None] > 0, log_probs, 0.0)
-    rows = label_normalized(present)
-    return rows - weighted_mean(rows, weight)
+    present = jnp.where(base.weights_of(log_probs, weight)[:, None] > 0, log_probs, 0.0)
+    rows = base.label_normalized(present)
+    return rows - base.weighted_mean(rows, weight)
 
 
 # Outside of a compiled program each call would else compile its loops again.
 @jax.jit
-@full_precision
+@base.full_precision
 def likely_shift(
     rows: ProbeRows,
     weight: Weight,
@@ -151,7 +144,7 @@ def likely_shift(
 
     def implied(shift: Bias) -> tuple[jax.Array, Bias, Bias]:
         """Log-probabilities [m, k], the log of the shares [k], and the bias [k] of a shift."""
-        log_probs = label_normalized(rows - shift)
+        log_probs = base.label_normalized(rows - shift)
         log_shares = jax.nn.logsumexp(log_probs + log_share[:, None], axis=0)
         bias = shift + log_shares
         return log_probs, log_shares, (bias - jnp.mean(bias)) / bias_scale
@@ -179,7 +172,7 @@ def likely_shift(
 
     # From BC's bias with the expected shares as its target. Of few rows there may be another
     # minimum, on the far side; where all far shifts are alike the first place stays.
-    mean = weighted_mean(rows, weight)
+    mean = base.weighted_mean(rows, weight)
     starts = jnp.stack([mean - jnp.log(shares), -mean])
     starts -= jnp.mean(starts, axis=-1, keepdims=True)
     (near, far), values = jax.vmap(lambda start: descend(start, evaluate))(starts)
@@ -235,7 +228,7 @@ def empirical_bayes(
     bias_scale: float = 1.0,
     share_weight: float = 1.0,
     labeled_weight: float | None = None,
-) -> Calibrator:
+) -> base.Calibrator:
     """Subtracts the most probable shift under densities of biases and of shares of labels.
 
     The expected shares are u_j = c_j^2 / sum c^2, c_j the `confidence` that BC leaves label j.
@@ -281,7 +274,7 @@ def empirical_bayes(
         key: Key | None = None
     ) -> Shift:  # fmt: skip
         del key
-        weights = weights_of(log_probs, weight)
+        weights = base.weights_of(log_probs, weight)
         batch = jnp.where(weights > 0, weights, 0.0)
         known: jax.Array | None = None
         if labeled_weight is not None:
@@ -295,7 +288,7 @@ def empirical_bayes(
             unlabeled = jnp.where(labels < 0, batch, 0.0)
             batch = jnp.where(jnp.any(unlabeled > 0), unlabeled, known)
         present = jnp.where(weights[:, None] > 0, log_probs, 0.0)
-        rows = label_normalized(present)
+        rows = base.label_normalized(present)
         sureness = confidence(rows, batch) ** confidence_power
         search = partial(
             likely_shift, rows, batch, sureness / jnp.sum(sureness),
@@ -306,4 +299,4 @@ def empirical_bayes(
         tells = information(rows, batch) >= least_information
         return Shift(jnp.where(tells, search(), 0.0), jnp.float32(1.0))
 
-    return Calibrator(fit, apply)
+    return base.Calibrator(fit, apply)

@@ -18,14 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.calibration.base import (
-    Calibrator,
-    favored,
-    full_precision,
-    label_normalized,
-    weighted_mean,
-    weights_of,
-)
+from batch_calibration.calibration import base
 from batch_calibration.calibration.empirical_bayes import (
     LEAST_INFORMATION,
     Evaluation,
@@ -65,7 +58,7 @@ class Pooled(NamedTuple):
     shifts: jax.Array
 
 
-@full_precision
+@base.full_precision
 def joint_shares(
     rows: jax.Array, weight: jax.Array, context_weight: jax.Array, expected: jax.Array,
     counts: jax.Array | None = None,
@@ -86,7 +79,7 @@ def joint_shares(
         rows: jax.Array, weight: jax.Array, shift: jax.Array, share_moves: jax.Array
     ) -> jax.Array:
         """How a context's bias moves with the logarithms of the shares, [k k]."""
-        probs = jnp.exp(label_normalized(rows - shift))
+        probs = jnp.exp(base.label_normalized(rows - shift))
         pairs = (probs.T * (weight / jnp.maximum(jnp.sum(weight), 1e-30))) @ probs
         solve = jax.vmap(partial(newton_step, pairs), in_axes=1, out_axes=1)
         return center - solve(share_moves)
@@ -123,7 +116,7 @@ def add_one(counts: jax.Array) -> jax.Array:
     return (counts + 1.0) / jnp.sum(counts + 1.0)
 
 
-@full_precision
+@base.full_precision
 def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> Scalar:
     """How often two contexts give the same row the same answer.
 
@@ -132,10 +125,10 @@ def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> Scalar:
         weight: [m]; rows of weight 0 are absent.
         used: [c]; contexts of 0 are absent.
     """
-    votes = jnp.einsum("c,cmk->mk", used, jax.vmap(one_hot)(scores, favored(scores)))
+    votes = jnp.einsum("c,cmk->mk", used, jax.vmap(one_hot)(scores, base.favored(scores)))
     count = jnp.sum(used)
     pairs = jnp.sum(votes * (votes - 1.0), axis=-1) / jnp.maximum(count * (count - 1.0), 1.0)
-    return weighted_mean(pairs[:, None], weight)[0]
+    return base.weighted_mean(pairs[:, None], weight)[0]
 
 
 def pool_shares(
@@ -194,7 +187,7 @@ def _estimate(
     """`joint_shares` [k] of contexts that count `used` [c] times each."""
     told = used * jax.vmap(information)(rows, weight)
     sureness = jax.vmap(confidence)(rows, weight) ** 2.0
-    expected = weighted_mean(sureness / jnp.sum(sureness, axis=-1, keepdims=True), used)
+    expected = base.weighted_mean(sureness / jnp.sum(sureness, axis=-1, keepdims=True), used)
     expected = jnp.where(jnp.any(used > 0), expected, 1.0 / rows.shape[-1])
     of_context = told / jnp.maximum(jnp.sum(told), 1e-30) * jnp.sqrt(jnp.sum(used))
     return joint_shares(rows, weight, of_context, expected / jnp.sum(expected), counts)
@@ -262,7 +255,7 @@ def pooled_shares(
     *,
     least_information: float | None = None,
     counts: Sequence[int | float] | jax.Array | None = None,
-) -> Calibrator:
+) -> base.Calibrator:
     """Matches a context to label shares that all contexts of its task tell together.
 
     A context alone is given what `empirical_bayes` gives, or with counts matched to the counted
@@ -287,10 +280,10 @@ def pooled_shares(
         key: Key | None = None
     ) -> Shift:  # fmt: skip
         del labels, key
-        weights = weights_of(log_probs, weight)
-        rows = label_normalized(jnp.where(weights[:, None] > 0, log_probs, 0.0))
+        weights = base.weights_of(log_probs, weight)
+        rows = base.label_normalized(jnp.where(weights[:, None] > 0, log_probs, 0.0))
         shift = match(rows, add_one(jnp.asarray(counts, jnp.float32)), weights)
         tells = information(rows, weights) >= least
         return Shift(jnp.where(tells, shift, 0.0), jnp.float32(1.0))
 
-    return Calibrator(fit, apply)
+    return base.Calibrator(fit, apply)

@@ -7,14 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from batch_calibration.calibration import base
 from batch_calibration.calibration.assignment import assign
-from batch_calibration.calibration.base import (
-    Calibrator,
-    full_precision,
-    label_normalized,
-    weighted_mean,
-    weights_of,
-)
 from batch_calibration.calibration.mixture import Fits, fit_starts, invert_lower
 from batch_calibration.errors import InputError
 from batch_calibration.typing import (
@@ -49,7 +43,7 @@ def raw(log_probs: Rows) -> jax.Array:
     return jnp.asarray(log_probs)
 
 
-FEATURES: dict[str, Callable[[Rows], jax.Array]] = {"normalized": label_normalized, "raw": raw}
+FEATURES: dict[str, Callable[[Rows], jax.Array]] = {"normalized": base.label_normalized, "raw": raw}
 """Features of log-probabilities [n k] that the prototypes are fitted to."""
 
 
@@ -69,7 +63,7 @@ class Prototypes(NamedTuple):
     log_likelihood: Scalar
 
 
-@full_precision
+@base.full_precision
 def densities(state: Prototypes, rows: Rows) -> Scores:
     """The log density of each row of features under each label's, log N(x_i; mu_j, Sigma_j)."""
     centered = rows[:, None, :] - state.means  # [n, label, k]
@@ -119,7 +113,7 @@ def covariance_factor(residuals: jax.Array, weight: jax.Array) -> jax.Array:
 @partial(
     jax.jit, static_argnames=("features", "starts", "steps", "tolerance", "select", "searched")
 )
-@full_precision
+@base.full_precision
 def fit_prototypes(
     log_probs: ProbeRows,
     weight: jax.Array,
@@ -136,7 +130,7 @@ def fit_prototypes(
     """The best of several mixtures, its components in the order of the labels."""
     present = weight[:, None] > 0
     rows = FEATURES[features](jnp.where(present, log_probs, 0.0))
-    center = weighted_mean(rows, weight)
+    center = base.weighted_mean(rows, weight)
     residuals = jnp.where(present, rows - center, 0.0)
 
     # Normalized rows lie on a curved (k - 1)-surface, thin one way: white rows keep float32 sound,
@@ -198,7 +192,7 @@ def prototypes(
     fitted_weights: bool = False,
     start_means: AnyArray | None = None,
     searched: int = SEARCHED,
-) -> Calibrator:
+) -> base.Calibrator:
     """Predicts the most probable of k Gaussian prototypes: argmax_j P_G(x; mu_j, Sigma_j).
 
     A mixture with full covariances is fitted to x, the log-probabilities of the batch, by
@@ -257,7 +251,7 @@ def prototypes(
             )
         best: Prototypes = fit_prototypes(
             jnp.asarray(log_probs),
-            weights_of(log_probs, weight),
+            base.weights_of(log_probs, weight),
             key,
             None if start_means is None else jnp.asarray(start_means, jnp.float32),
             features=features,
@@ -273,4 +267,4 @@ def prototypes(
         scores = densities(state, FEATURES[features](log_probs))
         return scores + state.log_weights if fitted_weights else scores
 
-    return Calibrator(fit, apply)
+    return base.Calibrator(fit, apply)

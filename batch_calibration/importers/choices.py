@@ -13,12 +13,7 @@ import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json
-from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.cells import (
-    note_places,
-    numbered_names,
-    refuse_counted_from_one,
-)
+from batch_calibration.importers import base, cells
 from batch_calibration.responses.top_k import refuse_absent_labels, scores_of_top_k
 
 CHOICES = "choices"  # the column of `Reading.by` that is a row's number of choices
@@ -62,7 +57,7 @@ class Row:
 
 
 def score_by_first_tokens(
-    rows: Sequence[Row], lists: Sequence[Mapping[str, float]], where: str, reading: Reading
+    rows: Sequence[Row], lists: Sequence[Mapping[str, float]], where: str, reading: base.Reading
 ) -> list[Row]:
     """Rows with the scores of their choices, where a choice is an answer of one token.
 
@@ -92,7 +87,7 @@ def read_flag(cell: object) -> bool | None:
 
 
 def by_columns(
-    fields: Mapping[str, object], where: str, reading: Reading, *, kind: str = "document"
+    fields: Mapping[str, object], where: str, reading: base.Reading, *, kind: str = "document"
 ) -> dict[str, str]:
     """The columns of `reading.by` among a row's fields; `kind` says in sentences what has them."""
     names = [name for name in reading.by if name != CHOICES]
@@ -100,7 +95,7 @@ def by_columns(
 
 
 def target_of(
-    fields: Mapping[str, T], target: T, where: str, reading: Reading, *, kind: str = "document"
+    fields: Mapping[str, T], target: T, where: str, reading: base.Reading, *, kind: str = "document"
 ) -> T:
     """The right choice of a row: the log's own, or the field that `reading.gold` names."""
     return _field(fields, reading.gold, where, kind) if reading.gold else target
@@ -196,7 +191,7 @@ def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
     are_names = len(set(first)) == len(first) > 0 and all(first)
     if are_names and choice_orders(rows) is not None:
         return first, True
-    return numbered_names(len(rows[0].scores)), False
+    return cells.numbered_names(len(rows[0].scores)), False
 
 
 def choice_orders(rows: Sequence[Row]) -> np.ndarray | None:
@@ -215,10 +210,10 @@ def choice_orders(rows: Sequence[Row]) -> np.ndarray | None:
 def import_rows(
     rows: Sequence[Row],
     where: str,
-    reading: Reading,
+    reading: base.Reading,
     context: Mapping[str, Json],
     notes: Sequence[str] = (),
-) -> list[Imported]:
+) -> list[base.Imported]:
     """Rows as scores: one `Imported`, or one for each number of choices with `by=("choices",)`."""
     if not rows:
         raise InputError.at(where, "at least one row", "none")
@@ -250,10 +245,10 @@ def import_rows(
     return contexts
 
 
-def _stack_rows(rows: Sequence[Row], where: str, reading: Reading) -> Imported:
+def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.Imported:
     """Rows of one number of choices as scores."""
     names, are_fixed = label_names(rows)
-    notes = [] if are_fixed else [note_places(names[0])]
+    notes = [] if are_fixed else [cells.note_places(names[0])]
     scores = np.array([row.scores for row in rows], np.float64)
     # As a table holds them: numbers that round to the same float32 are a tie there.
     predicted = scores.astype(np.float32).argmax(axis=1)
@@ -296,7 +291,7 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: Reading) -> Imported:
     for name in reading.by:
         columns[name] = [str(len(r.scores)) if name == CHOICES else r.columns[name] for r in rows]
     ids = tuple(row.id for row in rows)
-    imported = Imported(where, scores, names, gold, ids, bound, columns=columns, blocks=blocks)
+    imported = base.Imported(where, scores, names, gold, ids, bound, columns=columns, blocks=blocks)
     imported = replace(imported, notes=tuple(notes), full=are_fixed)
     return imported.take_labels(reading.labels)
 
@@ -318,7 +313,7 @@ def gold_labels(
     have_target = (index >= 0) | (text >= 0)
     # All others would be taken for the next choice.
     if (index == k).any() and (index[have_target] > 0).all() and (text[have_target] < 0).all():
-        refuse_counted_from_one(where, set(map(str, index[have_target])), k)
+        cells.refuse_counted_from_one(where, set(map(str, index[have_target])), k)
     index = np.where(index < k, index, -1)
     as_index, as_text = np.where(index >= 0, index, text), np.where(text >= 0, text, index)
     gold = as_index

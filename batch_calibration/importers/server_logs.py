@@ -19,17 +19,8 @@ from batch_calibration.importers.server_lines import (
     right_labels,
     split_choices,
 )
+from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
-from batch_calibration.responses.servers import (
-    RESPONSE_FORMATS,
-    PromptTokens,
-    end_log_prob,
-    label_probs,
-    texts_of,
-    value_at,
-    without_end,
-)
-from batch_calibration.responses.top_k import SPACES, refuse_absent_labels, scores_of_top_k
 
 # Server -> patterns in the first bytes of its files; all those of one tuple occur.
 PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
@@ -71,7 +62,7 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
     Responses that score their prompts score the label each prompt ends with; of others the first
     generated token's list is read; `/v1/score` of SGLang has scores in the order of its ids.
     """
-    response_format, answers = RESPONSE_FORMATS[server], read_answers(path)
+    response_format, answers = servers.RESPONSE_FORMATS[server], read_answers(path)
     labels = named_labels(path, reading)
     answered, notes = _answered(answers)
     first = answered[0].body  # a file holds one kind of response
@@ -81,7 +72,7 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
         answered = list(chain.from_iterable(_split_prompts(answer, reading) for answer in answered))
         written = [response_format.list_tokens(answer.body, answer.where) for answer in answered]
         places, place_notes = choose_places(
-            list(map(texts_of, written)),
+            list(map(servers.texts_of, written)),
             lambda i: answered[i].where,
             labels,
             reading.at,
@@ -94,15 +85,15 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
                 tops.append(response_format.tokens_at(tokens, place, answer.where))
                 named.append(answer)
         answered = named
-        top = scores_of_top_k(tops, labels, reading.tokens, str(path))
-        refuse_absent_labels(top, tops, str(path))
+        top = top_k.scores_of_top_k(tops, labels, reading.tokens, str(path))
+        top_k.refuse_absent_labels(top, tops, str(path))
         scorer = response_format.scorer
         imported = import_answers(path, answered, reading, top.log_probs, scorer)
         taken = "; ".join(f"{name}: {', '.join(map(repr, t))}" for name, t in top.tokens.items())
         note = f"Tokens taken for the labels: {taken}."
         imported = replace(imported, bound=top.bound, notes=(note,))
-        several = sum(value_at(answer.body, "choices", 1) is not None for answer in answered)
-        if several:
+        seconds = [servers.value_at(answer.body, "choices", 1) for answer in answered]
+        if several := len(seconds) - seconds.count(None):
             notes.append(
                 f"{several:,} of {len(answered):,} responses hold several answers to one prompt "
                 "(n > 1); the first token's list is read from the first of them."
@@ -146,7 +137,7 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
     """The scores of SGLang's `/v1/score`, each response of one row or many."""
     blocks, answer_of_row = [], list[SavedAnswer]()
     for answer in answers:
-        block = label_probs(answer.body, answer.where)
+        block = servers.label_probs(answer.body, answer.where)
         if block.shape[1] != len(reading.labels):
             raise InputError.at(
                 answer.where,
@@ -176,7 +167,7 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
 def _from_prompts(
     path: Path,
     answers: Sequence[SavedAnswer],
-    scored_prompts: Sequence[PromptTokens],
+    scored_prompts: Sequence[servers.PromptTokens],
     reading: Reading,
     scorer: str,
     failed: int,
@@ -220,7 +211,9 @@ def _from_prompts(
 
 
 def _group_prompts(
-    answers: Sequence[SavedAnswer], scored_prompts: Sequence[PromptTokens], labels: Sequence[str]
+    answers: Sequence[SavedAnswer],
+    scored_prompts: Sequence[servers.PromptTokens],
+    labels: Sequence[str],
 ) -> tuple[list[ScoredPrompt], int]:
     """The prompts in the file's order, and the number of tokens of the longest label."""
     # A prompt may occur twice; its second scores are another row: (prompt, 2).
@@ -230,8 +223,8 @@ def _group_prompts(
     for answer, scored in zip(answers, scored_prompts, strict=True):
         texts = {}  # label -> the prompt that ends with it
         for name in labels:
-            ended = "".join(without_end(scored, name).tokens)
-            text = ended.translate(SPACES).rstrip()
+            ended = "".join(servers.without_end(scored, name).tokens)
+            text = ended.translate(top_k.SPACES).rstrip()
             if text.endswith(name.strip()):
                 texts[name] = text
         if not texts:
@@ -242,7 +235,7 @@ def _group_prompts(
                 remedy=f"name the labels as the prompts have them ({spell('labels')})",
             )
         label = max(texts, key=len)  # "not so" ends in "so" as well
-        log_prob, size = end_log_prob(scored, label, answer.where)
+        log_prob, size = servers.end_log_prob(scored, label, answer.where)
         longest, j = max(longest, size), labels.index(label)
         question = texts[label][: -len(label.strip())].rstrip()
         times[question, j] = times.get((question, j), 0) + 1

@@ -14,6 +14,7 @@ from batch_calibration.files import Json
 from batch_calibration.responses.servers import value_at
 from batch_calibration.scores import canonical
 from batch_calibration.scoring import Identity, Inputs, LabelScores, LabelTexts, Refused
+from batch_calibration.scoring.api import label_scores
 from batch_calibration.scoring.api.answers import Answers, Request
 from batch_calibration.scoring.api.client import (
     ApiCost,
@@ -24,14 +25,6 @@ from batch_calibration.scoring.api.client import (
     connect,
     refuse_unanswered,
     run_coroutine,
-)
-from batch_calibration.scoring.api.label_scores import (
-    Notes,
-    add_refused,
-    note_refused,
-    refuse_equal,
-    refuse_same,
-    score_first_tokens,
 )
 from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
 from batch_calibration.scoring.api.server import Server
@@ -108,7 +101,7 @@ class ApiScorer(label_texts.LabelScorer):
         self._tokenizer = tokenizer
         self.answers = Answers(answers)
         self._pace = pace or Pace(settings.per_minute)
-        self._notes = Notes(settings.top_logprobs, self._missing, model)
+        self._notes = label_scores.Notes(settings.top_logprobs, self._missing, model)
 
     @property
     def identity(self) -> Identity:
@@ -162,12 +155,12 @@ class ApiScorer(label_texts.LabelScorer):
         refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
         self._notes.add_damaged(self.answers.damaged)
         if refused:
-            self._notes.add(np.empty((0, 0)), sentences=[note_refused(refused, texts)])
+            self._notes.add(np.empty((0, 0)), sentences=[label_scores.note_refused(refused, texts)])
         # Answers come in any order: those of a row are put in the order of its requests.
         rows = [list(dict(sorted(answers[row].items())).values()) for row in rows_left]
         answered = self._score_rows([texts[row] for row in rows_left], rows, asked.labels)
         self.notes = self._notes.sentences()
-        return add_refused(answered, refused) if refused else answered
+        return label_scores.add_refused(answered, refused) if refused else answered
 
     def _score_rows(
         self, texts: Sequence[str], rows: list[list[FormScores]], labels: LabelTexts
@@ -181,17 +174,17 @@ class ApiScorer(label_texts.LabelScorer):
         if self._protocol.first_tokens:
             lists = [row[0] for row in rows]  # one request a row
             tokens_of_rows = [row for row in lists if isinstance(row, Mapping)]
-            top = score_first_tokens(tokens_of_rows, labels, self._missing, where)
+            top = label_scores.score_first_tokens(tokens_of_rows, labels, self._missing, where)
             lacking = int(top.is_filled.any(axis=1).sum())
             self._notes.add(top.scores[top.is_kept], lacking, top.never)
             why = " ".join(top.never) or "A label is not among its most probable tokens."
             failed = dict.fromkeys(np.flatnonzero(~top.is_kept).tolist(), why)
             if len(failed) < len(lists):  # lists without a label give no number
-                refuse_same(texts, lists, where, path)
+                label_scores.refuse_same(texts, lists, where, path)
             return LabelScores(top.scores, tokens, failed, top.is_filled)
         scores = np.array([list(chain(*row)) for row in rows], np.float32)  # [n, forms]
-        refuse_equal(scores, where, path, self._protocol.instead)
-        refuse_same(texts, scores.tolist(), where, path)
+        label_scores.refuse_equal(scores, where, path, self._protocol.instead)
+        label_scores.refuse_same(texts, scores.tolist(), where, path)
         scores = label_texts.sum_probabilities(scores, label_texts.flatten(labels)[1])  # [n, k]
         # Whole labels of several tokens have little mass in any case.
         if self._protocol.sends_ids:

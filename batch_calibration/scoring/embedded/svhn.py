@@ -6,16 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from batch_calibration.scoring.embedded.drawing import (
-    COLORS,
-    PALETTE,
-    SIZE,
-    Generator,
-    blend,
-    rotated,
-    smooth_noise,
-    uniform,
-)
+from batch_calibration.scoring.embedded import drawing
 
 
 def _ellipse(x: float, y: float, a: float, b: float) -> list[tuple[float, float]]:
@@ -60,16 +51,16 @@ def stroke_distances() -> np.ndarray:
     return field
 
 
-def digits(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
+def digits(classes: np.ndarray, random: drawing.Generator) -> tuple[np.ndarray, np.ndarray]:
     """A digit in the middle, on some sides the edge of another, as house numbers are cropped."""
     n = len(classes)
-    angle, height = uniform(random, -0.2, 0.2, n), uniform(random, 20, 36, n)
-    slant, thick = uniform(random, -0.25, 0.25, n), uniform(random, 0.045, 0.085, n)
-    along, across = rotated(angle)
-    along = along - uniform(random, -4, 4, n)[:, None, None]
-    across = across - uniform(random, -4, 4, n)[:, None, None]
+    angle, height = drawing.uniform(random, -0.2, 0.2, n), drawing.uniform(random, 20, 36, n)
+    slant, thick = drawing.uniform(random, -0.25, 0.25, n), drawing.uniform(random, 0.045, 0.085, n)
+    along, across = drawing.rotated(angle)
+    along = along - drawing.uniform(random, -4, 4, n)[:, None, None]
+    across = across - drawing.uniform(random, -4, 4, n)[:, None, None]
     scale = (TALL / height)[:, None, None]  # glyph pixels per image pixel
-    amount = np.zeros((n, SIZE, SIZE), np.float32)
+    amount = np.zeros((n, drawing.SIZE, drawing.SIZE), np.float32)
     neighbors = random.integers(10, size=(2, n))
     has_neighbor = random.random((2, n)) < 0.45
     # The digit itself, then its neighbors at the left and at the right where an image has them.
@@ -89,10 +80,10 @@ def digits(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarr
         ink = np.clip((thick[chosen, None, None] - gap) * tall + 0.5, 0, 1) * inside
         amount[chosen] = np.maximum(amount[chosen], ink)
     # Bright digits on dark ground or dark ones on bright.
-    color, light = random.integers(len(COLORS), size=n), random.random(n) < 0.5
-    ground = PALETTE[color] * np.where(light, 0.45, 0.8)[:, None].astype(np.float32)
-    bright, dark = uniform(random, 0.75, 1, n, 3), uniform(random, 0, 0.15, n, 3)
+    color, light = random.integers(len(drawing.COLORS), size=n), random.random(n) < 0.5
+    ground = drawing.PALETTE[color] * np.where(light, 0.45, 0.8)[:, None].astype(np.float32)
+    bright, dark = drawing.uniform(random, 0.75, 1, n, 3), drawing.uniform(random, 0, 0.15, n, 3)
     ink_color = np.where(light[:, None], bright, dark)
-    faint = uniform(random, 0.35, 1, n)[:, None, None]  # some digits are hardly visible
-    image = blend(amount * faint, ground, ink_color.astype(np.float32))
-    return image + 0.08 * smooth_noise(random, n, 4)[..., None], np.stack([color, color], 1)
+    faint = drawing.uniform(random, 0.35, 1, n)[:, None, None]  # some digits are hardly visible
+    image = drawing.blend(amount * faint, ground, ink_color.astype(np.float32))
+    return image + 0.08 * drawing.smooth_noise(random, n, 4)[..., None], np.stack([color, color], 1)

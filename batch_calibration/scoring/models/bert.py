@@ -6,20 +6,12 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.scoring.models import layers
+from batch_calibration.scoring.models import family, layers
 from batch_calibration.scoring.models.attention import Attend
-from batch_calibration.scoring.models.family import (
-    Family,
-    TransformerConfig,
-    Weight,
-    attention_weights,
-    linear_weights,
-    norm_weights,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TransformerConfig):
+class Config(family.TransformerConfig):
     """Shape of a BERT network, in the names of its Hugging Face `config.json`."""
 
     intermediate_size: int
@@ -76,17 +68,17 @@ class Model(nnx.Module):
 
 NAMES = ("self.query", "self.key", "self.value", "output.dense")
 WEIGHTS = {
-    "bert.embeddings.word_embeddings.weight": Weight("token_embedding.embedding", split=0),
-    "bert.embeddings.position_embeddings.weight": Weight("position_embedding.embedding"),
-    "bert.embeddings.token_type_embeddings.weight": Weight("type_embedding.embedding"),
-    **norm_weights("bert.embeddings.LayerNorm", "ln"),
-    **attention_weights("bert.encoder.layer.{i}.attention", "blocks.{i}.attention", NAMES),
-    **norm_weights("bert.encoder.layer.{i}.attention.output.LayerNorm", "blocks.{i}.ln_1"),
-    **linear_weights("bert.encoder.layer.{i}.intermediate.dense", "blocks.{i}.mlp.fc", 1),
-    **linear_weights("bert.encoder.layer.{i}.output.dense", "blocks.{i}.mlp.proj", 0),
-    **norm_weights("bert.encoder.layer.{i}.output.LayerNorm", "blocks.{i}.ln_2"),
+    "bert.embeddings.word_embeddings.weight": family.Weight("token_embedding.embedding", split=0),
+    "bert.embeddings.position_embeddings.weight": family.Weight("position_embedding.embedding"),
+    "bert.embeddings.token_type_embeddings.weight": family.Weight("type_embedding.embedding"),
+    **family.norm_weights("bert.embeddings.LayerNorm", "ln"),
+    **family.attention_weights("bert.encoder.layer.{i}.attention", "blocks.{i}.attention", NAMES),
+    **family.norm_weights("bert.encoder.layer.{i}.attention.output.LayerNorm", "blocks.{i}.ln_1"),
+    **family.linear_weights("bert.encoder.layer.{i}.intermediate.dense", "blocks.{i}.mlp.fc", 1),
+    **family.linear_weights("bert.encoder.layer.{i}.output.dense", "blocks.{i}.mlp.proj", 0),
+    **family.norm_weights("bert.encoder.layer.{i}.output.LayerNorm", "blocks.{i}.ln_2"),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="bert",
     kind="sentence_encoder",
     config=Config,

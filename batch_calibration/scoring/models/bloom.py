@@ -8,15 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.scoring.models import layers
+from batch_calibration.scoring.models import family, layers
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Heads
-from batch_calibration.scoring.models.family import (
-    Family,
-    RawConfig,
-    Weight,
-    linear_weights,
-    norm_weights,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +117,7 @@ class Model(layers.Decoder):
         return repeat((positions,))
 
 
-def flatten(raw: RawConfig) -> RawConfig:
+def flatten(raw: family.RawConfig) -> family.RawConfig:
     """The raw config with `hidden_size` and `n_head`, which older files call otherwise."""
     older = {"hidden_size": raw.get("n_embed"), "n_head": raw.get("num_attention_heads")}
     return {key: setting for key, setting in older.items() if setting is not None} | raw
@@ -132,17 +125,19 @@ def flatten(raw: RawConfig) -> RawConfig:
 
 LAYER = "transformer.h.{i}"
 WEIGHTS = {
-    "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
-    **norm_weights("transformer.word_embeddings_layernorm", "ln_embed"),
-    **norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
-    **linear_weights(f"{LAYER}.self_attention.query_key_value", "blocks.{i}.attention.qkv", 1),
-    **linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.attention.out", 0),
-    **norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
-    **linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
-    **linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
-    **norm_weights("transformer.ln_f", "ln"),
+    "transformer.word_embeddings.weight": family.Weight("embed.embedding", split=0),
+    **family.norm_weights("transformer.word_embeddings_layernorm", "ln_embed"),
+    **family.norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
+    **family.linear_weights(
+        f"{LAYER}.self_attention.query_key_value", "blocks.{i}.attention.qkv", 1
+    ),
+    **family.linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.attention.out", 0),
+    **family.norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
+    **family.linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
+    **family.linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
+    **family.norm_weights("transformer.ln_f", "ln"),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="bloom",
     kind="causal_lm",
     config=Config,

@@ -10,15 +10,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError, spell
-from batch_calibration.scoring.models import bloom, gated, layers, neox, rotary
+from batch_calibration.scoring.models import bloom, family, gated, layers, neox, rotary
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Heads
-from batch_calibration.scoring.models.family import (
-    Family,
-    RawConfig,
-    Weight,
-    linear_weights,
-    norm_weights,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +126,7 @@ class Model(neox.Model):
         return super().block_terms(positions, dtype)
 
 
-def flatten(raw: RawConfig) -> RawConfig:
+def flatten(raw: family.RawConfig) -> family.RawConfig:
     """The raw config in `Config`'s fields; combinations that no Falcon has are refused."""
     raw = {"max_position_embeddings": 2048} | raw
     raw["layer_norm_eps"] = raw.get("layer_norm_epsilon", 1e-5)
@@ -158,24 +151,26 @@ def flatten(raw: RawConfig) -> RawConfig:
 
 LAYER = "transformer.h.{i}"
 COMMON = {
-    "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
-    **linear_weights(f"{LAYER}.self_attention.query_key_value", "blocks.{i}.attention.qkv", 1),
-    **linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.attention.out", 0),
-    **linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
-    **linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
-    **norm_weights("transformer.ln_f", "ln"),
-    "lm_head.weight": Weight("head.embedding", split=0),
+    "transformer.word_embeddings.weight": family.Weight("embed.embedding", split=0),
+    **family.linear_weights(
+        f"{LAYER}.self_attention.query_key_value", "blocks.{i}.attention.qkv", 1
+    ),
+    **family.linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.attention.out", 0),
+    **family.linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
+    **family.linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
+    **family.norm_weights("transformer.ln_f", "ln"),
+    "lm_head.weight": family.Weight("head.embedding", split=0),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="falcon",
     kind="causal_lm",
     config=Config,
     model=Model,
     weights=COMMON
-    | norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1")
-    | norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2")
-    | norm_weights(f"{LAYER}.ln_attn", "blocks.{i}.ln_attention")
-    | norm_weights(f"{LAYER}.ln_mlp", "blocks.{i}.ln_mlp"),
+    | family.norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1")
+    | family.norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2")
+    | family.norm_weights(f"{LAYER}.ln_attn", "blocks.{i}.ln_attention")
+    | family.norm_weights(f"{LAYER}.ln_mlp", "blocks.{i}.ln_mlp"),
     prefixes=("transformer.",),
     fixed={
         "partial_rotary_factor": 1.0,

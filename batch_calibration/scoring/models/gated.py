@@ -10,15 +10,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.models import layers
+from batch_calibration.scoring.models import family, layers
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Heads
-from batch_calibration.scoring.models.family import (
-    RawConfig,
-    TransformerConfig,
-    Weight,
-    attention_weights,
-    linear_weights,
-)
 from batch_calibration.scoring.models.rotary import Rope, Turn, rotate
 
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -29,7 +22,7 @@ DEEPEST = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotaryConfig(TransformerConfig):
+class RotaryConfig(family.TransformerConfig):
     """The fields that configs of networks with rotary positions share.
 
     `rope` is as `rotary.flatten` says.
@@ -79,7 +72,7 @@ def windows(config: Config) -> list[int | None]:
     return [config.sliding_window if kind == SLIDING else None for kind in layer_types]
 
 
-def layer_types(raw: RawConfig, slides: Callable[[int], bool]) -> RawConfig:
+def layer_types(raw: family.RawConfig, slides: Callable[[int], bool]) -> family.RawConfig:
     """A raw config with `layer_types`: where it has none, layers have windows as `slides` says."""
     types, layers = raw.get("layer_types"), raw.get("num_hidden_layers")
     if types is None and isinstance(layers, int) and layers <= DEEPEST:
@@ -195,22 +188,22 @@ class MLP(nnx.Module):
 
 
 WEIGHTS = {
-    "model.embed_tokens.weight": Weight("embed.embedding", split=0),
-    "model.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
-    **attention_weights("model.layers.{i}.self_attn", "blocks.{i}.attention"),
-    "model.layers.{i}.self_attn.q_norm.weight": Weight("blocks.{i}.attention.q_norm.scale"),
-    "model.layers.{i}.self_attn.k_norm.weight": Weight("blocks.{i}.attention.k_norm.scale"),
-    "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
-    **linear_weights("model.layers.{i}.mlp.gate_proj", "blocks.{i}.mlp.gate", 1),
-    **linear_weights("model.layers.{i}.mlp.up_proj", "blocks.{i}.mlp.up", 1),
-    **linear_weights("model.layers.{i}.mlp.down_proj", "blocks.{i}.mlp.down", 0),
-    "model.norm.weight": Weight("ln.scale"),
-    "lm_head.weight": Weight("head.embedding", split=0),
+    "model.embed_tokens.weight": family.Weight("embed.embedding", split=0),
+    "model.layers.{i}.input_layernorm.weight": family.Weight("blocks.{i}.ln_1.scale"),
+    **family.attention_weights("model.layers.{i}.self_attn", "blocks.{i}.attention"),
+    "model.layers.{i}.self_attn.q_norm.weight": family.Weight("blocks.{i}.attention.q_norm.scale"),
+    "model.layers.{i}.self_attn.k_norm.weight": family.Weight("blocks.{i}.attention.k_norm.scale"),
+    "model.layers.{i}.post_attention_layernorm.weight": family.Weight("blocks.{i}.ln_2.scale"),
+    **family.linear_weights("model.layers.{i}.mlp.gate_proj", "blocks.{i}.mlp.gate", 1),
+    **family.linear_weights("model.layers.{i}.mlp.up_proj", "blocks.{i}.mlp.up", 1),
+    **family.linear_weights("model.layers.{i}.mlp.down_proj", "blocks.{i}.mlp.down", 0),
+    "model.norm.weight": family.Weight("ln.scale"),
+    "lm_head.weight": family.Weight("head.embedding", split=0),
 }
 """The names that the two families' checkpoints share."""
 
 
-def weights_without(*parts: str) -> dict[str, Weight]:
+def weights_without(*parts: str) -> dict[str, family.Weight]:
     """`WEIGHTS` without the tensors whose name has one of `parts` in it.
 
     >>> sorted(WEIGHTS.keys() - weights_without("input_layernorm", "lm_head"))

@@ -6,18 +6,8 @@ import jax
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.models import layers
+from batch_calibration.scoring.models import family, layers
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
-from batch_calibration.scoring.models.family import (
-    OUT_PROJ,
-    Family,
-    RawConfig,
-    TransformerConfig,
-    Weight,
-    attention_weights,
-    linear_weights,
-    norm_weights,
-)
 
 KINDS = ("global", "local")
 USUAL_TYPES = [[["global", "local"], 12]]
@@ -25,7 +15,7 @@ USUAL_TYPES = [[["global", "local"], 12]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TransformerConfig):
+class Config(family.TransformerConfig):
     """Shape of a GPT-Neo network.
 
     `num_hidden_layers` and `num_attention_heads` are the file's `num_layers` and `num_heads`;
@@ -77,7 +67,7 @@ class Model(layers.Decoder):
         return self.embed(tokens) + self.wpe(positions)
 
 
-def flatten(raw: RawConfig) -> RawConfig:
+def flatten(raw: family.RawConfig) -> family.RawConfig:
     """The raw config in `Config`'s fields: repeated groups of kinds are a kind for each layer."""
     raw = {"num_layers": 24, "num_heads": 16} | raw
     depth = raw.get("num_hidden_layers", raw["num_layers"])
@@ -101,17 +91,17 @@ def flatten(raw: RawConfig) -> RawConfig:
 
 LAYER = "transformer.h.{i}"
 WEIGHTS = {
-    "transformer.wte.weight": Weight("embed.embedding", split=0),
-    "transformer.wpe.weight": Weight("wpe.embedding"),
-    **norm_weights(f"{LAYER}.ln_1", "blocks.{i}.ln_1"),
-    **attention_weights(f"{LAYER}.attn.attention", "blocks.{i}.attention", OUT_PROJ),
-    **norm_weights(f"{LAYER}.ln_2", "blocks.{i}.ln_2"),
-    **linear_weights(f"{LAYER}.mlp.c_fc", "blocks.{i}.mlp.fc", 1),
-    **linear_weights(f"{LAYER}.mlp.c_proj", "blocks.{i}.mlp.proj", 0),
-    **norm_weights("transformer.ln_f", "ln"),
-    "lm_head.weight": Weight("head.embedding", split=0),
+    "transformer.wte.weight": family.Weight("embed.embedding", split=0),
+    "transformer.wpe.weight": family.Weight("wpe.embedding"),
+    **family.norm_weights(f"{LAYER}.ln_1", "blocks.{i}.ln_1"),
+    **family.attention_weights(f"{LAYER}.attn.attention", "blocks.{i}.attention", family.OUT_PROJ),
+    **family.norm_weights(f"{LAYER}.ln_2", "blocks.{i}.ln_2"),
+    **family.linear_weights(f"{LAYER}.mlp.c_fc", "blocks.{i}.mlp.fc", 1),
+    **family.linear_weights(f"{LAYER}.mlp.c_proj", "blocks.{i}.mlp.proj", 0),
+    **family.norm_weights("transformer.ln_f", "ln"),
+    "lm_head.weight": family.Weight("head.embedding", split=0),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="gpt_neo",
     kind="causal_lm",
     config=Config,

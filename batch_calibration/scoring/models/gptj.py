@@ -6,16 +6,8 @@ from functools import partial
 import jax
 from flax import nnx
 
-from batch_calibration.scoring.models import gpt2, layers, phi, rotary
+from batch_calibration.scoring.models import family, gpt2, layers, phi, rotary
 from batch_calibration.scoring.models.attention import Attend
-from batch_calibration.scoring.models.family import (
-    OUT_PROJ,
-    Family,
-    Weight,
-    attention_weights,
-    linear_weights,
-    norm_weights,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +49,16 @@ class Model(phi.Model):
 
 
 WEIGHTS = {
-    "transformer.wte.weight": Weight("embed.embedding", split=0),
-    **norm_weights("transformer.h.{i}.ln_1", "blocks.{i}.ln"),
-    **attention_weights("transformer.h.{i}.attn", "blocks.{i}.attention", OUT_PROJ),
-    **linear_weights("transformer.h.{i}.mlp.fc_in", "blocks.{i}.mlp.fc", 1),
-    **linear_weights("transformer.h.{i}.mlp.fc_out", "blocks.{i}.mlp.proj", 0),
-    **norm_weights("transformer.ln_f", "ln"),
-    "lm_head.weight": Weight("head.embedding", split=0),
-    "lm_head.bias": Weight("bias", split=0),
+    "transformer.wte.weight": family.Weight("embed.embedding", split=0),
+    **family.norm_weights("transformer.h.{i}.ln_1", "blocks.{i}.ln"),
+    **family.attention_weights("transformer.h.{i}.attn", "blocks.{i}.attention", family.OUT_PROJ),
+    **family.linear_weights("transformer.h.{i}.mlp.fc_in", "blocks.{i}.mlp.fc", 1),
+    **family.linear_weights("transformer.h.{i}.mlp.fc_out", "blocks.{i}.mlp.proj", 0),
+    **family.norm_weights("transformer.ln_f", "ln"),
+    "lm_head.weight": family.Weight("head.embedding", split=0),
+    "lm_head.bias": family.Weight("bias", split=0),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="gptj",
     kind="causal_lm",
     config=Config,

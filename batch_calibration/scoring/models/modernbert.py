@@ -6,15 +6,8 @@ from typing import Any
 import jax
 from flax import nnx
 
-from batch_calibration.scoring.models import gated, layers, rotary
+from batch_calibration.scoring.models import family, gated, layers, rotary
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
-from batch_calibration.scoring.models.family import (
-    Family,
-    RawConfig,
-    Weight,
-    linear_weights,
-    norm_weights,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +80,7 @@ class Model(nnx.Module):
         return h
 
 
-def flatten(raw: RawConfig) -> RawConfig:
+def flatten(raw: family.RawConfig) -> family.RawConfig:
     """The raw config in `Config`'s fields."""
     raw = {"max_position_embeddings": 8192, "local_attention": 128} | raw
     every: Any = raw.get("global_attn_every_n_layers", 3)
@@ -106,17 +99,17 @@ def flatten(raw: RawConfig) -> RawConfig:
 
 LAYER = "model.layers.{i}"
 WEIGHTS = {
-    "model.embeddings.tok_embeddings.weight": Weight("embed.embedding", split=0),
-    **norm_weights("model.embeddings.norm", "ln"),
-    **norm_weights(f"{LAYER}.attn_norm", "blocks.{i}.ln_1"),
-    **linear_weights(f"{LAYER}.attn.Wqkv", "blocks.{i}.attention.qkv", 1),
-    **linear_weights(f"{LAYER}.attn.Wo", "blocks.{i}.attention.out", 0),
-    **norm_weights(f"{LAYER}.mlp_norm", "blocks.{i}.ln_2"),
-    **linear_weights(f"{LAYER}.mlp.Wi", "blocks.{i}.mlp.gate_up", 1),
-    **linear_weights(f"{LAYER}.mlp.Wo", "blocks.{i}.mlp.down", 0),
-    **norm_weights("model.final_norm", "ln_last"),
+    "model.embeddings.tok_embeddings.weight": family.Weight("embed.embedding", split=0),
+    **family.norm_weights("model.embeddings.norm", "ln"),
+    **family.norm_weights(f"{LAYER}.attn_norm", "blocks.{i}.ln_1"),
+    **family.linear_weights(f"{LAYER}.attn.Wqkv", "blocks.{i}.attention.qkv", 1),
+    **family.linear_weights(f"{LAYER}.attn.Wo", "blocks.{i}.attention.out", 0),
+    **family.norm_weights(f"{LAYER}.mlp_norm", "blocks.{i}.ln_2"),
+    **family.linear_weights(f"{LAYER}.mlp.Wi", "blocks.{i}.mlp.gate_up", 1),
+    **family.linear_weights(f"{LAYER}.mlp.Wo", "blocks.{i}.mlp.down", 0),
+    **family.norm_weights("model.final_norm", "ln_last"),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="modernbert",
     kind="sentence_encoder",
     config=Config,

@@ -8,15 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from batch_calibration.scoring.models import bert, layers
+from batch_calibration.scoring.models import bert, family, layers
 from batch_calibration.scoring.models.attention import Attend
-from batch_calibration.scoring.models.family import (
-    Family,
-    Weight,
-    attention_weights,
-    linear_weights,
-    norm_weights,
-)
 from batch_calibration.scoring.models.roberta import count_positions
 
 PADDING = 1
@@ -86,17 +79,17 @@ class Model(nnx.Module):
 
 LAYER = "mpnet.encoder.layer.{i}"
 WEIGHTS = {
-    "mpnet.embeddings.word_embeddings.weight": Weight("token_embedding.embedding", split=0),
-    "mpnet.embeddings.position_embeddings.weight": Weight("position_embedding.embedding"),
-    **norm_weights("mpnet.embeddings.LayerNorm", "ln"),
-    "mpnet.encoder.relative_attention_bias.weight": Weight("distance_embedding.embedding"),
-    **attention_weights(f"{LAYER}.attention.attn", "blocks.{i}.attention", tuple("qkvo")),
-    **norm_weights(f"{LAYER}.attention.LayerNorm", "blocks.{i}.ln_1"),
-    **linear_weights(f"{LAYER}.intermediate.dense", "blocks.{i}.mlp.fc", 1),
-    **linear_weights(f"{LAYER}.output.dense", "blocks.{i}.mlp.proj", 0),
-    **norm_weights(f"{LAYER}.output.LayerNorm", "blocks.{i}.ln_2"),
+    "mpnet.embeddings.word_embeddings.weight": family.Weight("token_embedding.embedding", split=0),
+    "mpnet.embeddings.position_embeddings.weight": family.Weight("position_embedding.embedding"),
+    **family.norm_weights("mpnet.embeddings.LayerNorm", "ln"),
+    "mpnet.encoder.relative_attention_bias.weight": family.Weight("distance_embedding.embedding"),
+    **family.attention_weights(f"{LAYER}.attention.attn", "blocks.{i}.attention", tuple("qkvo")),
+    **family.norm_weights(f"{LAYER}.attention.LayerNorm", "blocks.{i}.ln_1"),
+    **family.linear_weights(f"{LAYER}.intermediate.dense", "blocks.{i}.mlp.fc", 1),
+    **family.linear_weights(f"{LAYER}.output.dense", "blocks.{i}.mlp.proj", 0),
+    **family.norm_weights(f"{LAYER}.output.LayerNorm", "blocks.{i}.ln_2"),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="mpnet",
     kind="sentence_encoder",
     config=Config,

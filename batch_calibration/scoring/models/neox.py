@@ -10,15 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.scoring.models import gated, layers, rotary
+from batch_calibration.scoring.models import family, gated, layers, rotary
 from batch_calibration.scoring.models.attention import Attend
-from batch_calibration.scoring.models.family import (
-    Family,
-    RawConfig,
-    Weight,
-    linear_weights,
-    norm_weights,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +66,7 @@ class Model(layers.Decoder):
         return repeat((rotary.angles(positions, self.frequencies, dtype),))
 
 
-def flatten(raw: RawConfig) -> RawConfig:
+def flatten(raw: family.RawConfig) -> family.RawConfig:
     """The raw config with the rope fields, whose names were this family's own."""
     return rotary.flatten(
         {"rope_theta": raw.get("rotary_emb_base", 10_000.0), "max_position_embeddings": 2048} | raw,
@@ -82,19 +75,19 @@ def flatten(raw: RawConfig) -> RawConfig:
 
 
 WEIGHTS = {
-    "gpt_neox.embed_in.weight": Weight("embed.embedding", split=0),
-    **norm_weights("gpt_neox.layers.{i}.input_layernorm", "blocks.{i}.ln_1"),
-    **linear_weights(
+    "gpt_neox.embed_in.weight": family.Weight("embed.embedding", split=0),
+    **family.norm_weights("gpt_neox.layers.{i}.input_layernorm", "blocks.{i}.ln_1"),
+    **family.linear_weights(
         "gpt_neox.layers.{i}.attention.query_key_value", "blocks.{i}.attention.qkv", 1
     ),
-    **linear_weights("gpt_neox.layers.{i}.attention.dense", "blocks.{i}.attention.out", 0),
-    **norm_weights("gpt_neox.layers.{i}.post_attention_layernorm", "blocks.{i}.ln_2"),
-    **linear_weights("gpt_neox.layers.{i}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
-    **linear_weights("gpt_neox.layers.{i}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
-    **norm_weights("gpt_neox.final_layer_norm", "ln"),
-    "embed_out.weight": Weight("head.embedding", split=0),
+    **family.linear_weights("gpt_neox.layers.{i}.attention.dense", "blocks.{i}.attention.out", 0),
+    **family.norm_weights("gpt_neox.layers.{i}.post_attention_layernorm", "blocks.{i}.ln_2"),
+    **family.linear_weights("gpt_neox.layers.{i}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
+    **family.linear_weights("gpt_neox.layers.{i}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
+    **family.norm_weights("gpt_neox.final_layer_norm", "ln"),
+    "embed_out.weight": family.Weight("head.embedding", split=0),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="neox",
     kind="causal_lm",
     config=Config,

@@ -5,25 +5,15 @@ from dataclasses import dataclass
 import jax
 from flax import nnx
 
-from batch_calibration.scoring.models import layers
+from batch_calibration.scoring.models import family, layers
 from batch_calibration.scoring.models.attention import Attend
-from batch_calibration.scoring.models.family import (
-    OUT_PROJ,
-    Family,
-    RawConfig,
-    TransformerConfig,
-    Weight,
-    attention_weights,
-    linear_weights,
-    norm_weights,
-)
 
 OFFSET = 2
 """Rows of the position table before that of position 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(TransformerConfig):
+class Config(family.TransformerConfig):
     """Shape of an OPT network, in the names of its Hugging Face `config.json`.
 
     The exception is `remove_final_layer_norm`, which the file begins with an underscore.
@@ -94,25 +84,27 @@ class Model(layers.Decoder):
         return super().unembed(h if self.project_out is None else self.project_out(h), token_set)
 
 
-def flatten(raw: RawConfig) -> RawConfig:
+def flatten(raw: family.RawConfig) -> family.RawConfig:
     """The raw config with the field whose name begins with an underscore in the file."""
     return raw | {"remove_final_layer_norm": raw.get("_remove_final_layer_norm", False)}
 
 
 WEIGHTS = {
-    "model.decoder.embed_tokens.weight": Weight("embed.embedding", split=0),
-    "model.decoder.embed_positions.weight": Weight("position_embedding.embedding"),
-    "model.decoder.project_in.weight": Weight("project_in.kernel", True, 1),
-    "model.decoder.project_out.weight": Weight("project_out.kernel", True, 0),
-    **attention_weights("model.decoder.layers.{i}.self_attn", "blocks.{i}.attention", OUT_PROJ),
-    **norm_weights("model.decoder.layers.{i}.self_attn_layer_norm", "blocks.{i}.ln_1"),
-    **linear_weights("model.decoder.layers.{i}.fc1", "blocks.{i}.mlp.fc", 1),
-    **linear_weights("model.decoder.layers.{i}.fc2", "blocks.{i}.mlp.proj", 0),
-    **norm_weights("model.decoder.layers.{i}.final_layer_norm", "blocks.{i}.ln_2"),
-    **norm_weights("model.decoder.final_layer_norm", "ln"),
-    "lm_head.weight": Weight("head.embedding", split=0),
+    "model.decoder.embed_tokens.weight": family.Weight("embed.embedding", split=0),
+    "model.decoder.embed_positions.weight": family.Weight("position_embedding.embedding"),
+    "model.decoder.project_in.weight": family.Weight("project_in.kernel", True, 1),
+    "model.decoder.project_out.weight": family.Weight("project_out.kernel", True, 0),
+    **family.attention_weights(
+        "model.decoder.layers.{i}.self_attn", "blocks.{i}.attention", family.OUT_PROJ
+    ),
+    **family.norm_weights("model.decoder.layers.{i}.self_attn_layer_norm", "blocks.{i}.ln_1"),
+    **family.linear_weights("model.decoder.layers.{i}.fc1", "blocks.{i}.mlp.fc", 1),
+    **family.linear_weights("model.decoder.layers.{i}.fc2", "blocks.{i}.mlp.proj", 0),
+    **family.norm_weights("model.decoder.layers.{i}.final_layer_norm", "blocks.{i}.ln_2"),
+    **family.norm_weights("model.decoder.final_layer_norm", "ln"),
+    "lm_head.weight": family.Weight("head.embedding", split=0),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="opt",
     kind="causal_lm",
     config=Config,

@@ -6,16 +6,8 @@ from functools import partial
 import jax
 from flax import nnx
 
-from batch_calibration.scoring.models import gated, layers, neox, rotary
+from batch_calibration.scoring.models import family, gated, layers, neox, rotary
 from batch_calibration.scoring.models.attention import Attend
-from batch_calibration.scoring.models.family import (
-    Family,
-    RawConfig,
-    Weight,
-    attention_weights,
-    linear_weights,
-    norm_weights,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,23 +56,23 @@ class Model(neox.Model):
         return super().unembed(h, token_set) + bias
 
 
-def flatten(raw: RawConfig) -> RawConfig:
+def flatten(raw: family.RawConfig) -> family.RawConfig:
     """The raw config with the rope fields; half of each head is rotated by default."""
     return rotary.flatten({"max_position_embeddings": 2048} | raw, share=0.5)
 
 
 NAMES = ("q_proj", "k_proj", "v_proj", "dense")
 WEIGHTS = {
-    "model.embed_tokens.weight": Weight("embed.embedding", split=0),
-    **norm_weights("model.layers.{i}.input_layernorm", "blocks.{i}.ln"),
-    **attention_weights("model.layers.{i}.self_attn", "blocks.{i}.attention", NAMES),
-    **linear_weights("model.layers.{i}.mlp.fc1", "blocks.{i}.mlp.fc", 1),
-    **linear_weights("model.layers.{i}.mlp.fc2", "blocks.{i}.mlp.proj", 0),
-    **norm_weights("model.final_layernorm", "ln"),
-    "lm_head.weight": Weight("head.embedding", split=0),
-    "lm_head.bias": Weight("bias", split=0),
+    "model.embed_tokens.weight": family.Weight("embed.embedding", split=0),
+    **family.norm_weights("model.layers.{i}.input_layernorm", "blocks.{i}.ln"),
+    **family.attention_weights("model.layers.{i}.self_attn", "blocks.{i}.attention", NAMES),
+    **family.linear_weights("model.layers.{i}.mlp.fc1", "blocks.{i}.mlp.fc", 1),
+    **family.linear_weights("model.layers.{i}.mlp.fc2", "blocks.{i}.mlp.proj", 0),
+    **family.norm_weights("model.final_layernorm", "ln"),
+    "lm_head.weight": family.Weight("head.embedding", split=0),
+    "lm_head.bias": family.Weight("bias", split=0),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="phi",
     kind="causal_lm",
     config=Config,

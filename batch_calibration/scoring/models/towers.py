@@ -7,16 +7,7 @@ import jax
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.models import layers
-from batch_calibration.scoring.models.attention import Attend, Heads
-from batch_calibration.scoring.models.family import (
-    OUT_PROJ,
-    Config,
-    Weight,
-    attention_weights,
-    linear_weights,
-    norm_weights,
-)
+from batch_calibration.scoring.models import attention, family, layers
 
 
 class Shape(NamedTuple):
@@ -30,7 +21,7 @@ class Shape(NamedTuple):
     eps: float
 
     @classmethod
-    def of(cls, config: Config, tower: Literal["text", "vision"]) -> "Shape":
+    def of(cls, config: family.Config, tower: Literal["text", "vision"]) -> "Shape":
         """The shape of a tower; `InputError` where its heads do not divide its width."""
         names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                  "hidden_act", "layer_norm_eps")  # fmt: skip
@@ -62,7 +53,7 @@ class Block(nnx.Module):
         self.proj = nnx.Linear(shape.inner, width, kernel_init=deep, rngs=rngs)
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, read: int | None = None
+        self, h: jax.Array, layer: int, attend: attention.Attend, read: int | None = None
     ) -> jax.Array:
         """Attention and MLP added to the first `read` positions (all) of `h [b, t, d]`.
 
@@ -73,7 +64,7 @@ class Block(nnx.Module):
         k = layers.split_heads(self.k(normed), self.heads)
         v = layers.split_heads(self.v(normed), self.heads)
         h = h[:, :read]  # the residual stream of what goes on
-        h = h + self.out(attend(layer, Heads(q, k, v)).reshape(h.shape))
+        h = h + self.out(attend(layer, attention.Heads(q, k, v)).reshape(h.shape))
         return h + self.proj(self.activation(self.fc(self.ln_2(h))))
 
 
@@ -95,30 +86,34 @@ def embed_patches(pixels: jax.Array, kernel: jax.Array) -> jax.Array:
     return flat @ kernel.reshape(-1, width)
 
 
-def tower_weights(name: str, ours: str) -> dict[str, Weight]:
+def tower_weights(name: str, ours: str) -> dict[str, family.Weight]:
     """The rows of one tower's blocks."""
     theirs, block = f"{name}.encoder.layers.{{i}}", f"{ours}.blocks.{{i}}"
     return {
-        **attention_weights(f"{theirs}.self_attn", block, OUT_PROJ),
-        **linear_weights(f"{theirs}.mlp.fc1", f"{block}.fc", 1),
-        **linear_weights(f"{theirs}.mlp.fc2", f"{block}.proj", 0),
-        **norm_weights(f"{theirs}.layer_norm1", f"{block}.ln_1"),
-        **norm_weights(f"{theirs}.layer_norm2", f"{block}.ln_2"),
+        **family.attention_weights(f"{theirs}.self_attn", block, family.OUT_PROJ),
+        **family.linear_weights(f"{theirs}.mlp.fc1", f"{block}.fc", 1),
+        **family.linear_weights(f"{theirs}.mlp.fc2", f"{block}.proj", 0),
+        **family.norm_weights(f"{theirs}.layer_norm1", f"{block}.ln_1"),
+        **family.norm_weights(f"{theirs}.layer_norm2", f"{block}.ln_2"),
     }
 
 
-def tower_keys(config: type[Config], tower: str) -> tuple[str, ...]:
+def tower_keys(config: type[family.Config], tower: str) -> tuple[str, ...]:
     """The keys of a tower's part of the file for the fields of `config`."""
     names = [*config.__dataclass_fields__, "vision_num_channels"]
     return tuple(n.removeprefix(f"{tower}_") for n in names if n.startswith(f"{tower}_"))
 
 
-def caption_weights() -> dict[str, Weight]:
+def caption_weights() -> dict[str, family.Weight]:
     """The rows of the text tower, up to its norm."""
     theirs, ours = "text_model.embeddings", "text"
     return {
-        f"{theirs}.token_embedding.weight": Weight(f"{ours}.token_embedding.embedding", split=0),
-        f"{theirs}.position_embedding.weight": Weight(f"{ours}.position_embedding.embedding"),
+        f"{theirs}.token_embedding.weight": family.Weight(
+            f"{ours}.token_embedding.embedding", split=0
+        ),
+        f"{theirs}.position_embedding.weight": family.Weight(
+            f"{ours}.position_embedding.embedding"
+        ),
         **tower_weights("text_model", "text"),
-        **norm_weights("text_model.final_layer_norm", "text.ln"),
+        **family.norm_weights("text_model.final_layer_norm", "text.ln"),
     }

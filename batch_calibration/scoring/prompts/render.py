@@ -14,12 +14,6 @@ from batch_calibration.scores import TRAIN_LABELS
 from batch_calibration.scoring.embedded import label_words as drawn_words
 from batch_calibration.scoring.prompts import demonstrations, length_limit, rendered, template
 from batch_calibration.scoring.prompts.length_limit import TokenCounter
-from batch_calibration.scoring.prompts.rendered import (
-    USUAL,
-    RenderedBlock,
-    RenderedContext,
-    text_digest,
-)
 from batch_calibration.scoring.prompts.template import (
     ChatRenderer,
     Compose,
@@ -83,7 +77,7 @@ def render(
     log_probs: bool = True,
     renderer: ChatRenderer | None = None,
     keep: int = 0,
-) -> RenderedContext:
+) -> rendered.RenderedContext:
     """Render a context of texts: test rows, probe inputs, the labeled set.
 
     Args:
@@ -136,7 +130,7 @@ def render(
     description = rendered.specify(
         task,
         cell,
-        rows=text_digest(map(str, test.rows)),
+        rows=rendered.text_digest(map(str, test.rows)),
         served=test.split,
         shots=cell.prompt.shots,
         demonstrations=train.pick(chosen).ids,
@@ -146,7 +140,7 @@ def render(
     )
     if any(counted):
         description[TRAIN_LABELS] = list(counted)
-    context = RenderedContext(description, task.label_names, row_format.labels, blocks)
+    context = rendered.RenderedContext(description, task.label_names, row_format.labels, blocks)
     shortened = context.count("dropped") + context.count("truncated")
     notes = length_limit.shortening_notes(cell.prompt.over_long, shots, shortened)
     if left_out:
@@ -207,7 +201,7 @@ def _probe_rows(
 def _fit_block(
     cell: Cell, name: str, rows: BlockRows, budget: TokenCounter | None,
     label_texts: Sequence[str], left_out: int, keep: int,
-) -> RenderedBlock:  # fmt: skip
+) -> rendered.RenderedBlock:  # fmt: skip
     """A block whose prompts fit; all of them leave out the first `left_out` demonstrations."""
     prompt = rows.prompt
     if left_out:
@@ -216,11 +210,11 @@ def _fit_block(
     fitted = length_limit.fit_prompts(policy, budget, prompt, rows.size, rows.shots, label_texts)
     texts = list(fitted.texts) if rows.size <= keep else fitted.texts
     # Any change in what is asked makes the block stale.
-    spec = {"texts": text_digest(texts), **rendered.block_options(cell, name)}
-    if policy != USUAL.over_long:
+    spec = {"texts": rendered.text_digest(texts), **rendered.block_options(cell, name)}
+    if policy != rendered.USUAL.over_long:
         dropped = rows.size if left_out and rows.shots else fitted.dropped
         spec |= {"dropped": dropped, "truncated": fitted.truncated}
-    return RenderedBlock(texts, list(rows.labels), list(rows.ids), spec, rows.together)
+    return rendered.RenderedBlock(texts, list(rows.labels), list(rows.ids), spec, rows.together)
 
 
 def _choose(task: Task, cell: Cell, train: Rows) -> list[int]:
@@ -319,7 +313,7 @@ def _statements(task: Task, cell: Cell) -> RowFormat:
     if cell.prompt.shots:
         raise InputError("a dual encoder reads no demonstrations; give 0.", key="shots")
     for key in ("template", "verbalizer", "label_words", "over_long", "chat"):
-        setting, default = getattr(cell.prompt, key), getattr(USUAL, key)
+        setting, default = getattr(cell.prompt, key), getattr(rendered.USUAL, key)
         if setting != default:
             raise InputError(
                 f"a dual encoder compares texts, cut at {spell('max_tokens')}, with the "
