@@ -107,7 +107,7 @@ def test_what_cannot_be_asked_is_said_before_a_model_is_loaded(tmp_path, changed
 def test_too_few_rows_to_show_and_a_probe_that_is_not_there_are_sentences(refuses):
     from batch_calibration.scoring.embedded import suite
 
-    rows = suite.read_rows("sst2", "train").first(3)
+    rows = suite.read_rows("sst2", "train").limited(3, "first")
     refuses(label_sequences._choose, rows, 0, (0, 0, 0, 0))
     table = ScoreTable({"task": "mine"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]])})
     refuses(label_sequences._asked, [table], [], ["icl", "cc"], rows, rows)

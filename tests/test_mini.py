@@ -226,7 +226,7 @@ def test_only_the_rows_that_are_used_are_parsed(monkeypatch):
     shipped._columns.cache_clear()
     first = shipped.read_rows("sst2", "validation", 3)
     assert len(parsed) == len(first.rows) == 3
-    assert first == shipped.read_rows("sst2", "validation").first(3)
+    assert first == shipped.read_rows("sst2", "validation").limited(3, "first")
 
 
 def test_rows_are_the_same_on_every_machine():

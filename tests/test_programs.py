@@ -62,7 +62,7 @@ def test_from_config_to_page(program, scored):
     numbers = ("overview", "probabilities", "nll", "brier", "ece")
     ends = [f"-{kind}.{form}" for kind in (*texts, *numbers) for form in ("md", "tex")]
     ends += [f"-{kind}.csv" for kind in numbers]
-    start = "mini-1shot-validation-first40-labeled_per_class-16"
+    start = "mini-1shot-validation-40rows-labeled_per_class-16"
     assert {start + end for end in ends} <= names
     assert {"results.csv", "results.parquet"} <= {path.name for path in scored.iterdir()}
     program("figures", f"--workdir={scored}")

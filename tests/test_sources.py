@@ -14,7 +14,7 @@ import pytest
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.data import preparation, tfds_folder
 from batch_calibration.scoring.data.task_file import load_task
-from batch_calibration.scoring.data.texts import read, splits
+from batch_calibration.scoring.data.texts import RowReader, read, splits
 from batch_calibration.scoring.tasks import TASKS
 
 CB = [
@@ -57,6 +57,23 @@ def test_csv_and_parquet_give_what_json_lines_gives(tmp_path):
     )
     rows = read(TASKS["cb"], str(tmp_path / "parquet"), "validation")
     assert rows._replace(where="") == expected._replace(where="")
+
+
+def test_a_limit_keeps_a_sample_of_a_sorted_file_or_by_name_its_first_rows(tmp_path):
+    (tmp_path / "sst2").mkdir()
+    text = "".join(f"row {number},{number // 60}\n" for number in range(120))
+    (tmp_path / "sst2" / "validation.csv").write_text(f"sentence,label\n{text}")
+    task, few = TASKS["sst2"], read(TASKS["sst2"], str(tmp_path), "validation", 20)
+    more = read(task, str(tmp_path), "validation", 40)
+    assert set(few.labels) == {0, 1} and set(few.ids) < set(more.ids)
+    numbers = [int(row_id.rpartition("/")[2]) for row_id in more.ids]
+    assert numbers == sorted(numbers) and len(numbers) == 40
+    assert [row["sentence"] for row in more.rows] == [f"row {number}" for number in numbers]
+    assert few == RowReader().texts(task, str(tmp_path), "validation", 20)
+    first = read(task, str(tmp_path), "validation", 20, "first")
+    assert first.ids == tuple(f"sst2/validation/{number}" for number in range(20))
+    for limit in (0, 120, 500):
+        assert len(read(task, str(tmp_path), "validation", limit).ids) == 120
 
 
 def test_csv_with_bom_crlf_and_a_quoted_line_end(tmp_path):

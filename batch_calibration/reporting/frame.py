@@ -63,7 +63,7 @@ class Setting(NamedTuple):
         phrases.append(f"{self.split} split" if self.split else "")
         # Scores without a split are some rows of unknown origin: "all rows" would claim too much.
         all_rows = "all rows" if self.split else ""
-        phrases.append(f"first {self.limit} rows" if self.limit else all_rows)
+        phrases.append(f"{self.limit} rows" if self.limit else all_rows)
         shortened = SHORTENED.get(self.over_long, "")
         variant = f", scorer {self.variant}" if self.variant else ""
         options = "".join(map(", {}".format, self.options))
@@ -74,7 +74,7 @@ class Setting(NamedTuple):
         """The setting as part of a file name."""
         parts = [self.model or "scores", "" if self.data == self.model else self.data]
         parts.append("" if self.shots is None else f"{self.shots}shot")
-        parts += [self.split, f"first{self.limit}" if self.limit else ""]
+        parts += [self.split, f"{self.limit}rows" if self.limit else ""]
         parts += ["" if self.over_long == "error" else self.over_long, self.variant]
         return "-".join([*filter(None, parts), *self.options]).replace(" ", "-")
 

@@ -27,6 +27,7 @@ Selection = Literal["per_class", "total", "round_robin", "explicit"]
 LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
 Chat = Literal["off", "turns", "one_message"]
 LabelWords = Literal["own", "training", "held_out"]
+LimitRows = Literal["sample", "first"]
 Number = TypeVar("Number", int, float)
 
 
@@ -45,7 +46,9 @@ class DataSettings:
         data: a folder of rows or TFDS folders, or "mini" (embedded); a task file has its own rows.
         split: the split that is tested.
         train_split: where demonstrations and the labeled set are drawn from.
-        limit: how many test rows, the first ones; 0 is all. Give a few to try a config out.
+        limit: how many test rows; 0 is all. Give a few to try a config out.
+        limit_rows: which rows `limit` keeps: a "sample" of all, the same for every context of the
+            task, or the "first".
         labeled_per_class: rows of BCL's labeled set per class; 0 scores none, and leaves bcl out.
         classes: of an image task, "present" scores only the classes that the data have images of.
     """
@@ -54,6 +57,7 @@ class DataSettings:
     split: str = "validation"
     train_split: str = "train"
     limit: int = 0
+    limit_rows: LimitRows = "sample"
     labeled_per_class: int = _at_least(0, 128, "rows (0: no labeled set)")
     classes: Literal["task", "present"] = "task"
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable
@@ -15,7 +16,7 @@ from batch_calibration.scoring.inputs import joined
 from batch_calibration.scoring.prompts.rendered import RenderedContext, text_digest
 from batch_calibration.scoring.table import SCORERS, OpenFiles
 from batch_calibration.scoring.tasks import TASKS
-from batch_calibration.settings import Settings
+from batch_calibration.settings import LimitRows, Settings
 from batch_calibration.studies import ContextInfo, Run
 
 if TYPE_CHECKING:
@@ -112,9 +113,10 @@ def row_texts(runs: Sequence[Run]) -> Callable[[ScoreTable], Mapping[str, str]]:
         task = tasks.get(context.task)
         if task is None or task.is_image:
             return {}
-        for folder in folders or [""]:
+        # Scores of older versions are of the first rows, and do not say so.
+        for folder, which in product(folders or [""], get_args(LimitRows)):
             try:
-                rows = reader.texts(task, folder, context.split, context.limit)
+                rows = reader.texts(task, folder, context.split, context.limit, which)
             except InputError:
                 continue
             if text_digest(str(row) for row in rows.rows) == table.context.get("rows"):

@@ -23,6 +23,7 @@ from batch_calibration.scoring.prompts.render import render
 from batch_calibration.scoring.prompts.rendered import POOL, RenderedContext, render_images
 from batch_calibration.scoring.table import SCORERS, OpenFiles
 from batch_calibration.scoring.tasks import Task
+from batch_calibration.scoring.tasks.base import Rows
 from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.studies import Store, runs
 from batch_calibration.studies.claims import Claim, ClaimLost
@@ -250,7 +251,7 @@ def _note_special(
         return ()
     tokens = files.tokenizer_info.tokenizer.get_added_tokens_decoder().values()
     special = [token.content for token in tokens if token.special and token.content.strip()]
-    rows = reader.texts(task, cell.data.data, cell.data.split, cell.data.limit)
+    rows = _test_rows(task, cell, reader)
     found: list[str] = []
     for row in rows.rows:
         text = "\n".join(row.values())
@@ -265,6 +266,11 @@ def _note_special(
     )
 
 
+def _test_rows(task: Task, cell: Cell, reader: RowReader) -> Rows:
+    data = cell.data
+    return reader.texts(task, data.data, data.split, data.limit, data.limit_rows)
+
+
 def _render(
     task: Task,
     cell: Cell,
@@ -276,7 +282,7 @@ def _render(
 ) -> RenderedContext:
     data, facts = cell.data, SCORERS[model.scorer]
     if not task.is_image:
-        test = reader.texts(task, data.data, data.split, data.limit)
+        test = _test_rows(task, cell, reader)
         train = reader.texts(task, data.data, data.train_split)
         log_probs = not model.logits_only
         compares = facts.compares_statements

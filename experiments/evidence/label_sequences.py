@@ -121,7 +121,13 @@ def ask(
                 remedy="give such as sst2",
             )
         # The rows that are asked about.
-        test = reader.texts(task, data_settings.data, data_settings.split, data_settings.limit)
+        test = reader.texts(
+            task,
+            data_settings.data,
+            data_settings.split,
+            data_settings.limit,
+            data_settings.limit_rows,
+        )
         rows[name] = test, reader.texts(task, data_settings.data, data_settings.train_split)
     cells = dict[tuple[str, str], list[Cell]]()
     for task_name, word_kind in itertools.product(settings.tasks, WORDS):

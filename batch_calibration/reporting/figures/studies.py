@@ -63,7 +63,7 @@ def draw_boxes(studies: Sequence[PromptStudy]) -> Drawn:
                 rows.append([task, method, names[place], float(value), *more])
     style.label(axes, task, y=ACCURACY)
     style.name_ticks(axes.xaxis, names)
-    limit = f"first {setting.limit} rows" if setting.limit else "all rows"
+    limit = f"{setting.limit} rows" if setting.limit else "all rows"
     heading = f"One choice of the prompt at a time: {task}, {setting.model}, {limit}"
     header = ["task", "method", "what varies", "accuracy", "choice", "shots", "seeds"]
     return style.finish(figure, heading, BOXES_NOTE, style.table_of(header, rows))

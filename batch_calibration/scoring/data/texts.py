@@ -11,6 +11,7 @@ from batch_calibration.scoring.data.binding import bind
 from batch_calibration.scoring.embedded import MINI, suite
 from batch_calibration.scoring.inputs import ImageRows
 from batch_calibration.scoring.tasks.base import Rows, Task
+from batch_calibration.settings import LimitRows
 
 ReadRecords = Callable[[], Iterator[tuple[str, Mapping[str, object]]]]
 """Gives each record of a split, and its place in words."""
@@ -23,8 +24,10 @@ class TextSource(NamedTuple):
     splits: dict[str, ReadRecords]
 
 
-def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
-    """The rows of a task's split, the first `limit` of them where it is not 0.
+def read(
+    task: Task, data: str, split: str, limit: int = 0, limit_rows: LimitRows = "sample"
+) -> Rows:
+    """The rows of a task's split, `limit` of them where it is not 0: a sample, or the first.
 
     `data` is `"mini"` for the embedded suite, or a folder. There `<task>/<split>.jsonl` (or
     `extra_<task>/`; `.jsonl.gz`, `.csv`, `.parquet`) holds the task's fields and a `label` in the
@@ -54,7 +57,7 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
     if not rows:
         raise InputError(f"{source.where}: split {served} is empty, expected at least one row.")
     ids = tuple(f"{task.name}/{served}/{number}" for number in range(len(rows)))
-    return Rows(tuple(rows), tuple(labels), ids, source.where, served).first(limit)
+    return Rows(tuple(rows), tuple(labels), ids, source.where, served).limited(limit, limit_rows)
 
 
 def splits(task: Task, data: str) -> tuple[str, ...]:
@@ -115,8 +118,15 @@ class RowReader:
         self._texts: dict[tuple[str, ...], Rows] = {}
         self._images: dict[tuple[str, ...], ImageRows] = {}
 
-    def texts(self, task: Task, data: str, split: str, limit: int = 0) -> Rows:
-        """The rows of a task of texts, the first `limit` where it is not 0: `read`."""
+    def texts(
+        self,
+        task: Task,
+        data: str,
+        split: str,
+        limit: int = 0,
+        limit_rows: LimitRows = "sample",
+    ) -> Rows:
+        """The rows of a task of texts, `limit` of them where it is not 0: `read`."""
         if data == MINI and not task.files:  # the suite keeps what was read
             return read(task, data, split, limit)
         # `source` tells task files of one name apart.
@@ -124,7 +134,7 @@ class RowReader:
         if limit < 0 or key not in self._texts:
             # All rows are kept, and a wrong limit is refused where rows are read.
             self._texts[key] = read(task, data, split, min(limit, 0))
-        return self._texts[key].first(limit)
+        return self._texts[key].limited(limit, limit_rows)
 
     def images(self, task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
         """The rows of an image task, the first `limit` where it is not 0: `images.read_images`."""

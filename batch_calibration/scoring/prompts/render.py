@@ -127,6 +127,7 @@ def render(
         blocks[name] = _fit_block(cell, name, rows, budget, label_texts, left_out, keep)
 
     choices = rendered.CHOICES + (rendered.OF_DEMONSTRATIONS if chosen else ())
+    choices += ("limit_rows",) if cell.data.limit else ()
     description = rendered.specify(
         task,
         cell,

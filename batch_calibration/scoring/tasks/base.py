@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from batch_calibration.errors import InputError
 
 Row = dict[str, str]
@@ -138,10 +140,14 @@ class Rows(NamedTuple):
     where: str
     split: str = ""
 
-    def first(self, limit: int) -> "Rows":
-        """The first `limit` rows, all where it is 0."""
-        cut = slice(limit or None)
-        return self._replace(rows=self.rows[cut], labels=self.labels[cut], ids=self.ids[cut])
+    def limited(self, limit: int, which: str = "sample") -> "Rows":
+        """`limit` rows, all where it is 0: a sample in the rows' order, or the "first"."""
+        size = len(self.rows)
+        if not 0 < limit < size:
+            return self
+        # Files are often sorted by class; smaller samples are part of larger ones.
+        order = np.random.default_rng([0, 8]).permutation(size).tolist()
+        return self.pick(range(limit) if which == "first" else sorted(order[:limit]))
 
     def pick(self, numbers: Sequence[int]) -> "Rows":
         """The rows of these numbers, in the order of the numbers."""
