@@ -21,9 +21,15 @@ from batch_calibration.errors import InputError
 from batch_calibration.scoring import NOTHING_FINISHED, Identity, LabelScores
 from batch_calibration.scoring.engine import trie
 from batch_calibration.scoring.engine.forward import Forward, PrefixCache
-from batch_calibration.scoring.engine.label_texts import Asked, LabelScorer, Part, too_long
+from batch_calibration.scoring.engine.label_texts import (
+    Asked,
+    Batches,
+    LabelScorer,
+    Part,
+    run_by_length,
+    too_long,
+)
 from batch_calibration.scoring.engine.tokens import Encoded, encode
-from batch_calibration.scoring.engine.trie import Trie
 from batch_calibration.scoring.models import llama
 from batch_calibration.scoring.models.family import Config
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
@@ -107,13 +113,17 @@ class CausalLM(LabelScorer):
             lengths = list(map(len, encoded.prompts))
             yield Part(start, lengths, partial(self._run, encoded, tries))
 
-    def _run(
-        self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]
-    ) -> Iterator[tuple[list[int], np.ndarray]]:
+    def _run(self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]) -> Batches:
         """Rows and their scores, as `Forward.run`."""
-        if self._long is None:
+        long = self._long
+        if long is None:
             return self._forward.run(encoded.prompts, tries, done)
-        return _run_by_length(self._forward, self._long, self._first_length, encoded, tries, done)
+
+        def run(is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool) -> Batches:
+            prompts, rows_tries = [encoded.prompts[r] for r in rows], [tries[r] for r in rows]
+            return (long if beyond else self._forward).run(prompts, rows_tries, done)
+
+        return run_by_length(run, self._first_length, encoded.prompts, encoded.labels, done)
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:
         """Some rows at a time as token ids, the next ones tokenized while these are scored."""
@@ -175,42 +185,3 @@ def long_network(config: Config, model: nnx.Module) -> LongNetwork | None:
     longer = nnx.merge(*nnx.split(model))
     longer.frequencies = model.long_frequencies
     return LongNetwork(first_length, longer)
-
-
-def _run_by_length(
-    short: Forward,
-    long: Forward,
-    first_length: float,
-    encoded: Encoded,
-    tries: Sequence[Trie],
-    done: set[int],
-) -> Iterator[tuple[list[int], np.ndarray]]:
-    """As `Forward.run`, each label by the network that its own sequence is long enough for.
-
-    Transformers turns all positions of a sequence by its length, and lm-evaluation-harness at
-    batch size 1 asks about one label at a time: the prompt and the label but its last token. So a
-    row's score depends on no other row, and its labels may differ in the network.
-    """
-    is_long = np.zeros((len(encoded.labels), len(encoded.labels[0])), bool)
-    for row, (prompt, labels) in enumerate(zip(encoded.prompts, encoded.labels, strict=True)):
-        lengths = len(prompt) + np.array(list(map(len, labels))) - 1
-        is_long[row] = lengths > first_length
-    by_short: dict[int, np.ndarray] = {}  # scores of rows that need both networks
-    for forward, is_wanted in ((short, ~is_long), (long, is_long)):
-        rows = np.flatnonzero(is_wanted.any(axis=1)).tolist()
-        if not rows:  # none is so long, or none so short
-            continue
-        prompts = [encoded.prompts[row] for row in rows]
-        done_here = {index for index, row in enumerate(rows) if row in done}
-        for indices, scores in forward.run(prompts, [tries[row] for row in rows], done_here):
-            complete: dict[int, np.ndarray] = {}
-            for index, row_scores in zip(indices, scores, strict=True):
-                row = rows[index]
-                if is_wanted[row].all():
-                    complete[row] = row_scores
-                elif forward is short:
-                    by_short[row] = row_scores
-                elif row in by_short:  # not there where the row was done before
-                    complete[row] = np.where(is_wanted[row], row_scores, by_short.pop(row))
-            if complete:
-                yield list(complete), np.stack(list(complete.values()))

@@ -7,9 +7,9 @@ row; where the network's cache cannot be copied, a row is run once for each path
 
 import copy
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,13 @@ import numpy as np
 from batch_calibration.errors import InputError
 from batch_calibration.scoring import Identity
 from batch_calibration.scoring.engine.batches import batches
-from batch_calibration.scoring.engine.label_texts import LabelScorer, Part, too_long
+from batch_calibration.scoring.engine.label_texts import (
+    Batches,
+    LabelScorer,
+    Part,
+    run_by_length,
+    too_long,
+)
 from batch_calibration.scoring.engine.tokens import LabelTokens, encode, token_ids
 from batch_calibration.scoring.models.files.transformers_files import TransformersCheckpoint
 
@@ -86,7 +92,8 @@ class TransformersLM(LabelScorer):
         """All that decides the numbers; the batch size does not."""
         return {
             "kind": "transformers",
-            "version": VERSION,
+            # Version 1 turned cached beginnings of long sequences as if they were short.
+            "version": "2" if self._network.first_length < np.inf else VERSION,
             "checkpoint": self.checkpoint.digest,
             "dtype": self.checkpoint.dtype,
         }
@@ -137,21 +144,26 @@ class TransformersLM(LabelScorer):
 
     def _run(
         self, prompts: list[list[int]], label_tokens: list[LabelTokens], done: set[int]
-    ) -> Iterator[tuple[list[int], np.ndarray]]:
-        """Rows and their log-probabilities `[rows, k]`, batch by batch."""
-        paths_of = [label_paths(row, labels) for row, labels in enumerate(label_tokens)]
-        prefix = Prefix(0, None)
-        if not self.checkpoint.is_encoder_decoder:
-            prefix = self._network.run_prefix(prompts, STEP)
-            if max(map(len, paths_of)) > 1 and self._network.has_branching_cache:
-                yield from self._run_branches(prompts, label_tokens, paths_of, done, prefix)
-                return
-        yield from self._run_paths(prompts, label_tokens, paths_of, done, prefix)
+    ) -> Batches:
+        def run(is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool) -> Batches:
+            own_prompts, own_labels = [prompts[r] for r in rows], [label_tokens[r] for r in rows]
+            paths_of = []
+            for row, labels in enumerate(own_labels):
+                paths_of.append(label_paths(row, labels, np.flatnonzero(is_wanted[row])))
+            prefix = Prefix(0, None)
+            # What is cached was turned for short sequences.
+            if not self.checkpoint.is_encoder_decoder and not beyond:
+                prefix = self._network.run_prefix(own_prompts, STEP)
+                if max(map(len, paths_of)) > 1 and self._network.has_branching_cache:
+                    return self._run_branches(own_prompts, own_labels, paths_of, done, prefix)
+            return self._run_paths(own_prompts, own_labels, paths_of, done, prefix)
+
+        return run_by_length(run, self._network.first_length, prompts, label_tokens, done)
 
     def _run_branches(
         self, prompts: list[list[int]], label_tokens: list[LabelTokens],
         paths_of: list[list[Path]], done: set[int], prefix: Prefix,
-    ) -> Iterator[tuple[list[int], np.ndarray]]:  # fmt: skip
+    ) -> Batches:  # fmt: skip
         """Rows of equal length, each run once; the paths of its labels go on from its cache.
 
         Equal lengths leave no padding between a prompt and its labels, which networks that count
@@ -174,7 +186,7 @@ class TransformersLM(LabelScorer):
     def _run_paths(
         self, prompts: list[list[int]], label_tokens: list[LabelTokens],
         paths_of: list[list[Path]], done: set[int], prefix: Prefix,
-    ) -> Iterator[tuple[list[int], np.ndarray]]:  # fmt: skip
+    ) -> Batches:  # fmt: skip
         """Rows of like length, each run once for each path of its labels."""
         longest = max(len(path.tokens) for path in chain.from_iterable(paths_of))
         most_paths = max(map(len, paths_of))
@@ -222,35 +234,37 @@ class TorchNetwork:
         first, last = min(prompts), max(prompts)
         most = min(map(len, prompts)) - 1  # a prompt keeps one token to read after
         shared = next((i for i in range(most) if first[i] != last[i]), most)
-        if len(prompts) < 2 or shared < least:
+        if len(prompts) < 2 or shared < least or not self.has_branching_cache:
             return Prefix(0, None)
         with torch.inference_mode():
             output = self._forward(
                 self.model, np.array([first[:shared]]), np.ones((1, shared), int), 0, None
             )
-        cache = getattr(output, "past_key_values", None)
-        if cache is None:
-            return Prefix(0, None)
-        prefix = Prefix(shared, cache)
-        try:
-            prefix.repeat(1)
-        except (AttributeError, NotImplementedError):
-            # Caches of some networks (state-space, convolution) cannot be repeated for many rows.
-            return Prefix(0, None)
-        return prefix
+        return Prefix(shared, output.past_key_values)
+
+    @cached_property
+    def first_length(self) -> float:
+        """Tokens beyond which `longrope` turns all positions of a sequence otherwise."""
+        ropes = getattr(self.model.config.get_text_config(), "rope_parameters", None) or {}
+        for rope in (ropes, *ropes.values()):  # one of all layers, or one for each type of layer
+            if isinstance(rope, dict) and rope.get("rope_type") == "longrope":
+                return float(rope["original_max_position_embeddings"])
+        return np.inf
 
     @cached_property
     def has_branching_cache(self) -> bool:
         """True where the network keeps keys and values alone, so that a row's cache can be copied.
 
-        States of recurrent and convolutional layers are kept in other ways.
+        States of recurrent and convolutional layers are kept in other ways, and some layers
+        (Falcon-H1) have states and keys.
         """
         import torch
 
         with torch.inference_mode():
             output = self._forward(self.model, np.zeros((1, 1), int), np.ones((1, 1), int), 0, None)
         layers = getattr(getattr(output, "past_key_values", None), "layers", [])
-        return bool(layers) and all(hasattr(layer, "keys") for layer in layers)
+        keyed = [hasattr(layer, "keys") and not hasattr(layer, "conv_states") for layer in layers]
+        return bool(keyed) and all(keyed)
 
     @cached_property
     def _has_plain_head(self) -> bool:
@@ -281,7 +295,7 @@ class TorchNetwork:
         ids = np.array([prompt[prefix.length :] for prompt in prompts])
         scores = np.zeros((len(prompts), len(label_tokens[0])), np.float32)
         branches = [path for path in label_paths if path.tokens]
-        longest = max(len(path.tokens) for path in branches)
+        longest = max((len(path.tokens) for path in branches), default=1)
         length = len(prompts[0])
         size = min(MOST_LOGITS // (self.vocabulary * longest), CACHED_TOKENS // (length + longest))
         size = max(1, size)
@@ -336,8 +350,7 @@ class TorchNetwork:
 
         ids, mask = padded([prompts[row] for row in rows])
         row_of_path = torch.as_tensor([rows.index(path.row) for path in batch])
-        begin = self.model.config.decoder_start_token_id
-        decoded, _ = padded([[begin, *path.tokens] for path in batch])
+        decoded, _ = padded([[self._begin, *path.tokens] for path in batch])
         device = self.model.device
         with torch.inference_mode():
             seen = torch.as_tensor(mask, device=device)
@@ -353,6 +366,20 @@ class TorchNetwork:
             reads = [list(range(len(path.tokens) + 1)) for path in batch]
             log_probs = torch.log_softmax(logits[_indices(reads)].float(), dim=-1)
             return sum_label_tokens(log_probs, batch, label_tokens, reads)
+
+    @cached_property
+    def _begin(self) -> int:
+        """The token that decoding begins with, where transformers' `generate` finds it."""
+        config, generation = self.model.config, self.model.generation_config
+        for place in (config, generation):
+            if (token := getattr(place, "decoder_start_token_id", None)) is not None:
+                return int(token)
+        for place in (generation, config):  # T5Gemma
+            if (token := getattr(place, "bos_token_id", None)) is not None:
+                return int(token)
+        raise InputError.at(
+            "config.json", "decoder_start_token_id or bos_token_id", "neither", "add it"
+        )
 
     def _read(
         self, ids: np.ndarray, mask: np.ndarray, cached: int, cache: "Cache | None",
@@ -370,14 +397,14 @@ class TorchNetwork:
         import torch
 
         rows, columns = _indices(reads)
-        if self._has_plain_head:
-            output = self._forward(self.model.base_model, ids, mask, cached, cache)
-            logits = self.model.get_output_embeddings()(output.last_hidden_state[rows, columns])
-        else:
-            length = ids.shape[1]
-            output = self._forward(self.model, ids, mask, cached, cache, length - min(columns))
-            skipped = length - output.logits.shape[1]  # a model may keep them all
-            logits = output.logits[rows, [column - skipped for column in columns]]
+        length, is_plain = ids.shape[1], self._has_plain_head
+        model = self.model.base_model if is_plain else self.model
+        output = self._forward(model, ids, mask, cached, cache, length - min(columns))
+        states = output.last_hidden_state if is_plain else output.logits  # [b, t or fewer, ...]
+        skipped = length - states.shape[1]  # a model may keep them all
+        logits = states[rows, [column - skipped for column in columns]]
+        if is_plain:
+            logits = self.model.get_output_embeddings()(logits)
         # In float32, as half precision rounds.
         log_probs = torch.log_softmax(logits.float(), dim=-1)
         return log_probs, getattr(output, "past_key_values", None)
@@ -394,8 +421,9 @@ class TorchNetwork:
         options: dict[str, Any] = {}
         names = inspect.signature(model.forward).parameters
         if "position_ids" in names:
-            positions = np.broadcast_to(cached + np.arange(ids.shape[1]), ids.shape).copy()
-            options["position_ids"] = torch.as_tensor(positions, device=device)
+            # Padding has its row's last position: longrope goes by the furthest of the batch.
+            positions = np.minimum(np.arange(ids.shape[1]), mask.sum(axis=1, keepdims=True) - 1)
+            options["position_ids"] = torch.as_tensor(cached + positions, device=device)
         if "logits_to_keep" in names:
             options["logits_to_keep"] = keep
         if cache is not None:
@@ -415,24 +443,19 @@ def _indices(reads: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
     return rows, columns
 
 
-def label_paths(row: int, labels: LabelTokens) -> list[Path]:
-    """The sequences that a row is run with: the longest beginnings of its labels.
+def label_paths(row: int, labels: LabelTokens, wanted: Iterable[int]) -> list[Path]:
+    """The sequences that a row is run with: the longest beginnings of the labels wanted.
 
-    >>> label_paths(0, ((7, 8), (7, 9), (5,)))
+    >>> label_paths(0, ((7, 8), (7, 9), (5,)), range(3))
     [Path(row=0, tokens=(7,), labels=(0, 1, 2))]
     """
-    inner = sorted({label[:-1] for label in labels})
-    longest = []
-    # Sorted, a prefix comes right before what it begins; the last one begins nothing.
-    for tokens, after in pairwise(inner):
-        if after[: len(tokens)] != tokens:
-            longest.append(tokens)
-    longest.append(inner[-1])
-    labels_of: dict[tuple[int, ...], list[int]] = {tokens: [] for tokens in longest}
-    for number, label in enumerate(labels):
-        whole = next(tokens for tokens in longest if tokens[: len(label) - 1] == label[:-1])
-        labels_of[whole].append(number)
-    return [Path(row, tokens, tuple(numbers)) for tokens, numbers in labels_of.items()]
+    labels_of: dict[tuple[int, ...], list[int]] = {}
+    # From the longest on, each label is read from the first path that begins as it does.
+    for number in sorted(wanted, key=lambda number: (-len(labels[number]), number)):
+        inner = labels[number][:-1]
+        paths = [tokens for tokens in labels_of if tokens[: len(inner)] == inner]
+        labels_of.setdefault(paths[0] if paths else inner, []).append(number)
+    return [Path(row, tokens, tuple(sorted(n))) for tokens, n in sorted(labels_of.items())]
 
 
 def sum_label_tokens(

@@ -50,6 +50,16 @@ OTHER = {
         "vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
         "alibi": True, "new_decoder_architecture": False,
     },
+    "falcon_h1": SIZES | {
+        "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_n_groups": 1,
+        "mamba_d_state": 8,
+    },
+    "gemma4_text": SIZES | {
+        "num_hidden_layers": 4, "head_dim": 8, "global_head_dim": 16, "sliding_window": 12,
+        "vocab_size_per_layer_input": 400, "hidden_size_per_layer_input": 8,
+        "num_kv_shared_layers": 2, "final_logit_softcapping": None,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
     "lfm2": SIZES | {"layer_types": ["conv", "full_attention", "conv"]},
 }  # fmt: skip
 
@@ -95,6 +105,98 @@ def test_an_architecture_without_a_network_here(name, batch_size, tmp_path):
                 label_places = range(len(prompt), len(ids))
                 expected = sum(float(log_probs[at - 1, ids[at]]) for at in label_places)
                 assert scores[row, column] == pytest.approx(expected, abs=1e-4)
+
+
+LONGROPE = {
+    "rope_type": "longrope", "long_factor": [1.0, 3.0, 6.0, 9.0], "short_factor": [1.0] * 4,
+    "original_max_position_embeddings": 60,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 256])
+def test_longrope_turns_each_label_by_its_own_length(batch_size, tmp_path):
+    torch.manual_seed(3)
+    config = AutoConfig.for_model("phi3", **SIZES, rope_parameters=LONGROPE, pad_token_id=0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() > 1:
+                weights.normal_(0, 0.3)
+    model.save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    tokenizer = byte_level()
+    # A beginning all share; rows short, long, and with labels on both sides of 60 tokens; one
+    # label begins another.
+    texts = [f"Review: fine and bleak {'x ' * n}Sentiment:" for n in (*range(0, 24, 2), 60)]
+    labels = [" pos", " positively unflinchingly zebra", " so"]
+    expected = np.zeros((len(texts), len(labels)))
+    is_long = np.zeros(expected.shape, bool)
+    for (row, column), _ in np.ndenumerate(expected):
+        prompt = tokenizer.encode(texts[row]).ids
+        ids = tokenizer.encode(texts[row] + labels[column]).ids
+        is_long[row, column] = len(ids) - 1 > 60
+        with torch.no_grad():
+            log_probs = model(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
+        for at in range(len(prompt), len(ids)):
+            expected[row, column] += float(log_probs[at - 1, ids[at]])
+    assert {0, 3} < {*is_long.sum(axis=1).tolist()}
+    scorer = TransformersLM(TransformersFiles(tmp_path).load(), batch_size)
+    np.testing.assert_allclose(scorer.score(texts, labels).log_probs, expected, atol=1e-4)
+    ours = CausalLM(load_checkpoint(tmp_path)).score(texts, labels).log_probs
+    np.testing.assert_allclose(ours, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("begin", [{}, {"decoder_start_token_id": 7}])
+def test_t5gemma_decodes_from_the_token_that_generate_begins_with(begin, tmp_path):
+    part = {key: SIZES[key] for key in SIZES if key != "num_hidden_layers"}
+    part |= {"num_hidden_layers": 2, "head_dim": 8}
+    config = AutoConfig.for_model(
+        "t5gemma", encoder=dict(part), decoder=part | {"cross_attention_hidden_size": 32},
+        bos_token_id=3, pad_token_id=0, eos_token_id=1,
+    )  # fmt: skip
+    torch.manual_seed(4)
+    model = AutoModelForSeq2SeqLM.from_config(config).eval()
+    for key, token in begin.items():
+        setattr(model.generation_config, key, token)
+    model.save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    texts, labels = ["Review: fine", "Review: a bleak zebra"], [" pos", " so so"]
+    scores = TransformersLM(TransformersFiles(tmp_path).load()).score(texts, labels).log_probs
+    tokenizer = byte_level()
+    for (row, column), score in np.ndenumerate(scores):
+        ids = tokenizer.encode(labels[column]).ids
+        fed = torch.tensor([[begin.get("decoder_start_token_id", 3), *ids[:-1]]])
+        prompt = torch.tensor([tokenizer.encode(texts[row]).ids])
+        assert model.generate(prompt, max_new_tokens=1)[0, 0] == fed[0, 0]
+        with torch.no_grad():
+            logits = model(input_ids=prompt, decoder_input_ids=fed).logits[0]
+        expected = logits.log_softmax(-1)[range(len(ids)), ids].sum()
+        assert score == pytest.approx(float(expected), abs=1e-4)
+
+
+def test_a_decoder_without_a_first_token_is_a_sentence(t5, tmp_path):
+    for path in t5.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    for name in ("config.json", "generation_config.json"):
+        settings = json.loads((tmp_path / name).read_text())
+        for key in ("decoder_start_token_id", "bos_token_id"):
+            settings.pop(key, None)
+        (tmp_path / name).write_text(json.dumps(settings))
+    with pytest.raises(InputError, match="decoder_start_token_id or bos_token_id"):
+        TransformersLM(TransformersFiles(tmp_path).load()).score(["Review: fine"], LABELS)
+
+
+def test_command_r_says_a_longest_text_that_is_the_tokenizer_s(tmp_path):
+    torch.manual_seed(5)
+    config = AutoConfig.for_model("cohere", **SIZES, pad_token_id=0, eos_token_id=1)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(settings | {"model_max_length": 131072}))
+    ours = CausalLM(load_checkpoint(tmp_path)).score(prompts_of(""), LABELS).log_probs
+    theirs = TransformersLM(TransformersFiles(tmp_path).load()).score(prompts_of(""), LABELS)
+    np.testing.assert_allclose(ours, theirs.log_probs, atol=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,9 @@ from batch_calibration.scoring import (
     LogProbs,
 )
 
+Batches = Iterator[tuple[list[int], np.ndarray]]
+"""Rows and their scores `[rows, k]`, batch by batch."""
+
 
 class Asked(NamedTuple):
     """One call of `score`.
@@ -49,7 +52,7 @@ class Part(NamedTuple):
 
     start: int
     lengths: Sequence[int]
-    run: Callable[[set[int]], Iterator[tuple[list[int], np.ndarray]]]
+    run: Callable[[set[int]], Batches]
 
 
 def flatten(labels: LabelTexts) -> tuple[list[str], list[int]]:
@@ -156,6 +159,50 @@ class LabelScorer:
                 rows_done += len(batch)
                 asked.progress(rows_done)
         return LabelScores(sum_probabilities(log_probs, asked.counts), tokens)
+
+
+def run_by_length(
+    run: Callable[[np.ndarray, list[int], set[int], bool], Batches],
+    first_length: float,
+    prompts: Sequence[Sequence[int]],
+    labels: Sequence[Sequence[Sequence[int]]],
+    done: set[int],
+) -> Batches:
+    """Scores of a network that turns positions otherwise beyond `first_length` (longrope).
+
+    Transformers turns all positions of a sequence by its length, and lm-evaluation-harness at
+    batch size 1 asks about one label at a time: the prompt and the label but its last token. So a
+    row's score depends on no other row, and its labels may differ in the network.
+
+    Args:
+        run: the labels wanted `[rows, k]`, rows, those done, and whether their sequences are
+            beyond `first_length` -> indices into the rows, and scores `[b, k]`.
+        first_length: tokens.
+        prompts: token ids of each row.
+        labels: token ids of each label of each row.
+        done: rows to leave out.
+    """
+    is_long = np.zeros((len(labels), len(labels[0])), bool)
+    for row, (prompt, tokens) in enumerate(zip(prompts, labels, strict=True)):
+        is_long[row] = len(prompt) + np.array(list(map(len, tokens))) - 1 > first_length
+    by_short: dict[int, np.ndarray] = {}  # scores of rows that need both
+    for beyond, is_wanted in ((False, ~is_long), (True, is_long)):
+        rows = np.flatnonzero(is_wanted.any(axis=1)).tolist()
+        if not rows:  # none is so long, or none so short
+            continue
+        done_here = {index for index, row in enumerate(rows) if row in done}
+        for indices, scores in run(is_wanted[rows], rows, done_here, beyond):
+            complete: dict[int, np.ndarray] = {}
+            for index, row_scores in zip(indices, scores, strict=True):
+                row = rows[index]
+                if is_wanted[row].all():
+                    complete[row] = row_scores
+                elif not beyond:
+                    by_short[row] = row_scores
+                elif row in by_short:  # not there where the row was done before
+                    complete[row] = np.where(is_wanted[row], row_scores, by_short.pop(row))
+            if complete:
+                yield list(complete), np.stack(list(complete.values()))
 
 
 def refuse_infinite(
