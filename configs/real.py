@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from configs import base
 
 FOLDER = "runs/real/inputs"
+MODEL = f"{FOLDER}/SmolLM2-135M-Instruct.Q4_1.gguf"
 DOMAINS = ("movie_reviews", "product_reviews", "tweets", "editorials")
 SHOTS = (0, 1, 4)
 
@@ -25,7 +26,7 @@ def get_config(preset: str = "") -> ConfigDict:
     return base.config(
         preset,
         {"smoke": smoke},
-        model=f"{FOLDER}/SmolLM2-135M-Instruct.Q4_1.gguf",
+        model=MODEL,
         tasks=tasks,
         shots=4,
         seeds=5,

@@ -13,14 +13,32 @@ from batch_calibration.scoring.tasks.base import Row, Rows, Task, image_task, te
 PAPER = "Zhou et al. 2024, app. F, Tables 8 and 11 (templates)"
 """Where the templates and words of most language tasks are printed."""
 
-# Is a movie review's sentence negative or positive?
+# Is a movie review's sentence negative or positive? The paper varies RTE's prompts alone; these
+# choices are the project's.
+SST2_TEMPLATES = {
+    "1": "Review: {sentence}\nSentiment: {label}",
+    "2": "{sentence}\nSentiment: {label}",
+    "3": "Sentence: {sentence}\nLabel: {label}",
+    "4": "Review: {sentence}\nAnswer: {label}",
+    "5": "{sentence}\nQuestion: is this positive or negative? Answer: {label}",
+    "6": "Text: {sentence}\nThe sentiment of the text is {label}",
+}
+SST2_WORDS = (
+    ("negative", "positive"), ("bad", "good"), ("terrible", "great"), ("no", "yes"),
+    ("dislike", "like"), ("\U0001f44e", "\U0001f44d"),
+)  # fmt: skip
+SST2_VERBALIZERS = {}
+for number, (negative, positive) in enumerate(SST2_WORDS, 1):
+    SST2_VERBALIZERS[str(number)] = {"negative": negative, "positive": positive}
 SST2 = text_task(
     "sst2",
     "SST-2",
     objective="sentence classification",
     fields=("sentence",),
-    verbalizer={"negative": "negative", "positive": "positive"},
-    few_shot="Review: {sentence}\nSentiment: {label}",
+    verbalizer=SST2_VERBALIZERS["1"],
+    few_shot=SST2_TEMPLATES["1"],
+    templates=SST2_TEMPLATES,
+    verbalizers=SST2_VERBALIZERS,
     statement="A {label} movie review.",
     tfds=("glue/sst2",),
     test_rows=872,

@@ -1,0 +1,48 @@
+r"""The paper's study on a small real model: 13 tasks and three more, all that it varies, 200 rows.
+
+python -m experiments.score --config=configs/real_paper.py --config.data=DATA --workdir=W
+python -m experiments.calibrate --config=configs/probe_size.py --tasks=rte,sst2 --shots=1 \
+    --workdir=W
+
+SmolLM2-135M-Instruct, as `python -m experiments.real` fetches it. Of each task: 0 to 4 shots with
+five draws; one shot as chat, too; of RTE and SST-2 the axes of configs/robustness.py. 516 contexts,
+about 100,000 prompts: minutes on a GPU, hours on two cores. docs/results-real.md has the results.
+"""
+
+from collections.abc import Iterator
+
+from ml_collections import ConfigDict
+
+from configs import base, real, robustness
+
+MORE = ("mr", "agnews", "trec")
+VARIED = ("rte", "sst2")
+
+
+def get_config(preset: str = "") -> ConfigDict:
+    """The whole study, or with `:smoke` a small run."""
+    return base.config(
+        preset,
+        base.SMOKE,
+        model=real.MODEL,
+        tasks=(*base.LANGUAGE, *MORE),
+        shots=4,
+        seeds=5,
+        limit=200,
+        labeled_per_class=0,
+        over_long="drop_shots",
+        dtype="float32",
+    )
+
+
+def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
+    """The shots of each task, one shot as chat, and one choice of the prompt at a time."""
+    for cell in base.sweep_shots(config):
+        # BCL, which the paper has at one shot.
+        yield cell | ({"labeled_per_class": 16} if cell["shots"] == 1 else {})
+    for task in config.tasks:
+        for seed in range(config.seeds):
+            yield {"task": task, "shots": 1, "seed": seed, "chat": "turns"}
+    varied = ConfigDict({"tasks": [task for task in VARIED if task in config.tasks], "seeds": 10})
+    for cell in robustness.sweep(varied):
+        yield {"shots": 1} | cell
