@@ -230,6 +230,39 @@ def test_filled_in_scores_are_marked_and_an_absent_label_has_none(files):
         assert len(server.asked) == 12
 
 
+def test_a_row_s_scores_depend_on_no_other_row_that_was_asked(tmp_path):
+    """Lists of unlike lengths, and labels that some answers hold as several tokens."""
+    kinds = (
+        {"entailment": -1.0, "no": -2.0, "x": -3.0},
+        {"ent": -1.0, "entail": -2.5, "No": -2.0},
+        {"no": -0.5, "the": -2.0, "of": -3.0, "sampled": -9.0},
+        {"ent": -1.0, "of": -3.0},
+    )
+
+    def unlike(number, path, body):
+        tops = kinds[int(text_of(body)[-1]) % len(kinds)]
+        content = [{"token": t, "logprob": log_prob} for t, log_prob in tops.items()]
+        return Reply({"choices": [{"logprobs": {"content": [{"top_logprobs": content}]}}]})
+
+    rows = [(f"r{number}", f"film {number}") for number in range(8)]
+    flags = "--labels=entailment,no", "--top_logprobs=3"
+
+    def scores_of(name, some):
+        write(tmp_path / f"{name}.jsonl", some)
+        with running(unlike) as server:
+            ask(server, tmp_path / f"{name}.jsonl", tmp_path / f"{name}.csv", *flags)
+        return {
+            row["id"]: (row["entailment"], row["no"]) for row in rows_of(tmp_path / f"{name}.csv")
+        }
+
+    together = scores_of("all", rows)
+    assert together["r2"] == ("-3.5", "-0.5")  # below the third, not below the sampled token
+    assert together["r1"] == together["r5"] == ("-1", "-2")
+    for start in (0, 1, 2):
+        some = rows[start::3]
+        assert scores_of(f"some{start}", some) == {name: together[name] for name, _ in some}
+
+
 def test_many_filtered_prompts_are_no_failing_server_wherever_they_are(files):
     path, output = files
     write(path, [(f"r{i}", f"{'film' if i >= 24 else 'filtered'} {i}") for i in range(60)])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batch_calibration.errors import InputError
 from batch_calibration.responses.top_k import scores_of_top_k
 
 
@@ -110,6 +111,44 @@ def test_the_likeliest_beginning_is_taken_and_whole_words_come_first():
     assert scores_of_top_k(rows, ("entailment", "no")).tokens["entailment"] == ("ent",)
     rows.append(row(entailment=0.01, ent=0.5))
     assert scores_of_top_k(rows, ("entailment", "no")).tokens["entailment"] == ("entailment",)
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["ent", " entail", "entailment", "no", "not", "Not sure", "the", "e"]),
+            st.floats(0.001, 1.0),
+            min_size=1,
+        ),
+        min_size=2,
+        max_size=6,
+    ),
+    st.integers(1, 6),
+)
+def test_a_row_that_was_asked_depends_on_no_other_row(rows, asked):
+    labels = ("entailment", "not sure", "no")
+    rows = [{t: math.log(p / sum(row.values())) for t, p in row.items()} for row in rows]
+    try:
+        together = scores_of_top_k(rows, labels, asked=asked)
+    except InputError:  # a label whose tokens cannot be told from another's is refused
+        return
+    for number, alone in enumerate(rows):
+        top = scores_of_top_k([alone], labels, asked=asked)
+        np.testing.assert_array_equal(together.log_probs[[number]], top.log_probs)
+        np.testing.assert_array_equal(together.bound[[number]], top.bound)
+
+
+def test_the_first_word_of_a_label_comes_before_its_parts():
+    rows = [row(no=0.4, the=0.1) | {" not": math.log(0.2)}]
+    assert scores_of_top_k(rows, ("not sure", "the")).tokens["not sure"] == (" not",)
+
+
+def test_a_shared_beginning_counts_for_neither_and_is_refused_without_another_token():
+    rows = [row(ag=0.5, of=0.1), row(agree=0.3, again=0.2)]
+    top = scores_of_top_k(rows, ("agree", "again"), asked=2)
+    np.testing.assert_allclose(top.log_probs, [[-np.inf] * 2, log(0.3, 0.2)])
+    with pytest.raises(InputError, match="both begin with"):
+        scores_of_top_k(rows[:1], ("agree", "again"), asked=2)
 
 
 def test_a_label_that_is_a_token_leaves_its_longer_rival_missing():

@@ -36,6 +36,7 @@ def scores_of_top_k(
     labels: Sequence[str],
     tokens: Mapping[str, Sequence[str]] | None = None,
     where: str = "top-k",
+    asked: int | None = None,
 ) -> TopK:
     """Scores of labels: the probabilities of the tokens that mean a label are summed.
 
@@ -48,8 +49,9 @@ def scores_of_top_k(
        capital: "a" is a word and no answer "A".
     4. If no row has a matching token, the label is longer than its first token: the beginning of it
        (`MIN_BEGINNING` letters or more) with most probability over all rows counts, "ent" for
-       "entailment". A beginning that another label shares is refused as ambiguous. `TopK.tokens`
-       says what was taken.
+       "entailment", and the first of several words before parts of it. A beginning that another
+       label shares counts for neither, and is refused where a label has no other token.
+       `TopK.tokens` says what was taken.
 
     Args:
         rows: for each row token -> log-probability in nats; -9999.0, NaN and minus infinity say
@@ -57,6 +59,8 @@ def scores_of_top_k(
         labels: k names.
         tokens: label -> the tokens that mean it.
         where: what to call the rows in sentences.
+        asked: how many tokens a row was asked for, where it is known. Then the scores and the bound
+            of a row depend on no other row: rule 4 looks at each row alone.
 
     Raises:
         InputError: no rows; a row without tokens, or whose probabilities sum to more than 1; labels
@@ -69,25 +73,31 @@ def scores_of_top_k(
     if not rows:
         raise InputError.at(where, "at least one row of tokens", "none")
     returned = [_returned_tokens(row, f"{where}, row {i}") for i, row in enumerate(rows)]
-    probs: dict[str, float] = {}  # of each token, summed over the rows
-    for row in returned:
-        for token, log_prob in row.items():
-            probs[token] = probs.get(token, 0.0) + np.exp(log_prob)
-    label_of = match_tokens(probs, labels, tokens or {}, where)
-
     scores = np.full((len(returned), len(labels)), -np.inf)  # [n, k], nats
-    for i, row in enumerate(returned):
-        for token, log_prob in row.items():
-            if (label := label_of.get(token)) is not None:
-                scores[i, label] = np.logaddexp(scores[i, label], log_prob)
-    # A row with more tokens than most has the sampled token added to its list, as OpenAI's
-    # completions do: its bound is the last one before.
-    size = mode(map(len, returned))
+    taken: dict[str, dict[str, None]] = {name: {} for name in labels}
+    unclear: dict[int, InputError] = {}
+    groups = [range(len(rows))] if asked is None else [[i] for i in range(len(rows))]
+    for group in groups:
+        probs: dict[str, float] = {}  # of each token, summed over the rows
+        for i in group:
+            for token, log_prob in returned[i].items():
+                probs[token] = probs.get(token, 0.0) + np.exp(log_prob)
+        label_of = match_tokens(probs, labels, tokens or {}, where, unclear)
+        for token, label in label_of.items():
+            taken[labels[label]][token] = None
+        for i in group:
+            for token, log_prob in returned[i].items():
+                if (label_or_none := label_of.get(token)) is not None:
+                    scores[i, label_or_none] = np.logaddexp(scores[i, label_or_none], log_prob)
+    for label, error in unclear.items():
+        if not taken[labels[label]]:
+            raise error
+    # A row with more tokens than asked, or than most, has the sampled token added to its list, as
+    # OpenAI's completions do: its bound is the last one before.
+    size = asked or mode(map(len, returned))
     bound = [sorted(row.values(), reverse=True)[:size][-1] for row in returned]
-    taken: dict[str, tuple[str, ...]] = dict.fromkeys(labels, ())
-    for token, label in label_of.items():
-        taken[labels[label]] += (token,)
-    return TopK(scores, np.array(bound), np.exp(scores).sum(axis=-1), taken)
+    taken_tokens = {name: tuple(tokens_taken) for name, tokens_taken in taken.items()}
+    return TopK(scores, np.array(bound), np.exp(scores).sum(axis=-1), taken_tokens)
 
 
 def refuse_absent_labels(top: TopK, rows: Sequence[Mapping[str, float]], where: str) -> None:
@@ -108,6 +118,7 @@ def match_tokens(
     labels: Sequence[str],
     tokens: Mapping[str, Sequence[str]],
     where: str,
+    unclear: dict[int, InputError],
 ) -> dict[str, int]:
     """Token -> the label's index, of the tokens that mean one.
 
@@ -116,8 +127,9 @@ def match_tokens(
         labels: k names.
         tokens: label -> the tokens that mean it, of labels for which they are given.
         where: what to call the rows in sentences.
+        unclear: gets the labels whose beginning is another label's too, and the error of each.
 
-    >>> match_tokens({" Yes": 0.5, "No": 0.1, " n": 0.1}, ("yes", "no"), {}, "")
+    >>> match_tokens({" Yes": 0.5, "No": 0.1, " n": 0.1}, ("yes", "no"), {}, "", {})
     {' Yes': 0, 'No': 1}
     """
     bare_labels = _bare_labels(labels, where)
@@ -148,7 +160,11 @@ def match_tokens(
     matched = set(label_of.values())  # before any beginning counts for a label
     for j in unnamed:
         if j not in matched:
-            beginning = _match_beginning(j, label_keys, token_keys, matched, probs, where)
+            try:
+                beginning = _match_beginning(j, label_keys, token_keys, matched, probs, where)
+            except InputError as error:
+                unclear[j] = error
+                continue
             label_of.update(dict.fromkeys(beginning, j))
     return label_of
 
@@ -170,13 +186,18 @@ def _match_beginning(
             beginnings.setdefault(text, []).append(token)
     if not beginnings:
         return []
-    best = max(beginnings, key=lambda text: sum(probs[token] for token in beginnings[text]))
+
+    def weight(text: str) -> tuple[bool, float]:
+        """The first word before its parts ("not" of "not sure" before "no"), then by mass."""
+        return name.startswith(f"{text} "), sum(probs[token] for token in beginnings[text])
+
+    best = max(beginnings, key=weight)
     rivals = {j for j, key in enumerate(label_keys) if j != label and key.startswith(best)}
     if not rivals:
         return beginnings[best]
     # A label whose rival is a token of its own may be one too, merely not returned, unless it is
-    # of several words.
-    if rivals <= matched and " " not in name:
+    # of several words and this is the first.
+    if rivals <= matched and not name.startswith(f"{best} "):
         return []
     raise InputError(
         f"{where}: the labels {shown(name)} and {shown(label_keys[min(rivals)])} both begin with "

@@ -39,13 +39,18 @@ class FirstTokenScores(NamedTuple):
 
 
 def score_first_tokens(
-    rows: Sequence[Mapping[str, float]], labels: LabelTexts, missing: Missing, where: str
+    rows: Sequence[Mapping[str, float]],
+    labels: LabelTexts,
+    missing: Missing,
+    where: str,
+    asked: int,
 ) -> FirstTokenScores:
     """Scores of labels; `responses.scores_of_top_k` says which tokens mean one.
 
-    `rows` are of each answer token -> log-probability in nats.
+    `rows` are of each answer token -> log-probability in nats, `asked` tokens or fewer; the scores
+    of a row depend on no other row.
 
-    >>> score_first_tokens([{" yes": -1.0, " no": -2.0}], [" yes", " no"], "least", "it").scores
+    >>> score_first_tokens([{" yes": -1.0, " no": -2.0}], [" yes", " no"], "least", "it", 2).scores
     array([[-1., -2.]], dtype=float32)
     """
     names, tokens = [], {}
@@ -54,7 +59,7 @@ def score_first_tokens(
         names.append(forms[0].strip())  # a label of several forms is called by its first
         if len(forms) > 1:  # those of one form match as it does, without capitals too
             tokens[names[-1]] = forms
-    top = scores_of_top_k(rows, names, tokens, where)
+    top = scores_of_top_k(rows, names, tokens, where, asked)
     # The likeliest token of each row, five different ones at most.
     likely = list(dict.fromkeys(max(row, key=row.__getitem__) for row in rows))[:5]
     remedy = (

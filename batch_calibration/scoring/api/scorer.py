@@ -174,7 +174,10 @@ class ApiScorer(label_texts.LabelScorer):
         if self._protocol.first_tokens:
             lists = [row[0] for row in rows]  # one request a row
             tokens_of_rows = [row for row in lists if isinstance(row, Mapping)]
-            top = label_scores.score_first_tokens(tokens_of_rows, labels, self._missing, where)
+            asked = self.settings.top_logprobs
+            top = label_scores.score_first_tokens(
+                tokens_of_rows, labels, self._missing, where, asked
+            )
             lacking = int(top.is_filled.any(axis=1).sum())
             self._notes.add(top.scores[top.is_kept], lacking, top.never)
             why = " ".join(top.never) or "A label is not among its most probable tokens."
