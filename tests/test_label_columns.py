@@ -425,6 +425,16 @@ def test_notes_are_printed(tmp_path, capsys):
 # Right labels that are counted from 1
 
 
+@pytest.mark.parametrize("columns", [("yes", "no"), ("Ġyes", "Ġno"), (" yes", "▁no")])
+@pytest.mark.parametrize("space", ["Ġ", "▁", " "])
+def test_right_labels_have_the_space_that_label_columns_may_have(tmp_path, columns, space):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{','.join(columns)},gold\n-1,-2,{space}no\n-2.5,-1,{space}yes\n-1,-3.5,\n")
+    (table,) = read(path, Reading(gold="gold"))
+    assert table.label_names == ("yes", "no")
+    assert table.blocks["test"].labels.tolist() == [1, 0, -1]
+
+
 def test_right_labels_counted_from_one_are_refused(tmp_path):
     rows = [{"a": -1.5 - i, "b": -2.5, "c": -3.5, "gold": 1 + i % 3} for i in range(6)]
     error = refused(write(tmp_path, lines(rows), "t.jsonl"), Reading(gold="gold"))

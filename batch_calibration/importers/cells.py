@@ -315,7 +315,9 @@ def look_up_gold(
     """The right labels [n] of cells, each by its own row's dict of texts and labels."""
     gold = []
     for row, (cell, label_of) in enumerate(zip(cells, labels, strict=True)):
-        if cell not in label_of:
+        # With the space before it as tokenizers write it, where that is no label of its own.
+        name = cell if cell in label_of else cell.translate(SPACES).strip()
+        if name not in label_of:
             listed = ", ".join(map(repr, names[:MAX_LISTED]))
             listed += " ..." if len(names) > MAX_LISTED else ""
             raise InputError.at(
@@ -324,7 +326,7 @@ def look_up_gold(
                 f"{len(names) - 1}, or nothing where it is unknown",
                 f"{shown(cell)}, which names no label",
             )
-        gold.append(label_of[cell])
+        gold.append(label_of[name])
     return np.array(gold, np.int32)
 
 

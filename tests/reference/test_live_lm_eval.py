@@ -241,6 +241,7 @@ def test_groups_of_the_harness_get_an_overlay_for_each_task(tmp_path):
         (["--tasks=boolq", "--method=cc"], "cc"),
         (["--tasks=boolq", "--prior=a"], "a share of each choice"),
         (["--tasks=boolq", "--", "--tasks", "rte"], "--tasks before the two dashes"),
+        (["--tasks=boolq", "--", "--model=dummy", "-t", "rte"], "-t before the two dashes"),
     ],
 )
 def test_what_cannot_be_corrected_is_a_sentence(tmp_path, capsys, monkeypatch, flags, sentence):
