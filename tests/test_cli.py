@@ -613,10 +613,11 @@ def test_json_of_diagnose_and_recommend_holds_what_is_said(table, capsys):
 def test_json_has_no_letter_that_steers_a_terminal(command, tmp_path, capsys):
     label = "no\x1b[2J\x9b31m\u202e\x7f"
     path = tmp_path / "rows.jsonl"
-    chance = np.random.default_rng(0)
-    scores = chance.normal(-3, 1, (40, 2)).tolist()
-    path.write_text("".join(json.dumps({label: no, "yes": yes}) + "\n" for no, yes in scores))
-    run(command, path, f"--task={label}", "--json")
+    lines = []
+    for no, yes in np.random.default_rng(0).normal(-3, 1, (40, 2)).tolist():
+        lines.append(json.dumps({label: no, "yes": yes, "gold": "yes"}))
+    path.write_text("\n".join(lines))
+    run(command, path, "--gold=gold", f"--task={label}", "--json")
     printed = capsys.readouterr().out
     assert not set(printed) & set("\x1b\x9b\u202e\x7f")
     assert json.loads(printed)["task"] == label
