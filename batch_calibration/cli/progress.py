@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from math import inf
 from pathlib import Path
 from threading import Event, Thread
 from typing import Self
@@ -17,6 +18,8 @@ SILENT_SECONDS = 2.0
 """Seconds for which a command says nothing of how far it is."""
 LOOK_EVERY = 2.0
 """Seconds between looks at the workdir of a sweep."""
+LINE_EVERY = 60.0
+"""Seconds between lines that say how far a run is, where the output is no terminal."""
 
 
 class Waiting:
@@ -48,7 +51,9 @@ class Waiting:
 
 
 class ProgressBar:
-    """A bar in the terminal; where the output is none, it is printed once, at the end.
+    """A bar in the terminal, and a line a minute where the output is a file or a pipe.
+
+    Above the bar a line says once how long it will take, as soon as some rows have come.
 
     Example:
         with ProgressBar("scoring", "examples") as bar:
@@ -70,10 +75,31 @@ class ProgressBar:
             progress.MofNCompleteColumn(), RateColumn(), progress.TimeRemainingColumn(),
         )  # fmt: skip
         self._line = self._bar.add_task(description, total=None)  # no total until the first look
+        self._unit = unit
+        self._first: tuple[float, int] | None = None  # when rows came first, and how many
+        self._said = 0.0  # when a line was printed last
 
-    def update(self, done: int, total: int, description: str) -> None:
-        """Move the bar."""
+    def update(
+        self, done: int, total: int, description: str,
+        asked: int = 0, to_ask: int = 0, tokens: int = 0,
+    ) -> None:  # fmt: skip
+        """Move the bar; of `to_ask`, which leaves out what was stored, `asked` are done."""
         self._bar.update(self._line, completed=done, total=total, description=description)
+        now = time.monotonic()
+        if self._first is None and asked:
+            # The rate is measured from here on, without what loading and compiling took.
+            self._first, self._said = (now, asked), now - LINE_EVERY
+            about = f", about {tokens:,} tokens" if tokens else ""
+            self.print(f"{to_ask:,} {self._unit} to ask{about}; {total - to_ask:,} stored")
+        elif self._first and asked > self._first[1] and now - self._said >= LINE_EVERY:
+            rate = (asked - self._first[1]) / max(now - self._first[0], 1e-9)
+            minutes = (to_ask - asked) / rate / 60
+            # A terminal has the bar, and this once.
+            self._said = inf if self._bar.console.is_terminal else now
+            self.print(
+                f"{description}: {asked:,} of {to_ask:,} {self._unit}, {rate:,.3g} a second, about "
+                f"{minutes:,.1f} minutes left"
+            )
 
     def print(self, line: str) -> None:
         """Print a line above the bar."""

@@ -180,7 +180,8 @@ class CalibrationSettings:
     """Calibration of the scores: no model is asked, nothing is scored again.
 
     Attributes:
-        methods: names of methods; none is all.
+        methods: names of methods; none is all. Where the model is asked, it leaves out the probe
+            inputs that only other methods learn from.
         method_options: options that differ from a method's own, METHOD.OPTION=VALUE, such as
             "bc_running.batch_size=8"; in results they name the setting.
         label_shares: the shares of labels that methods match: "equal" ones, or "train", those

@@ -8,17 +8,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.errors import InputError, spell
+from batch_calibration.methods import METHODS
 from batch_calibration.scores import context_id, digest
 from batch_calibration.scoring import NoAnswer, Scorer
 from batch_calibration.scoring.data.images import image_splits
 from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.data.texts import RowReader
-from batch_calibration.scoring.inputs import ImageRows
+from batch_calibration.scoring.inputs import ImageInputs, ImageRows
 from batch_calibration.scoring.prompts.render import render
 from batch_calibration.scoring.prompts.rendered import POOL, RenderedContext, render_images
 from batch_calibration.scoring.table import SCORERS, OpenFiles
@@ -44,13 +46,22 @@ if TYPE_CHECKING:
 KEPT_PROMPTS = 10_000
 """Prompts of a run whose texts are held from their first rendering until they are scored."""
 
+SAMPLED_PROMPTS = 4
+"""Prompts of a block whose tokens are counted for the estimate of all."""
+
 
 class ScoringProgress(NamedTuple):
-    """Progress of a run: inputs done, with the ones stored before, of all."""
+    """Progress of a run: inputs done, with the ones stored before, of all.
+
+    Of the `to_ask` that were not stored, `asked` are done; their prompts have about `tokens`.
+    """
 
     context: str
     done: int
     total: int
+    asked: int = 0
+    to_ask: int = 0
+    tokens: int = 0
 
 
 class ScoringReport(NamedTuple):
@@ -113,12 +124,17 @@ def run_scoring(
     scorer = load_scorer(settings, store.workdir, files) if scorer is None else scorer
     descriptions = [identify(context, scorer, settings.model.model) for context in contexts]
     facts = SCORERS.get(str(scorer.identity.get("kind")))
+    lacking = []
+    for context, description in zip(contexts, descriptions, strict=True):
+        lacking.append((context, missing(context, store.get(description))))
+    sizes_to_ask = []
+    for context, names in lacking:
+        sizes_to_ask.append(sum(context.blocks[name].size for name in names))
+    budget = load_token_budget(settings, files) if progress and files else None
+    tokens = _estimate_tokens(lacking, budget)
     if notify and facts and facts.asks_server:
         api_scorer = cast("ApiScorer", scorer)
         api_scorer.notify = notify
-        lacking = []
-        for context, description in zip(contexts, descriptions, strict=True):
-            lacking.append((context, missing(context, store.get(description))))
         notify(f"{api_scorer.settings.server} will be asked {api_cost(lacking, api_scorer)}")
     plan = []
     for context, description in zip(contexts, descriptions, strict=True):
@@ -127,18 +143,20 @@ def run_scoring(
     # After all checks: a run that is refused leaves nothing in the workdir.
     run = begin_run(settings, store, len(contexts), command)
     total = sum(context.size for context in contexts)
-    done = scored = 0
+    done = scored = asked = 0
     began = time.monotonic()
 
     def work(index: int, claim: Claim | None) -> None:
-        nonlocal done, scored
+        nonlocal done, scored, asked
         context, done_before = contexts[index], done
 
         def report_rows(rows: int) -> None:
             if claim:
                 claim.rows = rows  # for its heartbeats
             if progress:
-                progress(ScoringProgress(plan[index].name, done_before + rows, total))
+                now = asked + min(rows, sizes_to_ask[index])
+                done_now, to_ask = done_before + rows, sum(sizes_to_ask)
+                progress(ScoringProgress(plan[index].name, done_now, total, now, to_ask, tokens))
 
         report_rows(0)
         started = time.monotonic()
@@ -148,6 +166,7 @@ def run_scoring(
         scored += asked_count
         done += context.size  # rows that were stored before count too
         report_rows(context.size)
+        asked += sizes_to_ask[index]
 
     failed = share(plan_name(settings, cells), plan, store, work, notify)
     seconds = time.monotonic() - began
@@ -157,6 +176,19 @@ def run_scoring(
         raise InputError(_describe_failures(failed, len(plan)))
     ids = tuple(planned.id for planned in plan)
     return ScoringReport(ids, total, scored, seconds, tuple(scorer.notes))
+
+
+def _estimate_tokens(
+    lacking: Iterable[tuple[RenderedContext, Sequence[str]]], budget: "TokenBudget | None"
+) -> int:
+    """About how many tokens the prompts of these blocks have, by their first rows."""
+    tokens = 0.0
+    for context, names in lacking if budget else ():
+        for block in map(context.blocks.__getitem__, names):
+            if budget and not isinstance(block.inputs, ImageInputs):
+                counts = budget.token_counts(list(block.inputs[:SAMPLED_PROMPTS]))
+                tokens += block.size * sum(counts) / len(counts)
+    return round(tokens)
 
 
 def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
@@ -218,6 +250,7 @@ def render_contexts(
     keep = KEPT_PROMPTS
     for cell in settings.grid() if cells is None else cells:
         context = _render(task_of(cell.task), cell, settings.model, reader, budget, renderer, keep)
+        context = _with_blocks_of(context, settings.calibration.methods)
         keep = max(0, keep - context.size)
         contexts.append(context)
         is_first = cell.task not in sizes
@@ -241,6 +274,14 @@ def render_contexts(
                 f"{truncated[task]:,} were cut on the left, to fit the model's positions"
             )
     return contexts
+
+
+def _with_blocks_of(context: RenderedContext, methods: Sequence[str]) -> RenderedContext:
+    """The context with the blocks that these methods learn from; with all where none is named."""
+    known = [METHODS[name].probe.blocks for name in methods if name in METHODS]
+    read = {"test", *chain.from_iterable(known)} if methods else set(context.blocks)
+    blocks = {name: block for name, block in context.blocks.items() if name in read}
+    return context._replace(blocks=blocks)
 
 
 def _note_special(

@@ -1,0 +1,64 @@
+"""How far a run is: a bar in a terminal, and lines where the output is a file."""
+
+from itertools import pairwise
+
+import pytest
+
+from batch_calibration.cli import progress
+from batch_calibration.settings import Settings
+from batch_calibration.studies import run_scoring
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that a test moves on by hand."""
+    seconds = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: seconds[0])
+    return seconds
+
+
+def test_a_file_gets_a_line_a_minute_with_the_time_left(clock, capsys):
+    with progress.ProgressBar("scoring", "rows") as bar:
+        bar.update(100, 1300, "sst2", 0, 1200, 36_000)  # 100 were stored
+        for second in range(300):
+            clock[0] = 100.0 + second  # it took 100 s to load and compile
+            bar.update(100 + 4 * (second + 1), 1300, "sst2", 4 * (second + 1), 1200, 36_000)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1,200 rows to ask, about 36,000 tokens; 100 stored"
+    assert lines[1] == "sst2: 8 of 1,200 rows, 4 a second, about 5.0 minutes left"
+    left = [line.split("about ")[1] for line in lines if "minutes left" in line]
+    assert left == ["5.0 minutes left", "4.0 minutes left", "3.0 minutes left",
+                    "2.0 minutes left", "1.0 minutes left"]  # fmt: skip
+
+
+def test_nothing_is_said_where_all_was_stored(clock, capsys):
+    with progress.ProgressBar("scoring", "rows") as bar:
+        bar.update(10, 10, "sst2", 0, 0)
+    assert "to ask" not in capsys.readouterr().out
+
+
+def test_a_run_counts_what_it_asks_and_what_was_stored(tmp_path):
+    settings = Settings.of(
+        model="mini_small", data="mini", tasks="sst2", limit=12, labeled_per_class=0, dc_texts=2,
+        shots=0,
+    )  # fmt: skip
+    steps = []
+    first = run_scoring(settings, store=tmp_path, progress=steps.append)
+    assert steps[-1].asked == steps[-1].to_ask == first.scored == first.inputs
+    assert all(before.asked <= after.asked for before, after in pairwise(steps))
+    assert 12 * 5 < steps[-1].tokens < first.inputs * 40
+    steps.clear()
+    cells = [settings.cell("sst2"), settings.cell("sst2", shots=1)]
+    second = run_scoring(settings, cells, tmp_path, progress=steps.append)
+    assert steps[-1].asked == steps[-1].to_ask == second.scored == second.inputs - first.inputs
+
+
+def test_a_run_asks_what_the_chosen_methods_learn_from(tmp_path):
+    settings = Settings.of(
+        model="mini_small", data="mini", tasks="sst2", limit=8, labeled_per_class=0, dc_texts=2,
+        methods=("icl", "bc", "cc"),
+    )  # fmt: skip
+    report = run_scoring(settings, store=tmp_path)
+    assert report.inputs == report.scored == 8 + 3
+    rest = run_scoring(settings.replace(methods=()), store=tmp_path)  # the rest is added
+    assert rest.ids == report.ids and rest.scored == rest.inputs - report.inputs > 0
