@@ -1,11 +1,10 @@
 """A real language model on real text: four domains of sentiment, 0, 1 and 4 shots, 5 draws.
 
-python -m experiments.real
-python -m experiments.score --config=configs/real.py --workdir=runs/real
+python -m experiments.real --workdir=runs/real
 
-SmolLM2-135M-Instruct on 200 rows a domain; `make real` does all steps, in less than ten minutes on
-two cores. Asked are the test rows and the probe inputs of CC and DC alone: a labeled set would
-double the time, and the probes of the published variants and of LOOC add a third.
+SmolLM2-135M-Instruct on 200 rows a domain; that program (`make real`) does all steps. Asked are the
+test rows and the probe inputs of CC and DC alone: a labeled set would double the time, and the
+probes of the published variants and of LOOC add a third.
 """
 
 from collections.abc import Iterator

