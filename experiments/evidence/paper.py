@@ -1,5 +1,6 @@
 """The paper's tables and figures: what results give, what others lack, their files and a page."""
 
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -11,6 +12,7 @@ from batch_calibration.reporting.cells import LATEX, markdown
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.reporting.items import Drawing, Results, Table
 from batch_calibration.scoring.tasks import TASKS
+from batch_calibration.scoring.tasks.base import LabelWords, Task, first_form
 
 MINI_DATA = "mini"  # the data of the embedded suite, whose studies have configs of their own
 LATEX_HEAD = r"""\documentclass{article}
@@ -120,6 +122,10 @@ ITEMS = (
          _lacks_zero_shot),
     Item("Table 6", "Images, zero-shot", CLIP, IMAGES, *VISION),
     Item("Table 7", "Templates and verbalizers of RTE", S, "numbered choices", *ROBUST),
+    Item("Table 8", "Templates and label words with demonstrations", "", "", *MAIN),
+    Item("Table 9", "Templates of the robustness study", "", "", *ROBUST),
+    Item("Table 10", "Label words of the robustness study", "", "", *ROBUST),
+    Item("Table 11", "Templates and label words without demonstrations", "", "", *MAIN),
     Item("Figure 1", "Accuracy averaged over the tasks", SL, "two models", *OTHER, _lacks_second),
     Item("Figure 2", "Decision boundaries, two tasks", S, TEXT, *MAIN, _lacks("sst2", "qnli")),
     Item("Figure 3", "Distributions of scores after CC and DC", S, TEXT, *MAIN, _lacks("qnli")),
@@ -136,9 +142,48 @@ ITEMS = (
 )  # fmt: skip
 
 
+Row = tuple[str, str, str]
+
+
+def prompt_tables() -> Iterator[Table]:
+    """Tables 8 to 11: the prompts of the tasks, whatever was scored."""
+    tasks = [TASKS[name] for name in TEXT_TASKS]
+    few_shot, templates, verbalizers, zero_shot = (list[Row]() for _ in range(4))
+    for task in tasks:
+        few_shot.append((task.title, task.few_shot, _words(task, task.verbalizer)))
+        words = _words(task, task.zero_shot_verbalizer or task.verbalizer)
+        zero_shot.append((task.title, task.zero_shot, words))
+        templates += [(task.title, *item) for item in task.templates.items()]
+        for name, named in task.verbalizers.items():
+            verbalizers.append((task.title, name, _words(task, named)))
+    whole = ("task", "template", "label words")
+    headers = whole, ("task", "number", "template"), ("task", "number", "label words"), whole
+    tables = (few_shot, templates, verbalizers, zero_shot)
+    for number, header, rows in zip(range(8, 12), headers, tables, strict=True):
+        heading = next(item.shows for item in ITEMS if item.number == f"Table {number}")
+        cells = [list(header)]
+        for title, *texts in rows:
+            # A line's end is two signs, as a Python text has it.
+            cells.append([title, *(text.replace("\n", "\\n") for text in texts)])
+        yield Table("", "", heading, cells, unit="", number=f"Table {number}")
+
+
+def _words(task: Task, named: Mapping[str, LabelWords]) -> str:
+    return " / ".join(_in_letters(first_form(named[name])) for name in task.label_names)
+
+
+def _in_letters(word: str) -> str:
+    """A label word as it is, or where it holds signs that LaTeX lacks their names."""
+    if word.isascii():
+        return word
+    names = [unicodedata.name(sign).lower() for sign in word if unicodedata.category(sign) == "So"]
+    return ", ".join(names)
+
+
 def find_states(study: Results) -> list[ItemState]:
     """The state of each item."""
     catalogued: list[Table | Drawing] = [*catalogue.tables(study), *catalogue.figures(study)]
+    catalogued.extend(prompt_tables())
     by_number = group_by(catalogued, lambda artifact: artifact.number)
     states = []
     for item in ITEMS:
