@@ -1,10 +1,11 @@
 """A real language model on real text: four domains of sentiment, 0, 1 and 4 shots, 5 draws.
 
-python -m experiments.real --workdir=runs/real
+python -m experiments.score --config=configs/real.py --workdir=runs/real
 
-SmolLM2-135M-Instruct on 200 rows a domain; that program (`make real`) does all steps. Asked are the
-test rows and the probe inputs of CC and DC alone: a labeled set would double the time, and the
-probes of the published variants and of LOOC add a third.
+SmolLM2-135M-Instruct on 200 rows a domain; `make real` (experiments/real.py) fetches both and does
+all steps. Asked are the
+test rows and the probe inputs of CC and DC alone: a labeled set would double the time. Expect BC to
+be ahead of ICL, and to vary less with the draw of demonstrations.
 """
 
 from collections.abc import Iterator

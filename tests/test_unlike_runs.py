@@ -207,7 +207,9 @@ def test_blocks_made_in_another_way_have_a_table_of_their_own(block, option):
 def test_a_record_without_a_block_stands_beside_those_that_made_it_in_one_way():
     few, usual, none = (blocks(labeled=o) for o in ({"labeled_per_class": 16}, {}, None))
     heading = "m, 1-shot, labeled_per_class 16"
-    assert groups(few("rte"), none("wic")) == {heading: ["rte", "wic"]}
+    assert groups(few("rte"), few("wic")) == {heading: ["rte", "wic"]}
+    # The heading does not say of all contexts what holds of some.
+    assert groups(few("rte"), none("wic")) == {f"{heading} in some contexts": ["rte", "wic"]}
     assert groups(few("rte"), usual("cb"), none("wic"))[heading] == ["rte"]
 
 

@@ -25,6 +25,7 @@ SHORTENED = {
     "same_context": ", all prompts (†) lose shots where one is long",
     "truncate_left": ", long prompts (†) cut",
 }
+IN_SOME = "in some contexts"  # behind an option of a block that others lack
 # Choices of the prompt that a robustness study varies.
 VARIED = ("selection", "order", "template", "verbalizer")
 # Choices that test how much a model reads in its demonstrations, not prompts for use.
@@ -135,6 +136,18 @@ class Frame:
     def among(self, names: Sequence[str]) -> list[str]:
         """The methods of these names that every context has."""
         return list(filter(names.__contains__, self.methods))
+
+    def parts(self, names: Sequence[str]) -> "list[tuple[Frame, list[str]]]":
+        """The contexts that have some of these methods, which others lack, and those methods."""
+        methods_of = dict[tuple[int, ...], list[str]]()
+        for name in names:
+            has = tuple(i for i, record in enumerate(self.records) if name in record.methods)
+            if 0 < len(has) < len(self.records):
+                methods_of.setdefault(has, []).append(name)
+        parts = []
+        for has, methods in methods_of.items():
+            parts.append((Frame(self.setting, [self.records[i] for i in has]), methods))
+        return parts
 
     def first_seeds(self) -> "Frame":
         """The same with one context a task, with the first seed."""
@@ -296,16 +309,23 @@ def with_settings(records: Iterable[Record]) -> list[tuple[Setting, Record]]:
             key = setting._replace(shots=0), block
             block_options.setdefault(key, set()).add(_option_texts(options))
     blocks = sorted({block for _, block in block_options})
+    # Blocks that some of these records lack.
+    lacking = set[tuple[Setting, str]]()
+    for record in ordered:
+        for block in set(blocks) - record.context.blocks.keys():
+            lacking.add((_setting(record)._replace(shots=0), block))
 
     def full_setting(record: Record) -> Setting:
         setting, own_blocks = _setting(record), record.context.blocks
         texts = list(setting.options)
         for block in blocks:
             variants = block_options.get((setting._replace(shots=0), block), set())
-            if block in own_blocks:
-                texts += _option_texts(own_blocks[block])
-            elif len(variants) == 1:
-                texts += next(iter(variants))
+            options = _option_texts(own_blocks[block]) if block in own_blocks else ()
+            if len(variants) == 1:
+                (options,) = variants
+                in_some = f" {IN_SOME}" * ((setting._replace(shots=0), block) in lacking)
+                options = tuple(f"{option}{in_some}" for option in options)
+            texts += options
         variant = record.context.scorer.digest[:4] if len(scorers[setting]) > 1 else ""
         return setting._replace(variant=variant, options=tuple(texts))
 

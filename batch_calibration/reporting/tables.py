@@ -29,6 +29,7 @@ PROBABILITIES_NOTE = (
     "or not, so these judge probabilities that add up to 1 over the labels. ECE is how far "
     "confidence is from accuracy; it is not label bias, which the corrections remove."
 )
+WITH_CURVE = [name for name, method in METHODS.items() if method.has_curve]
 BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 MODELS_NOTE = (
     "Means over seeds; the tables of each setting say how far these vary. The best of each model "
@@ -85,16 +86,24 @@ UNLIKE_IMAGES = (
 )
 
 
+TWO_DRAWS = (
+    " Two draws say next to nothing of others: an interval over them reaches several times as far "
+    "as over five."
+)
+
+
 def gain_note(group: Frame) -> str:
     """The sentences below a table of gains: what its intervals hold, and which rows are few."""
     counts = [len(task.records) for task in group.tasks.values()]
     draws = " to ".join(dict.fromkeys((str(min(counts)), str(max(counts)))))
-    over = "over the test rows alone"
+    over, draws_note = "over the test rows alone", ""
     if max(counts) > 1:
         over = (
             f"over the draws of demonstrations ({draws} a task) and over the test rows, which are "
             "the same in all draws: more draws make a small test set no larger"
         )
+        if min(counts) == 2:
+            draws_note = TWO_DRAWS
     elif group.setting.shots:
         over += ": one draw of demonstrations says nothing of others"
     rows = {name: sum(task.records[0].classes) for name, task in group.tasks.items()}
@@ -102,10 +111,10 @@ def gain_note(group: Frame) -> str:
     few_rows = f" Few test rows, so wide intervals: {', '.join(small)}." if small else ""
     return (
         f"A gain is paired: on the same rows, how many more are right than with {BASELINE}. In "
-        f"brackets its 95 % interval {over}. {cells.MARK} beyond noise: 0 is outside it; of 20 "
-        f"methods that change nothing, about one is marked. '{cells.WINS}' counts tasks whose "
-        f"interval is above 0, holds 0, is below 0.{few_rows} Averages are over these tasks and "
-        "say nothing of others."
+        f"brackets its 95 % interval {over}.{draws_note} {cells.MARK} beyond noise: 0 is outside "
+        f"it; of 20 methods that change nothing, about one is marked. '{cells.WINS}' counts tasks "
+        f"whose interval is above 0, holds 0, is below 0.{few_rows} Averages are over these tasks "
+        "and say nothing of others."
     )
 
 
@@ -255,7 +264,8 @@ def probability_cells(metric: str, group: Frame) -> Cells:
 def bcl_cells(group: Frame) -> Cells:
     """BCL: a row a task with the learned strength, the average; nothing without a curve."""
     group = group.first_seeds()
-    learned = group.among([name for name, method in METHODS.items() if method.has_curve])
+    group = next((part for part, _ in group.parts(WITH_CURVE)), group)
+    learned = group.among(WITH_CURVE)
     if not learned:
         return []
     rows = _metric_cells(group, group.among([*REFERENCES, *learned]), "accuracy", _percents)
@@ -274,7 +284,9 @@ def method_cells(measured: Frame) -> Cells:
     ]  # fmt: skip
     for name in filter(FORMULAS.__contains__, METHODS):
         probe = METHODS[name].probe
-        passes = f"{probe.forwards} + 1" if probe.forwards else "1"
+        # The probe's own rows, where the setting asks for more or fewer than usual.
+        asked = measured.records[0].rows.get(next(iter(probe.blocks), ""), probe.forwards)
+        passes = f"{asked} + 1" if probe.forwards else "1"
         rows.append([name, probe.name, passes, *FORMULAS[name]])
     for kind, is_kind in KINDS.items():
         tasks = [task for task in measured.tasks if task in TASKS and is_kind(task)]
@@ -403,33 +415,46 @@ class SettingTable:
     number: str = ""  # its number in the paper behind its kind
     is_of_main: bool = False  # whether the main setting alone has it
     is_shown: bool = True  # whether it is shown where the setting has a section, or only written
+    methods: Sequence[str] = ()  # those it shows; all contexts, or some, have them
 
     def __call__(self, study: Results) -> Iterator[Table]:
         """The tables of a study."""
         main = [study.main] if study.main else []
         for group in main if self.is_of_main else study.groups:
-            if rows := self.cells(group):
-                yield Table(
-                    *setting_slug(group, self.slug), self.heading.format(group.setting), rows,
-                    notes(group.records, self.note(group)), self.csv and self.csv(group),
-                    self.is_shown and group in study.sections, self.unit, self.number,
-                )  # fmt: skip
+            is_shown = self.is_shown and group in study.sections
+            for part, slug, heading in self._parts(group):
+                if rows := self.cells(part):
+                    yield Table(
+                        *setting_slug(group, slug), heading.format(group.setting), rows,
+                        notes(part.records, self.note(part)), self.csv and self.csv(part),
+                        is_shown, self.unit, self.number,
+                    )  # fmt: skip
+
+    def _parts(self, group: Frame) -> Iterator[tuple[Frame, str, str]]:
+        """All contexts, then those with methods that others lack; with slug and heading."""
+        yield group, self.slug, self.heading
+        for part, methods in group.parts(self.methods):
+            contexts = f"{len(part.records)} of {len(group.records)} contexts"
+            listed = words.join_names(methods)
+            yield part, f"{self.slug}-{methods[0]}", f"{self.heading}: {contexts} have {listed}"
 
 
 def by_methods(heading: str, slug: str, kind: Group) -> tuple[SettingTable, SettingTable]:
     """Tables of tasks x methods for each setting: accuracy, and what is gained over ICL."""
+    of_kind = frames.methods_of_group(kind)
 
     def methods_of(group: Frame) -> list[str]:
-        methods = group.among(frames.methods_of_group(kind))
+        methods = group.among(of_kind)
         # Other groups than the paper's are compared with icl and bc.
         return group.among([*REFERENCES, *methods]) if methods and kind != "paper" else methods
 
     return SettingTable(
         slug, heading, lambda group: accuracy_cells(group, methods_of(group)),
-        lambda group: accuracy_note(group, methods_of(group)),
+        lambda group: accuracy_note(group, methods_of(group)), methods=of_kind,
     ), SettingTable(
         f"{slug}-gains", f"{heading}: gain over icl",
         lambda group: gain_cells(group, methods_of(group)), gain_note, unit="points",
+        methods=of_kind,
     )  # fmt: skip
 
 
