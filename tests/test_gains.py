@@ -204,3 +204,20 @@ def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
     assert header == ["method", "task", "gain", "low", "high"]
     cells = [f"{float(row[2]):+.1f} [{float(row[3]):+.1f}, {float(row[4]):+.1f}]" for row in rows]
     assert cells == [row[2].rstrip("*") for row in tables.gain_cells(ONE, ["bc"])[1:-1]]
+
+
+def test_contexts_that_have_a_method_which_others_lack_have_a_table():
+    one, other = {"icl": 0.5, "bc": 0.75}, {"icl": 0.5, "bc": 0.75, "bcl": 0.8}
+    records = [make_record("sst2", other), make_record("rte", one), make_record("cb", other)]
+    shown = {table.slug: table for table in catalogue.tables(catalogue.collect(records))}
+    ((slug, part),) = [(s, t) for s, t in shown.items() if s.endswith("-methods-bcl")]
+    assert part.heading.startswith("Methods: 2 of 3 contexts have bcl")
+    assert part.cells[0][2:] == ["icl", "bc", "bcl"] and len(shown[slug[:-4]].cells[0]) == 4
+    assert any(slug.endswith("methods-gains-bcl") for slug in shown)
+
+
+def test_two_draws_are_said_to_tell_little():
+    draws = [make_record("sst2", {"icl": 0.5, "bc": 0.75}, context={"seed": s}) for s in range(3)]
+    (two,), (three,) = by_setting(draws[:2]), by_setting(draws)
+    assert "Two draws say next to nothing of others" in tables.gain_note(two)
+    assert "Two draws" not in tables.gain_note(three)

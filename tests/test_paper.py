@@ -193,6 +193,9 @@ def test_methods_are_described_from_their_table():
     assert [row[0] for row in rows] == described and {"cc", "dc", "pc", "bc"} <= set(described)
     passes = {row[0]: row[header.index("forward passes")] for row in rows}
     assert passes["cc"] == "3 + 1" and passes["dc"] == "20 + 1" and passes["bc"] == "1"
+    asked = make_record("sst2", {"icl": 0.5})
+    (few,) = by_setting([dataclasses.replace(asked, rows={"test": 277, "cc": 3, "dc": 10})])
+    assert [row[2] for row in tables.method_cells(few) if row[0] == "dc"] == ["10 + 1"]
     decides = {row[0]: row[-1] for row in rows}
     assert decides["cc"] == "p0 = c p1" and decides["dc"] == decides["bc"] == "s0 = s1 + c"
 
