@@ -168,6 +168,7 @@ def logits(h: jax.Array, embeddings: jax.Array, token_set: TokenSet = None) -> j
     In float32 for any dtype of the network: scores are differences of large logits.
     """
     rows = select_rows(embeddings, token_set)
+    h = h.astype(rows.dtype)
     return jnp.einsum("...d,vd->...v", h, rows, preferred_element_type=jnp.float32)
 
 
@@ -183,19 +184,29 @@ def product(
     precision: jax.lax.PrecisionLike = None,
     out_sharding: NamedSharding | None = None,
 ) -> jax.Array:
-    """`jax.lax.dot_general`, its result in the dtype of `h`, on CPUs asked for in float32.
+    """`jax.lax.dot_general` in the dtype of `kernel`, its result in `product_dtype`.
 
     XLA sums in float32 either way. Where the result is to be bfloat16, though, it makes a float32
     copy of every kernel on CPUs, of all layers at once, and leaves the processor's products of
-    bfloat16 unused. On a GPU the float32 result would be written to its memory and read again.
+    bfloat16 unused.
 
     >>> half = jnp.ones((2, 300), jnp.bfloat16)
-    >>> product(half, half.T, (((1,), (0,)), ((), ()))).dtype.name
-    'bfloat16'
+    >>> product(half, half.T, (((1,), (0,)), ((), ()))).dtype.name  # on a CPU
+    'float32'
     """
-    asked = jnp.float32 if jax.default_backend() == "cpu" else None
-    summed = jax.lax.dot_general(h, kernel, dimensions, precision, asked, out_sharding=out_sharding)
-    return summed.astype(h.dtype)
+    asked = product_dtype(kernel.dtype)
+    h = h.astype(kernel.dtype)
+    return jax.lax.dot_general(h, kernel, dimensions, precision, asked, out_sharding=out_sharding)
+
+
+def product_dtype(dtype: jnp.dtype) -> jnp.dtype:
+    """The dtype of all but the matrices, in networks whose matrices are of `dtype`.
+
+    On CPUs it is float32: they have products of half precision, but round each number of a norm or
+    an activation in several instructions. On a GPU float32 would be written to its memory and read
+    again.
+    """
+    return jnp.dtype(jnp.float32) if jax.default_backend() == "cpu" else dtype
 
 
 def exactness(dtype: str) -> str | None:

@@ -26,7 +26,7 @@ from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.config import read_config, read_json
 from batch_calibration.scoring.models.files.gguf_file import GGUFTensor
 from batch_calibration.scoring.models.files.tensors import PLAIN, Tensor, tensors
-from batch_calibration.scoring.models.layers import product
+from batch_calibration.scoring.models.layers import product, product_dtype
 
 NAMED = 10
 """Tensors that a sentence names before it says how many more there are."""
@@ -169,9 +169,10 @@ def load(
     model = nnx.merge(graph, nnx.from_flat_state(flat))
     for _, module in nnx.iter_modules(model):
         if isinstance(module, nnx.Embed):
-            module.dtype = dtype  # it keeps the dtype it was made with, float32
+            # it keeps the dtype it was made with, float32
+            module.dtype = product_dtype(np.dtype(dtype))
         if isinstance(module, nnx.Linear):
-            module.dot_general = product
+            module.dtype, module.dot_general = dtype, product
     return config, model
 
 
