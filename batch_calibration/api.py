@@ -247,10 +247,7 @@ def _refuse_unread(
     ):
         if source is not None and not is_read:
             raise InputError.at(
-                where,
-                f"none, for {name} reads {method.probe.description}",
-                type(source).__name__,
-                f"leave {where}= out",
+                where, f"none, as {name} reads {method.probe.description}", remedy="leave it out"
             )
 
 

@@ -326,10 +326,7 @@ def class_columns(
         columns = np.asarray(classes)
         if columns.shape != (k,) or len(set(columns.tolist())) < k:  # two columns of one class
             raise InputError.at(
-                "classes",
-                f"{k} different ones, one per column of X in order",
-                shown(classes),
-                "name the class of each column",
+                "classes", f"{k} different ones, one for each column of X in order", shown(classes)
             )
     if y is None:
         return columns, None

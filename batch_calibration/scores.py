@@ -275,9 +275,8 @@ def check(table: ScoreTable, where: str) -> None:
             if getattr(block, array).dtype != kind:
                 raise InputError.at(
                     at,
-                    f"{array} of {np.dtype(kind)}",
+                    f"{array} of {np.dtype(kind)}, as make_block makes it",
                     f"{getattr(block, array).dtype}",
-                    "make the block with make_block",
                 )
         if n == 0:
             raise InputError(where=at, expected="at least one row", got="none")

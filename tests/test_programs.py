@@ -331,7 +331,7 @@ def test_a_program_does_what_the_command_does(program, scored, tmp_path):
             "from ml_collections import ConfigDict as C\n"
             "def get_config(): return C({'shots': 1})\n"
             "def sweep(config): return [3]",
-            "expected a dict with a task from sweep; got 3",
+            "expected dicts as of configs/base.py from sweep; got 3",
         ),
         (
             "from ml_collections import ConfigDict as C\n"

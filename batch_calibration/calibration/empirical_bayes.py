@@ -264,10 +264,9 @@ def empirical_bayes(
     }
     for name, value in options.items():
         if not 0.0 <= value < float("inf") or (name == "bias_scale" and value == 0):
-            raise InputError(
-                where=name, expected="a number above 0", got=repr(value),
-                remedy="leave it out for the default",
-            )  # fmt: skip
+            raise InputError.at(
+                name, "a number above 0", repr(value), "leave it out for the default"
+            )
 
     def fit(
         log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,

@@ -93,9 +93,6 @@ def read_study(path: str, config: Mapping[str, object]) -> Study:
     for cell in cells:
         if not isinstance(cell, Mapping) or "task" not in cell:
             raise InputError.at(
-                spell("config", path),
-                "a dict with a task from sweep",
-                repr(cell),
-                "write the sweep as in configs/base.py",
+                spell("config", path), "dicts as of configs/base.py from sweep", repr(cell)
             )
     return Study(settings, tuple(settings.cell(**cell) for cell in cells))

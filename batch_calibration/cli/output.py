@@ -256,10 +256,7 @@ def write_harness_results(
         name, averages, task = results_of(log)
         if task not in fields(averages.get("results")):
             raise InputError.at(
-                file,
-                f"the task {task!r} in {name}",
-                "none",
-                "leave --results out, or copy it there",
+                file, f"the task {task!r} in {name}", "none", "leave --results out or copy it there"
             )
         path = file.with_name(f"{Path(name).stem}_corrected.json")
         document = documents.setdefault(path, dict(averages))

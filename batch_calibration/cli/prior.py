@@ -168,10 +168,7 @@ def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, ...]]:
     cells = [line for line in lines if line]
     if not cells or set(map(len, cells)) not in ({1}, {2}):
         raise InputError.at(
-            path,
-            f"a share a line, or LABEL,SHARE for each of {', '.join(labels)}",
-            "other lines",
-            "correct them",
+            path, f"a share a line, or LABEL,SHARE for each of {', '.join(labels)}", "other lines"
         )
     return [(line[0] if line[1:] else "", line[-1]) for line in cells]
 

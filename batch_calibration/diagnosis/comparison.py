@@ -176,12 +176,7 @@ def compare(
     rows, names = check_scores(scores, from_probs=from_probs), names_of(scores)
     right = check_labels(column_numbers(in_row_order(gold, "gold", scores), names), rows)
     if (labeled is None) != (labels is None):
-        raise InputError.at(
-            "labeled",
-            "labeled and labels together",
-            "one of them",
-            "give the scores of the labeled rows and their labels",
-        )
+        raise InputError.at("labeled", "labeled= and labels= together", "one of them", "give both")
     blocks = {"test": make_block(rows, right)}
     if probe is not None:
         blocks["cc"] = make_block(check_scores(probe, from_probs=from_probs))

@@ -73,19 +73,13 @@ def fit_margins(scores: ArrayLike, labels: ArrayLike) -> Margins:
     rows, gold = _labeled(scores, labels)
     if rows.shape[1] != 2:
         raise InputError.at(
-            "scores",
-            "the scores of two labels, shape [n, 2]",
-            f"shape {rows.shape}",
-            "use fit_label_scores for more labels",
+            "scores", "two labels, [n, 2]", f"shape {rows.shape}", "use fit_label_scores for more"
         )
     margins = rows[:, 0] - rows[:, 1]
     by_label = [margins[gold == label] for label in (0, 1)]
     if min(map(len, by_label)) < 2:
         raise InputError.at(
-            "labels",
-            "two rows or more of each label",
-            " and ".join(str(len(group)) for group in by_label),
-            "label more rows",
+            "labels", "two rows or more of each label", [*map(len, by_label)], "label more"
         )
     first, second = by_label
     spread = float(np.sqrt((first.var() + second.var()) / 2))
@@ -218,10 +212,7 @@ def fit_mixture(scores: ArrayLike) -> MixtureFit:
     rows = np.asarray(check_scores(scores), np.float64)
     if rows.ndim != 2 or rows.shape[1] != 2 or len(rows) < MIN_ROWS:
         raise InputError.at(
-            "scores",
-            f"{MIN_ROWS} rows or more of two labels, shape [n, 2]",
-            f"shape {rows.shape}",
-            "give the rows of one prompt",
+            "scores", f"{MIN_ROWS} rows or more of one prompt, [n, 2]", f"shape {rows.shape}"
         )
     margins = rows[:, 0] - rows[:, 1]
     center, scale = margins.mean(), max(margins.std(), 1e-12)
@@ -282,10 +273,7 @@ def _labeled(scores: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarr
     rows = np.asarray(check_scores(scores), np.float64)
     if rows.ndim != 2:
         raise InputError.at(
-            "scores",
-            "[n, k], the rows of one prompt",
-            f"shape {rows.shape}",
-            "give one prompt's rows at a time",
+            "scores", "the rows of one prompt at a time, [n, k]", f"shape {rows.shape}"
         )
     gold = np.asarray(check_labels(labels, rows))
     is_known = gold >= 0

@@ -259,10 +259,7 @@ def recommend(
     k = rows.shape[-1]
     if rows.ndim != 2:
         raise InputError.at(
-            "scores",
-            "[n, k], the rows of one prompt",
-            f"shape {rows.shape}",
-            "give one prompt's rows at a time",
+            "scores", "the rows of one prompt at a time, [n, k]", f"shape {rows.shape}"
         )
     if (labeled is None) != (labels is None) or (labeled is None and probe is not None):
         raise InputError.at(

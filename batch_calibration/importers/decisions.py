@@ -119,10 +119,7 @@ def _read_decision(line: Mapping[str, Json], where: str, number: int, reading: R
     gold, choice = line.get(reading.gold or GOLD), line.get("choice")
     if gold is not None and str(gold) not in log_probs:
         raise InputError.at(
-            where,
-            f"the right option, one of {shown(list(log_probs))}",
-            shown(gold),
-            "null if unknown",
+            where, f"the right option of {shown(list(log_probs))}", shown(gold), "null if unknown"
         )
     # A question without a name is named by its options.
     options = ", ".join(log_probs)

@@ -208,10 +208,7 @@ def _reachable(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise InputError.at(
-            name,
-            "a file that can be read",
-            f"{type(error).__name__}: {str(error)[:200]}",
-            "check the address and your access to it",
+            name, "a file that you may read there", f"{type(error).__name__}: {str(error)[:200]}"
         ) from error
 
 

@@ -163,10 +163,7 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
     if numbers != [None] * count:  # else in the order of the prompts
         if sorted(map(str, numbers)) != sorted(map(str, range(count))):
             raise InputError.at(
-                answer.where,
-                f"choices of index 0 to {count - 1}, each once",
-                shown(numbers),
-                "keep it as it was sent",
+                answer.where, f"choices of index 0 to {count - 1}, each once", shown(numbers)
             )
         choices = sorted(choices, key=lambda choice: int(choice["index"]))
     scored = list(map(_scored, choices))
@@ -182,10 +179,7 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
     new = new if isinstance(new, int) else 0
     if new % count:
         raise InputError.at(
-            answer.where,
-            "equally many new tokens a prompt",
-            f"{new} tokens of {count} prompts",
-            "send each prompt alone",
+            answer.where, "equally many tokens a prompt", f"{new} of {count}", "send each alone"
         )
     shared = {"model": answer.body.get("model"), "usage": {"completion_tokens": new // count}}
     split = replace(answer.without_id(), request=answer.where, choices=count)

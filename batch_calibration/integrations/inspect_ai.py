@@ -126,10 +126,7 @@ def _label_scores(row: Row, position: AnswerPosition, where: str, missing: str) 
     scores, is_kept = fill_scores(top.log_probs, check_missing(missing), top.bound)
     if not is_kept.any():
         raise InputError.at(
-            where,
-            f"the labels {', '.join(row.choices)} among the tokens",
-            shown(list(position.log_probs)),
-            "ask for more",
+            where, f"tokens of {', '.join(row.choices)}", shown([*position.log_probs])
         )
     return dict(zip(row.choices, map(float, scores[0]), strict=True))
 

@@ -302,10 +302,7 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
     name = next((name for name in SCORES if name in rows[0][1]), None)
     if name is None:
         raise InputError.at(
-            rows[0][0],
-            f"one of the columns {', '.join(SCORES)}",
-            shown([*rows[0][1]]),
-            "rename the judge's score",
+            rows[0][0], f"one of {', '.join(SCORES)}", shown([*rows[0][1]]), "rename one"
         )
     numbers = np.array([_number(row.get(name), where, name) for where, row in rows])
     if np.isnan(numbers).all():

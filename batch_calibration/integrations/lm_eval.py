@@ -306,18 +306,12 @@ def write_overlays(
             reasons[task] = f"{task} stays as it is: {reason}."
             if len(members) == 1:
                 raise InputError.at(
-                    f"task {task}",
-                    "a task that scores choices (output_type: multiple_choice)",
-                    reason,
-                    "choose another one",
+                    f"task {task}", "one that scores choices (output_type: multiple_choice)", reason
                 )
     for task in paths:
         if (folder / f"{task}.yaml").exists():  # what an earlier call wrote is gone by now
             raise InputError.at(
-                folder / f"{task}.yaml",
-                "no task of your own where corrected ones are written",
-                "one",
-                "name another folder",
+                folder / f"{task}.yaml", "a folder without your own tasks", "one", "name another"
             )
     folder.mkdir(parents=True, exist_ok=True)
     for task, path in paths.items():

@@ -95,10 +95,7 @@ def check_scores(
         )  # fmt: skip
     # The softmax over one label is 1 whatever its score is.
     if array.shape[-1] == 1:
-        raise InputError(
-            where=where, expected="at least 2 labels", got="1 column",
-            remedy="give one column per label",
-        )  # fmt: skip
+        raise InputError.at(where, "at least 2 labels", "1 column", "give one column per label")
     if labels is not None and array.shape[-1] != labels:
         raise InputError(
             where=where, expected=f"{labels} columns, one per label as in scores",
@@ -278,12 +275,11 @@ def _check_start_means(means: object, labels: int) -> None:
         return
     shape = _shape(means)  # [s, k, k]
     if shape is None or len(shape) != 3 or shape[0] == 0 or shape[1:] != (labels, labels):
-        raise InputError(
-            where="start_means",
-            expected=f"finite numbers [s, {labels}, {labels}], one mean per label in each "
-            "of s starts",
-            got=f"{(type(means).__name__ if shape is None else f'shape {shape}')}",
-            remedy=f"give s times {labels} rows of log-probabilities in nats",
+        raise InputError.at(
+            "start_means",
+            f"finite numbers [s, {labels}, {labels}], one mean per label in each of s starts",
+            f"{(type(means).__name__ if shape is None else f'shape {shape}')}",
+            f"give s times {labels} rows of log-probabilities in nats",
         )
 
 

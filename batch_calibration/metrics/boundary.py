@@ -44,10 +44,7 @@ def decision_margin(calibrator: Calibrator, state: State, points: ArrayLike) -> 
     plane = read_floats(points, "boundary")
     if plane.shape[-1:] != (2,):
         raise InputError.at(
-            "boundary",
-            "points (s0, s1) of two labels",
-            f"shape {plane.shape}",
-            "pick two labels and fit on their columns",
+            "boundary", "points (s0, s1) of two labels; fit on two columns", f"shape {plane.shape}"
         )
     scores = calibrator.apply(state, plane.reshape(-1, 2))  # [points, 2]
     return (scores[:, 0] - scores[:, 1]).reshape(plane.shape[:-1])

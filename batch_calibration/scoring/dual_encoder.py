@@ -90,9 +90,8 @@ class DualEncoder(label_texts.LabelScorer):
         if not 0 <= scale < math.inf:
             raise InputError.at(
                 "scale",
-                "a positive, finite number, or 0 for the checkpoint's own",
+                "a positive, finite number (20 is usual), or 0 for the checkpoint's own",
                 scale,
-                "20 is usual for sentence encoders",
             )
         if not scale and checkpoint.kind != "clip":
             raise InputError(
@@ -102,9 +101,8 @@ class DualEncoder(label_texts.LabelScorer):
         if max_tokens != 0 and max_tokens < 3:
             raise InputError.at(
                 "max_tokens",
-                "3 or more (one of the text and two specials)",
+                "3 or more (two are special), or 0 for the checkpoint's",
                 max_tokens,
-                "0 is the checkpoint's own limit",
             )
         self.checkpoint = checkpoint
         self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)

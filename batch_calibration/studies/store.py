@@ -158,10 +158,7 @@ class Store:
         right_path = self._table_path(table.id)
         if path != right_path:
             raise InputError.at(
-                path,
-                "the table of its name",
-                table.id,
-                f"rename it {right_path.name}, or remove it",
+                path, "the table of its name", table.id, f"rename it {right_path.name} or remove it"
             )
         return table
 

@@ -162,10 +162,7 @@ def _draw(result: object, title: str) -> Drawn:
             heading = f"Gain to expect: {title} ({result.expected.source})"
             return _draw_gains({result.short: gain}, heading)
         raise InputError.at(
-            "plot",
-            "measured accuracies or a gain to expect",
-            f"{result.short} alone",
-            "give labeled=",
+            "plot", "accuracies or a gain to expect", f"{result.short} alone", "give labeled="
         )
     raise InputError.at(
         "plot", "what diagnose, recommend or compare returned", type(result).__name__, "give one"
