@@ -27,8 +27,7 @@ def browser(profile, width=1280, scheme="light"):
     for flag in (*FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(driver)
-    web_driver = webdriver.Chrome(options=options, service=service)
+    web_driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     try:
         set_width(web_driver, width)
         set_scheme(web_driver, scheme)

@@ -311,8 +311,7 @@ class Kinds:
             data = size.to_bytes(8, "little") + header + start
         else:
             data = content[:8] + header + content[size:]
-        restored = self._with(path, content, data)
-        assert np.array_equal(restored, self.found), "other scores"
+        assert np.array_equal(self._with(path, content, data), self.found), "other scores"
         return True
 
     def _scored(self, chance, name):

@@ -97,8 +97,7 @@ def names_that_collide(chance: Random, folder: Path):
         lines = csv.writer(file)
         lines.writerow([*labels, "right"])
         lines.writerows([*scores, label] for scores, label in zip(logs, gold, strict=True))
-    corrected = _calibrated(logs)
-    truth = dict(zip(labels, corrected.T, strict=True))
+    truth = dict(zip(labels, _calibrated(logs).T, strict=True))
     arguments = ["calibrate", str(path), "--gold=right", f"--output={output}"]
 
     def run():

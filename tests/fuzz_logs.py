@@ -214,8 +214,7 @@ def cut_and_mixed_logs(chance: Random, folder: Path):
         log += log
     elif kind != "whole":
         truth = None  # scores of two models are no scores of one
-        second = make_rows(chance, labels)
-        for row_id, row in list(second.items())[: len(rows)]:
+        for row_id, row in list(make_rows(chance, labels).items())[: len(rows)]:
             row["scores"] = {name: nats - 9 for name, nats in row["scores"].items()}
             number = int(row_id) + (0 if kind == "model" else len(rows))
             field = {"model": "b"} if kind == "field" else {}
@@ -238,8 +237,7 @@ def labels_in_each_row(chance: Random, folder: Path):
         order = sorted(labels, key=lambda name: -probs[name])
         if chance.random() < 0.2:
             chance.shuffle(order)
-        row = {names: order, numbers: [probs[name] for name in order], "gold": gold}
-        written.append(row)
+        written.append({names: order, numbers: [probs[name] for name in order], "gold": gold})
         nats = {name: math.log(prob) for name, prob in probs.items()}
         truth[str(i)] = {"scores": nats, "gold": gold}
     path = folder / "each_row.jsonl"

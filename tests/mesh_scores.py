@@ -24,8 +24,7 @@ def main(out: str, devices: str, directories: str, meshes: str, *hosts: str) -> 
     saved = {}
     for directory in json.loads(directories):
         for text in json.loads(meshes):
-            checkpoint = load_checkpoint(directory, mesh=make_mesh(text))
-            scorer = CausalLM(checkpoint)
+            scorer = CausalLM(load_checkpoint(directory, mesh=make_mesh(text)))
             texts = [SHOTS + query for query in queries(21)]
             scores = scorer.score(texts, [" positive", " negative", " a", " ab"])
             saved[f"{directory}|{text}"] = scores.log_probs

@@ -106,8 +106,7 @@ def changed_lines(source: str, mutant: str) -> tuple[str, str]:
     """The lines that differ, before and after."""
     lines = list(unified_diff(source.splitlines(), mutant.splitlines(), n=0))[2:]
     removed = " ".join(line[1:].strip() for line in lines if line[0] == "-")
-    added = " ".join(line[1:].strip() for line in lines if line[0] == "+")
-    return removed, added
+    return removed, " ".join(line[1:].strip() for line in lines if line[0] == "+")
 
 
 def tests_pass(copy: Path, python: str, tests: str) -> bool:

@@ -100,8 +100,7 @@ def test_permuted_rows_and_columns_give_the_same_or_a_sentence(door, index, rows
             return result[NAMES].to_numpy()[np.argsort(rows[0])]
         return np.array([*result.values()] if isinstance(result, dict) else result, np.float64)
 
-    in_order = [*range(ROWS)]
-    expected = call([in_order], [[*range(K)]])
+    expected = call([[*range(ROWS)]], [[*range(K)]])
     try:
         got = call(rows, columns)
     except InputError as error:
@@ -270,8 +269,7 @@ def test_shares_of_numbers_serve_arrays_and_other_names_are_a_sentence(refuses):
 
 def test_blocks_of_frames_are_read_by_the_columns_of_the_test_rows():
     expected = correct(METHODS["cc"], {"cc": (VALUES[:5],)}, VALUES).scores
-    turned = FRAME[NAMES[::-1]][:5]
-    corrected = correct(METHODS["cc"], {"cc": (turned,)}, FRAME).scores
+    corrected = correct(METHODS["cc"], {"cc": (FRAME[NAMES[::-1]][:5],)}, FRAME).scores
     np.testing.assert_allclose(corrected, expected, atol=1e-6)
 
 

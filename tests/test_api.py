@@ -221,8 +221,7 @@ SENTENCES = {
 @pytest.mark.parametrize("case", SENTENCES)
 def test_bad_input_is_answered_in_a_sentence(case, refuses):
     arguments, named = SENTENCES[case]
-    caught = refuses(calibrate, *arguments, **named)
-    assert str(caught).endswith(".")
+    assert str(refuses(calibrate, *arguments, **named)).endswith(".")
 
 
 @pytest.mark.parametrize("floor", [np.nan, -np.inf, -1e39, 0.0, 5, "x", [-1.0, -2.0]])

@@ -107,8 +107,7 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capf
     def repeat(number, where, body):
         if number % 5 == 0:
             return Reply(f"no quota for {KEY}", 503)
-        reply = answer(where, body)
-        return Reply({**reply, "debug": f"Bearer {KEY}"})
+        return Reply({**answer(where, body), "debug": f"Bearer {KEY}"})
 
     with running(repeat) as server:
         asks = scorer(server.address, answers=path, key_variable="MY_KEY")
@@ -146,8 +145,7 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capf
     ],
 )
 def test_an_address_is_checked_and_holds_no_key(server, refuses):
-    refused = refuses(scorer, server)
-    assert KEY not in str(refused)
+    assert KEY not in str(refuses(scorer, server))
 
 
 def test_a_placeholder_for_a_key_changes_no_answer(monkeypatch):
@@ -160,8 +158,7 @@ def test_a_placeholder_for_a_key_changes_no_answer(monkeypatch):
 @pytest.mark.parametrize("key", ["sk-\N{EN DASH}planted", "sk-planted\r\nX: y"])
 def test_a_key_that_no_header_can_hold_is_refused_without_it(monkeypatch, key, refuses):
     monkeypatch.setenv("API_KEY", key)
-    refused = refuses(scorer, "http://127.0.0.1/v1")
-    assert "planted" not in str(refused)
+    assert "planted" not in str(refuses(scorer, "http://127.0.0.1/v1"))
 
 
 # What is kept may be damaged, of an earlier version, or of a run that was killed

@@ -42,8 +42,7 @@ def test_whole_labels_of_any_number_of_tokens_are_summed(way):
 @pytest.mark.parametrize("way", ["top_k", "chat"])
 def test_first_tokens_are_those_of_the_labels(way):
     with running() as server:
-        asks = scorer(server.address, way, top_logprobs=7)
-        got = asks.score(TEXTS, LABELS)
+        got = scorer(server.address, way, top_logprobs=7).score(TEXTS, LABELS)
         (body, *_) = [body for _, body, _ in server.asked]
     np.testing.assert_allclose(got.log_probs, want_first(), rtol=1e-6)
     assert (body["logprobs"], body.get("top_logprobs")) in ((7, None), (True, 7))

@@ -47,8 +47,7 @@ def test_a_study_asks_once_and_calibrates_as_any_other(tmp_path):
     want = [[first_tokens(text)[label] for label in (" negative", " positive")] for text in texts]
     np.testing.assert_allclose(tables[0].blocks["test"].log_probs, want, rtol=1e-6)
     methods = {"icl", "cc", "bc", "bcl"}
-    records = run_calibration(tables, methods)
-    assert methods == set(records[0].methods)
+    assert methods == set(run_calibration(tables, methods)[0].methods)
 
 
 def test_a_run_whose_server_fails_goes_on(tmp_path, refuses):

@@ -224,8 +224,7 @@ def test_no_drawers():
 
 def test_modules_say_what_they_are():
     for path in [*FILES, *(ROOT / "experiments").rglob("*.py")]:
-        text = path.read_text(encoding="utf-8")
-        assert ast.get_docstring(ast.parse(text)), path
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
 
 
 COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

@@ -65,8 +65,7 @@ REFUSED = {
     [*product(["accuracy"], REFUSED), *product(DOORS, ["ragged"])],
 )
 def test_what_is_no_array_of_numbers_is_refused_at_every_door(door, kind, refuses):
-    array = REFUSED[kind]
-    refuses(DOORS[door], array)
+    refuses(DOORS[door], REFUSED[kind])
 
 
 class Tensor:

@@ -72,8 +72,7 @@ def test_sinks_and_biases_take_part_in_the_softmax(shape, limit, monkeypatch):
 
 
 def test_a_window_of_an_encoder_reaches_both_ways():
-    random = np.random.default_rng(3)
-    q, k, v = random.normal(size=(3, 2, 9, 2, 4)).astype(np.float32)
+    q, k, v = np.random.default_rng(3).normal(size=(3, 2, 9, 2, 4)).astype(np.float32)
     distance = np.abs(np.arange(9) - np.arange(9)[:, None])
     real = np.arange(9) < np.array([[9], [6]])
     seen = (distance < 3) & real[:, None]

@@ -116,8 +116,7 @@ def test_uneven_tasks_are_not_called_balanced(name):
 def test_shares_that_are_stated_go_before_the_design():
     from batch_calibration.reporting.writing import judge_scores
 
-    rng = np.random.default_rng(0)
-    scores = rng.normal([-3.0, -2.0], 1.0, (60, 2)).astype(np.float32)
+    scores = np.random.default_rng(0).normal([-3.0, -2.0], 1.0, (60, 2)).astype(np.float32)
     table = ScoreTable({"balanced": True}, ("a", "b"), {"test": make_block(scores)})
     verdict = judge_scores("n", "t", table, scores, None)
     assert verdict.recommendation.method == "bc"

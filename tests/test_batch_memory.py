@@ -68,7 +68,6 @@ def test_a_batch_of_few_rows_runs_few_empty_sequences(checkpoint, monkeypatch):
     monkeypatch.setattr(forward, "budget", lambda *_, **__: forward.MAX_POSITIONS)
     prompts = [[row] * 60 for row in range(2000)]
     scorer = forward.Forward(checkpoint, 256, True)
-    sequences = pack_prompts(range(2000), prompts, 0, [0] * 2000, 256)
-    batch = scorer._batch(sequences)
+    batch = scorer._batch(pack_prompts(range(2000), prompts, 0, [0] * 2000, 256))
     assert sum(len(packed.rows) for packed in batch.sequences) == 256
     assert (len(batch.sequences), batch.size) == (128, 128)

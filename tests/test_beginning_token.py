@@ -57,8 +57,7 @@ def tokenizer_of(post):
 def with_spaces(normalizer=None, pre_tokenizer=None):
     """A byte-pair tokenizer of a SentencePiece model, with these parts."""
     vocabulary = {"<unk>": 0, "<s>": 1, "▁": 2, "a": 3, "▁a": 4, "▁▁": 5}
-    model = BPE(vocabulary, [("▁", "a"), ("▁", "▁")], unk_token="<unk>")
-    tokenizer = Tokenizer(model)
+    tokenizer = Tokenizer(BPE(vocabulary, [("▁", "a"), ("▁", "▁")], unk_token="<unk>"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
     tokenizer.add_special_tokens(["<s>"])
     return tokenizer
@@ -205,8 +204,7 @@ def test_a_class_whose_unknown_token_is_not_in_the_vocabulary_is_a_sentence(tmp_
 def test_a_text_that_begins_with_the_beginning_token_gets_no_second_one():
     tokenizer = tokenizer_of("<s> $A")
     begin = tokenizer.token_to_id("<s>")
-    texts = ["<s>fine", "fine", "fine <s>"]
-    encoded = encode(tokenizer, texts, [" a"], begin)
+    encoded = encode(tokenizer, ["<s>fine", "fine", "fine <s>"], [" a"], begin)
     assert [ids.count(begin) for ids in encoded.prompts] == [1, 1, 2]
     assert [ids[0] for ids in encoded.prompts] == 3 * [begin]
     assert encoded.prompts[0] == encoded.prompts[1]
@@ -268,5 +266,4 @@ def test_unknown_keys_are_accepted_by_name(tmp_path, refuses):
     (directory / "config.json").write_text(json.dumps({**GPT2, "some_key": 3, "other": [1]}))
     refuses(ModelFiles, directory)
     refuses(ModelFiles, directory, ["oth*", "other"])
-    accepted = ModelFiles(directory, ["some_key", "other"]).load()
-    assert accepted.digest != before
+    assert ModelFiles(directory, ["some_key", "other"]).load().digest != before

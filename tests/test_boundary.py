@@ -90,8 +90,7 @@ def test_raw_pc_s_margin_bends_off_the_diagonal():
 
 
 def test_plane_puts_s0_first():
-    points = boundary.plane(-4.0, 0.0, 5)
-    assert points[3, 1].tolist() == [-1.0, -3.0]
+    assert boundary.plane(-4.0, 0.0, 5)[3, 1].tolist() == [-1.0, -3.0]
 
 
 def test_three_labels_is_a_sentence(planted, refuses):

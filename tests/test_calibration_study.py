@@ -99,8 +99,7 @@ def test_every_metric_is_that_of_the_method_alone(position, tables, records):
                 needs["labels"] = table.blocks[block].labels
         scores = calibrate(test.log_probs, name, **needs)
         before = test.log_probs if METHODS[name].probe.blocks else None
-        expected = measured(scores, test.labels, before)
-        assert values == pytest.approx(expected, abs=1e-5), name
+        assert values == pytest.approx(measured(scores, test.labels, before), abs=1e-5), name
 
 
 def test_which_rows_are_right_is_kept(tables):
@@ -236,8 +235,7 @@ def test_a_floor_lifts_minus_infinity_of_every_method(tables, refuses):
 
 
 def unlabeled(tables):
-    blocks = {"test": make_block(tables[0].blocks["test"].log_probs)}
-    return tables[0]._replace(blocks=blocks)
+    return tables[0]._replace(blocks={"test": make_block(tables[0].blocks["test"].log_probs)})
 
 
 def test_bad_input_is_a_sentence(tables, refuses):
@@ -263,8 +261,7 @@ def test_accuracy_by_probe_size(planted):
     for record_of_either in (record, second):
         last = record_of_either.probe_size.accuracy["bc"][-1]
         assert last == (pytest.approx(record_of_either.methods["bc"]["accuracy"]),)
-    half = jnp.mean(scores, axis=0)
-    expected = jnp.mean(jnp.argmax(scores - half, axis=-1) == labels)
+    expected = jnp.mean(jnp.argmax(scores - jnp.mean(scores, axis=0), axis=-1) == labels)
     assert by_size.accuracy["bc"][-1] == (pytest.approx(float(expected)),)
 
 

@@ -149,8 +149,7 @@ def test_other_contexts_of_like_length_do_not_recompile(checkpoint):
 
 
 def test_no_rows(checkpoint):
-    scores = CausalLM(checkpoint).score([], LABELS)
-    assert scores.log_probs.shape == (0, 2)
+    assert CausalLM(checkpoint).score([], LABELS).log_probs.shape == (0, 2)
 
 
 def test_exactly_as_many_tokens_as_positions(checkpoint, refuses):
@@ -167,16 +166,14 @@ def test_exactly_as_many_tokens_as_positions(checkpoint, refuses):
 
 
 def test_numbers_that_overflow_are_named(tmp_path, refuses):
-    checkpoint = load_checkpoint(write(tmp_path, GPT2, noise=1e37))
-    refuses(CausalLM(checkpoint).score, ["a"], LABELS)
+    refuses(CausalLM(load_checkpoint(write(tmp_path, GPT2, noise=1e37))).score, ["a"], LABELS)
 
 
 def test_identity_is_what_decides_the_numbers(checkpoint, tmp_path):
     identity = CausalLM(checkpoint).identity
     assert identity == CausalLM(checkpoint, batch_size=3).identity
     assert identity["kind"] == "causal_lm"
-    other_checkpoint = load_checkpoint(write(tmp_path, GPT2, seed=1))
-    assert CausalLM(other_checkpoint).identity != identity
+    assert CausalLM(load_checkpoint(write(tmp_path, GPT2, seed=1))).identity != identity
 
 
 def test_batch_size_of_nothing(checkpoint, refuses):

@@ -62,8 +62,7 @@ def test_fill_is_the_loop(case, missing):
 def test_filled_labels_are_the_least_of_their_row(case):
     scores, bound = case
     filled = fill_every_row(scores, "least", bound)
-    hidden = find_missing(scores)
-    for row, hid in zip(filled, hidden, strict=True):
+    for row, hid in zip(filled, find_missing(scores), strict=True):
         assert np.isfinite(row).all()
         if hid.any():
             assert row[hid].max() < row[~hid].min()

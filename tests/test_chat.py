@@ -129,8 +129,7 @@ def test_a_study_asks_in_the_chat(instruct, tmp_path):
     assert prompts["test"][0].count("<start_of_turn>user") == 3  # two demonstrations, one a class
     assert all(text.startswith(" ") for texts in context.label_texts for text in texts)
     assert context.context["options"] == {"chat": "turns", "answer_start": "It is"}
-    report = run_scoring(settings, store=tmp_path / "W")
-    assert report.scored == context.size
+    assert run_scoring(settings, store=tmp_path / "W").scored == context.size
 
     # Without a started answer the label begins the answer, without a space.
     (bare,) = render_contexts(Settings.of(model=str(instruct), chat="one_message", **BASE))

@@ -77,13 +77,11 @@ def test_corrected_scores_are_those_of_calibrate(table, tmp_path, ending, capsys
     out = tmp_path / f"out.{ending}"
     run("calibrate", path, *GIVEN, f"--output={out}")
     expected = np.asarray(calibrate(scores.round(6)))
-    reading = Reading(gold="gold", labels=("no", "yes"))
-    (corrected,) = read(out, reading)
+    (corrected,) = read(out, Reading(gold="gold", labels=("no", "yes")))
     np.testing.assert_allclose(corrected.blocks["test"].log_probs, expected, atol=1e-6)
     assert corrected.blocks["test"].labels.tolist() == right.tolist()
     assert corrected.label_names == ("no", "yes")
-    stdout = capsys.readouterr().out
-    assert f"corrected scores: {out}" in stdout
+    assert f"corrected scores: {out}" in capsys.readouterr().out
 
 
 def test_what_is_said_is_right(table, capsys):
@@ -381,8 +379,7 @@ def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypa
     from batch_calibration.cli import output
 
     monkeypatch.setattr(output, "MAX_ROWS_IN_MEMORY", 59)
-    path = parquet(tmp_path, *table[1:])
-    run("calibrate", path, "--gold=gold", "--labels=no,yes", code=2)
+    run("calibrate", parquet(tmp_path, *table[1:]), "--gold=gold", "--labels=no,yes", code=2)
     assert "60 rows are more than a table in memory" in capsys.readouterr().err
 
 
@@ -444,8 +441,7 @@ def test_ends_of_lines_and_marks_at_the_beginning_are_read_over(tmp_path, head, 
 def test_one_row_and_a_label_never_predicted(tmp_path, capsys):
     (tmp_path / "s.csv").write_text("no,yes\n-1.5,-0.5\n")
     run("diagnose", tmp_path / "s.csv")
-    captured = capsys.readouterr()
-    assert "has one row to learn from" in " ".join(captured.err.split())
+    assert "has one row to learn from" in " ".join(capsys.readouterr().err.split())
     (tmp_path / "s.csv").write_text("a,b,c,gold\n" + "-1.5,-0.5,-9.5,a\n-0.7,-1.5,-9.6,b\n" * 9)
     run("compare", tmp_path / "s.csv", "--gold=gold")
     assert "bc" in capsys.readouterr().out

@@ -53,8 +53,7 @@ HEAD = "gold,row,prediction,medal"
 @pytest.fixture
 def named_as_columns(tmp_path):
     """Twenty rows whose labels are called as columns of the output."""
-    random = np.random.default_rng(0)
-    scores = random.normal(-2, 0.5, (20, 3)).round(4)
+    scores = np.random.default_rng(0).normal(-2, 0.5, (20, 3)).round(4)
     rows = [f"{a},{b},{c},{HEAD.split(',')[i % 3]}" for i, (a, b, c) in enumerate(scores)]
     return write_rows(tmp_path / "g.csv", HEAD, rows), scores
 
@@ -107,8 +106,7 @@ ROWS = np.random.default_rng(0).random((200, 2))
 def two_orders(tmp_path):
     """The same scores twice, with their columns in another order."""
     first = write_rows(tmp_path / "a.csv", "no,yes", [f"{-a},{-b}" for a, b in ROWS])
-    second = write_rows(tmp_path / "b.csv", "yes,no", [f"{-b},{-a}" for a, b in ROWS])
-    return first, second
+    return first, write_rows(tmp_path / "b.csv", "yes,no", [f"{-b},{-a}" for a, b in ROWS])
 
 
 def predictions(path):

@@ -53,8 +53,7 @@ def test_a_process_that_is_killed_and_two_at_once_leave_whole_programs_only(star
     assert killed.returncode == -signal.SIGXFSZ
     (programs_left,) = entries(tmp_path).values()
     assert sorted(programs_left) == [False, True, True, True]
-    processes = [start(2, 6), start(2, 8)]
-    for process, most in zip(processes, (3, 5), strict=True):
+    for process, most in zip([start(2, 6), start(2, 8)], (3, 5), strict=True):
         assert compiled(process) <= most
     assert entries(tmp_path) == {"checked": [True] * 8}
     assert compiled(start(0, 9, "linkless")) == 1

@@ -172,8 +172,7 @@ def test_rows_of_each_file_stay_together(mixed, tmp_path):
 
 
 def test_rows_that_each_model_has_stay_by_model(tmp_path):
-    scores = SCORES[:, :20]
-    np.savez(tmp_path / "s.npz", scores=scores, models=np.array(["a", "b"]))
+    np.savez(tmp_path / "s.npz", scores=SCORES[:, :20], models=np.array(["a", "b"]))
     cli.run(["convert", str(tmp_path / "s.npz"), f"--output={tmp_path / 'o.csv'}"])
     with (tmp_path / "o.csv").open() as file:
         rows = [(row["model"], row["row"]) for row in csv.DictReader(file)]

@@ -84,8 +84,7 @@ def options(case):
 @pytest.fixture(scope="module")
 def example(planted):
     rows, gold, _ = planted(ROWS, LABELS)
-    labels = jnp.where(jnp.arange(ROWS) < ROWS // 2, -1, gold)
-    return rows, labels, jnp.ones(ROWS)
+    return rows, jnp.where(jnp.arange(ROWS) < ROWS // 2, -1, gold), jnp.ones(ROWS)
 
 
 COMPARE = jax.jit(compare, static_argnames="methods")

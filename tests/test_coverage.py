@@ -63,8 +63,7 @@ def test_the_bootstrap_of_a_metric() -> None:
     """Macro-F1 of 200 rows, whose truth is that of a million; 93 to 97 % of 400 data sets."""
     confusion = np.array([[0.5, 0.1], [0.1, 0.3]])
     predicted_right = 2 * 0.5 / (0.6 + 0.6), 2 * 0.3 / (0.4 + 0.4)
-    random = np.random.default_rng(0)
-    cells = random.choice(4, (400, 200), p=confusion.ravel())
+    cells = np.random.default_rng(0).choice(4, (400, 200), p=confusion.ravel())
     scores = jax.nn.one_hot(cells % 2, 2)
 
     def ends(rows: jax.Array, gold: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -137,8 +136,7 @@ def test_means_over_tasks_and_contexts() -> None:
 def test_the_gain_that_labeled_rows_let_expect() -> None:
     """64 labeled rows, of one spread and of two; the Bayesian bootstrap is a little narrow."""
     for spread, least in ((1.5, 0.9), ((0.5, 2.5), 0.88)):
-        margins = Margins(1.2, 1.0, spread)
-        truth = float(expected_gain(margins, 0.6, 200))
+        truth = float(expected_gain(Margins(1.2, 1.0, spread), 0.6, 200))
         random, found = np.random.default_rng(5), []
         gold = np.arange(64) % 2
         own = np.array(spread if isinstance(spread, tuple) else (spread, spread))[gold]
@@ -219,8 +217,7 @@ def test_a_judge_s_rate_by_people(repeats: int) -> None:
         wins = np.where(agrees, people, ~people)
         human = np.where(np.arange(400) < 120, people, -1)
         rows = np.tile(np.arange(400), repeats)
-        rate = judges.corrected_rate(wins[rows], human[rows], rows)
-        found.append(rate[1:])
+        found.append(judges.corrected_rate(wins[rows], human[rows], rows)[1:])
     check(share_held(found, 0.4), 0.93, 0.985)
 
 

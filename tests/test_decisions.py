@@ -21,8 +21,7 @@ def decide(_, path, body):
     options = body["options"]
     content = [0.0 if not body["state"] else 2.5 * (option in body["state"]) for option in options]
     scores = np.exp(np.array(content) + PLACES[: len(options)])
-    shares = (scores / scores.sum()).tolist()
-    probabilities = dict(zip(options, shares, strict=True))
+    probabilities = dict(zip(options, (scores / scores.sum()).tolist(), strict=True))
     choice = max(probabilities, key=probabilities.__getitem__)
     return Reply({"choice": choice, "probabilities": probabilities})
 
@@ -149,8 +148,7 @@ def test_an_option_of_probability_0_is_missing(lines, tmp_path, refuses):
 )
 def test_a_line_that_is_none_is_a_sentence(change, tmp_path, refuses):
     usual = {"id": "0", "choice": "a", "probabilities": {"a": 0.6, "b": 0.4}, "gold": "a"}
-    path = write(tmp_path / "a.jsonl", [usual, usual | {"id": "1"} | change])
-    refuses(read, path)
+    refuses(read, write(tmp_path / "a.jsonl", [usual, usual | {"id": "1"} | change]))
 
 
 def test_a_study_can_ask_for_decisions_with_options_in_the_order_of_their_names():

@@ -291,8 +291,7 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
 
 
 def test_without_score_tables_the_likelier_label_is_not_judged(tmp_path):
-    store = study(Reader(), tmp_path)
-    tables = catalogue.tables(catalogue.collect(store.records()))
+    tables = catalogue.tables(catalogue.collect(study(Reader(), tmp_path).records()))
     assert [table.slug for table in tables if "likelier" in table.slug] == []
 
 
@@ -329,8 +328,7 @@ def test_the_verdict_needs_every_task():
     assert "Reads its demonstrations: no." in words.reading_verdict(few)
     wide = one_control([*records("sst2", 180, 160, seeds=1)[:1], *FLIPPED_DRAWS])
     assert "cannot be told, for seeds or rows are too few." in words.reading_verdict(wide)
-    words_only = records("sst2", 270, None, 240, 60)
-    assert controls.judge_reading(one_control(words_only)) == "yes"
+    assert controls.judge_reading(one_control(records("sst2", 270, None, 240, 60))) == "yes"
     nothing = one_control(records("sst2", 270, None, 240) + RANDOM)
     assert words.reading_verdict(nothing) == words.reading_paragraph(nothing) == ""
 

@@ -61,8 +61,7 @@ def test_accuracy_and_deviation_over_demonstrations(judged, archive):
 
 def test_a_change_is_of_subjects_and_a_star_needs_interval_and_test(judged):
     """One subject's ten prompts are one number; its p-value is exact."""
-    options = demonstrations.Options(draws=500)
-    gains, spreads = demonstrations.changes(judged, options)
+    gains, spreads = demonstrations.changes(judged, demonstrations.Options(draws=500))
     by_subject = (judged["bc"].accuracy - judged["icl"].accuracy).mean(axis=1)
     signs = 2 * ((np.arange(2**16)[:, None] >> np.arange(16)) & 1) - 1
     as_far = np.abs(signs @ by_subject) >= abs(by_subject.sum()) * (1 - 1e-9)

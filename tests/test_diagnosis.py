@@ -37,8 +37,7 @@ def test_its_numbers_are_those_of_numpy(planted_rows):
 
 def test_rows_without_a_right_label_are_not_judged(planted_rows):
     scores, gold = planted_rows
-    partial = np.where(np.arange(150) < 100, gold, -1)
-    diagnosis = diagnose(scores, partial)
+    diagnosis = diagnose(scores, np.where(np.arange(150) < 100, gold, -1))
     assert (diagnosis.rows, diagnosis.labeled) == (150, 100)
     right = (scores[:100].argmax(axis=1) == gold[:100]).mean()
     assert diagnosis.before.accuracy.value == pytest.approx(right)
@@ -180,10 +179,8 @@ def test_two_rows_have_no_error_worth_a_number():
 
 
 def test_one_class_alone_is_said_to_tell_nothing():
-    rng = np.random.default_rng(3)
-    scores = rng.normal([0.0, 2.0], 0.1, (40, 2))
-    diagnosis = diagnose(scores, np.ones(40, int), label_names=("no", "yes"))
-    text = " ".join(diagnosis.sentences())
+    scores = np.random.default_rng(3).normal([0.0, 2.0], 0.1, (40, 2))
+    text = " ".join(diagnose(scores, np.ones(40, int), label_names=("no", "yes")).sentences())
     assert "'yes' is predicted for all rows, which is a bias or what is right for all" in text
     assert "All labeled rows have the right label 'yes'" in text
     equal = diagnose(np.tile([-1.0, -2.0], (12, 1)))

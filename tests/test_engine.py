@@ -30,8 +30,7 @@ def checkpoint(tmp_path_factory):
 
 
 def test_sequences_hold_every_row_once_and_waste_little():
-    random = np.random.default_rng(0)
-    lengths = random.integers(1, 200, 500).tolist()
+    lengths = np.random.default_rng(0).integers(1, 200, 500).tolist()
     prompts = [[row] * length for row, length in enumerate(lengths)]
     sequences = pack_prompts(range(500), prompts, 0, [0] * 500, 64)
     assert sorted(row for packed in sequences for row in packed.rows) == list(range(500))
@@ -107,8 +106,7 @@ def test_each_row_sees_its_prompt_alone_and_reads_after_it(prompts, shared, most
         layout = lay_out([packed], 1, shared, prompts, [trie] * len(prompts))
         reads = layout.slots.reshape(len(packed.rows), 1 + len(trie.tokens))
         for row, slots in zip(packed.rows, reads, strict=True):
-            labels = [[], [5], [7], [7, 9]]
-            for slot, label in zip(slots, labels, strict=True):
+            for slot, label in zip(slots, [[], [5], [7], [7, 9]], strict=True):
                 seen = np.flatnonzero(slot < layout.ends[0, : slot + 1])
                 assert layout.tokens[0, seen].tolist() == prompts[row][shared:] + label
                 places = range(shared, len(prompts[row]) + len(label))

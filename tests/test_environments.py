@@ -85,7 +85,6 @@ def test_every_method_and_command_gives_the_same(settings, usual, tmp_path):
 
 
 def test_a_platform_that_is_not_there_is_a_sentence(usual, tmp_path):
-    found = run(tmp_path, JAX_PLATFORMS="nowhere")
-    for name, outcome in found.items():
+    for name, outcome in run(tmp_path, JAX_PLATFORMS="nowhere").items():
         sentence = "JAX_PLATFORMS: expected a platform that JAX has here; got 'nowhere'"
         assert outcome == usual[name] or sentence in outcome, name

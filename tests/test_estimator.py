@@ -270,10 +270,8 @@ def test_classes_are_names_of_columns_or_numbers_or_given(rows):
         np.testing.assert_array_equal(fitted.predict(scores_of(fitted, frame)),
                                       fitted.classes_[columns])  # fmt: skip
     assert named.score(frame, NAMES[::-1][gold]) == np.mean(columns == gold)
-    numbered = LabelBiasCorrector().fit(scores, gold * 10 + 5)
-    assert numbered.classes_.tolist() == [5, 15, 25]
-    floats = LabelBiasCorrector().fit(scores, gold.astype(float))
-    assert floats.classes_.tolist() == [0, 1, 2]
+    assert LabelBiasCorrector().fit(scores, gold * 10 + 5).classes_.tolist() == [5, 15, 25]
+    assert LabelBiasCorrector().fit(scores, gold.astype(float)).classes_.tolist() == [0, 1, 2]
 
 
 def scores_of(fitted, frame):
@@ -330,8 +328,7 @@ def test_parts_give_what_the_whole_gives(rows):
     assert int(incremental.seen_.count) == int(complete.seen_.count) == 60
     more = clone(complete).fit(scores[:20]).partial_fit(scores[20:])
     np.testing.assert_allclose(more.transform(scores), complete.transform(scores), atol=2e-6)
-    refitted = more.fit(scores[:20])
-    assert int(refitted.seen_.count) == 20
+    assert int(more.fit(scores[:20]).seen_.count) == 20
     named = LabelBiasCorrector(classes=NAMES[::-1])
     named.partial_fit(scores[:5], NAMES[gold[:5]], classes=NAMES)
     assert named.classes_.tolist() == NAMES[::-1].tolist()

@@ -73,8 +73,7 @@ def test_the_crossed_interval_covers_models_and_tasks():
     """Effects of models alone: tasks add nothing, and n is the number of models."""
     effects = np.random.default_rng(0).normal(0.0, 1.0, 30)
     crossed = statistics.crossed_interval(np.repeat(effects[:, None], 50, axis=1))
-    alone = statistics.crossed_interval(effects[:, None])
-    assert crossed == pytest.approx(alone, abs=0.02)
+    assert crossed == pytest.approx(statistics.crossed_interval(effects[:, None]), abs=0.02)
 
 
 # Draws.
@@ -242,8 +241,7 @@ def test_reference_figures_by_subject(shared):
     bc = real.judge(score_set, options).methods["bc"]
     counts = bc.counts
     weighted = (counts.accuracy * counts.rows).sum(axis=1) / counts.rows.sum(axis=1)
-    expected = [24.9, 44.8, 36.8, 48.4, 57.0, 50.7, 59.8]
-    np.testing.assert_allclose(weighted, expected, atol=0.06)
+    np.testing.assert_allclose(weighted, [24.9, 44.8, 36.8, 48.4, 57.0, 50.7, 59.8], atol=0.06)
     assert bc.won.sum(axis=1).tolist() == [38, 24, 38, 51, 21, 55, 40]
     assert bc.lost.sum(axis=1).tolist() == [15, 25, 16, 4, 31, 1, 12]
 

@@ -325,8 +325,7 @@ def test_what_all_columns_share_is_no_part_of_the_label(tmp_path, form):
         tmp_path / "a.jsonl", [{**row, "gold": g} for row, g in zip(rows, GOLD, strict=True)]
     )
     for labels in ((), TWO, TWO[::-1]):
-        reading = Reading(gold="gold", from_probs=True, labels=labels)
-        (table,) = read(path, reading)
+        (table,) = read(path, Reading(gold="gold", from_probs=True, labels=labels))
         check(table)
     full = tuple(form.format(name) for name in TWO)
     (table,) = read(path, Reading(gold="gold", from_probs=True, labels=full))

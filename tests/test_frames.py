@@ -55,8 +55,7 @@ def test_a_frame_of_pandas_keeps_its_index_and_names():
 @pytest.mark.parametrize("name", EXTRA)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name, refuses):
-    column = EXTRA[name]
-    frame = MAKERS[kind]({**ROWS, name: column})
+    frame = MAKERS[kind]({**ROWS, name: EXTRA[name]})
     caught = refuses(calibrate, frame)
     assert f"columns=['no', 'yes'] in calibrate, or drop '{name}'." in str(caught)
     for door in (predict, lambda x: accuracy(x, [0, 1] * 6)):
@@ -67,8 +66,7 @@ def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name, refuses)
 
 
 def test_a_column_that_numpy_has_no_type_for_is_refused(refuses):
-    frame = pl.DataFrame({**ROWS, "huge": [2**70] * 12})
-    refuses(calibrate, frame)
+    refuses(calibrate, pl.DataFrame({**ROWS, "huge": [2**70] * 12}))
     refuses(predict, np.asarray(-1.0))
 
 
@@ -143,8 +141,7 @@ PROBS = np.exp(VALUES) / 2
 def test_probabilities_are_recognized_and_taken_when_named(refuses):
     for probs in (PROBS, PROBS.tolist(), pd.DataFrame(PROBS, columns=["no", "yes"])):
         refuses(calibrate, probs)
-        corrected = calibrate(probs, from_probs=True)
-        np.testing.assert_allclose(corrected, EXPECTED, atol=1e-5)
+        np.testing.assert_allclose(calibrate(probs, from_probs=True), EXPECTED, atol=1e-5)
     np.testing.assert_allclose(
         calibrate(PROBS, from_probs=False), PROBS - PROBS.mean(axis=0), atol=1e-6
     )

@@ -110,8 +110,7 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
         name: {**plain.methods[name], **dict(zip(("nll", "brier", "ece"), numbers, strict=True))}
         for name, numbers in values.items()
     }
-    group = study(dataclasses.replace(plain, methods=methods))
-    results = catalogue.collect(group.records)
+    results = catalogue.collect(study(dataclasses.replace(plain, methods=methods)).records)
     shown = [table for make in tables.OF_SETTINGS for table in make(results)][-4:]
     kinds = [table.slug.rsplit("-", 1)[-1] for table in shown]
     assert kinds == ["probabilities", "nll", "brier", "ece"]
@@ -179,8 +178,7 @@ def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
         "+0.1 [-1."
     )
     assert main_cells[6] == ["wins, ties, losses", "", "", "1, 1, 1"]
-    alone = tables.accuracy_cells(group, ["icl"])
-    for cells, count in ((main_cells, 3), (alone, 1)):
+    for cells, count in ((main_cells, 3), (tables.accuracy_cells(group, ["icl"]), 1)):
         assert [isinstance(row, Sums) for row in cells] == [False] * 4 + [True] * count
     assert "± is the standard" not in tables.accuracy_note(group, ["icl", "bc"])
     (table, *_) = catalogue.tables(catalogue.collect(group.records))
@@ -197,8 +195,7 @@ def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
     assert names == ["SST-2", "RTE", "WiC", "average"] and axes.yaxis.get_inverted()
     dots = next(f for f in axes.collections if isinstance(f, PathCollection))
     assert dots.get_offsets()[:, 0].round(1).tolist() == [0.4, 10.0, -10.0, 0.1]
-    colors = list(map(to_hex, dots.get_facecolors()))
-    assert colors[1:3] == [VERDICTS["gain"], VERDICTS["loss"]]
+    assert list(map(to_hex, dots.get_facecolors()))[1:3] == [VERDICTS["gain"], VERDICTS["loss"]]
     # What is drawn is the table's.
     header, *rows = drawn.cells
     assert header == ["method", "task", "gain", "low", "high"]

@@ -157,8 +157,7 @@ def with_twin(folder, case, kind=Q.F32, change=None, **texts):
         used = kind if array.ndim == 2 and "wpe" not in name else Q.F32
         content, numbers = packed(theirs, used, seed)
         if is_paired:
-            order = np.argsort(in_pairs(np.arange(len(array)), heads))
-            tensors[name] = numbers[order]
+            tensors[name] = numbers[np.argsort(in_pairs(np.arange(len(array)), heads))]
         else:
             tensors[name] = numbers.T if is_turned else numbers
         tensors[name] = tensors[name] - np.float32(1) if is_centered else tensors[name]
@@ -296,8 +295,7 @@ def test_a_chat_template_and_its_tokens(tmp_path):
 
     path, _ = with_twin(tmp_path, "llama", change=change)
     files = ModelFiles(path)
-    messages = [{"role": "user", "content": "yes"}]
-    text = files.chat_template.render(messages, date(2026, 1, 1))
+    text = files.chat_template.render([{"role": "user", "content": "yes"}], date(2026, 1, 1))
     assert text == "<|end|>yes" and files.tokenizer_info.bos == 0
 
 

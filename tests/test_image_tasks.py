@@ -297,8 +297,7 @@ def prepare(tfds, out, name, features, rows, form="array_record"):
 
     Folder.name = data_set
     tfds.disable_progress_bar()
-    builder = Folder(config=config or None, data_dir=str(out), file_format=form)
-    builder.download_and_prepare()
+    Folder(config=config or None, data_dir=str(out), file_format=form).download_and_prepare()
     return out / name / "3.0.1"
 
 
@@ -408,8 +407,7 @@ def test_statements_are_chosen_by_config_template(refuses):
 def test_a_replaced_image_makes_the_block_stale(tmp_path):
     fill(tmp_path, "0123456789")
     before = planned(data=str(tmp_path))
-    path = images(before.blocks["test"])[0].path
-    path.write_bytes(png(size=(7, 7)))
+    images(before.blocks["test"])[0].path.write_bytes(png(size=(7, 7)))
     after = planned(data=str(tmp_path))
     assert context_id(before.context) == context_id(after.context)
     assert before.blocks["test"].spec != after.blocks["test"].spec

@@ -340,8 +340,7 @@ def test_scores_equal_one_at_a_time(checkpoint, files):
 
 def test_an_ensemble_is_the_mean_of_unit_vectors(checkpoint, files):
     texts = [*LABELS, "dots", "a dot"]
-    scorer = DualEncoder(checkpoint, scale=1.0)
-    scores = scorer.score(inputs(files), [texts[:2], texts[2:]])
+    scores = DualEncoder(checkpoint, scale=1.0).score(inputs(files), [texts[:2], texts[2:]])
     seen, spoken = naive(checkpoint, files, texts)
     means = np.stack([spoken[:2].mean(0), spoken[2:].mean(0)])
     means /= np.linalg.norm(means, axis=1, keepdims=True)
@@ -387,8 +386,7 @@ def test_a_run_of_broken_images_alone_is_an_error(checkpoint, tmp_path, refuses)
 
 
 def test_sentences(checkpoint, files, tmp_path, refuses):
-    scorer = DualEncoder(checkpoint, scale=0)
-    refuses(scorer.score, inputs(files), ["dots", "stripes " * 40])
+    refuses(DualEncoder(checkpoint, scale=0).score, inputs(files), ["dots", "stripes " * 40])
     bert = load_checkpoint(write(tmp_path / "bert", BERT, byte_level()))
     refuses(DualEncoder(bert).score, inputs(files), LABELS)
     refuses(DualEncoder, bert, scale=0)

@@ -272,12 +272,10 @@ def test_an_inspect_log_that_holds_no_scores(inspect_log, refuses):
     line = sample(0)
     line["scores"]["choice"]["explanation"] = "Choices were shuffled before generating a response"
     refuses(read_one, inspect_log([line]))
-    only = {" A": -0.1, " x": -3.0}
-    refuses(read_one, inspect_log([sample(0, only)]))
+    refuses(read_one, inspect_log([sample(0, {" A": -0.1, " x": -3.0})]))
     refuses(read_one, inspect_log([]))
     refuses(read_one, inspect_log([sample(0)]), by=("level",))
-    many = sample(0, choices=[str(i) for i in range(27)])
-    refuses(read_one, inspect_log([many]))
+    refuses(read_one, inspect_log([sample(0, choices=[str(i) for i in range(27)])]))
 
 
 def shuffled(i, texts, order, **more):
@@ -408,8 +406,7 @@ def test_helm_s_joint_choices(helm):
     assert table.label_names == ("A", "B")
     assert table.blocks["test"].log_probs.tolist() == [[-0.5 - i, -1.5] for i in range(3)]
     assert table.blocks["test"].labels.tolist() == [0, 1, 0]
-    message = refused(helm([joint(0, None)], "multiple_choice_joint"))
-    assert "answered token alone" in message
+    assert "answered token alone" in refused(helm([joint(0, None)], "multiple_choice_joint"))
 
 
 def test_helm_s_runs_that_hold_no_scores(helm, tmp_path, refuses):

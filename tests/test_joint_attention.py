@@ -39,8 +39,7 @@ def forest(random, slots, shared):
     for i in range(slots):
         if parent[i] >= 0:
             sees[i] |= sees[parent[i]]
-    ends = np.array([np.flatnonzero(column)[-1] + 1 for column in sees.T])
-    return position, ends, sees
+    return position, np.array([np.flatnonzero(column)[-1] + 1 for column in sees.T]), sees
 
 
 def oracle(q, k, v, sees, keys, values, near, scale):

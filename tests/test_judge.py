@@ -97,8 +97,7 @@ def test_the_preference_is_the_mean_of_both_places_means():
 
 def test_an_order_that_no_coin_drew_is_refused(refuses):
     judgments, _ = planted(0.0, 1.0)
-    fixed = judgments._replace(is_first=np.ones(400, bool))
-    refuses(judge.remove_preference, fixed)
+    refuses(judge.remove_preference, judgments._replace(is_first=np.ones(400, bool)))
 
 
 @pytest.mark.parametrize(("truth", "labels"), [(0.3, 100), (0.5, 60), (0.8, 200)])
@@ -109,12 +108,10 @@ def test_the_rate_by_people_holds_the_truth(truth, labels):
         people = random.random(1000) < truth
         agrees = random.random(1000) < np.where(people, 0.85, 0.7)
         wins = np.where(agrees, people, ~people)
-        human = np.where(np.arange(1000) < labels, people, -1)
-        rate = judge.corrected_rate(wins, human)
+        rate = judge.corrected_rate(wins, np.where(np.arange(1000) < labels, people, -1))
         covered += rate.low <= truth <= rate.high
     assert 0.92 < covered / trials <= 0.995
-    few = np.where(np.arange(1000) < 12, people, -1)
-    assert judge.corrected_rate(wins, few) is None
+    assert judge.corrected_rate(wins, np.where(np.arange(1000) < 12, people, -1)) is None
 
 
 def test_the_console_prints_the_figures_of_the_evidence(shared, tmp_path, capsys):
@@ -129,8 +126,7 @@ def test_the_console_prints_the_figures_of_the_evidence(shared, tmp_path, capsys
                     "log_odds_first": None if np.isnan(margin) else margin,
                 }) + "\n")  # fmt: skip
     run(["judge", str(path), f"--output={tmp_path / 'rates.csv'}"])
-    printed = capsys.readouterr().out
-    assert "prefers the answer shown second by" in printed
+    assert "prefers the answer shown second by" in capsys.readouterr().out
     margins = judgments.margins[::12]
     first = judgments.is_first
     by_place = [np.nanmean(margins[:, rows], axis=1, keepdims=True) for rows in (first, ~first)]

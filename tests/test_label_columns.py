@@ -290,8 +290,7 @@ def csv_of(names, rows, delimiter=","):
 
 
 def test_a_column_called_id_may_be_indonesian(tmp_path):
-    text = csv_of(("en", "fr", "id"), floats())
-    table = table_of(tmp_path, text, name="t.csv")
+    table = table_of(tmp_path, csv_of(("en", "fr", "id"), floats()), name="t.csv")
     assert table.label_names == ("en", "fr", "id")
     numbered = [(a, b, str(i)) for i, (a, b, _) in enumerate(floats())]
     table = table_of(tmp_path, csv_of(("en", "fr", "id"), numbered), name="t.csv")
@@ -299,8 +298,7 @@ def test_a_column_called_id_may_be_indonesian(tmp_path):
     sections = [(a, b, f"{i}.1") for i, (a, b, _) in enumerate(floats())]
     error = refused(write(tmp_path, csv_of(("en", "fr", "id"), sections)))
     assert "the column 'id' holds other numbers than the other columns" in str(error)
-    shares = [(0.5, 0.25, 0.2), (0.125, 0.5, 0.3)]
-    frame = pd.DataFrame(shares, columns=["en", "fr", "id"])
+    frame = pd.DataFrame([(0.5, 0.25, 0.2), (0.125, 0.5, 0.3)], columns=["en", "fr", "id"])
     assert tables_of(frame, Reading(from_probs=True))[0].label_names == ("en", "fr", "id")
 
 
@@ -487,8 +485,7 @@ def test_numbers_that_are_choices_and_indices_need_an_accuracy(tmp_path):
 
 
 def test_choices_of_a_log_that_change_places_are_matched_by_their_texts(tmp_path):
-    log = harness([0, 0, 1], [("no", "yes"), ("yes", "no")])
-    table = table_of(tmp_path, log)
+    table = table_of(tmp_path, harness([0, 0, 1], [("no", "yes"), ("yes", "no")]))
     assert table.label_names == ("no", "yes") and gold(table) == [0, 1, 1]
     np.testing.assert_array_equal(scores(table), [[-1.5, -2.5], [-1.5, -2.5], [-1.5, -2.5]])
     assert "they are matched by their texts" in notes(table)
@@ -549,8 +546,7 @@ BY = "s,no,yes\n" + "".join(f"{'xy'[i % 2]},-{i + 1}.5,-1.5\n" for i in range(6)
 
 
 def test_rows_of_several_contexts_keep_their_numbers_in_the_file(tmp_path):
-    contexts = read(write(tmp_path, BY), Reading(by=("s",)))
-    for start, table in enumerate(contexts):
+    for start, table in enumerate(read(write(tmp_path, BY), Reading(by=("s",)))):
         block = table.blocks["test"]
         assert block.row_ids == tuple(map(str, range(start, 6, 2)))
         assert block.file_rows == tuple(range(start, 6, 2))

@@ -221,8 +221,7 @@ def test_cc_original_takes_probabilities_as_they_are():
 
 @given(tables, st.integers(1, ROWS))
 def test_running_over_any_chunks_is_the_whole(rows, size):
-    calibrator = METHODS["bc_running"].make(batch_size=size)
-    last = calibrator.fit(rows).means[-1]
+    last = METHODS["bc_running"].make(batch_size=size).fit(rows).means[-1]
     np.testing.assert_allclose(last, np.asarray(rows, np.float64).mean(0), atol=1e-6)
 
 
@@ -239,12 +238,10 @@ def test_bcl_of_a_curve_peaked_at_one_is_bc(planted):
     doubled = jnp.concatenate([rows, rows])
     labels = jnp.concatenate([jnp.full(300, -1, jnp.int32), gold])
     state = METHODS["bcl"].make().fit(doubled, labels)
-    bias = METHODS["bc"].make().fit(rows).bias
-    np.testing.assert_allclose(state.bias, bias, rtol=1e-6)
+    np.testing.assert_allclose(state.bias, METHODS["bc"].make().fit(rows).bias, rtol=1e-6)
     assert float(state.curve[60]) == float(accuracy(BC(rows, rows), gold))
     assert float(state.curve[50]) == float(accuracy(rows, gold))
-    best = float(accuracy(apply(state, rows), gold))
-    assert best == float(jnp.max(state.curve))
+    assert float(accuracy(apply(state, rows), gold)) == float(jnp.max(state.curve))
 
 
 def test_strength_grid_holds_zero_and_one_exactly():
@@ -328,7 +325,6 @@ def test_stream_and_fit_leave_their_input_alone(planted):
 
 
 def test_mean_is_exact_to_a_millionth_over_many_rows():
-    random = np.random.default_rng(0)
-    rows = (random.normal(0, 1.0, (200_000, 2)) - 9.0).astype(np.float32)
+    rows = (np.random.default_rng(0).normal(0, 1.0, (200_000, 2)) - 9.0).astype(np.float32)
     bias = METHODS["bc"].make().fit(jnp.asarray(rows)).bias
     np.testing.assert_allclose(bias, rows.astype(np.float64).mean(0), rtol=1.2e-7)

@@ -119,8 +119,7 @@ def test_a_file_that_unpacks_to_far_more_than_it_holds_is_refused(
 @pytest.mark.parametrize("ending", PACKED)
 def test_a_compressed_file_that_was_cut_is_a_sentence(tmp_path, ending):
     path = tmp_path / f"log.jsonl{ending}"
-    content = np.random.default_rng(0).bytes(4000)
-    path.write_bytes(PACKED[ending](content)[:-2000])
+    path.write_bytes(PACKED[ending](np.random.default_rng(0).bytes(4000))[:-2000])
     with pytest.raises(InputError) as caught:
         importers.read(path)
     assert "copy it again" in str(caught.value) or "cut" in str(caught.value)

@@ -41,8 +41,7 @@ def content(folder):
 def two(tmp_path):
     """Two workdirs that share a context, of which each has a block that the other lacks."""
     first_table = workdir(tmp_path / "a", table("rte"), table("cb", cc=CC))
-    second = workdir(tmp_path / "b", table("cb", dc=CC), table("sst2"))
-    return first_table, second
+    return first_table, workdir(tmp_path / "b", table("cb", dc=CC), table("sst2"))
 
 
 def test_every_context_and_every_block_is_kept(two, tmp_path):
@@ -165,9 +164,7 @@ def test_a_damaged_table_is_left_out_and_named(two, tmp_path):
 
 
 def test_a_context_that_is_being_scored_is_left_alone(two, tmp_path):
-    store = Store(tmp_path / "w", create=True)
-    claim = store.claims.take(table("sst2").id)
-    with claim:
+    with Store(tmp_path / "w", create=True).claims.take(table("sst2").id):
         report = merge_workdirs(two, tmp_path / "w")
         assert report[:3] == (2, 0, 0)
         assert "1 contexts are being scored there; merge again" in report.left_out[0]

@@ -93,8 +93,7 @@ def test_two_processes_write_the_table_of_one(tmp_path):
     streams = [process.communicate(timeout=600) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], streams
     assert "rows scored" in streams[0][0] and "rows scored" not in streams[1][0]
-    process_alone = score(tmp_path / "one")
-    process_alone.communicate(timeout=600)
+    score(tmp_path / "one").communicate(timeout=600)
     (alone,), (shared,) = (Store(tmp_path / name).tables()[0] for name in ("one", "two"))
     assert alone.id == shared.id
     for name, block in alone.blocks.items():

@@ -64,8 +64,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_options_are_a_sentence(case, table, refuses):
-    options = WRONG[case]
-    refuses(run_calibration, [table], ["icl", "bc", "bc_running"], options=options)
+    refuses(run_calibration, [table], ["icl", "bc", "bc_running"], options=WRONG[case])
 
 
 def test_compare_takes_options(table):

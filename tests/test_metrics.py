@@ -171,14 +171,12 @@ def test_interval_of_accuracy_holds_it(n, share):
     """Exactly, over all numbers of right rows; the percentile bootstrap holds 0.9 of 10 in 65 %."""
     right = np.arange(n + 1)
     low, high = metrics.accuracy_interval(right / n, n)
-    chance = binom.pmf(right, n, share)
-    assert chance[(low <= share) & (share <= high)].sum() > 0.929
+    assert binom.pmf(right, n, share)[(low <= share) & (share <= high)].sum() > 0.929
 
 
 def test_intervals_over_tasks_are_cautious():
     """13 tasks of five draws, each with its t interval: the mean over tasks, 2,000 times."""
-    random = np.random.default_rng(0)
-    draws = random.normal(size=(2000, 13, 5))
+    draws = np.random.default_rng(0).normal(size=(2000, 13, 5))
     means = draws.mean(axis=2)
     reaches = 2.776 * draws.std(axis=2, ddof=1) / np.sqrt(5)
     covered = 0
@@ -257,8 +255,7 @@ def test_summary_counts_labeled_and_present_rows_alone(rows):
     weight = jnp.asarray([1.0] * 20 + [0.0] * 60)
     alone = metrics.summary(scores[:20], gold[:20])
     hidden = metrics.summary(scores, jnp.where(weight > 0, gold, -1))
-    absent = metrics.summary(scores, gold, weight)
-    for summary in (hidden, absent):
+    for summary in (hidden, metrics.summary(scores, gold, weight)):
         assert summary == pytest.approx(alone, abs=1e-6)
 
 
@@ -308,8 +305,7 @@ def test_predictions_under_jit_are_refused_and_scores_are_not(rows, host, refuse
 
 def test_balanced_accuracy_is_scikit_learn_s(rows, host):
     scores, predictions = rows[0], host[2]
-    uneven = np.where(np.arange(80) < 50, 0, host[1])
-    for labels in (host[1], uneven):
+    for labels in (host[1], np.where(np.arange(80) < 50, 0, host[1])):
         expected = peer.balanced_accuracy_score(labels, predictions)
         assert float(metrics.balanced_accuracy(scores, labels)) == pytest.approx(expected, abs=1e-6)
 

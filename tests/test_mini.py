@@ -81,8 +81,7 @@ def test_probabilities_are_a_distribution_and_labels_are_balanced(task):
 
 @pytest.mark.parametrize("task", MINI)
 def test_best_accuracy_is_known_and_below_one(task):
-    best = suite.best_accuracy(task, "validation")
-    assert 0.7 < best < 0.9
+    assert 0.7 < suite.best_accuracy(task, "validation") < 0.9
     rows = shipped.read_rows(task, "validation")
     assert len(rows.rows) == suite.SIZES["validation"]
     assert set(rows.rows[0]) == set(MINI[task].fields)

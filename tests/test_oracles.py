@@ -354,8 +354,7 @@ def test_running_by_batches_is_the_paper_s_equation(blocks):
     rows = doubles(blocks, "test")
     mean, expected = np.zeros(3), []
     for n, start in enumerate(range(0, len(rows), 8)):
-        batch = rows[start : start + 8].mean(0)
-        mean = n / (n + 1) * mean + 1 / (n + 1) * batch
+        mean = n / (n + 1) * mean + 1 / (n + 1) * rows[start : start + 8].mean(0)
         expected.append(rows[start : start + 8] - mean)
     calibrator = METHODS["bc_running"].make(batch_size=8, per_batch=True)
     scores = calibrator.apply(calibrator.fit(blocks["test"][0]), blocks["test"][0])

@@ -64,8 +64,7 @@ def test_two_orders_are_the_row_and_its_reverse():
 
 
 def test_the_swap_pair_of_a_judge_is_half_the_difference_of_its_log_odds():
-    random = np.random.default_rng(1)
-    scores = np.log(random.dirichlet([1.0, 1.0], size=20)).astype(np.float32)
+    scores = np.log(np.random.default_rng(1).dirichlet([1.0, 1.0], size=20)).astype(np.float32)
     log_odds = scores[:, 0] - scores[:, 1]
     averages = calibrate(scores[::2], "order_average", probe=scores)
     expected = (log_odds[::2] - log_odds[1::2]) / 2
@@ -115,8 +114,7 @@ def table(scores, orders, gold, option_orders="all", seed=0):
         "test": make_block(scores[::orders], gold),
         "permutations": make_block(scores, spec=spec),
     }
-    names = tuple("abcde"[: scores.shape[1]])
-    return ScoreTable({"task": "mine", "seed": seed}, names, blocks)
+    return ScoreTable({"task": "mine", "seed": seed}, tuple("abcde"[: scores.shape[1]]), blocks)
 
 
 def test_contexts_of_other_lengths_and_orders_stand_in_one_study():
@@ -154,8 +152,7 @@ def test_every_row_is_asked_in_the_orders_that_the_setting_names(choice):
     assert list(block.inputs[::2]) == list(test.inputs)
     assert [row_id.rsplit("/", 1)[0] for row_id in block.row_ids[1::2]] == list(test.row_ids)
     assert block.spec["options"] == {"option_orders": choice}
-    usual = rendered("mini.py:smoke", "copa", model="", limit=7)
-    assert usual.context == context.context
+    assert rendered("mini.py:smoke", "copa", model="", limit=7).context == context.context
 
 
 def test_the_flip_rate_counts_questions_with_more_than_one_answer(planted_orders, refuses):
@@ -170,8 +167,7 @@ def test_the_flip_rate_counts_questions_with_more_than_one_answer(planted_orders
     rate = order_flip_rate(scores, len(contents))
     assert rate.value == pytest.approx(flips / len(contents)) and flips
     assert rate.low < rate.value < rate.high or rate.value == 1.0
-    unbiased = asked_in_orders(contents, 0 * places, k)
-    assert order_flip_rate(unbiased, len(contents)).value == 0.0
+    assert order_flip_rate(asked_in_orders(contents, 0 * places, k), len(contents)).value == 0.0
     refuses(order_flip_rate, scores[:-1], len(contents))
 
 

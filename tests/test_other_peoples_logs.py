@@ -409,8 +409,7 @@ def test_an_array_whose_header_declares_more_than_the_file_holds_is_refused(save
         shape = f"({count}, 2), }}".ljust(29).encode()
         declared = data.replace(b"(4, 2), }" + b" " * 20, shape)
         assert len(declared) == len(data) and declared != data
-        error = refused(saved(declared, "a.npy"))
-        assert error.expected == "a whole file of arrays"
+        assert refused(saved(declared, "a.npy")).expected == "a whole file of arrays"
         refused(saved(zipped({"scores.npy": declared}), "a.npz"))
 
 
@@ -425,8 +424,7 @@ def test_zstandard_that_holds_more_than_the_zip_declares_is_refused(saved):
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("samples/0_epoch_1.json", data)
         archive.infolist()[0].compress_type, archive.infolist()[0].file_size = 93, len(content)
-    path = saved(buffer.getvalue(), "a.eval")
-    assert "unpacks to more than" in str(refused(path))
+    assert "unpacks to more than" in str(refused(saved(buffer.getvalue(), "a.eval")))
 
 
 # Logs of lm-evaluation-harness that were cut or mixed

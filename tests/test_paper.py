@@ -311,8 +311,7 @@ def test_the_papers_images_stand_beside_its_own_setting_alone():
     ):
         unlike = dataclasses.replace(group, setting=setting._replace(**changes))
         assert len(tables.image_cells(unlike)[0]) == 4 and note in tables.image_note(unlike)
-    text = Frame(setting, [record("sst2", 0.5, 0.6)])
-    assert tables.image_cells(text) == []
+    assert tables.image_cells(Frame(setting, [record("sst2", 0.5, 0.6)])) == []
 
 
 def test_shifted_scores_are_those_of_the_method(workdir):

@@ -33,8 +33,7 @@ def draw(contexts: int, rows: int, shares: np.ndarray, seed: int = 0, clear: flo
     gold = generator.choice(k, rows, p=shares)
     # log p(x | label) up to a constant, where x is Gaussian around a mean of the label
     told = clear * (clear * np.eye(k)[gold] + generator.normal(size=(contexts, rows, k)))
-    bias = generator.normal(scale=0.7, size=(contexts, 1, k))
-    return (told + bias).astype(np.float32), gold
+    return (told + generator.normal(scale=0.7, size=(contexts, 1, k))).astype(np.float32), gold
 
 
 def everywhere(scores: np.ndarray) -> np.ndarray:
@@ -147,8 +146,7 @@ def test_counted_labels_pull_the_shares_to_theirs():
 
 @pytest.mark.parametrize("k", [2, 5, 20, 60])
 def test_any_number_of_labels(k):
-    shares = np.random.default_rng(k).dirichlet(np.ones(k))
-    rows, _ = draw(3, 120, shares, seed=k)
+    rows, _ = draw(3, 120, np.random.default_rng(k).dirichlet(np.ones(k)), seed=k)
     pooled = pool(rows, everywhere(rows), np.array(False))
     assert np.isfinite(pooled.shifts).all() and float(pooled.shares.sum()) == pytest.approx(1.0)
     # Each context that is used is matched to the shares.

@@ -15,8 +15,7 @@ def study(program, minilm, shared, tmp_path_factory):
         f"--workdir={workdir}",
     )  # fmt: skip
     program("calibrate", "--methods=icl,bc,bcl", f"--workdir={workdir}")
-    stdout = program("tables", f"--workdir={workdir}").stdout
-    return workdir, stdout
+    return workdir, program("tables", f"--workdir={workdir}").stdout
 
 
 def test_real_rows_are_classified_far_above_chance_and_bc_helps_sentiment(study):

@@ -63,8 +63,7 @@ def test_few_rows_and_scores_that_tell_nothing_are_left():
     assert few.method == "icl" and "19 rows (less than 20)" in few.reason[0]
     assert few.expected.gain.value == few.expected.risk == 0
     assert recommend(scores[:1]).method == "icl" and recommend(scores[:20]).method != "icl"
-    rng = np.random.default_rng(0)
-    advice = recommend(rng.normal([0.0, 1.0, 0.0], 0.1, (400, 3)))
+    advice = recommend(np.random.default_rng(0).normal([0.0, 1.0, 0.0], 0.1, (400, 3)))
     assert advice.method == "icl" and "nats, less than 0.05) is near guessing" in advice.reason[0]
 
 
@@ -205,8 +204,7 @@ def test_a_fold_s_choice_and_fits_know_nothing_of_its_labels():
             "test": Evidence(scores[40:]), "labeled": Evidence(scores[:40], labels),
         }  # fmt: skip
         choice = choose_by_labels(blocks, "bcl_empirical_bayes", {})
-        is_right = choice.held_out[fold_of_row == 3]
-        outs.append((is_right, labels[fold_of_row == 3]))
+        outs.append((choice.held_out[fold_of_row == 3], labels[fold_of_row == 3]))
     (first, labels), (second, second_labels) = outs
     # A prediction is right under one of both labels at most.
     assert not (first & second).any() and (labels != second_labels).all()

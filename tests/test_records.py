@@ -120,8 +120,7 @@ SENTENCES = {
 
 @pytest.mark.parametrize("case", SENTENCES)
 def test_what_is_wrong_is_said_in_a_sentence(case, refuses):
-    text = SENTENCES[case]
-    caught = refuses(Record.from_json, text, "w/records/x.json")
+    caught = refuses(Record.from_json, SENTENCES[case], "w/records/x.json")
     assert str(caught).startswith("w/records/x.json: ")
     assert str(caught).endswith("calibrate again.")
 
@@ -142,8 +141,7 @@ def parts(value, path=()):
 
 def test_any_value_of_another_type_is_refused_or_read_back():
     record = dataclasses.replace(WHOLE, curve=None)
-    fields_of_record = json.loads(record.to_json())
-    for path in parts(fields_of_record):
+    for path in parts(json.loads(record.to_json())):
         for odd in ODD:
             changed = json.loads(record.to_json())
             holder = changed

@@ -69,8 +69,7 @@ def test_explicit_selection_shows_those_rows_in_that_order():
 
 
 def test_round_robin_selection():
-    planned = made(selection="round_robin", shots=2)
-    shown = planned.blocks["test"].inputs[0].split("\n\n")[:-1]
+    shown = made(selection="round_robin", shots=2).blocks["test"].inputs[0].split("\n\n")[:-1]
     label_words = [text.rsplit(" ", 1)[1] for text in shown]
     assert label_words == ["negative", "positive"] * 2
 

@@ -86,8 +86,7 @@ def wait(driver, script):
 
 
 def test_the_page_is_the_same_each_time_and_small_enough(results, page, tmp_path):
-    second_page = write(results, tmp_path / "report.html")
-    assert second_page.read_bytes() == page.read_bytes()
+    assert write(results, tmp_path / "report.html").read_bytes() == page.read_bytes()
     assert len(page.read_bytes()) < 4e6
 
 

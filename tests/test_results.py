@@ -64,8 +64,7 @@ def test_files_made_again_are_the_same(store):
 
 def test_duckdb_reads_both_files_and_the_table_in_memory(store):
     files, _ = write_results(store.records(), store.workdir)
-    results = load_results(store, "arrow")
-    assert results.num_rows
+    assert load_results(store, "arrow").num_rows
     for source in (*(f"'{path}'" for path in files), "results"):
         rows_read = duckdb.sql(
             f"SELECT task, avg(value), min(low), count(seed) FROM {source} "

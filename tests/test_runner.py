@@ -61,8 +61,7 @@ def test_numbers_do_not_depend_on_what_was_compiled_before(tables):
     run._program.cache_clear()
     run._jit.cache_clear()
     jax.clear_caches()
-    last_first = bytes_of(tables[::-1], UNEVEN[::-1])[::-1]
-    assert last_first == together
+    assert bytes_of(tables[::-1], UNEVEN[::-1])[::-1] == together
 
 
 @pytest.mark.parametrize("name", UNEVEN)

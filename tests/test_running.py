@@ -155,8 +155,7 @@ def test_rows_beyond_the_stream_are_corrected_by_its_last_estimate(rows):
 
 
 def test_many_mini_batches_keep_the_float64_mean():
-    random = np.random.default_rng(3)
-    rows = (random.normal(0.0, 2.0, (3001, 3)) - 40.0).astype(np.float32)
+    rows = (np.random.default_rng(3).normal(0.0, 2.0, (3001, 3)) - 40.0).astype(np.float32)
     means = np.cumsum(rows.astype(np.float64), axis=0) / np.arange(1, 3002)[:, None]
     for size in (1, 13, 256):
         last = np.minimum(np.arange(3001) // size * size + size, 3001) - 1

@@ -71,8 +71,7 @@ def test_a_flipped_bit_anywhere_is_refused(tmp_path):
     block = make_block(np.linspace(-9, 0, 60).reshape(30, 2), spec={"texts": "é", "sha256": "0"})
     table(cc=block).save(path)
     content = path.read_bytes()
-    places = np.random.default_rng(0).choice(8 * len(content), 900, replace=False)
-    for bit in places.tolist():
+    for bit in np.random.default_rng(0).choice(8 * len(content), 900, replace=False).tolist():
         data = bytearray(content)
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)

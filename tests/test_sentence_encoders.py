@@ -218,8 +218,7 @@ DENSE = {
 @pytest.mark.parametrize("case", DENSE)
 def test_a_dense_layer_that_is_not_done_is_refused(case, tmp_path, refuses):
     write_sentence_transformer(tmp_path, {}, "2_Dense")
-    options = DENSE[case]
-    write_dense(tmp_path / "2_Dense", **{"shape": (4, 16)} | options)
+    write_dense(tmp_path / "2_Dense", **{"shape": (4, 16)} | DENSE[case])
     refuses(load_checkpoint, tmp_path)
     (tmp_path / "2_Dense/model.safetensors").unlink()
     (tmp_path / "2_Dense/config.json").unlink()

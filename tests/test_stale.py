@@ -201,8 +201,7 @@ def test_scores_and_records_that_do_not_match_are_named(tmp_path):
 
 @pytest.mark.parametrize("name", ["tables", "figures", "report"])
 def test_programs_name_score_tables_without_a_record(program, tmp_path, name):
-    store = workdir_of(tmp_path, "rte", "cb")
-    store.put(small("rte", -1.5))
+    workdir_of(tmp_path, "rte", "cb").put(small("rte", -1.5))
     stdout = program(name, f"--workdir={tmp_path}").stdout
     assert "1 score table without a record, so not shown (rte, seed 2)" in " ".join(stdout.split())
     if name == "report":

@@ -132,8 +132,7 @@ def of_seeds(values):
 
 def test_seeds_are_averaged_before_prompts_are_compared():
     """By hand: means 50, 60 and 70 % are 10 points apart; all six contexts would be 28.3."""
-    records = of_seeds([(0.3, 0.7), (0.3, 0.9), (0.4, 1.0)])
-    (study,) = prompts.find_axes(records)
+    (study,) = prompts.find_axes(of_seeds([(0.3, 0.7), (0.3, 0.9), (0.4, 1.0)]))
     np.testing.assert_allclose(study.values("icl"), [50, 60, 70])
     assert study.count == "3 templates, 2 seeds each"
     header, row = prompts.study_cells([study])

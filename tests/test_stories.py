@@ -113,8 +113,7 @@ def test_logits_equal_those_of_llama2c(checkpoint, folder):
     text = "Lily saw a big dog. The dog was sad because it could not find its ball."
     tokens = checkpoint.tokenizer.encode(text).ids
     assert tokens[0] == checkpoint.bos == 1
-    ids = jnp.array([tokens])
-    h = checkpoint.model.hidden(ids, jnp.arange(len(tokens))[None], causal)
+    h = checkpoint.model.hidden(jnp.array([tokens]), jnp.arange(len(tokens))[None], causal)
     expected = llama2c(folder / "stories260K.bin", tokens)
     np.testing.assert_allclose(checkpoint.model.unembed(h)[0], expected, atol=1e-4)
 

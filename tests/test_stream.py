@@ -26,8 +26,7 @@ def small_batches(monkeypatch):
 def rows():
     random = np.random.default_rng(0)
     scores = (random.normal(0, 2, (N, 3)) - [1, 3, 6]).astype(np.float32)
-    gold = random.integers(0, 3, N)
-    return scores, gold
+    return scores, random.integers(0, 3, N)
 
 
 def table_of(scores, gold, **more):
@@ -57,8 +56,7 @@ def test_two_passes_are_bc_in_memory(tmp_path, rows):
     streamed, table = corrected(tmp_path / "out/o.parquet")
     expected = np.asarray(calibrate(scores, "bc"))
     np.testing.assert_allclose(streamed, expected, atol=2e-6)
-    mean = scores.mean(axis=0, dtype=np.float64)
-    np.testing.assert_allclose(done.bias[""], mean, rtol=1e-12)
+    np.testing.assert_allclose(done.bias[""], scores.mean(axis=0, dtype=np.float64), rtol=1e-12)
     before, after = scores.argmax(axis=1), expected.argmax(axis=1)
     assert table["prediction"].to_pylist() == [LABELS[i] for i in after]
     assert table["text"].to_pylist() == [f"row {i}" for i in range(N)]

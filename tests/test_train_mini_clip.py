@@ -40,8 +40,7 @@ def test_any_text_is_tokens_between_start_and_end(tokenizer):
     spelling = ["this", "is", "a", "photo", "of", "1", "0", "objects"]
     assert tokens == [clip_tokenizer.START, *(w + "</w>" for w in spelling), clip_tokenizer.END]
     assert tokenizer.encode("PHOTO").ids == tokenizer.encode("photo").ids
-    retrained = vocabulary.train_clip_tokenizer(700, 2000, seed=0)
-    assert retrained.to_str() == tokenizer.to_str()
+    assert vocabulary.train_clip_tokenizer(700, 2000, seed=0).to_str() == tokenizer.to_str()
 
 
 def train(tokenizer, workdir, stop_at=None):

@@ -179,7 +179,7 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
     new = new if isinstance(new, int) else 0
     if new % count:
         raise InputError.at(
-            answer.where, "equally many tokens a prompt", f"{new} of {count}", "send each alone"
+            answer.where, "equally many new tokens a prompt", f"{new} of {count}", "send one"
         )
     shared = {"model": answer.body.get("model"), "usage": {"completion_tokens": new // count}}
     split = replace(answer.without_id(), request=answer.where, choices=count)

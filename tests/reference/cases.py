@@ -99,5 +99,4 @@ def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     tokens = torch.randint(
         raw["vocab_size"] - ("text_config" in sized(name)), (2, length), generator=random
     )
-    types = torch.randint(raw.get("type_vocab_size", 2), (2, length), generator=random)
-    return tokens, types
+    return tokens, torch.randint(raw.get("type_vocab_size", 2), (2, length), generator=random)

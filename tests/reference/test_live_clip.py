@@ -209,8 +209,7 @@ def test_pixels_of_other_modes(mode, shared):
             image.info["transparency"] = 3
         else:
             image = image.convert(mode)
-    form = {"CMYK": "JPEG", "YCbCr": "JPEG"}.get(mode, "PNG")
-    data = encoded(image, form)
+    data = encoded(image, {"CMYK": "JPEG", "YCbCr": "JPEG"}.get(mode, "PNG"))
     ours = preprocessing.prepare_image(data, mode, how())
     np.testing.assert_array_equal(ours, expected_pixels(Image.open(io.BytesIO(data))))
 

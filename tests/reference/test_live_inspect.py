@@ -139,8 +139,7 @@ def test_an_old_log_is_scored_by_the_page_s_command(tmp_path):
         [Path(sys.executable).with_name(program), *arguments, "--display", "none"],
         check=True, capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
-    scored = read_eval_log(str(output))
-    assert metrics_of(scored) == pytest.approx(expected(table), abs=1e-6)
+    assert metrics_of(read_eval_log(str(output))) == pytest.approx(expected(table), abs=1e-6)
     # The log that now has our scores beside Inspect's is read as before.
     (reread,) = read(output, Reading(missing="least"))
     assert expected(reread) == pytest.approx(expected(table), abs=1e-6)

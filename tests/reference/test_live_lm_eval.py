@@ -254,8 +254,7 @@ def test_what_cannot_be_corrected_is_a_sentence(tmp_path, capsys, monkeypatch, f
 def test_without_arguments_the_command_is_printed(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command(["lm-eval", "--tasks=boolq"])
-    printed = capsys.readouterr().out
-    assert "lm_eval --tasks boolq --include_path corrected_tasks" in printed
+    assert "lm_eval --tasks boolq --include_path corrected_tasks" in capsys.readouterr().out
     assert "CorrectedTask" in (tmp_path / "corrected_tasks" / "boolq.yaml").read_text()
 
 

@@ -42,8 +42,7 @@ def test_sentence_embeddings(mode, folders, tmp_path):
     tokens = torch.tensor([row + [0] * (width - len(row)) for row in ids])
     mask = torch.tensor([[1.0] * len(row) + [0.0] * (width - len(row)) for row in ids])
     with torch.no_grad():
-        h = theirs(tokens, attention_mask=mask).last_hidden_state
-        expected = POOLINGS[mode](h, mask)
+        expected = POOLINGS[mode](theirs(tokens, attention_mask=mask).last_hidden_state, mask)
         if folders:
             tensors = write_dense(tmp_path / "3_Dense", (7, raw["hidden_size"]))
             dense = torch.nn.Linear(raw["hidden_size"], 7)

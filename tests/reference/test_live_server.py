@@ -118,8 +118,7 @@ def asking(address: str, name: str, checkpoint: Path, way: str) -> Settings:
     ("name", "way"), [("plain", "top_k"), ("begun", "top_k"), ("begun", "echo")]
 )
 def test_a_servers_scores_are_those_of_our_own_scorer(address, checkpoints, tmp_path, name, way):
-    ours = SETTINGS.replace(model=str(checkpoints[name]))
-    run_scoring(ours, store=tmp_path / "ours")
+    run_scoring(SETTINGS.replace(model=str(checkpoints[name])), store=tmp_path / "ours")
     settings = asking(address, name, checkpoints[name], way)
     report = run_scoring(settings, store=tmp_path / "api")
     assert report.scored == report.inputs > 40

@@ -239,8 +239,7 @@ def test_a_study_is_scored_and_goes_on(t5, tmp_path):
         labeled_per_class=0, dc_texts=2, batch_size=8,
     )  # fmt: skip
     heard = []
-    report = run_scoring(settings, store=tmp_path / "W", notify=heard.append)
-    assert report.scored > 30
+    assert run_scoring(settings, store=tmp_path / "W", notify=heard.append).scored > 30
     assert any("encoder-decoder" in note for note in heard)
     assert run_scoring(settings, store=tmp_path / "W").scored == 0
 
