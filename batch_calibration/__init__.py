@@ -39,23 +39,21 @@ if TYPE_CHECKING:
     from batch_calibration.studies import load_results
 
 _HOMES = {
-    "api": ("calibrate", "ensemble"),
-    "reporting.figures.preferences": ("plot",),
-    "calibration.base": ("Calibrator", "predict"),
-    "diagnosis": (
-        "Comparison", "Diagnosis", "Recommendation", "compare", "diagnose", "recommend",
-    ),
-    "diagnosis.together": ("recommend_together",),
-    "errors": ("InputError",),
-    "importers": ("Reading", "read"),
-    "methods": ("METHODS", "Method"),
+    "api": "calibrate ensemble",
+    "reporting.figures.preferences": "plot",
+    "calibration.base": "Calibrator predict",
+    "diagnosis": "Comparison Diagnosis Recommendation compare diagnose recommend",
+    "diagnosis.together": "recommend_together",
+    "errors": "InputError",
+    "importers": "Reading read",
+    "methods": "METHODS Method",
     "metrics": (
-        "accuracy", "balanced_accuracy", "bias_score", "bootstrap_interval", "brier", "ece",
-        "macro_f1", "nll", "rsd", "summary", "total_variation",
+        "accuracy balanced_accuracy bias_score bootstrap_interval brier ece macro_f1 nll rsd "
+        "summary total_variation"
     ),
-    "studies": ("load_results",),
-    "scores": ("ScoreTable",),
-}  # fmt: skip
+    "studies": "load_results",
+    "scores": "ScoreTable",
+}
 """Module -> the names that it gives to users, loaded when asked for: help needs no JAX."""
 
 __all__ = [
@@ -69,7 +67,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             return getattr(import_module(f"batch_calibration.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,19 +1,14 @@
-"""The one error that users see: its fields, and what it says of mistakes of every room."""
+"""The one error that users see: its fields, and what it says of mistakes in files."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import numpy as np
-import pytest
 
 import batch_calibration as bc
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
-from batch_calibration.settings import Settings
 from batch_calibration.studies import Store
 
-SCORES = np.log([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]] * 6)
 TASK = """name = "tickets"
 fields = ["body"]
 label_names = ["billing", "bug"]
@@ -61,33 +56,6 @@ def test_unknown_names_have_the_nearest_one_that_exists():
     assert str(InputError.unknown("file", "x", [])) == "There is no file named 'x'. Known: none."
 
 
-def of_arrays() -> Iterator[Callable[[], object]]:
-    """Mistakes in what is handed to the functions of Python."""
-    calibrate, diagnose = bc.calibrate, bc.diagnose
-    yield lambda: calibrate(SCORES[0])
-    yield lambda: calibrate(SCORES[:, :1])
-    yield lambda: calibrate(SCORES[:0])
-    yield lambda: calibrate([["a", "b"]])
-    yield lambda: calibrate(np.where(SCORES < -1.6, np.nan, SCORES))
-    yield lambda: calibrate(np.where(SCORES < -1.6, np.inf, SCORES))
-    yield lambda: calibrate(np.exp(SCORES))
-    yield lambda: calibrate(2 * np.exp(SCORES), from_probs=True)
-    yield lambda: calibrate(SCORES, "bcc")
-    yield lambda: calibrate(SCORES, strenght=1.0)
-    yield lambda: calibrate(SCORES, strength="much")
-    yield lambda: calibrate(SCORES, target_prior=(0.5, 0.5))
-    yield lambda: calibrate(SCORES, target_prior=(1, 1, 1))
-    yield lambda: calibrate(SCORES, "cc")
-    yield lambda: calibrate(SCORES, "cc", probe=SCORES[:3, :2])
-    yield lambda: calibrate(SCORES, "bcl")
-    yield lambda: calibrate(SCORES, "bcl", labeled=SCORES, labels=[0, 1])
-    yield lambda: diagnose(SCORES, labels=[3] * 12)
-    yield lambda: bc.accuracy(SCORES, [0.5] * 12)
-    yield lambda: calibrate(SCORES, "pc")
-    yield lambda: diagnose(SCORES, labels=[0])
-    yield lambda: calibrate(SCORES, "icl", strength=1.0)
-
-
 FILES = {
     "empty.csv": "",
     "probabilities.csv": "no,yes\n0.5,0.5\n",
@@ -123,18 +91,7 @@ def of_files() -> Iterator[Callable[[], object]]:
     yield lambda: Store("folder")
 
 
-def of_settings() -> Iterator[Callable[[], object]]:
-    """Mistakes in the settings of a study."""
-    for values in (
-        {"shotz": 1}, {"shots": "1,2"}, {"shots": -1}, {"dc_texts": 0}, {"batch_size": 0},
-        {"scorer": "causal"}, {"tasks": 3}, {"logits_only": "yes"}, {"draws": 0}, {"model": None},
-    ):  # fmt: skip
-        yield lambda values=values: Settings.of(**values)
-
-
-@pytest.mark.parametrize("room", [of_arrays, of_files, of_settings])
-@pytest.mark.filterwarnings("ignore")
-def test_sentences_are_those_of_the_golden_file(room, tmp_path, monkeypatch, refuses):
+def test_mistakes_in_files_are_answered_by_a_sentence(tmp_path, monkeypatch, refuses):
     monkeypatch.chdir(tmp_path)
-    for make in room():
+    for make in of_files():
         refuses(make)

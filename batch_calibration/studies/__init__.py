@@ -34,16 +34,14 @@ if TYPE_CHECKING:
     from batch_calibration.studies.workers import SweepReport, Work, sweep
 
 _HOMES = {
-    "calibration": ("CalibrationReport", "calibrate_store", "calibrate_study", "run_calibration"),
-    "merging": ("merge_workdirs",),
-    "records": tuple(
-        "VERSION ContextInfo Curve OverStream ProbeSizes Record ScorerInfo pack unpack".split()  # noqa: SIM905
-    ),
-    "runs": ("Run",),
-    "scoring": ("ScoringProgress", "ScoringReport", "render_contexts", "run_scoring"),
-    "store": ("Store", "load_results", "write_results"),
-    "tidy": ("KINDS", "Number", "Records", "csv_text"),
-    "workers": ("SweepReport", "Work", "sweep"),
+    "calibration": "CalibrationReport calibrate_store calibrate_study run_calibration",
+    "merging": "merge_workdirs",
+    "records": "VERSION ContextInfo Curve OverStream ProbeSizes Record ScorerInfo pack unpack",
+    "runs": "Run",
+    "scoring": "ScoringProgress ScoringReport render_contexts run_scoring",
+    "store": "Store load_results write_results",
+    "tidy": "KINDS Number Records csv_text",
+    "workers": "SweepReport Work sweep",
 }
 """Module -> its names, loaded when asked for: scores need no Flax, and a model no methods."""
 
@@ -58,6 +56,6 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             return getattr(import_module(f"batch_calibration.studies.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
