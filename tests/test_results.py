@@ -64,7 +64,8 @@ def test_files_made_again_are_the_same(store):
 
 def test_duckdb_reads_both_files_and_the_table_in_memory(store):
     files, _ = write_results(store.records(), store.workdir)
-    assert load_results(store, "arrow").num_rows
+    results = load_results(store, "arrow")
+    assert results.num_rows
     for source in (*(f"'{path}'" for path in files), "results"):
         rows_read = duckdb.sql(
             f"SELECT task, avg(value), min(low), count(seed) FROM {source} "

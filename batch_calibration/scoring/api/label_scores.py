@@ -14,13 +14,7 @@ from batch_calibration.arrays.missing_scores import (
     refuse_greedy,
 )
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.responses.servers import (
-    label_mass,
-    note_little_mass,
-    refuse_constant,
-    value_at,
-)
-from batch_calibration.responses.top_k import scores_of_top_k
+from batch_calibration.responses import servers, top_k
 from batch_calibration.scoring import LabelScores, LabelTexts
 
 LONGEST_PROMPT, MAX_NAMED = 80, 3
@@ -59,7 +53,7 @@ def score_first_tokens(
         names.append(forms[0].strip())  # a label of several forms is called by its first
         if len(forms) > 1:  # those of one form match as it does, without capitals too
             tokens[names[-1]] = forms
-    top = scores_of_top_k(rows, names, tokens, where, asked)
+    top = top_k.scores_of_top_k(rows, names, tokens, where, asked)
     # The likeliest token of each row, five different ones at most.
     likely = list(dict.fromkeys(max(row, key=row.__getitem__) for row in rows))[:5]
     remedy = (
@@ -97,7 +91,7 @@ def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: P
 def refuse_equal(scores: np.ndarray, where: str, path: Path | None, instead: str) -> None:
     """Refuse scores [n k] that are all the same number, and say how to ask again."""
     try:
-        refuse_constant(scores, where)
+        servers.refuse_constant(scores, where)
     except InputError as error:
         remedy = f", or mend it, move {path} away and ask again" if path else ""
         raise InputError(f"{error} Try {instead}{remedy}.") from error
@@ -154,14 +148,17 @@ class Notes:
     def add(self, scores: np.ndarray, lacking: int = 0, sentences: Iterable[str] = ()) -> None:
         """Count scores [n, k], answers without a label, and sentences."""
         if len(scores):
-            self._mass += label_mass(scores) * len(scores)
+            self._mass += servers.label_mass(scores) * len(scores)
             self._rows += len(scores)
         self._lacking += lacking
         self._sentences |= dict.fromkeys(sentences)
 
     def add_answer(self, text: str, answer: object) -> None:
         """Count which model an answer says it is of, and how many tokens its prompt had."""
-        model, tokens = value_at(answer, "model"), value_at(answer, "usage", "prompt_tokens")
+        model, tokens = (
+            servers.value_at(answer, "model"),
+            servers.value_at(answer, "usage", "prompt_tokens"),
+        )
         if isinstance(model, str):
             self._models[model] += 1
         if isinstance(tokens, int):
@@ -173,7 +170,7 @@ class Notes:
 
     def sentences(self) -> list[str]:
         """A sentence on each thing to know."""
-        sentences = list(note_little_mass(self._mass / self._rows)) if self._rows else []
+        sentences = list(servers.note_little_mass(self._mass / self._rows)) if self._rows else []
         if self._lacking:
             ways = {"least": "put just below the least of them", "drop": "left out"}
             way = ways.get(str(self._missing), f"put at {self._missing} nats")
