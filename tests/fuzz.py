@@ -25,6 +25,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
+import fuzz_answers
 import fuzz_arrays
 import fuzz_logs
 import log_forms
@@ -494,7 +495,7 @@ yes = "b"
 [files]
 test = "rows.csv"
 """
-ALL_GENERATORS = (*fuzz_logs.GENERATORS, *fuzz_arrays.GENERATORS)
+ALL_GENERATORS = (*fuzz_logs.GENERATORS, *fuzz_arrays.GENERATORS, *fuzz_answers.GENERATORS)
 GENERATORS = {generator.__name__: generator for generator in ALL_GENERATORS}
 """Kind -> a generator of cases of which the truth is known, as `truths.py` has them."""
 KINDS = [*(name for name in vars(Kinds) if not name.startswith("_")), *GENERATORS]

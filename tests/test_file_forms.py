@@ -100,6 +100,22 @@ def test_an_answer_that_is_not_plain_is_a_question(tmp_path, before, after):
     assert error.value.key == "at" and "of 24 answers" in error.value.got
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        ['{"', "note", '": "', "yes", " or", " no", '", "', "label", '": "'],
+        ['{"', "reason", '": "', "no", " doubt", '", "', "label", '": "'],
+    ],
+)
+def test_a_text_that_begins_with_a_label_is_no_value(tmp_path, before):
+    rows = chats(lambda i: (before, ['", "', "p", '": 0.5}']))
+    (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
+    check(table)
+    rows = chats(lambda i: (before, [" I think", '"}']))
+    with pytest.raises(InputError, match="one place of the label"):
+        read(write(tmp_path / "b.jsonl", rows), YES_NO)
+
+
 def test_answers_that_name_no_label_are_left_out_with_a_note(tmp_path):
     rows = chats(lambda i: (["Answer", ":"], []))
     rows[3]["choices"][0]["logprobs"]["content"] = [token("I"), token(" cannot"), token(" say")]
@@ -301,6 +317,44 @@ def test_derived_columns_are_named_and_left_out(tmp_path, form):
     (table,) = read(write(tmp_path / "a.jsonl", table_of(lambda i: {"s": make(i)})))
     check(table, names=table.label_names, gold=None)
     assert "is left out: it is made of other scores" in notes(table)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "entropy", "margin", "usage", "latency", "rank"])
+@pytest.mark.parametrize("is_dict", [False, True])
+def test_a_name_of_another_number_is_noted_beside_labels(tmp_path, name, is_dict):
+    def make(i):
+        row = {**log_probs(i), name: -0.5 - i / 7}
+        return {"s": row} if is_dict else row
+
+    (table,) = read(write(tmp_path / "a.jsonl", table_of(make)), Reading(gold="gold"))
+    assert f"'{name}' may be no label's" in notes(table)
+
+
+@pytest.mark.parametrize("form", ["{}_log2prob", "log10_{}", "{}_bits"])
+def test_logarithms_to_another_base_are_refused(tmp_path, form):
+    path = write(tmp_path / "a.jsonl", table_of(lambda i: log_probs(i, form)))
+    with pytest.raises(InputError, match="logarithms to another base"):
+        read(path, Reading(gold="gold"))
+
+
+@pytest.mark.parametrize("form", ["logit_{}", "logprob_{}"])
+def test_numbers_as_labels_are_names_or_a_question(tmp_path, form):
+    def rows(gold):
+        columns = table_of(lambda i: log_probs(i, form))
+        old, new = [form.format(name) for name in TWO], [form.format(n) for n in ("1", "10")]
+        return [
+            {**dict(zip(new, map(row.get, old), strict=True)), "gold": gold[i % len(gold)]}
+            for i, row in enumerate(columns)
+        ]
+
+    (table,) = read(write(tmp_path / "a.jsonl", rows(["1", "10"])), Reading(gold="gold"))
+    assert table.blocks["test"].labels.tolist() == [0, 1] * (N // 2)
+    try:
+        (table,) = read(write(tmp_path / "b.jsonl", rows(["1"])), Reading(gold="gold"))
+    except InputError as error:
+        assert "whole name" in str(error)
+    else:
+        assert set(table.blocks["test"].labels.tolist()) == {0}
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ MANY = (20, 0.4)
 """Rows, and the share of them that decides for all: so many logits do not sum to 1 by chance."""
 FAR_OUT = 2.0**14  # nats from 0 beyond which neighboring numbers of float32 are 0.002 apart or more
 
+OTHER_BASE = re.compile(r"log[\W_]*(2|10)(?!\d)|(?<![a-z])bits?(?![a-z])", re.IGNORECASE)
+"""Names of logarithms that are not natural: "log2_prob", "yes_log10", "bits"."""
 _NAMES: dict[Kind, str] = {
     "losses": "loss losses nll ppl perplexity perplexities neglog neglogprob",
     "others": "logit logits cosine cosines similarity similarities",
@@ -158,6 +160,13 @@ def to_nats(
     if from_probs:
         return _logarithms(scores, where)
     if from_probs is None:
+        if (columns := list(map(str, names))) and all(map(OTHER_BASE.search, columns)):
+            raise InputError.at(
+                where,
+                "log-probabilities in nats",
+                f"logarithms to another base, by the names {', '.join(map(repr, columns[:3]))}",
+                f"multiply by the base's natural logarithm, or say {spell('from_probs', False)}",
+            )
         kind, evidence = find_scale(scores, names)
         is_expected = beside_others and kind in ("small probabilities", "losses", "unclear")
         if kind in _REMEDIES and not is_expected:

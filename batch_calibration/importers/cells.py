@@ -43,7 +43,8 @@ class Texts(tuple[str, ...]):
 NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
 DERIVED = (
     "norm normalized normalised mean avg average sum total cumulative max min best std var per "
-    "uncond token tokens char chars byte bytes len length"
+    "uncond token tokens char chars byte bytes len length diff difference gap margin entropy "
+    "perplexity ppl rank id ids"
 )
 """Words in names of numbers that are made of other scores."""
 SCORE_WORDS = (
@@ -52,6 +53,11 @@ SCORE_WORDS = (
 )
 COUNTS = "tokens cost usage latency time seconds price"
 """Words in names of what an answer cost."""
+MEASURES = frozenset((
+    "confidence duration elapsed loss ms nll runtime sec temperature timestamp weight "
+    f"{DERIVED} {COUNTS}"
+).split())  # fmt: skip
+"""Words in names of columns of real numbers that may be no scores."""
 
 
 def words_of(name: str) -> list[str]:
@@ -80,6 +86,31 @@ def derived_names(names: Sequence[str]) -> dict[str, str]:
         elif set(COUNTS.split()) & set(words) and len(words) > 1:
             derived[name] = "is left out: it is a count or a cost, by its name"
     return derived
+
+
+def note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
+    """A note on columns taken as labels whose names or numbers are unlike scores."""
+    doubtful = []
+    for name, numbers in real.items():
+        parts_of_name = re.split(r"[^a-z]+", name.lower())
+        # Log-probabilities are not above 0, and those of a label are seldom all the same.
+        highest_beside = max(np.nanmax(real[column]) for column in real if column != name)
+        is_positive = np.nanmin(numbers) > 0 and highest_beside <= 0
+        is_constant = len(real) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
+        if (
+            not MEASURES.isdisjoint(parts_of_name)
+            or is_positive
+            or (is_constant and len(numbers) > 2)
+        ):
+            doubtful.append(name)
+    if not doubtful or len(doubtful) == len(real):  # names of one kind tell nothing apart
+        return []
+    likely = [name for name in real if name not in doubtful]
+    return [
+        f"The columns of scores are {', '.join(map(repr, real))}; "
+        f"{', '.join(map(repr, doubtful))} may be no label's: name those that are, "
+        f"{spell('labels', tuple(likely if len(likely) > 1 else real))}."
+    ]
 
 
 def bare_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -300,6 +331,18 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
     is_plain = len(set(plain)) == len(plain) and not any(map(str.isdecimal, plain))
     for known in (plain, names) if is_plain else (names,):
         label_of |= dict(zip(known, range(len(names)), strict=True))
+    bare = {cell.translate(SPACES).strip() for cell in cells} - {"", "-1"}
+    places = {str(i): i for i in range(len(names))}
+    if any(map(str.isdecimal, plain)) and bare and bare <= set(plain) and names != plain:
+        if not bare <= places.keys():  # logit_1, logit_10: no indices
+            label_of |= {name: i for i, name in enumerate(plain)}
+        elif any(plain[places[cell]] != cell for cell in bare):
+            raise InputError.at(
+                where,
+                "right labels that are plainly names or indices from 0",
+                f"{shown(sorted(bare))}, of the columns {', '.join(map(repr, names[:MAX_LISTED]))}",
+                "write each column's whole name",
+            )
     if not set(cells) <= label_of.keys() and not all(map(str.isdecimal, names)):
         refuse_counted_from_one(where, set(cells), len(names))
         # Some are neither: what most of them are decides, and the first of the others is refused.

@@ -27,6 +27,7 @@ from batch_calibration.importers.cells import (
     derived_names,
     gold_indices,
     look_up_gold,
+    note_measures,
     numbers_of,
     refuse_counted_from_one,
     renumber_labels,
@@ -337,11 +338,6 @@ ROW_NUMBER_NAMES = (
     "", "id", "ids", "idx", "index", "row", "row_id", "doc_id", "unnamed: 0", "__index_level_0__",
 )  # fmt: skip
 """Names of columns that number the rows."""
-MEASURES = (
-    "confidence cost duration elapsed entropy latency len length loss margin ms nll perplexity ppl "
-    "price runtime sec seconds temperature time timestamp tokens weight"
-)
-"""Words in names of columns of real numbers that are no scores."""
 MAX_CELLS_LOOKED_AT = 1000  # of a column of texts, to see whether they are meant as numbers
 LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?[%)]?")
 """Texts that people read as numbers, such as 1,234 or 35 %."""
@@ -445,7 +441,7 @@ def named_or_real_columns(
             " ".join([f"name them by {example}.", *notes]).removesuffix("."),
         )
     _refuse_ranks(where, real, candidates)
-    return tuple(real), (*notes, *_note_measures(real))
+    return tuple(real), (*notes, *note_measures(real))
 
 
 def _kind_of_column(
@@ -523,28 +519,3 @@ def _refuse_ranks(
                 "write one column a label, or JSON lines of lists labels and scores; "
                 f"where they are no labels, say {spell('labels', tuple(real))}",
             )
-
-
-def _note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
-    """A note on columns taken as labels whose names or numbers are unlike scores."""
-    doubtful = []
-    for name, numbers in real.items():
-        parts_of_name = re.split(r"[^a-z]+", name.lower())
-        # Log-probabilities are not above 0, and those of a label are seldom all the same.
-        highest_beside = max(np.nanmax(real[column]) for column in real if column != name)
-        is_positive = np.nanmin(numbers) > 0 and highest_beside <= 0
-        is_constant = len(real) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
-        if (
-            not set(MEASURES.split()).isdisjoint(parts_of_name)
-            or is_positive
-            or (is_constant and len(numbers) > 2)
-        ):
-            doubtful.append(name)
-    if not doubtful:
-        return []
-    likely = [name for name in real if name not in doubtful]
-    return [
-        f"The columns of scores are {', '.join(map(repr, real))}; "
-        f"{', '.join(map(repr, doubtful))} may be no label's: name those that are, "
-        f"{spell('labels', tuple(likely if len(likely) > 1 else real))}."
-    ]

@@ -15,6 +15,7 @@ from batch_calibration.importers.cells import (
     Column,
     bare_names,
     derived_names,
+    note_measures,
     note_places,
     number_of,
     numbered_names,
@@ -106,7 +107,10 @@ def read_vectors(
         # Of a list of {"label": ..., "score": ...} the order may say which is the likeliest.
         is_list = not isinstance(first_cell(candidates[vector_name]), dict)
         said = [f"The key {name!r} of {vector_name!r} {why}." for name, why in left_out.items()]
-        vectors = _by_name(at, keys, rows)._replace(notes=tuple(said))
+        vectors = _by_name(at, keys, rows)
+        if len(vectors.names) > 1:
+            said += note_measures(dict(zip(vectors.names, vectors.scores.T, strict=True)))
+        vectors = vectors._replace(notes=tuple(said))
         return vectors._replace(source=vector_name if is_list else "", are_ranked=are_ranked(rows))
     source, lists = _find_lists(where, candidates, vector_name, rows)
     if source and are_labels(lists, rows):

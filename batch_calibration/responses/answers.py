@@ -132,19 +132,21 @@ def _choose(
         start = match.end() if match and not match.re.groups else start
         later = [mention for mention in mentions if mention.start >= start]
         return (later[0] if later else None), f"at {shown(at)}" if later else ""
-    if at or re.match(r"\W*(json\s*)?\{", text):
+    if at or re.match(r"\W*(json\s*)?\{\s*\"", text):
         key = re.escape(at.removeprefix(JSON)) if at else r"[^\"]+"
         names = "|".join(map(re.escape, sorted(label_of, key=len, reverse=True)))
-        pattern = rf'"({key})"\s*:\s*"?\s*({names})\s*(?="|[,}}\s]|$)'
-        matches = list(re.finditer(pattern, text, re.IGNORECASE))
-        keys = {match[1] for match in matches}
-        if len(keys) > 1:
-            return None, UNCLEAR
-        if matches or at:
-            places = [Mention(match.start(2), match[2]) for match in matches[-1:]]
-            return next(
-                iter(places), None
-            ), f"as the value of {shown(matches[0][1])}" if keys else ""
+        # A text that is the label and nothing else, in quotes that the end may have cut off.
+        quoted = rf"\"[\s*(_]*({names})[\s*)_.!]*(?:\"|$)"
+        pattern = rf"\"({key})\"\s*:\s*(?:{quoted}|({names})(?=[\s,}}]|$))"
+        values = dict[tuple[str, str], Mention]()
+        for match in re.finditer(pattern, text, re.IGNORECASE):
+            group = 2 if match[2] else 3
+            value = match[1], match[group].casefold()
+            values[value] = Mention(match.start(group), match[group])
+        if len(values) == 1:
+            ((key, _), mention) = values.popitem()
+            return mention, f"as the value of {shown(key)}"
+        return None, UNCLEAR if values or (mentions and not at) else ""
     marked = [mention for mention in mentions if mention.is_marked]
     chosen = [mention for mention in marked if mention.is_line] or marked
     are_several = len({mention.label for mention in chosen or mentions}) > 1
