@@ -33,7 +33,7 @@ def test_each_kind_is_here():
 
 @pytest.mark.parametrize("kind", fuzz.GENERATORS)
 def test_other_people_s_data_is_the_truth_or_a_sentence(kinds, kind):
-    cases = range(8 if kind == "answers_asked_for" else 200)  # that one asks a server
+    cases = range(3 if kind == "answers_asked_for" else 200)  # that one asks a server
     became = {case: fuzz.run(kinds, kind, 0, case) for case in cases}
     assert not {case: outcome for case, outcome in became.items() if outcome.startswith("FAILED")}
     assert "same" in became.values()
