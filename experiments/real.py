@@ -10,6 +10,7 @@ second one asks nothing. `--preset=smoke` takes a minute.
 import os
 import sys
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
 
 from absl import app, flags
@@ -17,11 +18,17 @@ from absl import app, flags
 from batch_calibration.cli import machine, studies
 from batch_calibration.cli.config_files import load_config, read_study
 from batch_calibration.reporting import catalogue, terminal, writing
+from batch_calibration.reporting.curves import Points
+from batch_calibration.reporting.figures.files import save
+from batch_calibration.reporting.figures.studies import draw_curves
+from batch_calibration.reporting.frame import REFERENCES
 from batch_calibration.studies import Store, runs
 from experiments.evidence import rated_sentences
 from experiments.guard import guarded, parse_flags
 
 CONFIG = str(Path(__file__).parents[1] / "configs" / "real.py")
+HEADING = "SmolLM2-135M-Instruct over draws of demonstrations, before (icl) and after (bc)"
+"""Of the figure of README.md, `figures/real.png` of the workdir."""
 WORKDIR = flags.DEFINE_string("workdir", "runs/real", "folder for model, tasks, scores and page")
 PRESET = flags.DEFINE_string("preset", "", "of configs/real.py: smoke is a small run")
 
@@ -51,12 +58,21 @@ def run(workdir: Path, preset: str = "") -> Path:
     results = catalogue.collect(store.records(), store.table_of)
     earlier_runs, broken = runs.read(workdir)
     writing.write_report(results, page, broken, runs=earlier_runs, contexts=True)
+    for curve in results.curves:
+        tasks = {task: before_and_after(points) for task, points in curve.tasks.items()}
+        drawn = draw_curves(curve._replace(tasks=tasks, heading=HEADING))
+        save(drawn.figure, workdir / "figures" / "real")
     of_shots = {curve.slug for curve in results.curves}
     for table in writing.write_tables(results, workdir / "tables"):
         if table.slug in of_shots:
             terminal.show_table(table)
     print(f"\nMeans over draws of demonstrations ± standard deviation.\nreport: {page}")
     return page
+
+
+def before_and_after(points: Mapping[str, Points]) -> dict[str, Points]:
+    """The points of ICL and BC alone."""
+    return {method: points[method] for method in REFERENCES if method in points}
 
 
 def open_page(page: Path) -> None:
