@@ -121,7 +121,7 @@ def test_probe_options_change_their_block_alone():
         {"selection": "perclass"},
         {"selection": "explicit"},
         {"order": 2},
-        {"template": "3"},
+        {"template": "30"},
         {"verbalizer": "yes"},
         {"template": "{sentence}"},
         {"cc_fill": "whole"},
