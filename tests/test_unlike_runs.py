@@ -45,6 +45,7 @@ DECIDE = {
     "split": ("sst2", TEXTS, {"split": "train"}),
     "train_split": ("sst2", TEXTS, {"train_split": "validation"}),
     "limit": ("sst2", TEXTS, {"limit": 5}),
+    "limit_rows": ("sst2", TEXTS | {"limit": 5}, {"limit_rows": "first"}),
     "labeled_per_class": ("sst2", TEXTS, {"labeled_per_class": 3}),
     "classes": ("dtd", IMAGES, {"classes": "present"}),
     "shots": ("sst2", TEXTS, {"shots": 2}),

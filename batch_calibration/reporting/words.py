@@ -384,6 +384,9 @@ def _effect(verdicts: Sequence[Verdict], gains_of: Callable[[Verdict], np.ndarra
         return f", {expected.points} points expected" if expected else ""
     # Accuracies of tasks, each the mean over its contexts, as the gain is.
     before = 100 * float(np.mean([*_accuracy_of_tasks(verdicts).values()]))
+    known = [gains for verdict in verdicts if (gains := gains_of(verdict)) is not None]
+    if not any(gains.any() for gains in known):
+        return f", {before:.1f} % as before (no row turns right or wrong)"
     return f", {before:.1f} → {before + 100 * gain.value:.1f} % ({gain.points})"
 
 

