@@ -84,7 +84,8 @@ def test_every_method_and_command_gives_the_same(settings, usual, tmp_path):
     assert [outcome for outcome in usual if found[outcome] != usual[outcome]] == []
 
 
-def test_a_platform_that_is_not_there_is_a_sentence(usual, tmp_path):
-    for name, outcome in run(tmp_path, JAX_PLATFORMS="nowhere").items():
-        sentence = "JAX_PLATFORMS: expected a platform that JAX has here; got 'nowhere'"
+@pytest.mark.parametrize("platform", ["nowhere", "rocm"])
+def test_a_platform_that_is_not_there_is_a_sentence(platform, usual, tmp_path):
+    for name, outcome in run(tmp_path, JAX_PLATFORMS=platform).items():
+        sentence = f"JAX_PLATFORMS: expected a platform that JAX has here; got '{platform}'"
         assert outcome == usual[name] or sentence in outcome, name

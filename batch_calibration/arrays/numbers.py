@@ -55,8 +55,9 @@ def usual_jax(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
                     stack.enter_context(setting(usual[0]))
             try:
                 return function(*args, **options)
-            except RuntimeError as error:
-                if "nable to initialize backend" not in str(error):
+            # AssertionError where a plugin of JAX is not installed, such as that of "cuda".
+            except (RuntimeError, AssertionError) as error:
+                if _has_devices():
                     raise
                 raise InputError.at(
                     "JAX_PLATFORMS",
@@ -66,6 +67,13 @@ def usual_jax(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
                 ) from error
 
     return call
+
+
+def _has_devices() -> bool:
+    try:
+        return bool(jax.devices())
+    except (RuntimeError, AssertionError):
+        return False
 
 
 def read_numbers(

@@ -80,7 +80,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     if not failed:
         return contexts
     count = f"{len(failed):,} request{'s' * (len(failed) > 1)}"
-    note = f"{count} failed and are left out, the first: {failed[0]}."
+    note = f"{count} failed and {'are' if len(failed) > 1 else 'is'} left out, the first: {failed[0]}."
     return [replace(context, notes=(note, *context.notes)) for context in contexts]
 
 
