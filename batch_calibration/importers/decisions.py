@@ -79,8 +79,12 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     contexts = [_import_decisions(group, path, reading) for group in groups.values()]
     if not failed:
         return contexts
-    count = f"{len(failed):,} request{'s' * (len(failed) > 1)}"
-    note = f"{count} failed and {'are' if len(failed) > 1 else 'is'} left out, the first: {failed[0]}."
+    count = (
+        "1 request failed and is"
+        if len(failed) == 1
+        else f"{len(failed):,} requests failed and are"
+    )
+    note = f"{count} left out, the first: {failed[0]}."
     return [replace(context, notes=(note, *context.notes)) for context in contexts]
 
 
