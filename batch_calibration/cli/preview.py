@@ -8,6 +8,7 @@ from typing import cast
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -127,7 +128,8 @@ def _show_sums(
     for name in ("task", "contexts", "rows", *columns):
         table.add_column(name, justify="left" if name == "task" else "right")
     sums = [0, 0, 0, 0]
-    for task, group in groupby(contexts, key=_task):
+    shown = track(contexts, "counting", console=Console(stderr=True), transient=True)
+    for task, group in groupby(shown, key=_task):
         counts = [0, 0, 0, 0]  # contexts, rows, and the two columns of `count`
         for context in group:
             for i, number in enumerate((1, context.size, *count(context))):
