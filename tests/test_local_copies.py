@@ -129,7 +129,9 @@ def test_sentences_name_the_file_as_the_user_does(tmp_path, memory):
     memory.pipe("/logs/broken.jsonl.gz", gzip.compress(b'{"doc_id": 1, '))
     with pytest.raises(InputError, match=r"^memory://logs/broken.jsonl.gz"):
         importers.read("memory://logs/broken.jsonl.gz", Reading(format="lm_eval"))
-    with pytest.raises(InputError, match=r"memory://logs/none.jsonl: expected a file that can"):
+    with pytest.raises(
+        InputError, match=r"memory://logs/none.jsonl: expected a file that you may read"
+    ):
         importers.read("memory://logs/none.jsonl")
 
 

@@ -207,8 +207,8 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
 def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
     stdout = program("score", "--config=configs/main_table.py:smoke", "--config.model=mini",
                    f"--config.data={shared / 'data'}", "--config.tasks=('boolq',)",
-                   "--config.limit=2", "--config.dc_texts=1", "--config.labeled_per_class=0",
-                   f"--workdir={tmp_path}").stdout  # fmt: skip
+                   "--config.limit=2", "--config.limit_rows=first", "--config.dc_texts=1",
+                   "--config.labeled_per_class=0", f"--workdir={tmp_path}").stdout  # fmt: skip
     assert "boolq: of 32 prompts 23 lost demonstrations and 23 were cut on the left" in stdout
 
 

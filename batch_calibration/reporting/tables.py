@@ -29,7 +29,6 @@ PROBABILITIES_NOTE = (
     "or not, so these judge probabilities that add up to 1 over the labels. ECE is how far "
     "confidence is from accuracy; it is not label bias, which the corrections remove."
 )
-WITH_CURVE = [name for name, method in METHODS.items() if method.has_curve]
 BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 MODELS_NOTE = (
     "Means over seeds; the tables of each setting say how far these vary. The best of each model "
@@ -264,8 +263,9 @@ def probability_cells(metric: str, group: Frame) -> Cells:
 def bcl_cells(group: Frame) -> Cells:
     """BCL: a row a task with the learned strength, the average; nothing without a curve."""
     group = group.first_seeds()
-    group = next((part for part, _ in group.parts(WITH_CURVE)), group)
-    learned = group.among(WITH_CURVE)
+    with_curve = [name for name, method in METHODS.items() if method.has_curve]
+    group = next((part for part, _ in group.parts(with_curve)), group)
+    learned = group.among(with_curve)
     if not learned:
         return []
     rows = _metric_cells(group, group.among([*REFERENCES, *learned]), "accuracy", _percents)
@@ -415,7 +415,7 @@ class SettingTable:
     number: str = ""  # its number in the paper behind its kind
     is_of_main: bool = False  # whether the main setting alone has it
     is_shown: bool = True  # whether it is shown where the setting has a section, or only written
-    methods: Sequence[str] = ()  # those it shows; all contexts, or some, have them
+    kind: Group | None = None  # the methods that it shows, where all contexts or some have them
 
     def __call__(self, study: Results) -> Iterator[Table]:
         """The tables of a study."""
@@ -433,7 +433,7 @@ class SettingTable:
     def _parts(self, group: Frame) -> Iterator[tuple[Frame, str, str]]:
         """All contexts, then those with methods that others lack; with slug and heading."""
         yield group, self.slug, self.heading
-        for part, methods in group.parts(self.methods):
+        for part, methods in group.parts(frames.methods_of_group(self.kind) if self.kind else ()):
             contexts = f"{len(part.records)} of {len(group.records)} contexts"
             listed = words.join_names(methods)
             yield part, f"{self.slug}-{methods[0]}", f"{self.heading}: {contexts} have {listed}"
@@ -441,20 +441,19 @@ class SettingTable:
 
 def by_methods(heading: str, slug: str, kind: Group) -> tuple[SettingTable, SettingTable]:
     """Tables of tasks x methods for each setting: accuracy, and what is gained over ICL."""
-    of_kind = frames.methods_of_group(kind)
 
     def methods_of(group: Frame) -> list[str]:
-        methods = group.among(of_kind)
+        methods = group.among(frames.methods_of_group(kind))
         # Other groups than the paper's are compared with icl and bc.
         return group.among([*REFERENCES, *methods]) if methods and kind != "paper" else methods
 
     return SettingTable(
         slug, heading, lambda group: accuracy_cells(group, methods_of(group)),
-        lambda group: accuracy_note(group, methods_of(group)), methods=of_kind,
+        lambda group: accuracy_note(group, methods_of(group)), kind=kind,
     ), SettingTable(
         f"{slug}-gains", f"{heading}: gain over icl",
         lambda group: gain_cells(group, methods_of(group)), gain_note, unit="points",
-        methods=of_kind,
+        kind=kind,
     )  # fmt: skip
 
 

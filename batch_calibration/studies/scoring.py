@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.errors import InputError, spell
-from batch_calibration.methods import METHODS
 from batch_calibration.scores import context_id, digest
 from batch_calibration.scoring import NoAnswer, Scorer
 from batch_calibration.scoring.data.images import image_splits
@@ -278,8 +277,13 @@ def render_contexts(
 
 def _with_blocks_of(context: RenderedContext, methods: Sequence[str]) -> RenderedContext:
     """The context with the blocks that these methods learn from; with all where none is named."""
+    if not methods:
+        return context
+    # Only here, as methods import much that scoring does without.
+    from batch_calibration.methods import METHODS
+
     known = [METHODS[name].probe.blocks for name in methods if name in METHODS]
-    read = {"test", *chain.from_iterable(known)} if methods else set(context.blocks)
+    read = {"test", *chain.from_iterable(known)}
     blocks = {name: block for name, block in context.blocks.items() if name in read}
     return context._replace(blocks=blocks)
 

@@ -124,7 +124,7 @@ ITEMS = (
     Item("Table 7", "Templates and verbalizers of RTE", S, "numbered choices", *ROBUST),
     Item("Table 8", "Templates and label words with demonstrations", "", "", *MAIN),
     Item("Table 9", "Templates of the robustness study", "", "", *ROBUST),
-    Item("Table 10", "Label words of the robustness study", "", "", *ROBUST),
+    Item("Table 10", "Verbalizers of the robustness study", "", "", *ROBUST),
     Item("Table 11", "Templates and label words without demonstrations", "", "", *MAIN),
     Item("Figure 1", "Accuracy averaged over the tasks", SL, "two models", *OTHER, _lacks_second),
     Item("Figure 2", "Decision boundaries, two tasks", S, TEXT, *MAIN, _lacks("sst2", "qnli")),
@@ -146,7 +146,7 @@ Row = tuple[str, str, str]
 
 
 def prompt_tables() -> Iterator[Table]:
-    """Tables 8 to 11: the prompts of the tasks, whatever was scored."""
+    """Tables 8 to 11: templates and verbalizers of the tasks, whatever was scored."""
     tasks = [TASKS[name] for name in TEXT_TASKS]
     few_shot, templates, verbalizers, zero_shot = (list[Row]() for _ in range(4))
     for task in tasks:
