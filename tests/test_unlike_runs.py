@@ -162,9 +162,10 @@ def test_a_models_name_does_not_depend_on_how_its_path_is_spelt(tmp_path, monkey
     spelt = (str(folder), "encoder/model", "./encoder/../encoder/model/", "link")
     names = [identify(context, scorer, name)["model"] for name in spelt]
     assert names == ["encoder-model"] * 4
-    assert [identify(context, scorer, name)["model"] for name in ("mini", "org/name", "")] == [
-        "mini", "org-name", ""
-    ]  # fmt: skip
+    assert [
+        identify(context, scorer, name)["model"]
+        for name in ("mini", "org/name", "", "/models/a/Small-Q4_1.gguf")
+    ] == ["mini", "org-name", "", "Small-Q4_1"]
 
 
 def blocks(**options_of):

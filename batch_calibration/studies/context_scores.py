@@ -38,7 +38,9 @@ def identify(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, 
 
 
 def model_name(model: str) -> str:
-    """The name of a model in tables: its own, or the last two parts of its folder."""
+    """The name of a model in tables: its own, of a file, or the last two parts of its folder."""
+    if model.endswith(".gguf"):
+        return Path(model).stem
     # Many checkpoints lie in a folder called "model": the folder above tells them apart.
     is_folder = bool(model) and model not in CHECKPOINTS and Path(model).is_dir()
     path = Path(model).resolve() if is_folder else Path(model)
