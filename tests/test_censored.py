@@ -139,6 +139,13 @@ def test_sentences(scores, options, sentence):
         )
 
 
+@pytest.mark.parametrize("missing", ["least", -30.0])
+def test_plus_infinity_beside_a_missing_label_is_a_sentence(missing):
+    scores = [[math.inf, -math.inf], [-1.0, -2.0]]
+    with pytest.raises(InputError, match=r"expected finite log-probabilities; got \+inf in row 0"):
+        calibrate(scores, missing=missing)
+
+
 def test_no_row_at_all_has_no_range(refuses):
     refuses(range_of_predictions, np.full((3, 2), -np.inf), lambda rows: rows)
 

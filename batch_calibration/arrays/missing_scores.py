@@ -152,7 +152,8 @@ def fill_scores(
     is_missing = find_missing(scores)
     # Plus infinity where the row returned no label.
     returned = np.where(is_missing, np.inf, scores).min(axis=-1)
-    is_kept = np.isfinite(returned)
+    # A row with plus infinity is kept, for whoever reads scores refuses it.
+    is_kept = np.logical_not(is_missing.all(axis=-1))
     if missing == "drop":
         is_kept = np.logical_not(is_missing.any(axis=-1))
         return scores[is_kept], is_kept
