@@ -579,3 +579,23 @@ def test_a_name_of_a_column_may_be_long(tmp_path):
     path.write_text(f"{name},yes\n{rows}")
     (table,) = read(path)
     assert table.label_names == (name, "yes")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("logprob_1", "logprob_10"),
+        ("p_1_lp", "p_10_lp"),
+        ("m_choice1_logprobs", "m_choice10_logprobs"),
+    ],
+)
+def test_a_right_label_that_may_be_a_name_or_an_index_is_a_question(names, tmp_path):
+    path = tmp_path / "scores.csv"
+    for gold, is_question in (("1", True), ("10", False)):
+        path.write_text(f"{names[0]},{names[1]},gold\n" + f"-1.5,-0.5,{gold}\n-0.5,-1.5,{gold}\n")
+        if is_question:
+            with pytest.raises(InputError, match="plainly names or indices from 0; got"):
+                importers.read(path, Reading(gold="gold"))
+        else:
+            (table,) = importers.read(path, Reading(gold="gold"))
+            assert table.blocks["test"].labels.tolist() == [1, 1]

@@ -124,7 +124,7 @@ def bare_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names without the beginning and the end that all share, up to a sign or a capital.
+    """Names without the beginning and the end that all share, up to a sign, a capital or a number.
 
     >>> short_names(["m_choiceA_probs", "m_choiceB_probs"]), short_names(["positive", "possible"])
     (('A', 'B'), ('positive', 'possible'))
@@ -147,7 +147,8 @@ def _shared(names: Sequence[str]) -> int:
 def _is_boundary(names: Sequence[str], place: int) -> bool:
     before = names[0][place - 1]
     after = [name[place : place + 1] for name in names]
-    return not before.isalnum() or (before.islower() and all(map(str.isupper, after)))
+    starts = all(map(str.isupper, after)) or all(map(str.isdecimal, after))
+    return not before.isalnum() or (before.islower() and starts)
 
 
 def text_of(cell: object) -> str:
@@ -333,10 +334,13 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         label_of |= dict(zip(known, range(len(names)), strict=True))
     bare = {cell.translate(SPACES).strip() for cell in cells} - {"", "-1"}
     places = {str(i): i for i in range(len(names))}
-    if any(map(str.isdecimal, plain)) and bare and bare <= set(plain) and names != plain:
+    for known in (tuple(plain), short_names(names)):
+        is_numbered = any(map(str.isdecimal, known)) and known != tuple(names)
+        if not is_numbered or not bare or not bare <= set(known):
+            continue
         if not bare <= places.keys():  # logit_1, logit_10: no indices
-            label_of |= {name: i for i, name in enumerate(plain)}
-        elif any(plain[places[cell]] != cell for cell in bare):
+            label_of |= {name: i for i, name in enumerate(known)}
+        elif any(known[places[cell]] != cell for cell in bare):
             raise InputError.at(
                 where,
                 "right labels that are plainly names or indices from 0",
