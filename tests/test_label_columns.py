@@ -595,7 +595,7 @@ def test_a_right_label_that_may_be_a_name_or_an_index_is_a_question(names, tmp_p
         path.write_text(f"{names[0]},{names[1]},gold\n" + f"-1.5,-0.5,{gold}\n-0.5,-1.5,{gold}\n")
         if is_question:
             with pytest.raises(InputError, match="plainly names or indices from 0; got"):
-                importers.read(path, Reading(gold="gold"))
+                read(path, Reading(gold="gold"))
         else:
-            (table,) = importers.read(path, Reading(gold="gold"))
+            (table,) = read(path, Reading(gold="gold"))
             assert table.blocks["test"].labels.tolist() == [1, 1]
