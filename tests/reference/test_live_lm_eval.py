@@ -175,7 +175,7 @@ def test_documents_that_differ_in_choices_are_nan_and_a_warning(tmp_path, mmlu, 
 def test_a_file_of_the_user_s_own_is_not_overwritten(tmp_path):
     for content in (b"task: boolq\n", b"\xff\xfe"):
         (tmp_path / "boolq.yaml").write_bytes(content)
-        with pytest.raises(InputError, match="no task of your own"):
+        with pytest.raises(InputError, match="without your own tasks"):
             write_overlays(["boolq"], tmp_path)
         assert (tmp_path / "boolq.yaml").read_bytes() == content
 
