@@ -6,7 +6,7 @@ python -m experiments.calibrate --config=configs/probe_size.py --tasks=rte,sst2 
 
 SmolLM2-135M-Instruct, as `python -m experiments.real` fetches it. Of each task: 0 to 4 shots with
 five draws; one shot as chat, too; of RTE and SST-2 the axes of configs/robustness.py. 516 contexts,
-about 100,000 prompts: minutes on a GPU, hours on two cores. docs/results-real.md has the results.
+about 100,000 prompts: minutes on a GPU, hours on two cores. docs/results-real.md has one shot.
 """
 
 from collections.abc import Iterator

@@ -48,7 +48,10 @@ def score(study: "Study", workdir: str, say: Say = print) -> None:
     with ProgressBar("scoring", "examples") as bar:
         report = run_scoring(
             *study, store, notify=say, command=typed_command(sys.argv),
-            progress=lambda status: bar.update(status.done, status.total, *status[:1], *status[3:]),
+            progress=lambda status: bar.update(
+                status.done, status.total, status.context,
+                status.asked, status.to_ask, status.tokens,
+            ),
         )  # fmt: skip
     for note in report.notes:
         say(note)

@@ -186,7 +186,7 @@ def _estimate_tokens(
         for block in map(context.blocks.__getitem__, names):
             if budget and not isinstance(block.inputs, ImageInputs):
                 counts = budget.token_counts(list(block.inputs[:SAMPLED_PROMPTS]))
-                tokens += block.size * sum(counts) / len(counts)
+                tokens += block.size * sum(counts) / max(len(counts), 1)
     return round(tokens)
 
 
