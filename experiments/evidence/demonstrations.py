@@ -13,12 +13,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.cells import Cells
 from batch_calibration.reporting.figures.intervals import draw_forest
 from experiments.evidence import batches, charts, statistics
 from experiments.evidence.comparing import BASELINE, Difference
 from experiments.evidence.judging import answers
-from experiments.evidence.page import Written
+from experiments.evidence.page import Written, csv_link
 from experiments.evidence.sets import PROMPTS, ScoreSet, read_sets
 
 SHOWN = "bc"
@@ -147,13 +147,13 @@ def section(score_set: ScoreSet, table: Cells) -> str:
     """The section in Markdown."""
     return "\n\n".join([
         f"{score_set.about}. Every method learns from the rows of one context, without labels. "
-        "There is one model, so that subjects are the unit: intervals (95 %) are of a bootstrap "
-        "over them, the test flips the signs of their means in all ways, and a star marks what "
-        "survives Holm's correction over the methods. Deviation: the standard deviation of "
-        "accuracy over the ten prompts of a subject, the mean over subjects.",
+        "There is one model, so the unit is the subject: intervals (95 %) are a bootstrap over "
+        "subjects, the test flips the signs of their means, and a star marks what passes Holm's "
+        "correction over the methods. Deviation: the standard deviation of accuracy over the ten "
+        "prompts of a subject, mean over subjects.",
         "![Change of accuracy and of its deviation over ten demonstrations]"
         "(figures/evidence_demonstrations.png)",
-        markdown(table),
+        f"[Every method]({csv_link('evidence_demonstrations')}).",
     ])  # fmt: skip
 
 

@@ -23,19 +23,21 @@ from batch_calibration.reporting.figures.intervals import draw_forest
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.scores import ScoreTable, make_block
 from experiments.evidence import charts
-from experiments.evidence.page import Written
+from experiments.evidence.page import Written, csv_link
 from experiments.evidence.sets import ScoreSet, read_sets, task_of
 from experiments.evidence.sources import read_workdir
 from experiments.evidence.statistics import interval_cell, mean_interval
 
 RULES = {
-    "icl": "the contexts as they are, averaged",
+    "icl": "the contexts under ICL, averaged",
     "bc": "each corrected by bc, averaged",
     "pooled": "each corrected by bc_pooled_shares, averaged (`ensemble`)",
     "one": "each corrected by bc_pooled_shares, not averaged: the mean of their accuracies",
 }
 """Rule -> what it does."""
 HEADINGS = {"icl": "ICL averaged", "bc": "BC averaged", "pooled": "ensemble", "one": "not averaged"}
+ON_THE_PAGE = ("1", "3", "5")
+"""Numbers of contexts in the table of the page."""
 DRAWS_OF_ALL = 60
 """Draws of each size over all tasks of a set, at least."""
 average = jit_quickly(average_contexts)
@@ -169,10 +171,11 @@ def section(table: Cells) -> str:
     """The section in Markdown."""
     rules = "; ".join(f"*{HEADINGS[rule]}*: {about}" for rule, about in RULES.items())
     return "\n\n".join([
-        "Of the contexts of a task that have the same rows (models, demonstrations) some are drawn "
-        "at random; gains are in points over the mean accuracy of those drawn as they are, with "
-        f"95 % intervals over tasks where there are several. {rules}.",
-        markdown(table),
+        "Contexts of a task with the same rows (models, demonstrations) are drawn at random. Gains "
+        "are in points over the mean accuracy of the drawn contexts under ICL, with 95 % intervals "
+        f"over tasks if there are several. {rules}.",
+        markdown([line for line in table if line[2] in ("contexts", *ON_THE_PAGE)]),
+        f"[Two and ten contexts, too]({csv_link('evidence_ensemble')}).",
         "![Gain of averaged contexts, by how many](figures/evidence_ensemble.png)",
     ])  # fmt: skip
 

@@ -83,26 +83,24 @@ def findings(real: Sequence[Grid], batch_rows: int) -> list[str]:
     ]
 
 
-def section(real: Sequence[Grid], simulated: Sequence[Grid], batch_rows: int) -> str:
+def section(real: Sequence[Grid], batch_rows: int) -> str:
     """The section in Markdown."""
     return "\n\n".join([
         "Batches are drawn with replacement from the rows of one model: first each row's label, by "
-        "the wanted shares, then one of its rows. Each label is the most frequent one in turn, and "
-        "a cell is the mean over these. A batch is corrected by what is learned from itself. "
-        "Simulated rows have two labels with Gaussian margins; their log-probabilities are right "
-        f"but for a bias, added to the first label. {left_out()}",
+        "the wanted shares, then one of its rows. A cell is the mean over the labels, each the "
+        "most frequent one once. A batch is corrected by its own bias. Simulated rows have two "
+        "labels with Gaussian margins and right log-probabilities, except for a bias added to the "
+        f"first label. {left_out()}",
         "![Gain of BC over ICL by share of the most frequent label and batch size]"
         "(figures/evidence_failure_real.png)",
         f"### The break-even share, batches of {batch_rows} rows, no bias added",
         "The share of the most frequent label beyond which a method has lower accuracy than ICL; "
-        "95 % interval by a bootstrap of models. `<` means that it is lower already at the least "
-        "share tried, `>` that it is not lower at the largest.",
+        "95 % interval by a bootstrap of models.",
         markdown(by_method(real, batch_rows)),
         "![The same for every method](figures/evidence_failure_methods.png)",
-        f"[By size of the batch and added bias]({csv_link('evidence_failure_break_even')}).",
-        "### Simulated rows",
+        "[By size of the batch and added bias, with simulated rows]"
+        f"({csv_link('evidence_failure_break_even')}).",
         "![Simulated rows](figures/evidence_failure_simulated.png)",
-        markdown(by_strength(simulated, batch_rows)),
     ])  # fmt: skip
 
 
@@ -110,7 +108,7 @@ def left_out() -> str:
     """Which methods without labels are too slow for so many batches."""
     shown = batches.without_labels()
     slow = [f"`{name}`" for name in batches.without_labels(looped=True) if name not in shown]
-    return f"Left out, as they work on one batch after the other: {', '.join(slow)}."
+    return f"Left out, because they correct batches sequentially: {', '.join(slow)}."
 
 
 def by_method(grids: Sequence[Grid], batch_rows: int) -> Cells:
@@ -121,14 +119,6 @@ def by_method(grids: Sequence[Grid], batch_rows: int) -> Cells:
         return [name, *(grid.even(name, batch_rows, 0) for grid in grids)]
 
     return [head, *map(line, grids[0].accuracy)]
-
-
-def by_strength(grids: Sequence[Grid], batch_rows: int) -> Cells:
-    """A line a strength: the break-even share of the paper's method on each grid."""
-    lines = [[f"bias, nats (batches of {batch_rows} rows)", *(grid.title for grid in grids)]]
-    for index, strength in enumerate(grids[0].strengths):
-        lines.append([f"{strength:g}", *(grid.even(SHOWN, batch_rows, index) for grid in grids)])
-    return lines
 
 
 def cells(grids: Sequence[Grid]) -> Cells:
@@ -271,7 +261,7 @@ def run(folder: Path, options: Options) -> Written:
         "evidence_failure_methods": partial(draw_methods, real[0]),
         "evidence_failure_simulated": partial(draw_simulated, simulated),
     }
-    text = section(real, simulated, shown_size)
+    text = section(real, shown_size)
     return Written(findings(real, shown_size), text, tables, figures)
 
 

@@ -145,12 +145,10 @@ def section(judgments: Judgments, table: Cells) -> str:
     return "\n\n".join([
         f"A pairwise judge (gpt-4-1106-preview) compares {models} candidates with one reference on "
         f"{instructions} instructions, each in one order, with the candidate first in "
-        f"{first:.1f} % of them. The labels are the two places. There are no right ones: what is "
-        "judged is the gap between a candidate's win rates by place, which should not depend on "
-        "it. `prior_matching` makes the mean preference one half, and so closes the gap by its "
-        "construction. One candidate is the reference itself. Intervals (95 %) are over "
-        "candidates. Same order: the rank correlation (Spearman) of the candidates' win rates "
-        "shown first with those shown second.",
+        f"{first:.1f} % of them. The labels are the two places, of which none is right: the "
+        "measure is the gap between a candidate's win rates by place, which `prior_matching` "
+        "closes by construction. Intervals (95 %) are over candidates. Same order: Spearman's rank "
+        "correlation of the candidates' win rates by place.",
         "![Win rates by place before and after the correction](figures/evidence_judge.png)",
         markdown(table),
     ])  # fmt: skip

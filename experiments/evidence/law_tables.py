@@ -172,7 +172,8 @@ def findings(cells: Sequence[PairCells], shares: Sequence[float], few: int) -> l
         f"{r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]; the sign is right in {signs.value:.1f} % "
         f"[{signs.low:.1f}, {signs.high:.1f}] of the cells whose gain is beyond a point. By {few} "
         f"labeled rows it decides with a mean gain of {law[0]:+.2f} points [{law[1]:+.2f}, "
-        f"{law[2]:+.2f}], of {best[0]:+.2f} that can be had; BC everywhere makes {always[0]:+.2f}."
+        f"{law[2]:+.2f}], where the best possible is {best[0]:+.2f}; BC everywhere makes "
+        f"{always[0]:+.2f}."
     ]
 
 

@@ -96,7 +96,7 @@ class Tally(NamedTuple):
     def sentence(self) -> str:
         """The worst set and the mean in words."""
         return (
-            f"{self.worst:+.1f} points where it does worst ({self.where}), {self.mean:+.1f} in the "
+            f"{self.worst:+.1f} points on {self.where}, {self.mean:+.1f} in the "
             f"mean of {self.sets} sets"
         )
 
@@ -315,8 +315,8 @@ def findings(judged: Sequence[Judged]) -> list[str]:
     sentence_starts = {
         "gain": f"**{SHOWN} gains** (points of accuracy over {BASELINE}, 95 % interval)",
         "loss": f"**Do not use {SHOWN} on rows like these, where it loses**",
-        "gain, not certain": f"**{SHOWN} gains, not certainly**: the interval leaves out 0, the "
-        "test over models is not passed after Holm's correction over all methods of the set",
+        "gain, not certain": f"**{SHOWN} gains, not certainly** (the interval leaves out 0, but "
+        "the test over models fails after Holm's correction)",
         "loss, not certain": f"**{SHOWN} loses, not certainly**, by the same measure",
         "inside the noise": f"**The interval of {SHOWN} holds 0**",
     }
@@ -335,8 +335,7 @@ def findings(judged: Sequence[Judged]) -> list[str]:
         if same_kind and SHOWN in by_method:
             best = max(same_kind, key=lambda tally: tally.worst)  # whose worst set is the least bad
             sentences.append(
-                f"**Least to lose {kind}**: `{best.method}`, {best.sentence}; "
-                f"`{SHOWN}`, {by_method[SHOWN].sentence}."
+                f"**Smallest loss on the worst set {kind}**: `{best.method}`, {best.sentence}."
             )
     return sentences
 
@@ -348,12 +347,12 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
     for judged_set in judged:
         never = [name for name in never if name in judged_set.skipped]
     paragraphs = [
-        f"Of each context {options.labeled} rows, a quarter of its rows at most, are drawn and set "
-        "apart with their labels, for methods that read labels; all methods are judged on the "
-        "rows that are left, and methods without labels see these alone."
+        f"{options.labeled} rows of each context, at most a quarter, are set aside with their "
+        "labels for methods that read labels. All methods are judged on the other rows, and "
+        "methods without labels see only these."
         if options.labeled
         else "All rows are test rows; methods that read labels are left out.",
-        "Left out everywhere, for want of the rows that they learn from or of log-probabilities "
+        "Left out, because these scores lack the rows that they learn from or log-probabilities "
         f"over a vocabulary: {', '.join(f'`{name}`' for name in never)}."
         if never
         else "",

@@ -174,19 +174,19 @@ def kinds_of(judged: Iterable[Judged]) -> dict[str, list[Judged]]:
 
 def cells(judged: Sequence[Judged], options: Options) -> Cells:
     """A line a source with what each rule gains; three lines a kind: mean, worst, harmed."""
-    table = [["source", "contexts", BASELINE, *RULES, "gate, nats"]]
+    table = [["source", "contexts", BASELINE, *RULES]]
     for kind, members in kinds_of(judged).items():
         for one in members if kind in KINDS else ():
             gains = number_cells([one.tried[rule].gain.mean() for rule in RULES], "+.1f")
             count = f"{len(one.source.set.tables)}"
-            table.append([one.title, count, f"{one.accuracy:.1f}", *gains, f"{one.gate:g}"])
+            table.append([one.title, count, f"{one.accuracy:.1f}", *gains])
         contexts = sum(len(one.source.set.tables) for one in members)
         means = [interval_cell(*mean_gain(members, rule, options)) for rule in RULES]
-        table.append([f"{kind}: mean", f"{contexts:,}", "", *means, ""])
+        table.append([f"{kind}: mean", f"{contexts:,}", "", *means])
         lowest = number_cells([worst(members, rule) for rule in RULES], "+.1f")
-        table.append([f"{kind}: worst source", "", "", *lowest, ""])
+        table.append([f"{kind}: worst source", "", "", *lowest])
         shares = [f"{harmed(members, rule):.1f} %" for rule in RULES]
-        table.append([f"{kind}: contexts harmed", "", "", *shares, ""])
+        table.append([f"{kind}: contexts harmed", "", "", *shares])
     return table
 
 
@@ -200,13 +200,12 @@ def findings(judged: Sequence[Judged], options: Options) -> list[str]:
         for rule in RULES[:-1]:
             mean, low, high = mean_gain(members, rule, options)
             phrases.append(
-                f"{rule} {mean:+.1f} points [{low:+.1f}, {high:+.1f}], "
-                f"{worst(members, rule):+.1f} on the worst source, {harmed(members, rule):.1f} % "
-                "of contexts harmed"
+                f"{rule} {mean:+.1f} [{low:+.1f}, {high:+.1f}], "
+                f"{harmed(members, rule):.1f} % harmed"
             )
         sentences.append(
-            f"**Labels {kind}** ({len(members)} sources): {'; '.join(phrases)}; with the true "
-            f"shares {mean_gain(members, SHARES, options)[0]:+.1f}."
+            f"**Labels {kind}** ({len(members)} sources), gain in points and share of contexts "
+            f"harmed: {'; '.join(phrases)}."
         )
     if several := [one for one in judged if FOR_ALL in one.tried]:
         sentences.append(labels_finding(several))
@@ -216,29 +215,26 @@ def findings(judged: Sequence[Judged], options: Options) -> list[str]:
 def section(judged: Sequence[Judged], tables: Mapping[str, Cells]) -> str:
     """The section in Markdown."""
     return "\n\n".join([
-        "Gains in accuracy over the scores as they are: means over the contexts of a source, then "
-        f"over sources, in points. `{LIKELY}` is what is recommended for one context, `{POOLED}` "
-        "for several of one task, where labels may be uneven; `true shares` matches each context "
-        "to them: what is possible, no method. The gate, below which a context is not pooled, is "
-        f"the one of {', '.join(f'{gate:g}' for gate in GATES)} nats that gains most on the "
-        "sources of all other rows. A context is harmed if it loses rows beyond noise (McNemar's "
-        "exact test, 5 %). Intervals (95 %) draw models and tasks anew, the same models in all "
-        "sources.",
+        "Gains in accuracy over ICL: means over the contexts of a source, then over sources, in "
+        f"points. `{LIKELY}` is recommended for one context, `{POOLED}` for several of one task, "
+        "if labels may be uneven; `true shares` matches each context to the true shares, the best "
+        "that is possible. Contexts below a limit of information are not pooled. The limit is the "
+        f"one of {', '.join(f'{gate:g}' for gate in GATES)} nats that gains most on the sources of "
+        f"all other rows, here {' or '.join(sorted({f'{one.gate:g}' for one in judged}))}. A "
+        "context is harmed if it loses rows beyond noise (McNemar's exact test, 5 %). Intervals "
+        "(95 %) draw models and tasks.",
         markdown(tables["evidence_recommend"]),
         against_goals(kinds_of(judged)),
         "![What recommend gains on each source](figures/evidence_recommend.png)",
-        "Labels of a task, on the sources with three contexts of a task or more (gate "
-        f"{LEAST_TOLD:g} nats, {REPEATS} draw of each, {MOST:,} rows of a context at most). "
-        "Counted: known of other rows, without "
-        f"scores; `{MATCHED}` matches each context to the counts with one more of each label. "
-        "Scored: labeled rows that the contexts scored too, one set for all contexts of a task or "
-        "another for each; judged are the other rows.",
-        markdown(tables["evidence_labels"]),
-        f"For one context a gain is stated: the mean gain of `{LIKELY}` on contexts whose "
-        "corrected scores promise alike. Here it is learned on the sources of all other rows, and "
-        "stands with what happened (means over sources):",
-        markdown(tables["evidence_stated"]),
-        f"[Gains by what is promised, of all sources]({csv_link('evidence_experience')}).",
+        f"[Labels of a task]({csv_link('evidence_labels')}), on the sources with three contexts of "
+        f"a task or more (limit {LEAST_TOLD:g} nats, {REPEATS} draw of each, at most {MOST:,} rows "
+        f"of a context). Counted: labels of other rows, without scores; `{MATCHED}` matches each "
+        "context to the counts with one more of each label. Scored: labeled rows that the contexts "
+        "scored too, one set for all contexts of a task or another for each; the other rows judge.",
+        f"[Stated gains]({csv_link('evidence_stated')}): for one context the stated gain is the "
+        f"mean gain of `{LIKELY}` on contexts whose corrected scores promise the same. The file "
+        "compares it, learned on the sources of all other rows, with the measured gain. "
+        f"[Gains by promise, of all sources]({csv_link('evidence_experience')}).",
     ])  # fmt: skip
 
 
@@ -248,7 +244,7 @@ def against_goals(by_kind: Mapping[str, Sequence[Judged]]) -> str:
     if balanced := by_kind.get(BALANCED):
         part = 100 * average(balanced, POOLED) / average(balanced, CORRECT)
         share = harmed(balanced, POOLED)
-        reached[f"where labels are balanced {part:.0f} % of BC's gain"] = part >= LEAST_PART
+        reached[f"balanced labels {part:.0f} % of BC's gain"] = part >= LEAST_PART
         reached[f"with {share:.1f} % harmed"] = share <= MOST_HARMED_BALANCED
     if uneven := by_kind.get(UNEVEN):
         mean = average(uneven, POOLED)
@@ -258,10 +254,10 @@ def against_goals(by_kind: Mapping[str, Sequence[Judged]]) -> str:
         reached[f"{share:.1f} % harmed"] = share <= MOST_HARMED
     verdicts = [f"{text} ({'reached' if met else 'missed'})" for text, met in reached.items()]
     return (
-        f"The goals set beforehand for `{POOLED}` were {LEAST_PART:.0f} % of BC's gain with "
-        f"{MOST_HARMED_BALANCED:.0f} % of contexts harmed at most where labels are balanced, and "
-        f"elsewhere a mean of {LEAST_MEAN:+.1f}, no source below {LEAST_WORST:+.1f} and "
-        f"{MOST_HARMED:.0f} % harmed at most: {', '.join(verdicts)}."
+        f"Goals set beforehand for `{POOLED}`: with balanced labels {LEAST_PART:.0f} % of BC's "
+        f"gain and at most {MOST_HARMED_BALANCED:.0f} % harmed, elsewhere a mean of "
+        f"{LEAST_MEAN:+.1f}, no source below {LEAST_WORST:+.1f}, at most {MOST_HARMED:.0f} % "
+        f"harmed. Results: {', '.join(verdicts)}."
     )
 
 

@@ -65,16 +65,10 @@ def findings(curves_by_group: Sequence[Curves]) -> list[str]:
     sentences = []
     for curves in curves_by_group:
         last = float(curves.accuracy[SHOWN][-1].mean())
-        # Ten rows where they were measured, else the fewest.
-        ten = list(curves.sizes).index(10) if 10 in curves.sizes else 0
         sentences.append(
-            f"**{SHOWN} needs rows**, on {curves.title}: with {curves.sizes[0]} row it changes "
-            f"accuracy by {curves.gain(SHOWN, 0)} points, with {curves.sizes[ten]} by "
-            f"{curves.gain(SHOWN, ten)} "
-            f"(its bias is {curves.error[SHOWN][ten].mean():.2f} nats off), with all "
-            f"{curves.sizes[-1]:,} by {curves.gain(SHOWN, -1)}; it is not below {BASELINE} from "
-            f"{curves.rows_needed(SHOWN, 0.0)} rows on, and within {NEAR} points of what all rows "
-            f"give from {curves.rows_needed(SHOWN, last - NEAR)} on."
+            f"**{SHOWN} needs rows**, on {curves.title}: it is not below {BASELINE} from "
+            f"{curves.rows_needed(SHOWN, 0.0)} rows on, and within {NEAR} points of what all "
+            f"{curves.sizes[-1]:,} rows give from {curves.rows_needed(SHOWN, last - NEAR)} on."
         )
     return sentences
 
@@ -84,9 +78,8 @@ def section(curves_by_group: Sequence[Curves]) -> str:
     paragraphs = [
         "A method learns from m rows drawn without replacement, and is judged on "
         f"{min(curves.tested for curves in curves_by_group):,} other rows of the same model. "
-        "Methods that read labels learn from m labeled rows, and the unlabeled test rows where "
-        "they read these. Intervals (95 %) are over models; a model's number is the mean over "
-        "draws.",
+        "Methods that read labels learn from m labeled rows. Intervals (95 %) are over models; a "
+        "model's number is the mean over draws.",
         "![Bias error and gain against the rows learned from](figures/evidence_rows.png)",
     ]
     for curves in curves_by_group:

@@ -115,25 +115,23 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
 
 def findings(grids: Sequence[Grid]) -> list[str]:
     """Cost of a bias learned at other shares."""
-    high = 0.9
-    sentences = []
+    high, phrases = 0.9, []
     for grid in grids:
         same, balanced = grid.gain(SHOWN, high, high), grid.gain(SHOWN, EVEN, high)
-        sentences.append(
-            f"**Learn the bias from rows with balanced labels**: on {grid.title}, two labels, on "
-            f"rows of which one label has {100 * high:.0f} %, {SHOWN} changes accuracy by {same} "
-            f"points if it learns from rows with the same shares, and by {balanced} if it learns "
-            "from rows with balanced labels."
-        )
-    return sentences
+        phrases.append(f"{same} points if it learns from such rows, {balanced} from balanced ones")
+        phrases[-1] += f" ({grid.title})"
+    return [
+        "**Learn the bias from rows with balanced labels**: on rows of which one label of two has "
+        f"{100 * high:.0f} %, {SHOWN} changes accuracy by {'; by '.join(phrases)}."
+    ]
 
 
 def section(grids: Sequence[Grid], size: int) -> str:
     """The section in Markdown."""
     paragraphs = [
         f"Two labels of real rows. The bias is learned from {size:,} unlabeled rows in which a "
-        f"label has one share, and taken off {size:,} other rows in which it has another; each "
-        "label is that label in turn. Intervals (95 %) are over models.",
+        f"label has one share, and subtracted in {size:,} other rows in which it has another; "
+        "mean over the labels. Intervals (95 %) are over models.",
         "![Gain by the share of a label where the bias is learned and where it is applied]"
         "(figures/evidence_shares.png)",
         "Gain over ICL in points of accuracy, by the share of a label where the bias is learned "
