@@ -1,5 +1,7 @@
 """`calibrate`: scores in, corrected scores out; bad input is answered in sentences."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar, overload

@@ -1,5 +1,7 @@
 """The table of methods as a scikit-learn estimator: fit, partial_fit, transform, predict."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Self
@@ -41,7 +43,7 @@ STREAMED = "bc"
 """The method whose bias is a running mean of rows, which `partial_fit` goes on with."""
 
 
-def _is_streamed(corrector: "LabelBiasCorrector") -> bool:
+def _is_streamed(corrector: LabelBiasCorrector) -> bool:
     if corrector.method == STREAMED:
         return True
     raise AttributeError(

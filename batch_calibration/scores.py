@@ -1,5 +1,7 @@
 """The score table: what a model said about rows under one context, in memory and on disk."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,7 @@ from safetensors import SafetensorError
 
 from batch_calibration.arrays.missing_scores import find_impossible
 from batch_calibration.arrays.numbers import read_numbers, read_whole_numbers
-from batch_calibration.errors import InputError, step
+from batch_calibration.errors import InputError, shown, step
 from batch_calibration.files import Json, WrongJson, parse_json, read_as, retry, write_whole
 
 FORMAT = 2
@@ -75,6 +77,10 @@ class Block(NamedTuple):
     row_ids: tuple[str, ...]
     spec: dict[str, Json]
 
+    def __repr__(self) -> str:
+        rows, k = np.shape(self.log_probs)
+        return f"Block({rows:,} rows, {k} labels, {int((self.labels >= 0).sum()):,} rows labeled)"
+
     @property
     def file_rows(self) -> tuple[int, ...]:
         """Each row's number in its file, from 0; gaps are rows of other contexts, or dropped."""
@@ -95,6 +101,11 @@ class ScoreTable(NamedTuple):
     context: dict[str, Json]
     label_names: tuple[str, ...]
     blocks: dict[str, Block]
+
+    def __repr__(self) -> str:
+        rows = {name: len(block.row_ids) for name, block in self.blocks.items()}
+        labels = shown(self.label_names)
+        return f"ScoreTable({self.context.get('task')!r}, labels={labels}, rows={shown(rows)})"
 
     @property
     def id(self) -> str:

@@ -24,7 +24,13 @@ GOLD = [0, 1] * 5
 BC = METHODS["bc"].make()
 STATE = BC.fit(ROWS)
 
+
 # Every public function that takes scores.
+def _indices(labels):
+    """Predicted labels as columns: of a frame they are names."""
+    return labels.map({"no": 0, "yes": 1}) if str(getattr(labels, "dtype", "")) == "str" else labels
+
+
 DOORS = {
     "calibrate": calibrate,
     "probe": lambda x: calibrate(ROWS, "cc", probe=x),
@@ -34,7 +40,7 @@ DOORS = {
     "fit": lambda x: BC.fit(x),
     "apply": lambda x: BC.apply(STATE, x),
     "block": lambda x: fit(METHODS["bc"], {"test": (x,)}),
-    "predict": predict,
+    "predict": lambda x: _indices(predict(x)),
     "accuracy": lambda x: accuracy(x, GOLD),
     "summary": lambda x: summary(x, GOLD),
     "bootstrap": lambda x: metrics.bootstrap_interval(accuracy, x, GOLD, jax.random.key(0)),

@@ -8,7 +8,16 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from batch_calibration import METHODS, accuracy, calibrate, predict
+from batch_calibration import (
+    METHODS,
+    accuracy,
+    calibrate,
+    compare,
+    diagnose,
+    predict,
+    recommend,
+    recommend_together,
+)
 
 ROWS = {"no": [-1.0, -2.25, -0.5, -3.0] * 3, "yes": [-3.0, -2.5, -1.75, -0.25] * 3}
 VALUES = np.stack(list(ROWS.values()), axis=-1)
@@ -38,7 +47,9 @@ def test_a_frame_gives_a_frame_of_its_kind(kind):
     np.testing.assert_allclose(values(corrected), EXPECTED, atol=1e-6)
     assert values(corrected).dtype == np.float32
     assert accuracy(corrected, [0, 1] * 6) == accuracy(calibrate(VALUES), [0, 1] * 6)
-    assert predict(frame).tolist() == VALUES.argmax(axis=1).tolist()
+    names = np.array([*ROWS])[VALUES.argmax(axis=1)].tolist()
+    assert list(predict(frame)) == names
+    assert accuracy(predict(frame), predict(frame)) == 1.0
 
 
 def test_a_frame_of_pandas_keeps_its_index_and_names():
@@ -57,7 +68,7 @@ def test_a_frame_of_pandas_keeps_its_index_and_names():
 def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name, refuses):
     frame = MAKERS[kind]({**ROWS, name: EXTRA[name]})
     caught = refuses(calibrate, frame)
-    assert f"columns=['no', 'yes'] in calibrate, or drop '{name}'." in str(caught)
+    assert "columns=['no', 'yes'], or scores[['no', 'yes']] where" in str(caught)
     for door in (predict, lambda x: accuracy(x, [0, 1] * 6)):
         refuses(door, frame)
     corrected = calibrate(frame, columns=["yes", "no"])
@@ -185,3 +196,37 @@ def test_gaps_and_zeros_are_missing_labels():
     np.testing.assert_allclose(corrected, expected, atol=1e-5)
     np.testing.assert_allclose(calibrate(pl.from_pandas(gap), missing=-9.0)["yes"][2],
                                calibrate(gap, missing=-9.0)["yes"][2])  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_predictions_from_a_frame_compare_with_the_names_of_its_gold(kind):
+    frame = MAKERS[kind]({**ROWS, "gold": ["no", "yes"] * 6})
+    corrected = calibrate(frame, columns=["no", "yes"])
+    by_index = accuracy(values(corrected), [0, 1] * 6)
+    assert (predict(corrected) == frame["gold"]).mean() == by_index
+    assert accuracy(predict(frame, columns=["no", "yes"]), frame["gold"]) == accuracy(
+        VALUES, [0, 1] * 6
+    )
+    numbered = pd.DataFrame(VALUES)  # whose names are indices
+    assert predict(numbered).dtype == np.int32
+
+
+def test_predicted_names_beside_numbers_are_refused(refuses):
+    refuses(accuracy, predict(pd.DataFrame(ROWS)), [0, 1] * 6)
+
+
+def test_every_reader_of_a_frame_takes_columns():
+    frame = pd.DataFrame({**ROWS, "gold": ["no", "yes"] * 6, "id": range(12)})
+    named, plain = {"columns": ["no", "yes"]}, frame[["no", "yes"]]
+    gold, evidence = frame["gold"], {"labeled": frame, "labels": frame["gold"]}
+    found = diagnose(frame, gold, **named)
+    assert found.sentences() == diagnose(plain, gold).sentences()
+    methods = ["icl", "bc", "bcl"]
+    compared = compare(frame, gold, methods=methods, **evidence, **named)
+    assert compared == compare(plain, gold, methods=methods, **(evidence | {"labeled": plain}))
+    assert (
+        recommend(frame, **evidence, **named).reason
+        == recommend(plain, **(evidence | {"labeled": plain})).reason
+    )
+    together = recommend_together([frame] * 3, **named)
+    assert str(together) == str(recommend_together([plain] * 3))

@@ -88,7 +88,7 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
             where,
             "columns of log-probabilities, one per label",
             f"a {kind} whose column {shown(name)} {why}",
-            f"name the columns of the labels, columns={named} in calibrate, or drop {shown(name)}",
+            f"give columns={named}, or {where}[{named}] where there is no columns=",
         )
     if not chosen:  # no column: `check_scores` refuses the shape
         return np.zeros((0, 0))
@@ -160,8 +160,8 @@ def in_kind_of(
     """Scores, or the predicted label of each row, in the kind of container that scores came in.
 
     A frame has the index and the names of the columns that were read, and labels predicted from
-    one of pandas are a series of that index; a tensor lies on the same device; arrays of jax stay
-    arrays of jax, as does what it traces, and all else is a numpy array.
+    one are a series of these names, of pandas with that index; a tensor lies on the same device;
+    arrays of jax stay arrays of jax, as does what it traces, and all else is a numpy array.
 
     >>> in_kind_of([[1.0]], jnp.ones((1, 1)))
     array([[1.]], dtype=float32)
@@ -176,11 +176,17 @@ def in_kind_of(
     if kind == "torch":
         tensor = sys.modules["torch"].from_numpy(host_values).to(pattern.device)  # type: ignore[attr-defined]
         return tensor if tensor.is_floating_point() else tensor.long()  # as its argmax gives
-    if kind == "pandas" and host_values.ndim == 1:
-        return sys.modules[kind].Series(host_values, pattern.index)  # type: ignore[attr-defined]
-    if kind not in FRAMES or host_values.ndim == 1:
+    if kind not in FRAMES:
         return host_values
     names = column_names(pattern) if columns is None else list(columns)
+    if host_values.ndim == 1:
+        defaults = [[*range(len(names))], [f"column_{i}" for i in range(len(names))]]
+        if names not in defaults:  # of pandas and polars, for columns that nobody named
+            host_values = np.fromiter(names, object, len(names))[host_values]
+        if kind == "pandas":
+            labels = pattern.index, host_values.dtype  # type: ignore[attr-defined]
+            return sys.modules[kind].Series(host_values, *labels).infer_objects()
+        return sys.modules[kind].Series(host_values) if kind == "polars" else host_values
     by_name = dict(zip(names, host_values.T, strict=True))
     if kind == "pyarrow":
         return type(pattern).from_pydict(by_name)  # type: ignore[attr-defined]

@@ -15,7 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays.alignment import UNKNOWN, column_numbers, has_index, in_row_order
+from batch_calibration.arrays.alignment import (
+    UNKNOWN,
+    column_numbers,
+    has_index,
+    in_row_order,
+    is_text,
+)
 from batch_calibration.arrays.frames import is_frame, matrix, names_of, package, tensor_values
 from batch_calibration.errors import InputError
 from batch_calibration.typing import AnyArray, Container, Key
@@ -41,7 +47,8 @@ Arguments = ParamSpec("Arguments")
 def usual_jax(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Decorates a function that users call: its numbers do not depend on JAX's environment.
 
-    64 bits, broadcasting or transfers refused, and NaN as an error are for a user's own code.
+    64 bits, broadcasting or transfers refused, and NaN as an error are for a user's own code. The
+    traceback of an InputError ends here: the sentence says more than the frames that it came by.
 
     Raises:
         InputError: `JAX_PLATFORMS` names a platform that is not there.
@@ -55,6 +62,8 @@ def usual_jax(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
                     stack.enter_context(setting(usual[0]))
             try:
                 return function(*args, **options)
+            except InputError as error:
+                raise error.with_traceback(None) from None
             # AssertionError where a plugin of JAX is not installed, such as that of "cuda".
             except (RuntimeError, AssertionError) as error:
                 if _has_devices():
@@ -324,10 +333,24 @@ def read_labeled(
         # Before predictions become an array, which has no index.
         labels = in_row_order(labels, "labels", scores)
         weight = in_row_order(weight, "weight", scores)
+        if names := _texts(scores):
+            known = _texts(labels)
+            if not known:
+                expected = "names, as the predicted labels are"
+                raise InputError.at("labels", expected, type(labels).__name__, "name them")
+            names = list(dict.fromkeys([*names, *known]))
+            scores, labels = column_numbers(scores, names), column_numbers(labels, names)
         scores = scores_of_predictions(scores, labels)
     rows = read_rows(scores, labels, weight)
     refuse_unordered(*rows)
     return rows
+
+
+def _texts(values: object) -> list[str]:
+    """The names in a series or an array of predicted or right labels, as `predict` gives them."""
+    kind = str(getattr(values, "dtype", "")).lower()
+    is_named = not is_frame(values) and kind.startswith(("<u", "str", "object", "categor"))
+    return list(filter(is_text, values)) if is_named else []  # type: ignore[call-overload]
 
 
 def to_python(result: Result, *sources: object) -> Result:

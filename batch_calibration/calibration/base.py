@@ -1,6 +1,6 @@
 """A calibrator is a pair of pure functions; here are its protocol and the sums they share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
 from typing import NamedTuple, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays.frames import in_kind_of
+from batch_calibration.arrays.frames import in_kind_of, names_of
 from batch_calibration.arrays.numbers import (
     EACH_SCORE,
     SCORES,
@@ -111,21 +111,26 @@ def reads_arrays(calibrator: Calibrator) -> Calibrator:
 
 
 @overload
-def predict(scores: jax.Array) -> Predictions: ...
+def predict(scores: jax.Array, columns: None = None) -> Predictions: ...
 
 
 @overload
-def predict(scores: object) -> Container: ...
+def predict(scores: object, columns: Sequence[Hashable] | None = None) -> Container: ...
 
 
 @usual_jax
-def predict(scores: object) -> Container:
-    """The label each row's scores favor, [..., k] to [...]; of equal scores, the lowest index.
+def predict(scores: object, columns: Sequence[Hashable] | None = None) -> Container:
+    """The label each row's scores favor, [..., k] to [...]; of equal scores, the first column's.
+
+    Args:
+        scores: an array, a tensor, lists or a frame, as `calibrate` takes them.
+        columns: of a frame that holds more than scores, the names of the labels' columns.
 
     Returns:
-        int32 in what the scores came in: an array of jax, a tensor of torch on the same device
-        (int64, as its own argmax), of a frame of pandas a series with its index, and of all else
-        an array of numpy.
+        Indices, int32 in what the scores came in: an array of jax, a tensor of torch on the same
+        device (int64, as its own argmax), else an array of numpy. Of a frame the names of columns:
+        a series of pandas with its index, or of polars; of pyarrow an array of numpy. Compare them
+        with the names that a column of right labels holds: `(predict(frame) == gold).mean()`.
 
     Raises:
         InputError: no scores; a row whose largest score is NaN or infinite, which `jax.jit` hides.
@@ -133,11 +138,11 @@ def predict(scores: object) -> Container:
     >>> predict([[0.0, 1.0], [2.0, 2.0]]).tolist()
     [1, 0]
     """
-    rows = read_floats(scores)
+    rows = read_floats(scores, columns=columns)
     if rows.ndim == 0:
         raise InputError(where="scores", expected=SCORES, got="one number", remedy=EACH_SCORE)
     refuse_unordered(rows)
-    return in_kind_of(scores, favored(rows))
+    return in_kind_of(scores, favored(rows), names_of(scores, columns))
 
 
 def favored(rows: AnyArray) -> Predictions:

@@ -1,5 +1,7 @@
 """Objectives that a fit may maximize: accuracy, recall and macro-F1, of labeled rows alone."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 

@@ -1,13 +1,15 @@
 """Every method side by side on labeled rows: accuracy, gain over ICL, and whether it is noise."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
-from batch_calibration.arrays.frames import names_of
+from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
@@ -66,6 +68,9 @@ class Comparison(NamedTuple):
     contexts: int
     skipped: dict[str, str]
 
+    def __repr__(self) -> str:
+        return f"Comparison({len(self.results)} methods, {self.rows:,} labeled rows: print it)"
+
     def __str__(self) -> str:
         from batch_calibration.reporting import words
 
@@ -76,7 +81,7 @@ class Comparison(NamedTuple):
 
         return words.comparison_html(self)
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """A row a method: accuracy and gain (0 to 1) with the ends of their 95 % intervals.
 
         Raises:
@@ -149,6 +154,7 @@ def compare(
     labeled: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     options: Mapping[str, Options] | None = None,
+    columns: Sequence[Hashable] | None = None,
     from_probs: bool | None = None,
     seed: int = 0,
 ) -> Comparison:
@@ -162,6 +168,8 @@ def compare(
         labeled: [m, k], scores of other, labeled rows, for the methods that learn from labels.
         labels: [m], the labels of these.
         options: method -> what its `make` takes, such as `{"bc": {"strength": 0.5}}`.
+        columns: of a frame that holds more than scores, the names of the labels' columns;
+            those of labeled and probe have the same names.
         from_probs: whether scores, probe and labeled are probabilities, as in `calibrate`.
         seed: of methods that start at random.
 
@@ -173,15 +181,21 @@ def compare(
     >>> [(result.method, result.accuracy.value, result.verdict) for result in comparison.results]
     [('icl', 0.5, ''), ('bc', 1.0, 'a gain')]
     """
-    rows, names = check_scores(scores, from_probs=from_probs), names_of(scores)
+    rows = check_scores(scores, from_probs=from_probs, columns=columns)
+    names = names_of(scores, columns)
     right = check_labels(column_numbers(in_row_order(gold, "gold", scores), names), rows)
+
+    def read_by_name(source: ArrayLike, where: str) -> np.ndarray:
+        of_frame = names if is_frame(source) else None
+        return check_scores(source, where, from_probs=from_probs, columns=of_frame)
+
     if (labeled is None) != (labels is None):
         raise InputError.at("labeled", "labeled= and labels= together", "one of them", "give both")
     blocks = {"test": make_block(rows, right)}
     if probe is not None:
-        blocks["cc"] = make_block(check_scores(probe, from_probs=from_probs))
+        blocks["cc"] = make_block(read_by_name(probe, "probe"))
     if labeled is not None and labels is not None:
-        labeled_rows = check_scores(labeled, from_probs=from_probs)
+        labeled_rows = read_by_name(labeled, "labeled")
         label_numbers = column_numbers(in_row_order(labels, "labels", labeled), names)
         blocks["labeled"] = make_block(labeled_rows, check_labels(label_numbers, labeled_rows))
     table = ScoreTable({}, tuple(map(str, range(rows.shape[-1]))), blocks)

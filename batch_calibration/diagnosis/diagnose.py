@@ -1,6 +1,8 @@
 """Numbers of a diagnosis: the preference of a prompt, the changes by a correction, its gain."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -127,6 +129,10 @@ class Diagnosis(NamedTuple):
         """Indices of the labels predicted, uncorrected, for less than 1 / (10 k) of the rows."""
         return np.flatnonzero(self.predicted < 1 / (10 * len(self.label_names)))
 
+    def __repr__(self) -> str:
+        labels = shown(self.label_names)
+        return f"Diagnosis({self.rows:,} rows, labels={labels}, {self.method}: print it)"
+
     def __str__(self) -> str:
         return "\n".join(self.sentences())
 
@@ -135,7 +141,7 @@ class Diagnosis(NamedTuple):
 
         return words.paragraphs_html(self.sentences())
 
-    def to_frame(self) -> "pd.DataFrame":
+    def to_frame(self) -> pd.DataFrame:
         """A row a label: its preference and standard error in nats, its shares from 0 to 1.
 
         Raises:
@@ -164,6 +170,7 @@ def diagnose(
     labels: ArrayLike | None = None,
     *,
     corrected: ArrayLike | None = None,
+    columns: Sequence[Hashable] | None = None,
     label_names: Sequence[str] = (),
     method: str = "bc",
     strength: float = 1.0,
@@ -183,6 +190,7 @@ def diagnose(
         labels: [n], the right labels as indices or names of columns, -1 where unknown; labels of
             pandas are matched by index, as by `calibrate`.
         corrected: [n, k], the corrected scores; by default `calibrate(scores, method)`.
+        columns: of a frame that holds more than scores, the names of the labels' columns.
         label_names: k names; by default a frame's columns, or "label 0" and so on.
         method: what corrected them, by its name in `METHODS`.
         strength: of BC, where another than 1 corrected them.
@@ -203,13 +211,13 @@ def diagnose(
     Averaged over 40 rows, the scores favor 'label 0' over 'label 1' by 1.25 ± 0.12 nats ...
     """
     from_probs = False if cosines else from_probs
-    rows = check_scores(scores, from_probs=from_probs)
+    rows = check_scores(scores, from_probs=from_probs, columns=columns)
     cosines = look_like_cosines(rows) if cosines is None else cosines
     if corrected is None:
         # The default is left out, as not every method takes a strength.
         options: dict[str, Any] = {} if strength == 1.0 else {"strength": strength}
         corrected = calibrate(rows, method, from_probs=False, **options)
-    columns = names_of(scores)
+    columns = names_of(scores, columns)
     corrected = in_row_order(corrected, "corrected", scores)
     after = np.asarray(
         read_scores(corrected, "corrected", columns if is_frame(corrected) else None)
@@ -241,7 +249,7 @@ def diagnose(
         accuracy_after = _right(new_guess[is_labeled], labels_known, k)
         gain = gain_of(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
     return Diagnosis(
-        label_names=check_names(label_names, scores, k),
+        label_names=check_names(label_names, columns, k),
         method=method,
         rows=n,
         labeled=int(is_labeled.sum()),
@@ -270,13 +278,14 @@ def _unit(error: float, rows: int, *, cosines: bool) -> float:
     return (float(error * np.sqrt(rows)) or np.nan) if cosines else 1.0
 
 
-def check_names(label_names: Sequence[str], scores: object, k: int) -> tuple[str, ...]:
-    """The k names of labels in sentences: as given, of a frame's columns, or numbers.
+def check_names(
+    label_names: Sequence[str], columns: Sequence[Hashable] | None, k: int
+) -> tuple[str, ...]:
+    """The k names of labels in sentences: as given, of a frame's `columns`, or numbers.
 
     Raises:
         InputError: another number of names; the names of the columns in another order.
     """
-    columns = names_of(scores)
     names = tuple(label_names) or tuple(map(str, columns or ()))
     if not names:
         return tuple(f"label {i}" for i in range(k))

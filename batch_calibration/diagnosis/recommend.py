@@ -1,5 +1,7 @@
 """Which correction to use on some scores, if any, why, and what it is expected to gain."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -207,6 +209,7 @@ def recommend(
     labels: ArrayLike | None = None,
     target_prior: Sequence[float] | Mapping[Hashable, float] | None = None,
     share: Share | None = None,
+    columns: Sequence[Hashable] | None = None,
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
     cosines: bool | None = None,
@@ -240,6 +243,8 @@ def recommend(
         share: "balanced" where all shares are within about 12 points of 1/k; between which shares
             the first of two labels is right, such as (0.3, 0.7); or such a range for every label,
             [k, 2] or by name.
+        columns: of a frame that holds more than scores, the names of the labels' columns;
+            those of labeled and probe have the same names.
         label_names: k names for the sentences; by default a frame's columns.
         from_probs: whether scores, probe and labeled are probabilities, as in `calibrate`.
         cosines: whether scores are cosines, scaled or not, as in `diagnose`.
@@ -253,7 +258,7 @@ def recommend(
     ('bc_empirical_bayes', 'bc')
     """
     from_probs = False if cosines else from_probs
-    rows = check_scores(scores, from_probs=from_probs)
+    rows = check_scores(scores, from_probs=from_probs, columns=columns)
     # Logits may be above 0 in all of few rows.
     read = partial(check_scores, from_probs=from_probs, beside_others=bool((rows > 0).any()))
     k = rows.shape[-1]
@@ -270,7 +275,8 @@ def recommend(
         )
     if share is not None and target_prior is not None:
         raise InputError.at("recommend", "share= or target_prior=", "both", "leave one out")
-    columns, names = names_of(scores), check_names(label_names, scores, k)
+    columns = names_of(scores, columns)
+    names = check_names(label_names, columns, k)
     shares: tuple[float, ...] | None = None
     if target_prior is not None:
         in_order = in_label_order(target_prior, columns, "target_prior", k)

@@ -76,6 +76,9 @@ class Recommendation(NamedTuple):
 
         return words.recommendation_frame(self)
 
+    def __repr__(self) -> str:
+        return f"Recommendation({self.short}, expected gain {self.expected.gain}: print it)"
+
     def __str__(self) -> str:
         return "\n".join(self.reason)
 

@@ -1,5 +1,7 @@
 """Recommendations for several contexts of one task, whose label shares are told together."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
@@ -21,7 +23,7 @@ from batch_calibration.calibration.pooled_shares import (
 from batch_calibration.diagnosis.diagnose import check_names
 from batch_calibration.diagnosis.recommend import LIKELY, POOLED, recommend_by_bias
 from batch_calibration.diagnosis.recommendation import Recommendation
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import check_scores, run_methods
 from batch_calibration.methods.run import holds_cosines, jit_quickly, stack_contexts
 from batch_calibration.metrics import Estimate
@@ -39,6 +41,11 @@ class Together(NamedTuple):
 
     contexts: tuple[Recommendation, ...]
     shares: dict[str, Estimate]
+
+    def __repr__(self) -> str:
+        return (
+            f"Together({len(self.contexts)} contexts, shares of {shown([*self.shares])}: print it)"
+        )
 
     def __str__(self) -> str:
         lines = [*dict.fromkeys(map(str, self.contexts))]
@@ -83,6 +90,7 @@ def recommend_together(
     contexts: Iterable[ArrayLike],
     *,
     same_rows: bool = False,
+    columns: Sequence[Hashable] | None = None,
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
     draws: int = 200,
@@ -97,6 +105,7 @@ def recommend_together(
         contexts: scores [n, k] in nats of each context, or an array [c, n, k].
         same_rows: whether row i is the same question in every context (frames of pandas are
             aligned by index); answers that agree then decide how far the shares are trusted.
+        columns: of a frame that holds more than scores, the names of the labels' columns.
         label_names: k names for the sentences; by default the columns of the first frame.
         from_probs: whether scores are probabilities, as in `calibrate`.
         draws: of contexts and rows, for the interval of the shares. It says how far the shares
@@ -120,14 +129,14 @@ def recommend_together(
         raise InputError.at("contexts", "the scores of one context or more", "none")
     if draws < 2:
         raise InputError.at("draws", "2 or more", draws)
-    columns, tables = names_of(sources[0]), list[ScoreTable]()
+    columns, tables = names_of(sources[0], columns), list[ScoreTable]()
     names: tuple[str, ...] = ()
     for place, source in enumerate(sources):
         where = f"contexts[{place}]"
         aligned = in_row_order(source, where, sources[0], "contexts[0]") if same_rows else source
         of_frame = columns if is_frame(source) else None
         rows = np.asarray(check_scores(aligned, where, from_probs=from_probs, columns=of_frame))
-        names = names or check_names(label_names, sources[0], rows.shape[-1])
+        names = names or check_names(label_names, columns, rows.shape[-1])
         first = tables[0].blocks["test"].log_probs.shape if tables else rows.shape
         if rows.ndim != 2 or rows.shape[-1] != len(names) or (same_rows and rows.shape != first):
             raise InputError.at(

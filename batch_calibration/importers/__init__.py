@@ -1,11 +1,14 @@
 """Importers: files, logs and frames of other programs as score tables, one importer a format."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.errors import InputError, spell
 from batch_calibration.importers import (
     array_files,
@@ -104,6 +107,7 @@ IMPORTERS: dict[str, Importer] = {
 """Format -> importer; of those that recognize a file, the first one reads it."""
 
 
+@usual_jax
 def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
     """The score tables in a file of any known format.
 

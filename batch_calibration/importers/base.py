@@ -1,5 +1,7 @@
 """The input and the output of every importer: a `Reading` of a file, and the scores `Imported`."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -91,7 +93,7 @@ class Imported:
     full: bool = False
     file_rows: np.ndarray | None = None
 
-    def take_labels(self, chosen: Sequence[str]) -> "Imported":
+    def take_labels(self, chosen: Sequence[str]) -> Imported:
         """The same of the chosen labels, in their order; of all labels if none is chosen."""
         names, indices = choose_labels(self.where, self.label_names, chosen, are_named=True)
         gold = self.labels
@@ -101,7 +103,7 @@ class Imported:
         blocks = {name: block[:, indices] for name, block in self.blocks.items()}
         return replace(self, log_probs=scores, label_names=names, labels=gold, blocks=blocks)
 
-    def take_rows(self, chosen: np.ndarray) -> "Imported":
+    def take_rows(self, chosen: np.ndarray) -> Imported:
         """The same of some rows: a mask or indices [n]."""
         n = len(self.log_probs)
         index = np.arange(n)[chosen]  # of a mask, too

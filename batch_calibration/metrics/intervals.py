@@ -1,5 +1,7 @@
 """Confidence intervals of a metric and of a gain, over rows, draws and tasks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple

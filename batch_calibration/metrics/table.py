@@ -1,5 +1,7 @@
 """Metrics of predictions: accuracy, log loss, ECE, bias scores."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import jax

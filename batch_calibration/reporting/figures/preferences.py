@@ -1,11 +1,14 @@
 """Preferences of prompts: shares of each label before and after, or the gain of each context."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
 from batch_calibration.errors import InputError
 from batch_calibration.metrics import Estimate
@@ -120,6 +123,7 @@ def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
     return draw_strip(unit, names, numbers, PALETTE.color(CORRECTED), titles, heading, note)
 
 
+@usual_jax
 def plot(result: Diagnosis | Recommendation | Comparison, title: str = "scores") -> Figure:
     """The figure of what `diagnose`, `recommend` or `compare` returned, by matplotlib.
 
