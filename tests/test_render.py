@@ -154,6 +154,26 @@ def test_a_tokenizer_is_read_without_weights(checkpoint, tmp_path, refuses):
     refuses(load_tokenizer, tmp_path / "nowhere")
 
 
+def test_rows_that_fit_whatever_their_tokens_are_count_a_token_a_byte(checkpoint):
+    budget = TokenBudget(load_tokenizer(checkpoint))
+    labels = [" no", " yes indeed"]
+    rng = np.random.default_rng(0)
+
+    def draw(letters):
+        return "".join(map(chr, rng.integers(32, 127, letters))) + "?"
+
+    short = [draw(size) for size in range(1, budget.positions - 20)]
+    exact = []
+    for text in short:
+        prompt, label_tokens = budget.boundary(text, labels)
+        exact.append(len(prompt) + max(map(len, label_tokens)) - 1)
+    assert (np.array(budget.positions_needed(short, labels)) >= exact).all()
+    assert max(budget.positions_needed(short, labels)) <= budget.positions
+    for odd in (draw(budget.positions), "é" * 150):
+        mixed = [*short, odd]
+        assert budget.positions_needed(mixed, labels)[:-1] == exact
+
+
 @pytest.mark.parametrize("policy", ["drop_shots", "truncate_left"])
 def test_over_long_prompts_fit_are_counted_and_scored(checkpoint, tmp_path, policy):
     budget = TokenBudget(load_tokenizer(checkpoint))

@@ -1,5 +1,6 @@
 """Counts what prompts cost a model: their tokens and the positions they take with labels."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -32,6 +33,12 @@ class TokenBudget:
 
     def __init__(self, tokenizer_info: TokenizerInfo):
         self.tokenizer_info = tokenizer_info
+        tokenizer = tokenizer_info.tokenizer
+        pre, normalizer = tokenizer.pre_tokenizer, type(tokenizer.normalizer).__name__
+        # Each token holds a byte or more, of what NFC makes at most three times as long (UAX 15).
+        by_bytes = pre is not None and b'"ByteLevel"' in pre.__getstate__()
+        longer = {"NoneType": 1, "NFC": 3}.get(normalizer) if by_bytes else None
+        self._tokens_per_byte = longer or math.inf
 
     @property
     def positions(self) -> int:
@@ -46,13 +53,29 @@ class TokenBudget:
     def positions_needed(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
         """Positions that each text and the longest of its labels take, the beginning token's too.
 
-        A label's last token is read, never fed, so it takes none.
+        A label's last token is read, never fed, so it takes none. Rows that fit whatever their
+        tokens are count a token a byte, and only one of them is tokenized, to check the labels.
         """
         needed: list[int] = []  # positions
-        for encoded in self._encode(texts, labels):
-            for prompt, label_tokens in zip(*encoded, strict=True):
-                needed.append(len(prompt) + max(map(len, label_tokens)) - 1)
+        most_of_labels = max(map(self._most_tokens, labels), default=0)
+        for start in range(0, len(texts), TOKENIZED_ROWS):
+            rows = list(texts[start : start + TOKENIZED_ROWS])  # rendered once
+            # One more is the beginning token.
+            bounds = [1 + self._most_tokens(text) + most_of_labels for text in rows]
+            fit = max(bounds) <= self.positions
+            exact = []
+            for encoded in self._encode(rows[:1] if fit else rows, labels, start):
+                for prompt, label_tokens in zip(*encoded, strict=True):
+                    exact.append(len(prompt) + max(map(len, label_tokens)) - 1)
+            needed += map(int, bounds) if fit else exact
         return needed
+
+    def _most_tokens(self, text: str) -> float:
+        """The most tokens of a text; infinite where only tokenizing tells, or refuses it."""
+        try:
+            return self._tokens_per_byte * (1 + len(text.encode())) if text.strip() else math.inf
+        except (UnicodeEncodeError, AttributeError):
+            return math.inf
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, with its prompt and the special tokens around it."""
@@ -94,8 +117,10 @@ class TokenBudget:
         longest = min(max_tokens or self.positions, self.positions)
         return Cost(sum(counts), int(np.minimum(counts, longest).sum()))
 
-    def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
+    def _encode(
+        self, texts: Sequence[str], labels: Sequence[str], first: int = 0
+    ) -> Iterator[Encoded]:
         for start in range(0, len(texts), TOKENIZED_ROWS):
             some_texts = texts[start : start + TOKENIZED_ROWS]
             info = self.tokenizer_info
-            yield encode(info.tokenizer, some_texts, labels, info.bos, start, info.prefix)
+            yield encode(info.tokenizer, some_texts, labels, info.bos, first + start, info.prefix)
