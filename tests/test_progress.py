@@ -17,18 +17,39 @@ def clock(monkeypatch):
     return seconds
 
 
+def minutes_left(text):
+    lines = [line for line in text.splitlines() if "minutes left" in line]
+    return [float(line.split("about ")[1].split()[0]) for line in lines]
+
+
 def test_a_file_gets_a_line_a_minute_with_the_time_left(clock, capsys):
     with progress.ProgressBar("scoring", "rows") as bar:
         bar.update(100, 1300, "sst2", 0, 1200, 36_000)  # 100 were stored
         for second in range(300):
             clock[0] = 100.0 + second  # it took 100 s to load and compile
-            bar.update(100 + 4 * (second + 1), 1300, "sst2", 4 * (second + 1), 1200, 36_000)
-    lines = capsys.readouterr().out.splitlines()
+            done = 4 * (second + 1)
+            bar.update(100 + done, 1300, "sst2", done, 1200, 36_000, 30 * done)
+    text = capsys.readouterr().out
+    lines = text.splitlines()
     assert lines[0] == "1,200 rows to ask, about 36,000 tokens; 100 stored"
-    assert lines[1] == "sst2: 8 of 1,200 rows, 4 a second, about 5.0 minutes left"
-    left = [line.split("about ")[1] for line in lines if "minutes left" in line]
-    assert left == ["5.0 minutes left", "4.0 minutes left", "3.0 minutes left",
-                    "2.0 minutes left", "1.0 minutes left"]  # fmt: skip
+    assert lines[1] == "sst2: 64 of 1,200 rows, about 4.7 minutes left"
+    assert minutes_left(text) == [4.7, 3.7, 2.7, 1.7, 0.7]
+
+
+def test_time_left_is_that_of_tokens_and_not_of_what_is_compiled_first(clock, capsys):
+    short, long, left = 600, 60, []
+    with progress.ProgressBar("scoring", "rows") as bar:
+        run, end = 0, 60.0 + short / 2 + long * 5  # 20 tokens a row, then 200, 40 a second
+        for row in range(short + long):
+            is_short = row < short
+            run += 20 if is_short else 200
+            # The second batch is held up for a minute by what it compiles.
+            clock[0] += (0.5 if is_short else 5) + 60 * (row == 1)
+            bar.update(row, 660, "mixed", row + 1, 660, 24_000, run)
+            said = minutes_left(capsys.readouterr().out)
+            left += [(minutes * 60, end - clock[0]) for minutes in said]
+    assert len(left) > 8
+    assert all(abs(said - true) <= 0.2 * true + 3 for said, true in left)
 
 
 def test_nothing_is_said_where_all_was_stored(clock, capsys):

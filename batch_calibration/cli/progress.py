@@ -2,9 +2,10 @@
 
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, pairwise
 from math import inf
 from pathlib import Path
 from threading import Event, Thread
@@ -20,6 +21,10 @@ LOOK_EVERY = 2.0
 """Seconds between looks at the workdir of a sweep."""
 LINE_EVERY = 60.0
 """Seconds between lines that say how far a run is, where the output is no terminal."""
+FIRST_LINE = 15.0
+"""Seconds after the first rows until a line says how long the rest will take."""
+FEWEST_STEPS = 5
+"""Steps of a second or more that a rate is measured by."""
 
 
 class Waiting:
@@ -76,30 +81,45 @@ class ProgressBar:
         )  # fmt: skip
         self._line = self._bar.add_task(description, total=None)  # no total until the first look
         self._unit = unit
-        self._first: tuple[float, int] | None = None  # when rows came first, and how many
+        self._steps: list[tuple[float, int]] = []  # when rows came, and what was done by then
         self._said = 0.0  # when a line was printed last
 
     def update(
         self, done: int, total: int, description: str,
-        asked: int = 0, to_ask: int = 0, tokens: int = 0,
+        asked: int = 0, to_ask: int = 0, tokens: int = 0, tokens_run: int = 0,
     ) -> None:  # fmt: skip
-        """Move the bar; of `to_ask`, which leaves out what was stored, `asked` are done."""
+        """Move the bar; of `to_ask`, which leaves out what was stored, `asked` are done.
+
+        The time left is that of the `tokens`, at the rate of the last half of the time without its
+        longest step: neither long prompts that come late nor what is compiled first mislead it.
+        """
         self._bar.update(self._line, completed=done, total=total, description=description)
-        now = time.monotonic()
-        if self._first is None and asked:
-            # The rate is measured from here on, without what loading and compiling took.
-            self._first, self._said = (now, asked), now - LINE_EVERY
+        now, (run, to_run) = time.monotonic(), (tokens_run, tokens) if tokens else (asked, to_ask)
+        if not asked:
+            return
+        if not self._steps:
+            self._said = now - LINE_EVERY + FIRST_LINE
             about = f", about {tokens:,} tokens" if tokens else ""
             self.print(f"{to_ask:,} {self._unit} to ask{about}; {total - to_ask:,} stored")
-        elif self._first and asked > self._first[1] and now - self._said >= LINE_EVERY:
-            rate = (asked - self._first[1]) / max(now - self._first[0], 1e-9)
-            minutes = (to_ask - asked) / rate / 60
-            # A terminal has the bar, and this once.
-            self._said = inf if self._bar.console.is_terminal else now
-            self.print(
-                f"{description}: {asked:,} of {to_ask:,} {self._unit}, {rate:,.3g} a second, about "
-                f"{minutes:,.1f} minutes left"
-            )
+        if not self._steps or now - self._steps[-1][0] >= 1.0:
+            self._steps.append((now, run))
+        if now - self._said < LINE_EVERY:
+            return
+        half = (self._steps[0][0] + now) / 2
+        last = self._steps[bisect_left(self._steps, (half, 0)) - 1 :]
+        steps = sorted(
+            (then - before, more - less) for (before, less), (then, more) in pairwise(last)
+        )
+        seconds, amount = map(sum, zip(*steps[:-1], strict=True)) if steps[1:] else (0, 0)
+        if len(steps) < FEWEST_STEPS or not amount:
+            return
+        # A terminal has the bar, and this once.
+        self._said = inf if self._bar.console.is_terminal else now
+        minutes = (to_run - run) / amount * seconds / 60
+        self.print(
+            f"{description}: {asked:,} of {to_ask:,} {self._unit}, "
+            f"about {minutes:,.1f} minutes left"
+        )
 
     def print(self, line: str) -> None:
         """Print a line above the bar."""

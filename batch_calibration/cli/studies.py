@@ -50,7 +50,7 @@ def score(study: "Study", workdir: str, say: Say = print) -> None:
             *study, store, notify=say, command=typed_command(sys.argv),
             progress=lambda status: bar.update(
                 status.done, status.total, status.context,
-                status.asked, status.to_ask, status.tokens,
+                status.asked, status.to_ask, status.tokens, status.tokens_run,
             ),
         )  # fmt: skip
     for note in report.notes:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from itertools import chain
+from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -52,7 +53,8 @@ SAMPLED_PROMPTS = 4
 class ScoringProgress(NamedTuple):
     """Progress of a run: inputs done, with the ones stored before, of all.
 
-    Of the `to_ask` that were not stored, `asked` are done; their prompts have about `tokens`.
+    Of the `to_ask` that were not stored, `asked` are done. About `tokens` are to be run for these,
+    beginnings that prompts share once a context, and about `tokens_run` of them are done.
     """
 
     context: str
@@ -61,6 +63,7 @@ class ScoringProgress(NamedTuple):
     asked: int = 0
     to_ask: int = 0
     tokens: int = 0
+    tokens_run: int = 0
 
 
 class ScoringReport(NamedTuple):
@@ -130,7 +133,7 @@ def run_scoring(
     for context, names in lacking:
         sizes_to_ask.append(sum(context.blocks[name].size for name in names))
     budget = load_token_budget(settings, files) if progress and files else None
-    tokens = _estimate_tokens(lacking, budget)
+    costs = [_estimate_tokens(*of_context, budget) for of_context in lacking]
     if notify and facts and facts.asks_server:
         api_scorer = cast("ApiScorer", scorer)
         api_scorer.notify = notify
@@ -143,19 +146,23 @@ def run_scoring(
     run = begin_run(settings, store, len(contexts), command)
     total = sum(context.size for context in contexts)
     done = scored = asked = 0
+    run_before = 0.0  # tokens of the contexts that are done
     began = time.monotonic()
 
     def work(index: int, claim: Claim | None) -> None:
-        nonlocal done, scored, asked
+        nonlocal done, scored, asked, run_before
         context, done_before = contexts[index], done
 
         def report_rows(rows: int) -> None:
             if claim:
                 claim.rows = rows  # for its heartbeats
             if progress:
-                now = asked + min(rows, sizes_to_ask[index])
-                done_now, to_ask = done_before + rows, sum(sizes_to_ask)
-                progress(ScoringProgress(plan[index].name, done_now, total, now, to_ask, tokens))
+                size, cost = sizes_to_ask[index], costs[index]
+                now = min(rows, size)
+                progress(ScoringProgress(
+                    plan[index].name, done_before + rows, total, asked + now, sum(sizes_to_ask),
+                    round(sum(costs)), round(run_before + cost * now / max(size, 1)),
+                ))  # fmt: skip
 
         report_rows(0)
         started = time.monotonic()
@@ -166,6 +173,7 @@ def run_scoring(
         done += context.size  # rows that were stored before count too
         report_rows(context.size)
         asked += sizes_to_ask[index]
+        run_before += costs[index]
 
     failed = share(plan_name(settings, cells), plan, store, work, notify)
     seconds = time.monotonic() - began
@@ -178,16 +186,18 @@ def run_scoring(
 
 
 def _estimate_tokens(
-    lacking: Iterable[tuple[RenderedContext, Sequence[str]]], budget: "TokenBudget | None"
-) -> int:
-    """About how many tokens the prompts of these blocks have, by their first rows."""
+    context: RenderedContext, names: Sequence[str], budget: "TokenBudget | None"
+) -> float:
+    """About how many tokens a model runs for these blocks, by their first rows."""
     tokens = 0.0
-    for context, names in lacking if budget else ():
-        for block in map(context.blocks.__getitem__, names):
-            if budget and not isinstance(block.inputs, ImageInputs):
-                counts = budget.token_counts(list(block.inputs[:SAMPLED_PROMPTS]))
-                tokens += block.size * sum(counts) / max(len(counts), 1)
-    return round(tokens)
+    for block in map(context.blocks.__getitem__, names if budget else ()):
+        if budget and not isinstance(block.inputs, ImageInputs):
+            sample = list(block.inputs[:SAMPLED_PROMPTS])
+            # What all prompts begin with is run once.
+            shared = len(commonprefix(sample)) / max(1, *map(len, sample))  # noqa: RUF071
+            length = sum(budget.token_counts(sample)) / max(len(sample), 1)
+            tokens += length * (shared + (1 - shared) * block.size)
+    return tokens
 
 
 def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:

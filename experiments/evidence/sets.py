@@ -9,6 +9,7 @@ import numpy as np
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.scores import Block, ScoreTable, make_block
+from batch_calibration.studies import Store
 
 FILES = {
     "orig": "mmlu_base/orig.npz",
@@ -20,8 +21,14 @@ FILES = {
     "bear": "bear_gpt2/bear_gpt2.npz",
     "demonstrations": "llama13b_demonstrations/mmlu16_1shot_10prompts.npz",
     "judge": "judge/gpt4_turbo_60models.npz",
+    "small_model": str(Path(__file__).with_name("small_model.npz")),
 }
-"""Where each archive lies in the folder."""
+"""Where each archive lies in the folder; `pack_scores` wrote the last, which lies here."""
+
+BALANCED_TASKS = (
+    "sst2", "mnli", "qnli", "rte", "wic", "copa", "anli_r1", "anli_r2", "anli_r3", "mr",
+)  # fmt: skip
+"""The tasks of `small_model` whose labels are right about equally often."""
 
 LOGITS: dict[str, Json] = {"kind": "logits", "logits_only": True}
 """The scorer of scores that are known up to a constant a row."""
@@ -177,20 +184,56 @@ def _bear(folder: Path, name: str) -> ScoreSet:
 
 
 def _demonstrations(folder: Path, name: str) -> ScoreSet:
-    tables = []
-    for subject, by_prompt, gold in _pairs(folder, "demonstrations"):
-        for prompt, scores in enumerate(by_prompt):  # [10, rows, 4]: the rows are the same ones
-            # Normalized over the four letters: no log-probabilities of the whole vocabulary.
-            context: dict[str, Json] = {
-                "task": f"{subject}, prompt {prompt}", "model": "LLaMA-13B", "scorer": LOGITS,
-            }  # fmt: skip
-            tables.append(ScoreTable(context, tuple("ABCD"), {"test": make_block(scores, gold)}))
+    # Normalized over the four letters: no log-probabilities of the whole vocabulary.
+    tables = _by_prompt(folder, name, {"model": "LLaMA-13B", "scorer": LOGITS})
     rows = sum(len(table.blocks["test"].labels) for table in tables) // PROMPTS
     description = (
         f"LLaMA-13B, {len(tables) // PROMPTS} MMLU subjects, {rows:,} questions, each asked with "
         f"{PROMPTS} different demonstrations, 1-shot"
     )
     return ScoreSet(name, "MMLU, ten demonstrations", description, tables, 1)
+
+
+def _small_model(folder: Path, name: str) -> ScoreSet:
+    shares = name.partition("_")[2]
+    causal: dict[str, Json] = {"kind": "causal_lm"}
+    described: dict[str, Json] = {"model": "SmolLM2-135M-Instruct", "scorer": causal}
+    tables = _by_prompt(folder, "small_model", described)
+    is_balanced = shares == "balanced"
+    tables = [table for table in tables if (task_of(table) in BALANCED_TASKS) == is_balanced]
+    tasks = len(set(map(task_of, tables)))
+    about = f"SmolLM2-135M-Instruct, {tasks} tasks of the paper's kind, one shot, draws of it"
+    return ScoreSet(name, f"SmolLM2, {shares} tasks", about, tables, 1)
+
+
+def _by_prompt(folder: Path, file: str, described: dict[str, Json]) -> list[ScoreTable]:
+    """The tables of an archive whose scores are [prompts, rows, k]: the rows are the same ones."""
+    tables = []
+    for task, by_prompt, gold in _pairs(folder, file):
+        for prompt, scores in enumerate(by_prompt):
+            context = {"task": f"{task}, prompt {prompt}"} | described
+            names = tuple("ABCDEF"[: scores.shape[1]])
+            tables.append(ScoreTable(context, names, {"test": make_block(scores, gold)}))
+    return tables
+
+
+def pack_scores(workdir: str, path: str = FILES["small_model"]) -> None:
+    """Write the one-shot scores of a workdir of configs/real_paper.py as the archive `small_model`.
+
+    Arrays TASK_scores [draws, rows, k] in nats and TASK_gold [rows]; no text.
+
+    Example:
+        python -c "from experiments.evidence.sets import pack_scores; pack_scores('W')"
+    """
+    tables, _ = Store(workdir).tables()
+    packed: dict[str, list[np.ndarray]] = {}
+    for table in sorted(tables, key=lambda table: str(table.context["seed"])):
+        test, task = table.blocks["test"], table.context["task"]
+        if table.context["shots"] == 1 and "labeled" in table.blocks:
+            packed.setdefault(f"{task}_scores", []).append(test.log_probs)
+            packed[f"{task}_gold"] = [test.labels]
+    arrays = {key: np.stack(parts) if "_s" in key else parts[0] for key, parts in packed.items()}
+    np.savez_compressed(path, allow_pickle=False, **dict(sorted(arrays.items())))
 
 
 def _tables(
@@ -221,6 +264,8 @@ SETS: dict[str, Callable[[Path, str], ScoreSet]] = {
     "oodcv_AF": _vlm("oodcv", 6),
     "bear": _bear,
     "demonstrations": _demonstrations,
+    "smollm_balanced": _small_model,
+    "smollm_uneven": _small_model,
 }
 """Readers of sets: folder and name -> the set."""
 
