@@ -128,10 +128,10 @@ def test_long_cells_are_read(tmp_path):
         ("c,-3.5", "c,-inf", "row 2 has -inf as the score of 'no'"),
         ("c,-3.5", "c,-9999.0", "row 2 has -9999 as the score of 'no'"),
         ("c,-3.5", "c,inf", "the score of row c, label 'no' is inf"),
-        ("c,-3.5", "a,-3.5", "the row id 'a' stands 2 times"),
+        ("c,-3.5", "a,-3.5", "the row id 'a' appears 2 times"),
         (",,x", ",maybe,x", r"column 'gold', row 2 .*by its name \('no', 'yes'\).*got 'maybe'"),
         (",,x", ",2,x", "column 'gold', row 2 .*got '2'"),
-        ("no,yes", "no,no", "line 1: the column 'no' stands twice"),
+        ("no,yes", "no,no", "line 1: the column 'no' appears twice"),
         ("id,no,yes,gold,topic\n", "", "line 1: expected the names of the columns|unknown|no col"),
         (",gold,", ",right,", "There is no column named 'gold'"),
         (",topic", ",n_tokens", None),
@@ -304,7 +304,7 @@ def test_damaged_columnar_files_are_refused(tmp_path, name):
 def test_a_column_that_stands_twice_is_refused(tmp_path):
     twice = pa.table([SCORES[:, 0], SCORES[:, 1]], names=["a", "a"])
     pa.feather.write_feather(twice, tmp_path / "t.feather")
-    assert "the column 'a' stands twice" in refused(tmp_path / "t.feather")
+    assert "the column 'a' appears twice" in refused(tmp_path / "t.feather")
 
 
 def test_pyarrow_that_is_missing_is_named(tmp_path, monkeypatch):
@@ -458,7 +458,7 @@ def test_arrays_in_memory():
     ("thing_given", "sentence"),
     [
         (pd.DataFrame({**PYTHON, "label": [1, 0, 1]}), "'label' looks like the right labels"),
-        (pd.DataFrame([[-1.5, -2.5]], columns=["a", "a"]), "the column 'a' stands twice"),
+        (pd.DataFrame([[-1.5, -2.5]], columns=["a", "a"]), "the column 'a' appears twice"),
         ({"a": [-1.5], "b": [-1.5, -2.5]}, r"columns of one length; got lengths \[1, 2\]"),
         ({"a": [-1.5], "b": [[[-1.5]]]}, "two columns of real numbers or more"),
         ({"a": [-1.5], "b": np.zeros((1, 2))}, r"got ndarray of shape \(1, 2\)"),

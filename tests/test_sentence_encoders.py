@@ -114,7 +114,7 @@ def test_prompt_case_and_length_as_the_directory_says(tmp_path):
     np.testing.assert_array_equal(counts, expected_counts)
     assert counts[0] == encoder.identity["max_tokens"] == 9
     info = load_tokenizer(tmp_path / "told")
-    assert info.positions == 9 and "'Review: ' stands before each text" in info.notes[0]
+    assert info.positions == 9 and "'Review: ' precedes each text" in info.notes[0]
     labels = ["FINE"]
     np.testing.assert_allclose(
         encoder.score(["SLOW"], labels).log_probs,

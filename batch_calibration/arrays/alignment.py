@@ -93,7 +93,7 @@ def column_by_name(names: Sequence[Hashable]) -> dict[Hashable, int]:
 def column_numbers(
     labels: Container, names: Sequence[Hashable] | None, where: str = "labels"
 ) -> Container:
-    """Right labels, of any shape, as columns: names are looked up, all else stays as it came.
+    """Right labels, of any shape, as columns: looks up names and keeps everything else.
 
     None, NaN and gaps among names are unknown, as -1 is. `names` are of the columns of the scores.
 

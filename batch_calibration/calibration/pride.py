@@ -32,7 +32,7 @@ def option_prior(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     rows, k = log_probs.shape
     if rows % k:
         raise InputError(
-            f"PriDe learns from questions that stand {k} times in a row, once for each place of "
+            f"PriDe learns from questions that appear {k} times in a row, once for each place of "
             f"their {k} options; got {rows} rows: give {k} rows a question."
         )
     weights = weights_of(log_probs, weight)

@@ -295,7 +295,7 @@ def _with_block(
                 f"the block {name!r}",
                 f"the labels {', '.join(table.label_names)}",
                 f"{', '.join(probe_of_model.label_names)}",
-                "name them alike with --labels",
+                "give them the same names with --labels",
             )
         widened.append(table._replace(blocks={**table.blocks, name: probe_of_model.blocks["test"]}))
     return widened

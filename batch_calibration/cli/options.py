@@ -52,7 +52,7 @@ ON_BOTH = ("calibrate", "report")
 COMMANDS = {
     **ON_FILES,
     **study_options.COMMANDS,
-    HARNESS: "run lm-evaluation-harness with the corrected accuracy beside its own",
+    HARNESS: "run lm-evaluation-harness with the corrected accuracy next to its own",
     "completions": "print what a shell reads to complete commands, flags and values",
 }
 """Every command, and what it does."""
@@ -235,7 +235,7 @@ def run_harness(args: Namespace) -> None:
     """
     if importlib.util.find_spec("lm_eval") is None:
         raise InputError.at(
-            HARNESS, "lm-evaluation-harness beside this package", "none", "pip install lm-eval"
+            HARNESS, "lm-evaluation-harness next to this package", "none", "pip install lm-eval"
         )
     for argument in args.arguments:
         flag = argument.partition("=")[0]
@@ -362,7 +362,7 @@ def _add_writing(parser: Parser, command: str) -> None:
             help="a figure of shares and preferences: .png, .pdf or .svg")  # fmt: skip
     if command == "calibrate":
         add("--results", action="store_true",
-            help="a copy of the harness's results_*.json with acc_METHOD, beside it")  # fmt: skip
+            help="a copy of the harness's results_*.json with acc_METHOD, next to it")  # fmt: skip
     if command == "compare":
         add("--all", action="store_true",
             help="all methods, and why others are left out; else the best of each group",

@@ -100,7 +100,7 @@ def _name_columns(contexts: Sequence[Scored], *, has_gold: bool) -> dict[str, st
         while column[key] in labels:
             column[key] += "_"
         say_notes([
-            f"{key!r} is a label and a column of what is written: the scores of the label stand in "
+            f"{key!r} is a label and a column of what is written: the scores of the label are in "
             f"{key!r}, what the column holds in {column[key]!r}."
         ])  # fmt: skip
     return column

@@ -51,7 +51,7 @@ def _show_context(context: RenderedContext, rows: int) -> None:
         title += f", {key} {option}"
     print(title)
     if "served" in facts:
-        print(f"the data have no split {facts['split']!r}; {facts['served']!r} stands in for it")
+        print(f"the data have no split {facts['split']!r}; {facts['served']!r} replaces it")
     shown = facts["demonstrations"]
     names = ", ".join(map(str, shown)) if isinstance(shown, list) else ""
     print(f"demonstrations: {names or 'none'}")

@@ -239,7 +239,7 @@ def _estimate(table: ScoreTable) -> tuple[Stated, str]:
     note = ""
     if labeled is None:
         note = (
-            f"The shares are those of the {len(known_labels):,} right answers in the file itself, "
+            f"The shares are counted from the {len(known_labels):,} right answers in the file, "
             "which nobody knows beforehand: take the accuracy as the best that shares can give."
         )
     return Stated(counted_shares(np.bincount(known_labels, minlength=k))), note

@@ -295,7 +295,7 @@ def check_names(
             "label_names",
             f"{k} names in the order of the columns",
             shown([*names]),
-            "leave it out beside a frame, whose columns have names",
+            "leave it out with a frame, whose columns have names",
         )
     return names
 

@@ -255,7 +255,7 @@ def are_whole(numbers: np.ndarray) -> bool:
 
 
 def first_repeated(names: Sequence[str]) -> str:
-    """The first name that stands twice among `names`, "" where none does."""
+    """The first name that appears twice among `names`, "" where none does."""
     return next((name for i, name in enumerate(names) if name in names[:i]), "")
 
 
@@ -263,7 +263,7 @@ def refuse_repeated_columns(where: object, names: Sequence[str]) -> None:
     """Refuse a table in which two columns have one name."""
     if len(set(names)) < len(names):
         raise InputError(
-            f"{where}: the column {first_repeated(names)!r} stands twice; give each a name of its "
+            f"{where}: the column {first_repeated(names)!r} appears twice; give each a name of its "
             "own."
         )
 

@@ -305,7 +305,7 @@ def gold_of_rows(
     by_text, by_index = [], []
     for listed in vectors.lists:
         if vectors.are_answers:
-            # A text that stands twice in a row says nothing.
+            # A text that appears twice in a row says nothing.
             texts = {text: i for i, text in enumerate(listed) if listed.count(text) == 1}
             by_text.append({**unknown, **texts})
             by_index.append({**unknown, **{str(i): i for i in range(k)}, **label_of})

@@ -164,7 +164,7 @@ def _separate(
         by_choice = log_probs.setdefault(request.key, {}).setdefault(mode, {})
         if choice in by_choice:
             raise InputError(
-                f"{request.where}: choice {choice} of instance {request.id} stands there twice."
+                f"{request.where}: choice {choice} of instance {request.id} is there twice."
             )
         by_choice[choice] = _end_log_prob(request, choices[choice])
         if request.key not in first:
@@ -202,7 +202,7 @@ def _joint(
                 f"{spell('scorer', 'api')}."
             )
         if request.key in rows:
-            raise InputError(f"{request.where}: instance {request.id} stands there twice.")
+            raise InputError(f"{request.where}: instance {request.id} is there twice.")
         lists.append({token: _number(log_prob, request.where) for token, log_prob in top.items()})
         rows[request.key] = request.row([], letters, [], reading)
         prompts.setdefault(request.trial, []).append(request.prompt)

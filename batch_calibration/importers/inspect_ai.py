@@ -253,7 +253,7 @@ def _shown_order(
     sent = sent.rpartition("\nShuffled answer:")[0] + "\n"
     order: list[int] = []
     for letter in numbered_names(len(texts)):
-        # Of texts that begin alike the longest is meant; what stands twice has no one place.
+        # Of texts that begin alike the longest is meant; what appears twice has no one place.
         fitting = None
         for i, text in enumerate(texts):
             is_here = i not in order and sent.startswith(f"{letter}) {text}\n")

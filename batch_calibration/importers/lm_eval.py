@@ -157,14 +157,14 @@ def _refuse_other(first: Sample, sample: Sample, where: str) -> None:
     """Refuse a second line of a document, unless it repeats the first for another filter."""
     if first.filter == sample.filter != "":
         raise InputError(
-            f"{where}: the doc_id {sample.row.id} stands there twice for the filter "
+            f"{where}: the doc_id {sample.row.id} is there twice for the filter "
             f"{sample.filter!r}; are two logs in one file? Keep one of them."
         )
     if first.content_hash != sample.content_hash:
         names = " or ".join(spell("filter", s.filter) for s in (first, sample) if s.filter)
         remedy = f"choose by {names}." if names else "are two logs in one file? Keep one."
         raise InputError(
-            f"{where}: the doc_id {sample.row.id} stands there again with other scores; {remedy}"
+            f"{where}: the doc_id {sample.row.id} is there again with other scores; {remedy}"
         )
 
 

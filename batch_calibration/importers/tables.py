@@ -183,7 +183,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     if len(set(ids)) < len(ids):
         twice = next(row_id for row_id in dict.fromkeys(ids) if ids.count(row_id) > 1)
         raise InputError(
-            f"{where}: the row id {twice!r} stands {ids.count(twice)} times; give each row an id "
+            f"{where}: the row id {twice!r} appears {ids.count(twice)} times; give each row an id "
             "of its own, or keep one of the rows."
         )
     if imported.full:

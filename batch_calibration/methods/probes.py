@@ -78,7 +78,7 @@ LEFT_OUT = Probe(
 )  # fmt: skip
 PERMUTED_OPTIONS = Probe(
     "permuted options", ("permutations",), 0,
-    "5 % of the test rows, their options moved round so that each stands once in each place",
+    "5 % of the test rows, their options reordered so that each appears once in each place",
 )  # fmt: skip
 OPTION_ORDERS = Probe(
     "orders of options", ("permutations",), 0,

@@ -532,7 +532,9 @@ def of_demonstration_labels(study: Results) -> Iterator[Table]:
         study.records, controls.right_by_likelier_label(study.load)
     ):
         note_on_truth = f"{controls.LIKELIER_NOTE}{controls.CONTROL_NOTE}"
-        yield _control_table(control, "-likelier", "; the likelier label is right", note_on_truth)
+        yield _control_table(
+            control, "-likelier", "; the more probable label is right", note_on_truth
+        )
 
 
 def _control_table(control: controls.Control, slug: str, truth: str, note: str) -> Table:

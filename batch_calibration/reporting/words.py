@@ -680,7 +680,7 @@ def prompt_paragraph(axes: Sequence[PromptStudy]) -> str:
     gained = join_names(gain_cell(axis.gain) for axis in axes)
     seeds = ", seeds" if any(axis.seeds != "1" for axis in axes) else ""
     return (
-        f"{describe_study(axes)} ({prompts} on {tasks}, all else stays: "
+        f"{describe_study(axes)} ({prompts} on {tasks}, everything else is fixed: "
         f"{axes[0].setting}){_matters(axes)}. On average over them bc gains {gained} points. In "
         f"brackets 95 % intervals over prompts{seeds} and test rows, {MARK} where 0 is outside."
     )
@@ -759,7 +759,7 @@ def curve_paragraph(curves: Curves) -> str:
     numbers = sorted({number for _, _, _, number in gained})
     return (
         f"{curves.heading} ({numbers[0]} to {numbers[-1]} {curves.axis} on "
-        f"{join_names(map(task_title, tasks))}, all else stays): at {won or 'none'} of "
+        f"{join_names(map(task_title, tasks))}, everything else is fixed): at {won or 'none'} of "
         f"{len(gained)} points Batch Calibration (bc) gains beyond noise over the plain scores "
         f"(icl), at {lost or 'none'} it loses; its gain goes from {gain_cell(lowest)} points "
         f"({low_task} at {low_at}) to {gain_cell(highest)} ({high_task} at {high_at}). In brackets "

@@ -118,7 +118,7 @@ def findings(grids: Sequence[Grid]) -> list[str]:
     high, phrases = 0.9, []
     for grid in grids:
         same, balanced = grid.gain(SHOWN, high, high), grid.gain(SHOWN, EVEN, high)
-        phrases.append(f"{same} points if it learns from such rows, {balanced} from balanced ones")
+        phrases.append(f"{same} points if it learns from these rows, {balanced} from balanced ones")
         phrases[-1] += f" ({grid.title})"
     return [
         "**Learn the bias from rows with balanced labels**: on rows of which one label of two has "

@@ -83,7 +83,7 @@ def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: P
             where,
             "an answer to each prompt",
             f"the same one to {count:,}",
-            "the server, or the proxy before it, gives answers to other prompts: mend it"
+            "the server, or the proxy before it, gives answers to other prompts: repair it"
             + (f", move {path} away and ask again" if path else ""),
         )
 
@@ -93,7 +93,7 @@ def refuse_equal(scores: np.ndarray, where: str, path: Path | None, instead: str
     try:
         servers.refuse_constant(scores, where)
     except InputError as error:
-        remedy = f", or mend it, move {path} away and ask again" if path else ""
+        remedy = f", or repair it, move {path} away and ask again" if path else ""
         raise InputError(f"{error} Try {instead}{remedy}.") from error
 
 

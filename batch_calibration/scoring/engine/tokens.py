@@ -165,7 +165,7 @@ def token_ids(tokenizer: Tokenizer, texts: list[str], *, special: bool = False) 
     if isinstance(encodings, BaseException):
         raise InputError(
             f"tokenizer.json cannot split {len(texts):,} texts of {letters:,} letters ("
-            f"{str(encodings)[:200]}); fetch the file again, or mend its regular expressions."
+            f"{str(encodings)[:200]}); fetch the file again, or repair its regular expressions."
         ) from encodings
     return [encoding.ids for encoding in encodings]
 

@@ -205,7 +205,7 @@ class _Reader:
 
     def broken(self, got: object) -> InputError:
         return InputError.at(
-            self.path, "a GGUF file of version 2 or 3", got, "fetch it again or convert it anew"
+            self.path, "a GGUF file of version 2 or 3", got, "fetch it again or convert it again"
         )
 
     def header(self) -> Header:
@@ -404,7 +404,7 @@ class GGUFFile:
             if count and tensor.shape[0] % (2 * count):
                 raise InputError.at(
                     self.path, f"{name} with an even number of rows for each of {count} heads",
-                    tensor.shape[0], "convert it anew",
+                    tensor.shape[0], "convert it again",
                 )  # fmt: skip
             is_centered = self.architecture in GEMMAS and part.endswith("norm")
             tensor = tensor._replace(name=theirs, heads=count, less=float(is_centered))
@@ -431,7 +431,7 @@ class GGUFFile:
         tokens = self.metadata.get("tokenizer.ggml.tokens")
         if not isinstance(tokens, list) or not tokens or not isinstance(tokens[0], str):
             raise InputError.at(
-                self.path, "tokens in tokenizer.ggml.tokens", shown(tokens), "convert it anew"
+                self.path, "tokens in tokenizer.ggml.tokens", shown(tokens), "convert it again"
             )
         return tokens
 
@@ -455,7 +455,7 @@ class GGUFFile:
         if not isinstance(types, list) or len(types) != len(tokens):
             raise InputError.at(
                 self.path, f"tokenizer.ggml.token_type for each of {len(tokens)} tokens",
-                shown(types), "convert it anew",
+                shown(types), "convert it again",
             )  # fmt: skip
         if (kind == "gpt2" and pre not in SPLITTINGS) or kind not in ("gpt2", "llama"):
             expected = f"tokenizer.ggml.model llama, or gpt2 with pre of {', '.join(SPLITTINGS)}"
@@ -479,7 +479,9 @@ class GGUFFile:
         begin, is_told = self._special("bos"), key in self.metadata
         begins = bool(self.metadata.get(key, begins and begin is not None))
         if begins and begin is None:
-            raise InputError.at(self.path, "tokenizer.ggml.bos_token_id", "none", "convert it anew")
+            raise InputError.at(
+                self.path, "tokenizer.ggml.bos_token_id", "none", "convert it again"
+            )
         token = f"{tokens[begin]} (id {begin})" if begins and begin is not None else "none"
         decider = key if is_told else f"tokenizer.ggml.model = {kind}"
         note = f"beginning token: {token}, as {decider} says"

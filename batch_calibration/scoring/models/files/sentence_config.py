@@ -76,7 +76,7 @@ class SentenceConfig:
             return f"pooling: {self.pooling}, as sentence-transformers does without {MODULES}"
         following = "".join(f", then {module.folder}" for module in self.modules[2:])
         clauses = [f"pooling: {self.pooling}{following}, as {MODULES} says"]
-        clauses += [f"{self.prompt!r} stands before each text"] if self.prompt else []
+        clauses += [f"{self.prompt!r} precedes each text"] if self.prompt else []
         clauses += ["texts are in lower case"] if self.lower_case else []
         if self.max_tokens:
             clauses.append(f"texts are cut at {self.max_tokens} tokens or before")
