@@ -141,7 +141,7 @@ def test_every_figure_gives_its_numbers(page):
     files = re.findall(
         r'<a class="csv" download="([^"]+)" href="data:[^,]+,([^"]+)"', page.read_text()
     )
-    assert len(re.findall("<figure ", page.read_text())) == len(files)
+    assert len(re.findall("<figure id=", page.read_text())) == len(files)
     for name, data in files:
         head, *rows = csv.reader(io.StringIO(b64decode(data).decode()))
         assert rows and all(len(row) == len(head) for row in rows), name
@@ -154,8 +154,9 @@ def test_the_page_works_without_its_program(page):
 
 def test_the_verdict_stands_first_and_what_was_run_last(page):
     text = page.read_text()
-    order = ["<h1>Label bias of m on 6 tasks</h1>", 'class="verdict"', "Biased?", "Measured gain",
-             'id="overview"', 'id="effects"', "Details", 'id="run"']  # fmt: skip
+    order = ["<h1>Label bias of m on 6 tasks</h1>", 'class="verdict"', 'class="shares"',
+             'class="strip"', "Biased?", "Measured gain", 'id="overview"', "Details", 'id="run"',
+             'id="words"']  # fmt: skip
     assert [text.index(h) for h in order] == sorted(text.index(h) for h in order)
     assert "<title>Label bias of m on 6 tasks, 2026-01-02</title>" in text
     body = text[text.index("<body>") :]
@@ -274,6 +275,17 @@ def test_intervals_are_parts_of_typed_cells():
     )
 
 
+def test_a_column_that_is_the_same_in_every_row_is_said_once():
+    cells = [
+        ["task", "rows", "x"],
+        *([name, "200", name] for name in "abc"),
+        Sums(["sum", "", "d"]),
+    ]
+    text = table_html(catalogue.Table("a", "b", "c", cells))
+    assert "In every row: rows 200." in text and text.count("<td hidden>") == 4
+    assert "In every row" not in table_html(catalogue.Table("a", "b", "c", cells[:3]))
+
+
 def test_only_sums_stand_in_the_footer():
     cells = [["label", "share"], ["no", "61"], ["yes", "39"]]
     data = table_html(catalogue.Table("a", "labels", "Labels", cells))
@@ -303,10 +315,11 @@ def test_a_table_is_saved_as_it_stands(driver):
         document.querySelector('#overview a.csv').click()""")
     (text,) = wait(driver, "return saved.length && saved")
     head, *rows = csv.reader(io.StringIO(text))
-    assert head[:3] == ["context", "rows", "prefers"] and len(rows) == 12
+    # What the page says once above the table, as the rows, is in the file.
+    assert head[:3] == ["context", "gain", "before"] and "rows" in head and len(rows) == 12
     assert {len(row) for row in rows} == {len(head)}
-    gains = [float(row[-1].split()[0]) for row in rows]
-    assert gains == sorted(gains, reverse=True)  # the largest effect first
+    sizes = [abs(float(row[1].split()[0])) for row in rows]
+    assert sizes == sorted(sizes, reverse=True)  # the largest effect first, losses too
 
 
 def test_a_link_opens_what_is_closed(driver, page):

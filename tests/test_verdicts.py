@@ -25,61 +25,71 @@ def test_a_context_in_facts():
     verdict = judge()
     facts = words.facts([verdict])
     assert list(facts) == ["Biased?", "Recommended", "Expected gain", "Measured gain", "Safe?",
-                           "Rows that settle it"]  # fmt: skip
+                           "Enough rows?"]  # fmt: skip
     # Mean differences of 2.8 and 0.9 nats are 1.85; exp(1.85) is 6.36.
     assert facts["Biased?"].startswith("Yes, towards 'no' over 'yes' by 1.85 ± 0.12 nats, a fact")
     assert "6.36" in facts["Biased?"]
     assert facts["Recommended"] == verdict.recommendation.reason[0]
-    effect = ", 50.0 → 100.0 % (+50.0 [+35.2, +61.6])"
     assert facts["Measured gain"] == (
-        f"bc{effect}: a gain; bc_empirical_bayes{effect}: a gain (60 labeled rows; 95 % intervals)."
+        f"{words.card_lines([verdict])[1]} (60 labeled rows; 95 % intervals.)"
     )
     assert facts["Safe?"] == (
-        "Yes: accuracy does not fall beyond noise by bc. Yes: accuracy does not fall beyond noise "
-        "by bc_empirical_bayes. 'no' is predicted for 100.0 % of the rows, after the correction "
-        "for 50.0 %; it is right for 50.0 %."
+        "Yes: accuracy does not fall beyond noise with bc; accuracy does not fall beyond noise "
+        "with bc_empirical_bayes."
     )
-    assert "is settled by these 60 labeled rows." in facts["Rows that settle it"]
-    assert words.headline([verdict]) == (
-        f"If labels are about equally frequent (within 12 points): bc{effect}. "
-        f"If you cannot say: bc_empirical_bayes{effect}."
+    assert facts["Enough rows?"].endswith(
+        "These 60 labeled rows are enough to be sure of the gain."
     )
+    assert words.card_lines([verdict]) == [
+        "Biased: yes, towards 'no' (100 % predicted, 50 % right).",
+        "bc: 50.0 → 100.0 % (+50.0 [+35.2, +61.6]); "
+        "bc_empirical_bayes: 100.0 % (+50.0 [+35.2, +61.6]).",
+        "Do: `batch-calibration calibrate FILE --method=bc` if labels are about equally frequent "
+        "(within 12 points); if you cannot say, `--method=bc_empirical_bayes`.",
+    ]
 
 
 def test_what_harms_is_said_of_each_answer():
     verdict = judge(shift=(-3.0, 0.0), labels=np.array(60 * [1]), scores=SCORES[:, ::-1])
-    assert "bc, 100.0 → 50.0 % (-50.0 [" in words.headline([verdict])
-    assert "bc_empirical_bayes, 100.0 → 0.0 % (-100.0 [" in words.headline([verdict])
-    assert words.facts([verdict])["Safe?"].startswith("No: accuracy falls beyond noise by bc. No: ")
+    _, effects, advice = words.card_lines([verdict])
+    assert "bc: 100.0 → 50.0 % (-50.0 [" in effects
+    assert "bc_empirical_bayes: 0.0 % (-100.0 [" in effects
+    assert advice == "Do: leave the scores as they are, as accuracy falls beyond noise."
+    assert words.facts([verdict])["Safe?"].startswith("No: accuracy falls beyond noise with bc; ")
 
 
 def test_one_answer_where_shares_are_stated():
     advice = recommend(SCORES, label_names=NAMES, from_probs=False, share="balanced")
     shift = SCORES.mean(axis=0)
     verdict = verdicts.judge_context("here", "sst2", advice, SCORES, SCORES - shift, GOLD, NAMES)
-    assert words.headline([verdict]).startswith("Correct the scores: bc, 50.0 → 100.0 % (+50.0 [")
+    _, effect, todo = words.card_lines([verdict])
+    assert effect.startswith("bc: 50.0 → 100.0 % (+50.0 [")
+    assert todo.startswith("Do: `batch-calibration calibrate FILE --method=bc")
     np.testing.assert_array_equal(verdict.gains, verdict.balanced)
     harmed = verdicts.judge_context("here", "sst2", advice, SCORES, -SCORES, 0 * GOLD, NAMES)
-    assert words.headline([harmed]).startswith("Leave the scores as they are: bc, 100.0 → 0.0 %")
+    _, effect, todo = words.card_lines([harmed])
+    assert effect.startswith("bc: 100.0 → 0.0 %") and "leave the scores as they are" in todo
 
 
 def test_without_labels_the_expected_gain_is_told():
     verdict = judge(labels=np.full(60, -1))
     facts = words.facts([verdict])
     assert verdict.gains is None and facts["Measured gain"] == "No right label is known."
-    assert "right for" not in facts["Safe?"]
-    line = words.headline([verdict])
-    assert "points): bc. If you cannot say: bc_empirical_bayes, +" in line
-    assert line.endswith(" points expected.")
+    assert facts["Safe?"] == "Not known without right labels."
+    bias, effect, advice = words.card_lines([verdict])
+    assert bias == "Biased: yes, towards 'no' (100 % predicted)."
+    assert effect.startswith("bc_empirical_bayes: +")
+    assert effect.endswith(" points expected; no right label is known.")
+    assert advice.endswith("if you cannot say, `--method=bc_empirical_bayes`.")
     assert verdicts.measured_gain([verdict]) is None
 
 
 def test_scores_that_are_left_expect_nothing():
     few = judge(scores=SCORES[:10], labels=GOLD[:10], shift=(0.0, 0.0))
-    line = words.headline([few])
-    assert line.endswith("]). If you cannot say: leave the scores as they are.")
+    assert words.card_lines([few])[2].endswith("if you cannot say, leave the scores as they are.")
     assert "Expected gain" not in words.facts([few])
-    assert verdict_tables.verdict_cells([few])[1][4] == "leave it"
+    header, row = verdict_tables.verdict_cells([few])
+    assert row[header.index("recommended")] == "leave it"
 
 
 def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
@@ -92,7 +102,12 @@ def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
     ])  # fmt: skip
     assert tuple(gain) == pytest.approx(tuple(by_hand)) and gain.value == pytest.approx(0.25)
     facts = words.facts([complete, half, small])
-    assert "1 of 3 contexts loses accuracy beyond noise (b), 2 gain." in facts["Safe?"]
+    assert facts["Safe?"].startswith("No: with bc, 1 of 3 contexts loses")
+    assert "1 of 3 contexts loses accuracy beyond noise (b) and 2 gain" in facts["Safe?"]
+    bias = words.card_lines([complete, half, small])[0]
+    assert bias == (
+        "Biased: yes, 3 of 3 contexts (the most predicted label: 100 % predicted, 67 % right)."
+    )
     assert facts["Biased?"].startswith("Yes: in 3 of 3 contexts by more than two standard errors")
     assert facts["Recommended"] == "bc_empirical_bayes in 3 of 3 contexts."
 
@@ -102,9 +117,19 @@ def test_contexts_stand_by_their_effect():
         [judge("lost", labels=np.array(30 * [0, 0])), judge("unknown", labels=np.full(60, -1)),
          judge("won")]
     )  # fmt: skip
-    assert [row[0] for row in rows[1:]] == ["won", "lost", "unknown"]
-    assert isinstance(rows[1][-1], NumberCell) and rows[1][-1].parts[0] == "+50.0"
-    assert rows[1][-1].parts[2] == "*" and rows[3][-1] == ""
+    # Losses count as much as gains.
+    assert [row[0] for row in rows[1:]] == ["lost", "won", "unknown"]
+    assert isinstance(rows[2][1], NumberCell) and rows[2][1].parts[0] == "+50.0"
+    assert rows[2][1].parts[2] == "*" and rows[3][1] == ""
+
+
+def test_two_draws_are_said_to_tell_nothing():
+    two = [judge("a"), judge("b")]
+    assert words.card_lines(two)[1].endswith(words.TWO_DRAWS)
+    assert words.TWO_DRAWS in words.facts(two)["Measured gain"]
+    assert words.TWO_DRAWS not in words.card_lines([*two, judge("c")])[1]
+    unknown = [judge(name, labels=np.full(60, -1)) for name in "ab"]
+    assert words.TWO_DRAWS not in words.card_lines(unknown)[1]
 
 
 def test_rows_that_would_settle_a_gain():

@@ -10,7 +10,6 @@ import numpy as np
 
 from batch_calibration.diagnosis import (
     DISTANCES,
-    LEAVE,
     Comparison,
     Diagnosis,
     Recommendation,
@@ -18,7 +17,7 @@ from batch_calibration.diagnosis import (
 )
 from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.errors import escape_controls
-from batch_calibration.methods import METHODS, ask_about_order
+from batch_calibration.methods import ask_about_order
 from batch_calibration.reporting import terminal, words
 from batch_calibration.reporting.cells import Cells, count_signs
 from batch_calibration.reporting.verdict_tables import (
@@ -144,7 +143,7 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
             elif context.diagnosis.before:
                 terminal.show_cells(UNSEEN, right_cells(context.diagnosis))
             # "" where scores are left as they are.
-            if words_of_call := _flags_of(context.recommended):
+            if words_of_call := words.flags_of(context.recommended):
                 print(f"\nbatch-calibration calibrate FILE {words_of_call}")
             if method := context.recommended.if_balanced:
                 print("\nIf labels are about equally frequent:")
@@ -243,21 +242,6 @@ def over_all(contexts: Sequence[CorrectedContext]) -> str:
             "these labels out (--labels)."
         )
     return sentence
-
-
-def _flags_of(recommendation: Recommendation) -> str:
-    """The flags that make `calibrate` follow a recommendation; "" where scores are left alone."""
-    if recommendation.method == LEAVE:
-        return ""
-    flags = [f"--method={recommendation.method}"]
-    prior, strength = map(recommendation.options.get, ("target_prior", "strength"))
-    if isinstance(prior, tuple):
-        flags.append(f"--prior={','.join(f'{share:.3g}' for share in prior)}")
-    if strength is not None:
-        flags.append(f"--strength={strength:g}")
-    if METHODS[recommendation.method].probe.labels:
-        flags.append("--labeled=LABELED")
-    return " ".join(flags)
 
 
 def _count_recommended(contexts: Sequence[CorrectedContext]) -> str:

@@ -1,7 +1,8 @@
 """The page as text: its style, figures and program are in it, nothing is fetched."""
 
 import base64
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from html import escape
 from itertools import chain
@@ -12,8 +13,9 @@ from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.files import file_name
 from batch_calibration.reporting import verdict_tables, words
 from batch_calibration.reporting.catalogue import ACROSS, Table
-from batch_calibration.reporting.cells import Best, Cells, Sums
+from batch_calibration.reporting.cells import Best, Cells, Sums, count_signs
 from batch_calibration.reporting.frame import group_by
+from batch_calibration.reporting.method_display import PALETTE, verdict_color
 from batch_calibration.studies import Run, csv_text
 
 if TYPE_CHECKING:
@@ -23,6 +25,17 @@ TITLE = "Label-bias correction"
 MAX_TABLES_OPEN = 4  # of more tables in a section the first alone stands open
 FOLDER = Path(__file__).parent
 MAX_CONTEXTS_FULL = 100  # of more contexts none has reasons and a table of its own
+MIN_ROWS = 3  # of fewer rows a column that says the same in all of them stays
+MAX_BARS = 5  # labels of a card's picture; of more those whose shares are most off
+MEANINGS = {
+    "context": "All that decides the scores but the rows: model, template, label words, examples.",
+    "label bias": "A model's preference for some labels whatever the input.",
+    "points": "A difference of two percentages; in brackets its 95 % interval.",
+    "beyond noise": "0 is outside the 95 % interval, over rows and draws of demonstrations.",
+    "nats": "The unit of log-probabilities: 0.69 nats are a factor of 2.",
+    "bc": "Batch Calibration: it subtracts each label's mean score over the rows. icl: no change.",
+}
+"""Word -> what it means, of the words that the page uses most."""
 NO_RUNS = (
     "This workdir keeps no facts about scoring runs: its scores came from elsewhere, or from a "
     "version that kept none."
@@ -66,17 +79,29 @@ def make_page(
         f"{len(contexts):,} context{'s' * (len(contexts) > 1)}, {rows:,} rows" if contexts else ""
     )
     subtitle = escape(", ".join(filter(None, (counts, date))))
+    subtitle += ' (<a href="#words">what the words mean</a>)'
     lines = [f'<header><h1>{escape(title)}</h1><p class="note">{subtitle}</p></header>']
     lines += [f'<p class="notice">{escape(notice)}</p>' for notice in notices]
     if cards:
-        lines.append(f'<div class="cards">{"".join(map(card_html, cards))}</div>')
-        lines += _contexts(cards)
+        # Of several cards each is called by what tells it from the others.
+        is_one = len(cards) == 1
+        shown = [
+            card_html(card if is_one or not card.short else card._replace(heading=card.short))
+            for card in cards
+        ]
+        lines.append(f'<div class="cards">{"".join(shown)}</div>')
+        lines.append(_contexts(cards))
     if sections:
         lines.append('<h2 id="details">Details</h2>')
     for number, section in enumerate(sections):
         lines.append(_section(section, f"s{number}"))
     if runs is not None:
         lines.append(f'<section id="run"><h2>What was run</h2>{runs_html(runs)}</section>')
+    # The words that the page uses; of cosines it says that they have no nats.
+    used, meanings = "\n".join(lines).replace("osines have no nats", ""), ""
+    for word, meaning in MEANINGS.items():
+        meanings += f"<dt>{word}</dt><dd>{escape(meaning)}</dd>" * (word in used)
+    lines.append(_fold('class="section" id="words"', "<h3>Words</h3>", f"<dl>{meanings}</dl>"))
     body, named = "\n".join(lines), escape(", ".join(filter(None, (title, date))))
     style, program = ((FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
     return (
@@ -93,19 +118,84 @@ def _fold(attributes: str, summary: str, content: str) -> str:
 
 
 def card_html(card: Card) -> str:
-    """A card: what to do in a line, then what is known, question by question."""
+    """A card: three lines and a picture; folded, what is known, question by question."""
+    bias, effect, advice = map(escape, words.card_lines(card.verdicts))
+    # Commands are broken between words alone.
+    pieces = advice.split("`")
+    for place in range(1, len(pieces), 2):
+        command = re.sub(r"\S+", r"<span>\g<0></span>", pieces[place])
+        pieces[place] = f"<code>{command}</code>"
     pairs = []
     for question, answer in words.facts(card.verdicts).items():
         pairs.append(f"<dt>{escape(question)}</dt><dd>{escape(answer)}</dd>")
+    answers = _fold('class="facts"', "How sure, how safe", f"<dl>{''.join(pairs)}</dl>")
     return (
-        f'<section class="card"><h2>{escape(card.heading)}</h2>'
-        f'<p class="verdict">{escape(words.headline(card.verdicts))}</p>'
-        f"<dl>{''.join(pairs)}</dl></section>"
+        f'<section class="card"><h2>{escape(card.heading)}</h2><div class="first"><div>'
+        f'<p class="verdict">{bias}</p><p class="verdict">{effect}</p><p>{"".join(pieces)}</p>'
+        f'</div><div class="picture">{_bars(card.verdicts)}{_strip(card.verdicts)}</div></div>'
+        f"{answers}</section>"
     )
 
 
-def _contexts(cards: Sequence[Card]) -> list[str]:
-    """The contexts in one table, where there are several, and one chart of them."""
+def _picture(kind: str, caption: str, colors: Mapping[str, str], content: str) -> str:
+    """A small figure of a card, with the meaning of its colors."""
+    for name, color in colors.items():
+        caption += f' <span><i style="background:{color}"></i>{escape(name)}</span>'
+    return f'<figure class="{kind}"><figcaption>{caption}</figcaption>{content}</figure>'
+
+
+def _bars(verdicts: Sequence[Verdict]) -> str:
+    """Shares of each label before, after and right; of several contexts those of its top label."""
+    found, methods = verdicts[0].diagnosis, {verdict.diagnosis.method for verdict in verdicts}
+    right = () if found.classes is None else (found.classes,)
+    rows = list(zip(found.label_names, found.predicted, found.corrected, *right, strict=True))
+    if len(verdicts) > 1:
+        rows = [("most predicted label, mean over contexts", *words.most_predicted(verdicts))]
+    more = len(rows) - MAX_BARS
+    if more > 0:
+        rows.sort(key=lambda row: -abs(row[1] - row[-1]))
+    after = f"after {methods.pop()}" if len(methods) == 1 else "after the correction"
+    colors = {"predicted": PALETTE.color("icl"), after: PALETTE.color("bc"), "right": "none"}
+    content = ""
+    for name, *shares in rows[:MAX_BARS]:
+        content += f"<p>{escape(name)}</p>"
+        for share, color in zip(shares, colors.values(), strict=False):
+            style = f"background:{color};width:calc({share:.4f} * (100% - 2.5rem))"
+            content += f'<div><i style="{style}"></i>{100 * share:.0f}</div>'
+    content += f"<p>{more:,} more labels are in the details.</p>" if more > 0 else ""
+    if len(rows[0]) < 4:
+        del colors["right"]
+    return _picture("shares", "Share of rows in %:", colors, content)
+
+
+def _strip(verdicts: Sequence[Verdict]) -> str:
+    """The measured gain of each of several contexts as a mark, losses in their own color."""
+    named = [(verdict.diagnosis.gain, verdict.name) for verdict in verdicts]
+    gains = sorted([(gain, name) for gain, name in named if gain], reverse=True)
+    if len(gains) < 2:
+        return ""
+    low, high = min(gains[-1][0].value, 0.0), max(gains[0][0].value, 0.001)
+    marks, counts = "", count_signs(gain for gain, _ in gains)
+    for place, (gain, name) in enumerate(gains):
+        # A mark of no height would not be seen.
+        height = max(abs(gain.value), 0.02 * (high - low)) * (-1 if gain.value >= 0 else 1)
+        color = verdict_color(gain.beyond_noise)
+        marks += f'<path d="M{place + 0.5} 0v{height:.4f}" stroke="{color}">'
+        marks += f"<title>{escape(f'{name}: {gain.points}')}</title></path>"
+    colors = {}
+    for count, kind, sign in zip(counts, ("gain", "within noise", "lose"), (1, 0, -1), strict=True):
+        colors[f"{count:,} {kind}"] = verdict_color(sign)
+    caption = f"Gain of each context ({100 * low:+.1f} to {100 * high:+.1f} points):"
+    box = f"0 {-high:.4f} {len(gains)} {high - low:.4f}"
+    content = (
+        f'<svg viewBox="{box}" preserveAspectRatio="none" role="img" aria-label="{caption}" '
+        f'stroke-width=".8">{marks}</svg>'
+    )
+    return _picture("strip", caption, colors, content)
+
+
+def _contexts(cards: Sequence[Card]) -> str:
+    """The contexts in one table, where there are several."""
     contexts = list(chain.from_iterable(card.verdicts for card in cards))
     if len({verdict.name for verdict in contexts}) < len(contexts):
         # Settings have contexts of one name: each says its setting.
@@ -113,24 +203,28 @@ def _contexts(cards: Sequence[Card]) -> list[str]:
         for card in cards:
             setting = card.short or card.heading
             for verdict in card.verdicts:
-                contexts.append(verdict._replace(name=f"{verdict.name}: {setting}"))
-    names = [verdict.name for verdict in contexts]
-    try:
-        from batch_calibration.reporting.figures.preferences import draw_preferences
-    except ImportError:  # without matplotlib the page has words and tables
-        drawn = ""
-    else:
-        diagnoses = [verdict.diagnosis for verdict in contexts]
-        figure = figure_html("preferences", draw_preferences(diagnoses, names))
-        drawn = f'<div id="effects">{figure}</div>'
+                contexts.append(verdict._replace(name=f"{verdict.name}, {setting}"))
     if len(contexts) == 1:
-        return [drawn]
+        return ""
+    shared, contexts = _shorten(contexts)
     cells = verdict_tables.verdict_cells(contexts)
     are_cosines = {verdict.diagnosis.cosines for verdict in contexts}
     cells, note = verdict_tables.with_unit(cells, verdict_tables.OVERVIEW_NOTE, are_cosines)
     table = Table(ACROSS, "contexts", "Contexts, the largest effect first", cells, note, unit="")
-    head = '<section id="overview"><h2>Contexts, the largest effect first</h2>'
-    return [f"{head}\n{table_html(table)}</section>", drawn]
+    said = f'<p class="note">All of {escape(shared)}.</p>' if shared else ""
+    head = f'<section id="overview"><h2>Contexts, the largest effect first</h2>{said}'
+    return f"{head}\n{table_html(table)}</section>"
+
+
+def _shorten(contexts: Sequence[Verdict]) -> tuple[str, list[Verdict]]:
+    """The parts that all names share, and the contexts by the other parts of their names."""
+    parts = [verdict.name.split(", ") for verdict in contexts]
+    shared = [part for part in parts[0] if all(part in other for other in parts)]
+    shortened = []
+    for verdict, own in zip(contexts, parts, strict=True):
+        name = ", ".join(part for part in own if part not in shared)
+        shortened.append(verdict._replace(name=name or verdict.name))
+    return ", ".join(shared), shortened
 
 
 def _section(section: Section, name: str) -> str:
@@ -184,23 +278,38 @@ def _download(name: str, cells: Cells) -> str:
 
 
 def table_html(table: Table) -> str:
-    """Rows that can be sorted and filtered, sums and a note below; the page saves them as CSV."""
+    """Rows that can be sorted and filtered, sums and a note below; the page saves them as CSV.
+
+    A column that says the same in every row is said above; it is hidden, and saved with the rest.
+    """
     header, *rows = table.cells
     split = sum(not isinstance(row, Sums) for row in rows)
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
-    body, foot = ("\n".join(map(_row, part)) for part in (rows[:split], rows[split:]))
-    sums = f"\n<tfoot>{foot}</tfoot>" if foot else ""
+    hidden, said = set[int](), []
+    for place, name in enumerate(header[1:] if split >= MIN_ROWS else (), 1):
+        (first, *others), sums = [row[place] for row in rows[:split]], rows[split:]
+        if set(others) == {first} and not any(row[place] for row in sums):
+            hidden.add(place)
+            said += [f"{name} {first}"] if first else []
+    shared = f'<p class="note">In every row: {escape(", ".join(said))}.</p>\n' if said else ""
+    head = ""
+    for place, name in enumerate(header):
+        head += f'<th scope="col"{" hidden" * (place in hidden)}>{escape(name)}</th>'
+    lines = [_row(row, hidden) for row in rows]
+    body, foot = ("\n".join(part) for part in (lines[:split], lines[split:]))
+    footer = f"\n<tfoot>{foot}</tfoot>" if foot else ""
     note = f"<p>{escape(table.note)}</p>\n" if table.note else ""
     return (
-        f'<div class="table" role="region" tabindex="0" aria-label="{escape(table.title)}" '
+        f'{shared}<div class="table" role="region" tabindex="0" aria-label="{escape(table.title)}" '
         f'data-file="{file_name(table.slug)}"><table><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{body}</tbody>{sums}</table></div>\n{note}"
+        f"<tbody>{body}</tbody>{footer}</table></div>\n{note}"
     )
 
 
-def _row(row: Sequence[str]) -> str:
-    name, *cells = map(_shown, row)
-    return f'<tr><th scope="row">{name}</th>{"".join(map("<td>{}</td>".format, cells))}</tr>'
+def _row(row: Sequence[str], hidden: Set[int]) -> str:
+    cells = f'<th scope="row">{_shown(row[0])}</th>'
+    for place, cell in enumerate(row[1:], 1):
+        cells += f"<td{' hidden' * (place in hidden)}>{_shown(cell)}</td>"
+    return f"<tr>{cells}</tr>"
 
 
 def _shown(cell: str) -> str:
@@ -250,16 +359,8 @@ def context_html(context: Verdict, name: str, *, is_full: bool) -> str:
             verdict_tables.context_tables(context)[0]._replace(slug=f"{name}-labels")
         )
     content = f"<p>{escape(' '.join(sentences))}</p>\n{table}"
-    return _fold(f'id="{name}" class="context"', escape(_headline(context)), content)
-
-
-def _headline(context: Verdict) -> str:
-    """A context in a line: which label it favors, by how much, and what accuracy does."""
-    diagnosis, names = context.diagnosis, context.diagnosis.label_names
-    low = names[int(diagnosis.preference.argmin())]
-    line = f"{context.name}: favors {context.preferred!r} over {low!r} by "
-    line += verdict_tables.size_cell(diagnosis) + " nats" * (not diagnosis.cosines)
-    if diagnosis.before and diagnosis.after:
-        before, after = diagnosis.before.accuracy.value, diagnosis.after.accuracy.value
-        line += f"; accuracy {100 * before:.1f} → {100 * after:.1f} %"
-    return line
+    return _fold(
+        f'id="{name}" class="context"',
+        escape(f"{context.name}: {' '.join(words.card_lines([context])[:2])}"),
+        content,
+    )

@@ -85,12 +85,6 @@ UNLIKE_IMAGES = (
 )
 
 
-TWO_DRAWS = (
-    " Two draws say next to nothing of others: an interval over them reaches several times as far "
-    "as over five."
-)
-
-
 def gain_note(group: Frame) -> str:
     """The sentences below a table of gains: what its intervals hold, and which rows are few."""
     counts = [len(task.records) for task in group.tasks.values()]
@@ -102,7 +96,7 @@ def gain_note(group: Frame) -> str:
             "the same in all draws: more draws make a small test set no larger"
         )
         if min(counts) == 2:
-            draws_note = TWO_DRAWS
+            draws_note = f" {words.TWO_DRAWS}"
     elif group.setting.shots:
         over += ": one draw of demonstrations says nothing of others"
     rows = {name: sum(task.records[0].classes) for name, task in group.tasks.items()}

@@ -12,7 +12,7 @@ from batch_calibration.reporting.items import ACROSS, Table
 OVERVIEW_NOTE = (
     "Each context as the recommended method corrects it. 'prefers' is the label of the highest "
     "mean log-probability, 'nats' how far it is above the lowest, ± a standard error. 'expected' "
-    "is the gain in accuracy of real contexts whose scores look alike, 'gain' the measured one, "
+    "is the gain in accuracy of real contexts with similar scores, 'gain' the measured one, "
     "paired by row, both in points with 95 % intervals; before and after in %. "
     f"{MARK} beyond noise: 0 is outside the interval."
 )
@@ -24,7 +24,7 @@ SD_NOTE = (
     "labels most and least preferred."
 )
 OVERVIEW = (
-    "context", "rows", "prefers", "nats", "recommended", "expected", "before", "after", "gain",
+    "context", "gain", "before", "after", "prefers", "nats", "recommended", "expected", "rows",
 )  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def verdict_cells(verdicts: Sequence[Verdict]) -> Cells:
 
     def effect(verdict: Verdict) -> tuple[bool, float]:
         diagnosis, gain = verdict.diagnosis, verdict.diagnosis.gain
-        return gain is None, -gain.value if gain else -np.nan_to_num(diagnosis.size)
+        return gain is None, -abs(gain.value) if gain else -np.nan_to_num(diagnosis.size)
 
     rows: Cells = [list(OVERVIEW)]
     for verdict in sorted(verdicts, key=effect):

@@ -12,7 +12,7 @@ import numpy as np
 
 from batch_calibration.diagnosis.comparison import Comparison, MethodResult
 from batch_calibration.diagnosis.diagnose import Diagnosis, gain_of
-from batch_calibration.diagnosis.recommendation import Recommendation
+from batch_calibration.diagnosis.recommendation import LEAVE, Recommendation
 from batch_calibration.diagnosis.share_ranges import NEAR_EQUAL
 from batch_calibration.diagnosis.verdicts import (
     IF_BALANCED,
@@ -40,6 +40,7 @@ MANY_NAMES = 5
 SUPPOSE_NO_EQUAL_SHARES = ("icl", "bc_empirical_bayes", "bcl_empirical_bayes")
 """Methods that do not suppose that labels are right about equally often."""
 LEAVE_THEM = "leave the scores as they are"
+TWO_DRAWS = "Two draws of demonstrations tell nothing about other draws."
 MAX_LISTED = 3
 """Labels, contexts and tasks that a sentence about many names; of more it gives the number."""
 MAX_NAMES = 13
@@ -355,39 +356,122 @@ def comparison_html(found: Comparison) -> str:
     return f"<p>{found.rows:,} labeled rows</p>{table}<p>{escape(reading_note(found))}</p>"
 
 
-def headline(verdicts: Sequence[Verdict]) -> str:
-    """The advice and its gain: one sentence, or one for each answer where nothing is stated."""
-    names = {verdict.recommendation.short for verdict in verdicts}
-    does = names.pop() if len(names) == 1 else "following the recommendations"
-    if does == "leave it":
-        does = LEAVE_THEM
-    if any(verdict.recommendation.if_balanced for verdict in verdicts):
-        return (
-            f"If labels are about equally frequent (within {100 * NEAR_EQUAL:.0f} points): "
-            f"bc{_effect(verdicts, IF_BALANCED)}. If you cannot say: "
-            f"{does}{'' if does == LEAVE_THEM else _effect(verdicts, RECOMMENDED)}."
-        )
-    if does == LEAVE_THEM:
-        return f"{LEAVE_THEM.capitalize()}."
-    gain = measured_gain(verdicts)
-    action = "Correct the scores"
-    if gain is not None:
-        action = ("Within noise", action, LEAVE_THEM.capitalize())[gain.beyond_noise]
-    return f"{action}: {does}{_effect(verdicts, RECOMMENDED)}."
+def card_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Three lines: the bias, accuracy before and after, and what to do, commands in backticks."""
+    return [_is_biased(verdicts), _effects(verdicts), _advice(verdicts)]
+
+
+def _is_biased(verdicts: Sequence[Verdict]) -> str:
+    before, _, *right = most_predicted(verdicts)
+    if len(verdicts) > 1:
+        count = sum(verdict.is_biased for verdict in verdicts)
+        answer = "yes" if count > len(verdicts) / 2 else "mostly not"
+        shares = f"the most predicted label: {_two_shares(before, *right)}"
+        return f"Biased: {answer}, {count:,} of {len(verdicts):,} contexts ({shares})."
+    found, place = verdicts[0].diagnosis, int(verdicts[0].diagnosis.preference.argmax())
+    if found.rows < 3:
+        return "Biased: so few rows cannot say."
+    if not verdicts[0].is_biased:
+        return f"Biased: not beyond noise (most predicted: {_two_shares(before, *right)})."
+    shares = _two_shares(
+        found.predicted[place], *([] if found.classes is None else [found.classes[place]])
+    )
+    return f"Biased: yes, towards {verdicts[0].preferred!r} ({shares})."
+
+
+def _two_shares(predicted: float, right: float | None = None) -> str:
+    """How often a label is predicted and right; a bias of mean scores may turn no prediction."""
+    shares = f"{100 * predicted:.0f} % predicted"
+    if right is None:
+        return shares
+    only = "; the bias is in the scores, not in what is predicted" * bool(predicted <= right)
+    return f"{shares}, {100 * right:.0f} % right{only}"
+
+
+def most_predicted(verdicts: Sequence[Verdict]) -> list[float]:
+    """Shares of the label that a context predicts most, means over contexts.
+
+    They are of its predictions before and after, and of right labels where some are known.
+    """
+    shares: list[list[float]] = [[], [], []]
+    for found in (verdict.diagnosis for verdict in verdicts):
+        most = int(found.predicted.argmax())
+        right = [] if found.classes is None else [found.classes]
+        for values, labels in zip(shares, [found.predicted, found.corrected, *right], strict=False):
+            values.append(float(labels[most]))
+    return [float(np.mean(values)) for values in shares if values]
+
+
+def _effects(verdicts: Sequence[Verdict]) -> str:
+    if measured_gain(verdicts) is None:
+        expected, name = _expected(verdicts), [*_answers(verdicts)][-1]
+        if name == "leave it" or expected is None:
+            return "No gain is expected, and no right label is known."
+        return f"{name}: {expected.points} points expected; no right label is known."
+    texts = list[str]()
+    before = 100 * float(np.mean([*_accuracy_of_tasks(verdicts).values()]))
+    for name, gains_of in _answers(verdicts).items():
+        effect = _effect(verdicts, gains_of)
+        # The accuracy before is said once.
+        effect = effect.removeprefix(f"{before:.1f} → ") if texts else effect
+        texts += [] if name == "leave it" else [f"{name}: {effect}"]
+    if not texts:
+        texts = [f"Accuracy: {before:.1f} %, as the scores are left"]
+    return f"{'; '.join(texts)}.{_two_draws(verdicts)}"
+
+
+def _two_draws(verdicts: Sequence[Verdict]) -> str:
+    """A sentence where a task has two contexts, as its interval shows nothing."""
+    counts = Counter(verdict.task for verdict in verdicts if verdict.gains is not None)
+    return f" {TWO_DRAWS}" if counts and min(counts.values()) == 2 else ""
+
+
+def _advice(verdicts: Sequence[Verdict]) -> str:
+    """The commands; an answer that loses accuracy beyond noise is not to be followed."""
+    files = "FILE" if len(verdicts) == 1 else "FILES"
+    flags = {flags_of(verdict.recommendation) for verdict in verdicts}
+    command = f"`batch-calibration recommend {files}`, a method for each context"
+    if len(flags) == 1:
+        (shared,) = flags
+        command = f"`batch-calibration calibrate {files} {shared}`" if shared else LEAVE_THEM
+    actions = [f"`batch-calibration calibrate {files} --method=bc`", command]
+    answers = [*_answers(verdicts).values()]
+    for place, gains_of in zip((-2, -1), [*answers, *answers][-2:], strict=True):
+        gain = measured_gain(verdicts, gains_of)
+        if gain is not None and gain.beyond_noise < 0:
+            actions[place] = f"{LEAVE_THEM}, as accuracy falls beyond noise"
+    if len(answers) == 1 or actions[0] == actions[1]:
+        return f"Do: {actions[1]}."
+    near = f"labels are about equally frequent (within {100 * NEAR_EQUAL:.0f} points)"
+    again = actions[0].split("--")[0]
+    return f"Do: {actions[0]} if {near}; if you cannot say, {actions[1].replace(again, '`')}."
+
+
+def flags_of(recommendation: Recommendation) -> str:
+    """The flags that make `calibrate` follow a recommendation; "" where scores are left alone."""
+    if recommendation.method == LEAVE:
+        return ""
+    flags = [f"--method={recommendation.method}"]
+    prior, strength = map(recommendation.options.get, ("target_prior", "strength"))
+    if isinstance(prior, tuple):
+        flags.append(f"--prior={','.join(f'{share:.3g}' for share in prior)}")
+    if strength is not None:
+        flags.append(f"--strength={strength:g}")
+    if METHODS[recommendation.method].probe.labels:
+        flags.append("--labeled=LABELED")
+    return " ".join(flags)
 
 
 def _effect(verdicts: Sequence[Verdict], gains_of: Callable[[Verdict], np.ndarray | None]) -> str:
-    """Accuracy before and after and the gain, where they are measured; else what is expected."""
+    """Accuracy before and after and its measured gain."""
     gain = measured_gain(verdicts, gains_of)
-    if gain is None:
-        expected = _expected(verdicts) if gains_of is RECOMMENDED else None
-        return f", {expected.points} points expected" if expected else ""
     # Accuracies of tasks, each the mean over its contexts, as the gain is.
     before = 100 * float(np.mean([*_accuracy_of_tasks(verdicts).values()]))
     known = [gains for verdict in verdicts if (gains := gains_of(verdict)) is not None]
-    if not any(gains.any() for gains in known):
-        return f", {before:.1f} % as before (no row turns right or wrong)"
-    return f", {before:.1f} → {before + 100 * gain.value:.1f} % ({gain.points})"
+    if gain is None or not any(gains.any() for gains in known):
+        return f"{before:.1f} % as before (no row turns right or wrong)"
+    noise = "" if gain.beyond_noise else ", within noise"
+    return f"{before:.1f} → {before + 100 * gain.value:.1f} % ({gain.points}{noise})"
 
 
 def _accuracy_of_tasks(verdicts: Sequence[Verdict]) -> dict[str, float]:
@@ -407,7 +491,7 @@ def facts(verdicts: Sequence[Verdict]) -> dict[str, str]:
         "Expected gain": _expected_sentence(verdicts),
         "Measured gain": _measured(verdicts),
         "Safe?": _safety(verdicts),
-        "Rows that settle it": _rows(verdicts),
+        "Enough rows?": _rows(verdicts),
     }
     return {question: answer for question, answer in answers.items() if answer}
 
@@ -471,7 +555,7 @@ def _expected_sentence(verdicts: Sequence[Verdict]) -> str:
     risk, source = first.risk_in_words, first.source
     if len(verdicts) > 1:
         risk, average = "", " in a context, on average"
-        source = "by contexts of real models with like scores"
+        source = "from contexts of real models with similar scores"
     return f"{expected.points} points{average}{risk} ({source})."
 
 
@@ -480,15 +564,10 @@ def _measured(verdicts: Sequence[Verdict]) -> str:
     if measured_gain(verdicts) is None:
         return "No right label is known."
     labeled = [verdict for verdict in verdicts if verdict.diagnosis.labeled]
-    sentences = []
-    for name, gains_of in _answers(verdicts).items():
-        gain = measured_gain(verdicts, gains_of)
-        effect = ("within noise", "a gain", "a loss")[gain.beyond_noise] if gain else ""
-        sentences.append(f"{name}{_effect(verdicts, gains_of)}: {effect}")
     rows = sum(verdict.diagnosis.labeled for verdict in labeled)
     tasks = len({verdict.task for verdict in labeled})
-    over = f", mean over {tasks:,} tasks" if tasks > 1 else ""
-    return f"{'; '.join(sentences)} ({rows:,} labeled rows{over}; 95 % intervals)."
+    over = f"; mean over {tasks:,} tasks" if tasks > 1 else ""
+    return f"{_effects(verdicts)} ({rows:,} labeled rows{over}; 95 % intervals.)"
 
 
 def _answers(
@@ -503,39 +582,27 @@ def _answers(
 
 
 def _safety(verdicts: Sequence[Verdict]) -> str:
-    """Contexts that lose accuracy beyond noise, by each answer, and the most frequent label."""
-    sentences = []
+    """Yes or no: are there contexts that lose accuracy beyond noise, by each answer?"""
+    if measured_gain(verdicts) is None:
+        return "Not known without right labels."
+    clauses, is_safe = [], True
     for method, gains_of in _answers(verdicts).items():
         judged = [(verdict.name, gains_of(verdict)) for verdict in verdicts]
         known = [(name, gains) for name, gains in judged if gains is not None]
-        signs = [(name, gain_of(gains < 0, gains > 0).beyond_noise) for name, gains in known]
-        harmed = [name for name, sign in signs if sign < 0]
+        signs = [gain_of(gains < 0, gains > 0).beyond_noise for _, gains in known]
+        harmed = [name for (name, _), sign in zip(known, signs, strict=True) if sign < 0]
+        is_safe = is_safe and not harmed
         if len(signs) == 1:
-            answer = "No: accuracy falls" if harmed else "Yes: accuracy does not fall"
-            sentences.append(f"{answer} beyond noise by {method}.")
-        elif signs:
-            subject = f"{len(harmed):,} of {len(signs):,} contexts" if harmed else "No context"
-            named = f" ({join_names(harmed)})" if 0 < len(harmed) <= MAX_LISTED else ""
-            sentences.append(
-                f"By {method}, {subject[0].lower()}{subject[1:]} "
-                f"{'loses' if len(harmed) < 2 else 'lose'} accuracy beyond noise{named}, "
-                f"{sum(sign > 0 for _, sign in signs):,} gain."
-            )
-    before, after, right = [], [], []
-    for found in (verdict.diagnosis for verdict in verdicts):
-        most = int(found.predicted.argmax())
-        before.append(found.predicted[most])
-        after.append(found.corrected[most])
-        right += [] if found.classes is None else [found.classes[most]]
-    subject = "The label predicted most is predicted"
-    if len(verdicts) == 1:
-        subject = f"{verdicts[0].diagnosis.label_names[most]!r} is predicted"
-    text = (
-        f"{subject} for {100 * float(np.mean(before)):.1f} % of the rows, after the correction for "
-        f"{100 * float(np.mean(after)):.1f} %"
-    )
-    text += f"; it is right for {100 * float(np.mean(right)):.1f} %" if right else ""
-    return " ".join([*sentences, f"{text}."])
+            falls = "falls" if harmed else "does not fall"
+            clauses.append(f"accuracy {falls} beyond noise with {method}")
+            continue
+        named = f" ({join_names(harmed)})" if 0 < len(harmed) <= MAX_LISTED else ""
+        clauses.append(
+            f"with {method}, {len(harmed) or 'none'} of {len(signs):,} contexts "
+            f"{'lose' if len(harmed) > 1 else 'loses'} accuracy beyond noise{named} and "
+            f"{signs.count(1):,} {'gains' if signs.count(1) == 1 else 'gain'}"
+        )
+    return f"{'Yes' if is_safe else 'No'}: {'; '.join(clauses)}."
 
 
 def _rows(verdicts: Sequence[Verdict]) -> str:
@@ -551,13 +618,13 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
         )
     gain, labeled = measured_gain(verdicts), sum(verdict.diagnosis.labeled for verdict in verdicts)
     if gain is None:
-        sentences.append("Labels of some rows would tell the gain.")
+        sentences.append("Label some rows to measure the gain.")
     elif gain.beyond_noise:
-        sentences.append(f"The gain is settled by these {labeled:,} labeled rows.")
+        sentences.append(f"These {labeled:,} labeled rows are enough to be sure of the gain.")
     elif settled := rows_to_settle(gain, labeled):
         rounded = float(f"{settled:.2g}")
         sentences.append(
-            f"A gain of this size would exceed noise from about {rounded:,.0f} labeled rows."
+            f"A gain of this size needs about {rounded:,.0f} labeled rows to exceed noise."
         )
     else:
         sentences.append("A gain this small would need more than a million labeled rows.")
@@ -577,11 +644,13 @@ def setting_paragraph(group: Frame) -> str:
         scope = _list_names(list(map(task_title, tasks)))
     number, interval, _ = estimate_cell(over_tasks(list(by_task.values()))).parts
     over = "rows and seeds" if group.max_seeds > 1 else "rows alone"
+    seeds = min(len(task.records) for task in group.tasks.values())
+    draws = f" {TWO_DRAWS}" if seeds == 2 else ""
     sentences = [
         f"In this setting ({group.setting}), the uncalibrated scores are right on "
         f"{_average(group, BASELINE, tasks)} % of the rows and Batch Calibration on "
         f"{_average(group, CORRECTED, tasks)} %, on average over {scope}: {number} points "
-        f"{interval} (95 % interval over {over}; noise where it holds 0).",
+        f"{interval} (95 % interval over {over}; noise where it holds 0).{draws}",
         _describe_gains(by_task),
         _describe_not_learned(group),
         _describe_spread(group),

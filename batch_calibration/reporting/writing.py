@@ -136,11 +136,7 @@ def write_report(
         title=title or name_page(models, tasks),
     )  # fmt: skip
     write_whole(page, html.encode())
-    heads = []
-    for card in shown_cards:
-        heads.append(f"{card.heading}: {words.headline(card.verdicts)}")
-        for question, answer in words.facts(card.verdicts).items():
-            heads.append(f"{question.removesuffix('?')}: {answer}")
+    heads = [f"{c.heading}: {' '.join(words.card_lines(c.verdicts))}" for c in shown_cards]
     return [*missing, *heads, *paragraphs, *studies]
 
 
