@@ -12,7 +12,7 @@ from making import make_record
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 
-from batch_calibration.reporting import catalogue, tables, terminal
+from batch_calibration.reporting import catalogue, tables, terminal, words
 from batch_calibration.reporting.cells import Best, Sums, latex, markdown
 from batch_calibration.reporting.frame import by_setting, gain, learned_tasks
 from batch_calibration.reporting.method_display import VERDICTS
@@ -216,5 +216,5 @@ def test_contexts_that_have_a_method_which_others_lack_have_a_table():
 def test_two_draws_are_said_to_tell_little():
     draws = [make_record("sst2", {"icl": 0.5, "bc": 0.75}, context={"seed": s}) for s in range(3)]
     (two,), (three,) = by_setting(draws[:2]), by_setting(draws)
-    assert "Two draws say next to nothing of others" in tables.gain_note(two)
+    assert words.TWO_DRAWS in tables.gain_note(two)
     assert "Two draws" not in tables.gain_note(three)
