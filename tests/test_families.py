@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from flax import nnx
 from safetensors.numpy import load_file, save_file
 from tiny import byte_level
 
-from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models import FAMILIES, mixture
 from batch_calibration.scoring.models.attention import causal
 from batch_calibration.scoring.models.files import weights
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
@@ -239,6 +240,28 @@ def test_half_precision_stays_half(name, backend, dtype, monkeypatch):
         got = half(model)
     assert got.dtype == jnp.float32
     assert np.abs(got - answers).mean() < 0.03 * answers.std()
+
+
+@pytest.mark.parametrize(("tokens", "favorite"), [(1, 0), (7, 0), (64, 1), (65, 0), (200, 3)])
+def test_experts_run_on_the_tokens_that_chose_them(tokens, favorite):
+    shape = {"hidden_size": 16, "num_experts": 5, "num_experts_per_tok": 2, "hidden_act": "silu"}
+    config = SimpleNamespace(**shape, moe_intermediate_size=24, norm_topk_prob=True)
+    layer = mixture.Mixture(config, rngs=nnx.Rngs(0))
+    random = np.random.default_rng(tokens)
+    h = jnp.asarray(random.normal(size=(2, tokens, 16)), jnp.float32)
+    # Most tokens choose one expert, and none the last.
+    kernel = np.asarray(layer.router.kernel[...]) * 0.1
+    bias = np.zeros(5) + 4 * (np.arange(5) == favorite) - 50 * (np.arange(5) == 4)
+    layer.router = lambda h: h @ kernel + bias
+    want = np.zeros(h.shape)
+    for place in np.ndindex(2, tokens):
+        probs = np.exp(np.asarray(layer.router(h[place]), np.float64))
+        chosen = np.argsort(-probs)[:2]
+        for number in chosen.tolist():
+            output = np.asarray(layer.experts[number](h[place][None, None])[0, 0])
+            want[place] += output * probs[number] / probs[chosen].sum()
+    assert np.abs(np.asarray(layer(h)) - want).max() < 1e-6
+    assert np.abs(np.asarray(jax.jit(layer)(h)) - want).max() < 1e-6
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -23,11 +23,7 @@ class Config(llama.Config):
 
 
 class Experts(nnx.Module):
-    """The sum of the most probable experts' outputs for each token, by the router's probabilities.
-
-    As in `mixture.Mixture` all experts run on all tokens: 8 times the products that are needed for
-    gpt-oss-20b, 32 times for 120b.
-    """
+    """The sum of the most probable experts' outputs for each token, as in `mixture`."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner = config.hidden_size, config.intermediate_size
@@ -50,21 +46,22 @@ class Experts(nnx.Module):
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """The chosen experts' outputs for `h [b, t, d]`, summed by their weights."""
-        weights = mixture.expert_weights(self.router(h), self.chosen, normalizes=True)
+        chosen = mixture.choose_experts(self.router(h), self.chosen, normalizes=True)
         gate_up, gate_up_bias = self.gate_up[...], self.gate_up_bias[...]
         down, down_bias = self.down[...], self.down_bias[...]
-        contracted = (((h.ndim - 1,), (0,)), ((), ()))
+        contracted = (((1,), (0,)), ((), ()))
 
         def add_expert(number: jax.Array, mixed: jax.Array) -> jax.Array:
-            both = layers.product(h, gate_up[number], contracted) + gate_up_bias[number]
-            # Gate and up lie in turn, number by number.
-            gate = jnp.minimum(both[..., ::2], self.limit)
-            up = jnp.clip(both[..., 1::2], -self.limit, self.limit)
-            inner = (up + 1) * gate * jax.nn.sigmoid(self.alpha * gate)
-            output = layers.product(inner, down[number], contracted) + down_bias[number]
-            return mixed + output * weights[..., number, None]
+            def run(rows: jax.Array) -> jax.Array:
+                both = layers.product(rows, gate_up[number], contracted) + gate_up_bias[number]
+                # Gate and up lie in turn, number by number.
+                gate = jnp.minimum(both[..., ::2], self.limit)
+                up = jnp.clip(both[..., 1::2], -self.limit, self.limit)
+                inner = (up + 1) * gate * jax.nn.sigmoid(self.alpha * gate)
+                return layers.product(inner, down[number], contracted) + down_bias[number]
 
-        # One expert after the other: all at once would need the memory of all.
+            return mixture.add_chosen(mixed, h, chosen, number, run)
+
         mixed: jax.Array = jax.lax.fori_loop(0, self.experts, add_expert, jnp.zeros_like(h))
         return mixed
 

@@ -1,6 +1,8 @@
 """Mixtures of experts: Mixtral and Qwen3-MoE, Llama blocks whose MLPs are chosen by a router."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,9 @@ from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 
 MOST_EXPERTS = 128
 """Experts of a layer that the tables below have names for."""
+
+TOGETHER = 64
+"""Tokens that an expert reads at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +36,7 @@ class Config(llama.Config):
 class Mixture(nnx.Module):
     """The sum of the most probable experts' outputs for each token, by the router's probabilities.
 
-    All experts run on all tokens, and experts that the router did not choose have weight 0: shapes
-    do not depend on tokens. That is `num_experts / num_experts_per_tok` times the products needed:
-    4 times for Mixtral, 16 for Qwen3-30B-A3B.
+    Each expert runs on the tokens that chose it (`add_chosen`).
     """
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
@@ -52,22 +55,62 @@ class Mixture(nnx.Module):
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """The chosen experts' outputs for `h [b, t, d]`, summed by their weights."""
-        weights = expert_weights(self.router(h), self.chosen, self.normalizes)
+        chosen = choose_experts(self.router(h), self.chosen, self.normalizes)
         mixed = jnp.zeros_like(h)
-        # Every expert reads every token; the weight of unchosen ones is 0.
         for number, expert in enumerate(self.experts):
-            mixed = mixed + expert(h) * weights[..., number, None]
+            mixed = add_chosen(mixed, h, chosen, number, expert)
         return mixed
 
 
-def expert_weights(logits: jax.Array, count: int, normalizes: bool) -> jax.Array:
-    """Weights `[b, t, experts]` of the `count` experts with the highest logits, else 0."""
-    probs = jax.nn.softmax(logits.astype(jnp.float32))  # as in transformers
-    values, chosen = jax.lax.top_k(probs, count)  # [b, t, chosen]
+class Chosen(NamedTuple):
+    """Pairs of a token and an expert that it chose, the pairs of an expert together.
+
+    Attributes:
+        token: [pairs], the token's number of b t.
+        weight: [pairs], of the expert's output.
+        starts: [experts + 1], where the pairs of an expert begin.
+    """
+
+    token: jax.Array
+    weight: jax.Array
+    starts: jax.Array
+
+
+def choose_experts(logits: jax.Array, count: int, normalizes: bool) -> Chosen:
+    """The `count` experts with the highest of `logits [b, t, experts]`, for each token."""
+    experts = logits.shape[-1]
+    probs = jax.nn.softmax(logits.astype(jnp.float32)).reshape(-1, experts)  # as in transformers
+    values, numbers = jax.lax.top_k(probs, count)  # [b t, chosen]
     if normalizes:
         values = values / values.sum(axis=-1, keepdims=True)
-    is_chosen = jax.nn.one_hot(chosen, probs.shape[-1], dtype=jnp.float32)
-    return jnp.sum(is_chosen * values[..., None], axis=-2).astype(logits.dtype)
+    number = numbers.ravel()
+    order = jnp.argsort(number)
+    starts = jnp.searchsorted(number[order], jnp.arange(experts + 1, dtype=number.dtype))
+    return Chosen(order // count, values.ravel()[order].astype(logits.dtype), starts)
+
+
+def add_chosen(
+    mixed: jax.Array, h: jax.Array, chosen: Chosen, number: jax.Array | int,
+    expert: Callable[[jax.Array], jax.Array],
+) -> jax.Array:  # fmt: skip
+    """`mixed [b, t, d]` with the weighted outputs of an expert for the tokens that chose it.
+
+    It reads `TOGETHER` tokens at a time, so shapes do not depend on what tokens chose, and all that
+    is computed in vain is the rest of its last turn.
+    """
+    flat = h.reshape(-1, h.shape[-1])
+    size = min(TOGETHER, len(flat))
+    start, end = chosen.starts[number], chosen.starts[number + 1]
+
+    def take_turn(turn: jax.Array, mixed: jax.Array) -> jax.Array:
+        place = start + turn * size + jnp.arange(size, dtype=start.dtype)
+        token = chosen.token.at[place].get(mode="clip")
+        weight = jnp.where(place < end, chosen.weight.at[place].get(mode="clip"), 0.0)
+        return mixed.at[token].add((expert(flat[token]) * weight[:, None]).astype(mixed.dtype))
+
+    turns = (end - start + size - 1) // size
+    added: jax.Array = jax.lax.fori_loop(0, turns, take_turn, mixed.reshape(flat.shape))
+    return added.reshape(h.shape)
 
 
 class Block(llama.Block):
