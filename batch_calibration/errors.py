@@ -122,7 +122,8 @@ class InputError(ValueError):
         if not sentence:
             sentence = f"expected {self.expected}"
             sentence += f"; got {self.got}" if self.got else ""
-            sentence += f": {self.remedy}." if self.remedy else "."
+            sentence += f": {self.remedy}" if self.remedy else ""
+            sentence += "" if sentence.endswith("?") else "."
         if self.where:
             sentence = f"{self.where}: {sentence}"
         line = escape_controls(re.sub(r"[\n\r\x85\u2028\u2029]+", " ", str(sentence)))
@@ -155,10 +156,10 @@ class InputError(ValueError):
         There is no method named 'bcc'; did you mean 'bc'? Known: bc, icl.
         """
         names = list(options)
-        near = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
         listed = ", ".join(names) or "none"
-        sentence = f"There is no {kind} named {name!r}{hint} Known: {listed}."
+        sentence = (
+            f"There is no {kind} named {name!r}{nearest(name, names) or '.'} Known: {listed}."
+        )
         error = cls(f"{where}: {sentence}" if where else sentence)
         error.key, error.expected, error.got = key or kind, listed, str(name)
         return error
@@ -169,6 +170,17 @@ class InputError(ValueError):
         fields = {name: text.replace(old, new) for name, text in vars(self).items()}
         vars(error).update(fields)
         return error
+
+
+def nearest(name: object, names: Iterable[object]) -> str:
+    """A question after the one name that is nearest to a name nobody knows; "" where none is near.
+
+    >>> nearest("Yess", ["no", "yes"])
+    "; did you mean 'yes'?"
+    """
+    by_letters = {str(known).lower(): known for known in reversed([*names])}
+    near = difflib.get_close_matches(str(name).lower(), by_letters, n=1, cutoff=0.4)
+    return f"; did you mean {by_letters[near[0]]!r}?" if near else ""
 
 
 def escape_controls(text: str) -> str:

@@ -25,7 +25,8 @@ KEY = "batch_calibration"  # where safetensors' own metadata hold the header
 CHECKSUM, CHECKSUM_BYTES = "sha256", 32
 BLOCK_ARRAYS = {"log_probs": np.float32, "labels": np.int32, "tokens": np.int32}
 """Arrays of a block and their types."""
-FILE_ROWS = "file_rows"  # a key of a block's spec
+FILE_ROWS, FILLED = "file_rows", "filled"
+"""Keys of a block's spec: its rows' numbers in the file; [row, label] of scores filled in."""
 BALANCED, TRAIN_LABELS = "balanced", "train_labels"
 """Keys of a context: True if its task is balanced by design; counts [k] of the training file."""
 OUTSIDE_ID = ("model", "data", BALANCED, TRAIN_LABELS)

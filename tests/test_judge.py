@@ -4,6 +4,7 @@ import csv
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 
@@ -132,9 +133,11 @@ def test_the_console_prints_the_figures_of_the_evidence(shared, tmp_path, capsys
     by_place = [np.nanmean(margins[:, rows], axis=1, keepdims=True) for rows in (first, ~first)]
     corrected = margins - np.mean(by_place, axis=0)
     rates = evidence.win_rates(corrected, judgments.is_first)
-    text = (tmp_path / "rates.csv").read_text()
-    for first, second in rates:
-        assert f"{first:.1f} / {second:.1f}" in text
+    written = pd.read_csv(tmp_path / "rates.csv")  # plain numbers alone, and the candidates' names
+    assert {str(kind) for kind in written.drop(columns="candidate").dtypes} <= {"int64", "float64"}
+    assert (written["corrected_low"] <= written["corrected"]).all()
+    places = written[["after_first", "after_second"]].to_numpy()[1:]
+    np.testing.assert_allclose(places, rates, atol=0.0051)
 
 
 def test_files_of_alpaca_eval_and_tables(tmp_path):

@@ -599,3 +599,29 @@ def test_a_right_label_that_may_be_a_name_or_an_index_is_a_question(names, tmp_p
         else:
             (table,) = read(path, Reading(gold="gold"))
             assert table.blocks["test"].labels.tolist() == [1, 1]
+
+
+def test_gold_of_other_capitals_is_bound_with_a_note(tmp_path, refuses):
+    text = "yes,no,gold\n" + 3 * "-0.5,-1.5,Yes\n-2.5,-0.25,NO\n"
+    for reading in (Reading(gold="gold"), None):  # the column is recognized, too
+        table = table_of(tmp_path, text, reading, "t.csv")
+        assert table.blocks["test"].labels.tolist() == 3 * [0, 1]
+        assert "'Yes' is read as the label 'yes'" in notes(table)
+    both = "yes,YES,gold\n-0.5,-1.5,Yes\n-2.5,-0.25,yes\n"
+    refuses(table_of, tmp_path, both, Reading(gold="gold"), "both.csv")
+    refuses(table_of, tmp_path, "yes,no,gold\n-0.5,-1.5,yess\n", Reading(gold="gold"), "near.csv")
+
+
+def test_scores_filled_in_are_marked_where_they_are_written(tmp_path, capsys):
+    path = write(tmp_path, "id,yes,no\na,-0.5,-1.5\nb,,-0.25\nc,-0.75,\n")
+    run(["calibrate", str(path), "--ids=id", "--missing=least", f"--output={tmp_path / 'o.csv'}"])
+    written = pd.read_csv(tmp_path / "o.csv", keep_default_na=False)
+    assert written["row"].tolist() == ["a", "b", "c"]
+    assert written["filled"].tolist() == ["", "yes", "no"]
+
+
+def test_a_label_that_no_answer_held_is_said(tmp_path):
+    rows = [{"yes": -0.5, "no": -1.5, "maybe": None}, {"yes": -2.5, "no": -0.25, "maybe": None}]
+    labels = ("yes", "no", "maybe")
+    table = table_of(tmp_path, rows, Reading(missing="least", labels=labels))
+    assert "No row holds 'maybe'" in notes(table)

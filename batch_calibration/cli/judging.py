@@ -1,6 +1,7 @@
 """The command `judge`: what a judge of pairs prefers for its place, and win rates without that."""
 
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.integrations import judges as judging
 from batch_calibration.integrations.judges import Judgments, read_judgments
+from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import terminal
 from batch_calibration.reporting.cells import Cells
 from batch_calibration.studies import csv_text
@@ -24,7 +26,8 @@ def judge(args: Namespace) -> None:
     pairs = judging.swap_pairs(judgments)
     for sentence in sentences(judgments, pairs):
         summaries.print_filled(sentence)
-    cells = rate_cells(judgments, pairs)
+    found = rates(judgments, pairs)
+    cells: Cells = [[*found[0]], *([*map(_printed, row.values())] for row in found)]
     note = (
         "Wins in % [95 % interval over questions]: as judged; corrected by the preference in each "
         "candidate's own pairs, or in all together (pooled). first / second: where the candidate "
@@ -34,7 +37,7 @@ def judge(args: Namespace) -> None:
     if len(cells) > MAX_SHOWN + 1:
         summaries.print_filled(f"{len(cells) - 1 - MAX_SHOWN} more: --output=FILE has all.")
     if args.output:
-        write_whole(Path(args.output), csv_text(cells).encode())
+        write_whole(Path(args.output), _csv(found).encode())
         print(f"win rates: {args.output}")
 
 
@@ -91,8 +94,8 @@ def _calls(judgments: Judgments, pairs: judging.SwapPairs) -> float | None:
         return None
 
 
-def rate_cells(judgments: Judgments, pairs: judging.SwapPairs) -> Cells:
-    """A row a candidate, all together first."""
+def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, object]]:
+    """The numbers of each candidate by column, all candidates together first."""
     is_first = judgments.is_first
     as_judged = judging.candidate_log_odds(judgments.margins, is_first)
     columns = {"as judged": as_judged}
@@ -107,41 +110,67 @@ def rate_cells(judgments: Judgments, pairs: judging.SwapPairs) -> Cells:
         if not len(pairs.rows):
             raise
         summaries.say_notes([f"{error} Only pairs in both orders are corrected."])
-    head = ["candidate", "pairs", *columns, "first / second", "after"]
     has_people = bool((judgments.human >= 0).any())
-    head += ["both orders"] * bool(len(pairs.rows)) + ["by people"] * has_people
-    cells: Cells = [head]
-    all_rows = np.ones(len(is_first), bool)
-    groups = [("all", all_rows)]
+    groups = [("all", np.ones(len(is_first), bool))]
     if len(judgments.names) > 1:
         is_of = judgments.candidate == np.arange(len(judgments.names))[:, None]  # [candidates, n]
         groups += zip(judgments.names, is_of, strict=True)
-    last = columns.get("corrected", as_judged)
+    last, found = columns.get("corrected", as_judged), []
     for name, rows in groups:
-        row = [name, f"{rows.sum():,}"]
+        row: dict[str, object] = {"candidate": name, "pairs": int(rows.sum())}
         for column, log_odds in columns.items():
-            rate = judging.win_rate(log_odds, judgments.question, rows, removed.get(column))
-            row.append(str(rate))
-        row += [_by_place(log_odds, rows, is_first) for log_odds in (as_judged, last)]
+            row[column] = judging.win_rate(log_odds, judgments.question, rows, removed.get(column))
+        row["first / second"] = _by_place(as_judged, rows, is_first)
+        row["after"] = _by_place(last, rows, is_first)
         if len(pairs.rows):
             inside = rows[pairs.rows[:, 0]]
             of_pairs = judgments.question[pairs.rows[:, 0]]
             both = judging.win_rate(pairs.log_odds, of_pairs, inside)
-            row.append(str(both) if inside.any() else "")
+            row["both orders"] = both if inside.any() else None
         if has_people:
             is_scored = rows & ~np.isnan(last)
             labeled = judgments.human[is_scored], judgments.question[is_scored]
-            by_people = judging.corrected_rate(last[is_scored] > 0, *labeled)
-            row.append(str(by_people) if by_people else "")
-        cells.append(row)
-    return cells
+            row["by people"] = judging.corrected_rate(last[is_scored] > 0, *labeled)
+        found.append(row)
+    return found
 
 
-def _by_place(log_odds: np.ndarray, rows: np.ndarray, is_first: np.ndarray) -> str:
-    """Win rates where the candidate is shown first and second."""
-    rates = []
-    for is_shown_so in (is_first, ~is_first):
-        inside = log_odds[rows & is_shown_so]
-        scored = inside[~np.isnan(inside)]
-        rates.append(f"{100 * judging.win_rate(scored).value:.1f}" if len(scored) else "–")
-    return " / ".join(rates)
+def _by_place(log_odds: np.ndarray, rows: np.ndarray, is_first: np.ndarray) -> tuple[float, float]:
+    """Win rates in % where the candidate is shown first and second, NaN where it never is."""
+    first, second = (
+        log_odds[rows & place & ~np.isnan(log_odds)] for place in (is_first, ~is_first)
+    )
+    return _percent(first), _percent(second)
+
+
+def _percent(log_odds: np.ndarray) -> float:
+    return 100 * judging.win_rate(log_odds).value if len(log_odds) else np.nan
+
+
+def _printed(found: object) -> str:
+    """A number as the terminal has it."""
+    if isinstance(found, Estimate):
+        return str(found)
+    if isinstance(found, tuple):
+        return " / ".join("–" if np.isnan(rate) else f"{rate:.1f}" for rate in found)
+    return "" if found is None else f"{found:,}" if isinstance(found, int) else str(found)
+
+
+def _csv(rows: Sequence[Mapping[str, object]]) -> str:
+    """The rows as CSV: plain numbers, win rates in % with the ends of their intervals."""
+    lines = list[dict[str, object]]()
+    for row in rows:
+        cells: dict[str, object] = {}
+        for column, found in row.items():
+            name = column.replace("first / second", "as judged").replace(" ", "_")
+            if isinstance(found, tuple) and not isinstance(found, Estimate):
+                ends = zip((f"{name}_first", f"{name}_second"), found, strict=True)
+            elif column in ("candidate", "pairs"):
+                cells[name] = found
+                continue
+            else:
+                numbers = 100 * np.array(found or 3 * [np.nan])
+                ends = zip((name, f"{name}_low", f"{name}_high"), numbers, strict=True)
+            cells |= {key: "" if np.isnan(number) else f"{number:.2f}" for key, number in ends}
+        lines.append(cells)
+    return csv_text([[*lines[0]], *([*line.values()] for line in lines)])

@@ -24,7 +24,7 @@ from batch_calibration.integrations.streams import Streamed, correct_stream, cou
 from batch_calibration.metrics import accuracy, balanced_accuracy
 from batch_calibration.reporting import terminal
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.scores import ScoreTable
+from batch_calibration.scores import FILLED, ScoreTable
 from batch_calibration.studies import csv_text
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
@@ -61,17 +61,25 @@ def make_rows(contexts: Sequence[Scored]) -> list[Row]:
     """
     # The column is in all rows or in none.
     has_gold = any((scored.table.blocks["test"].labels >= 0).any() for scored in contexts)
-    column = _name_columns(contexts, has_gold=has_gold)
+    has_filled = any(FILLED in scored.table.blocks["test"].spec for scored in contexts)
+    column = _name_columns(contexts, has_gold=has_gold, has_filled=has_filled)
     all_rows: list[Row] = []
     for scored in contexts:
         names, block = scored.table.label_names, scored.table.blocks["test"]
         facts = {column[key]: scored.table.context.get(key, "") for key in ABOUT if key in column}
-        for row, row_scores, right in zip(block.row_ids, scored.scores, block.labels, strict=True):
+        filled: list[list[str]] = [[] for _ in block.row_ids]
+        for place, label in cast("list[list[int]]", block.spec.get(FILLED, [])):
+            filled[place].append(names[label])
+        for row, row_scores, right, labels in zip(
+            block.row_ids, scored.scores, block.labels, filled, strict=True
+        ):
             cells: Row = {**facts, column["row"]: row}
             cells |= dict(zip(names, map(float, row_scores), strict=True))
             cells[column["prediction"]] = names[int(row_scores.argmax())]
             if has_gold:
                 cells[column["gold"]] = names[right] if right >= 0 else ""  # -1: unknown
+            if has_filled:  # labels whose scores were not returned
+                cells[column["filled"]] = ", ".join(labels)
             all_rows.append(cells)
     return [all_rows[i] for i in _file_order(contexts)]
 
@@ -90,10 +98,13 @@ def _file_order(contexts: Sequence[Scored]) -> np.ndarray:
     return np.concatenate(order)
 
 
-def _name_columns(contexts: Sequence[Scored], *, has_gold: bool) -> dict[str, str]:
+def _name_columns(
+    contexts: Sequence[Scored], *, has_gold: bool, has_filled: bool
+) -> dict[str, str]:
     """The columns next to the scores, and their names: no label has one of these names."""
     # One context needs no column to tell it apart.
     keys = [*(ABOUT if len(contexts) > 1 else ()), "row", "prediction", *["gold"] * has_gold]
+    keys += ["filled"] * has_filled
     labels = set[str]().union(*(context.table.label_names for context in contexts))
     column = {key: key for key in keys}
     for key in filter(labels.__contains__, keys):

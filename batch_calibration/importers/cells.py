@@ -8,7 +8,7 @@ from string import ascii_uppercase
 import numpy as np
 
 from batch_calibration.arrays.score_scale import plain_names
-from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.errors import InputError, nearest, shown, spell
 from batch_calibration.responses.top_k import SPACES
 
 Column = Sequence[object] | np.ndarray
@@ -353,6 +353,12 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         indices = {str(i): i for i in range(-1, len(names))}
         if sum(cell in indices for cell in cells) > sum(cell in names for cell in cells):
             label_of = {"": -1, **indices}
+    # Yes is yes, unless another label is YES.
+    by_small_letters = {name.casefold(): label for name, label in label_of.items()}
+    if len(by_small_letters) == len(label_of):
+        for cell in bare - label_of.keys():
+            if cell.casefold() in by_small_letters:
+                label_of[cell] = by_small_letters[cell.casefold()]
     return look_up_gold(where, cells, names, [label_of] * len(cells))
 
 
@@ -371,7 +377,7 @@ def look_up_gold(
                 f"{where}, row {row} (counted from 0)",
                 f"the right label, by its name ({listed}), by its index from 0 to "
                 f"{len(names) - 1}, or nothing where it is unknown",
-                f"{shown(cell)}, which names no label",
+                f"{shown(cell)}, which names no label{nearest(cell, names)}",
             )
         gold.append(label_of[name])
     return np.array(gold, np.int32)

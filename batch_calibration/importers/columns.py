@@ -298,7 +298,11 @@ def gold_of_rows(
     # In the model's own order, most probable first, no index of a right label counts.
     are_plain = vectors.are_answers or is_own or not (vectors.source and vectors.are_ranked)
     if are_plain and all(names[: len(listed)] == listed for listed in vectors.lists):
-        return gold_indices(where, cells, names), ()
+        gold = gold_indices(where, cells, names)
+        for cell, label in dict.fromkeys(zip(cells, gold.tolist(), strict=True)):
+            if cell != names[label] and cell.casefold() == names[label].casefold():
+                return gold, (f"{where}: {cell!r} is read as the label {names[label]!r}.",)
+        return gold, ()
     refuse_counted_from_one(where, set(cells) - set(names), k)
     unknown = {"": -1, "-1": -1}
     label_of = dict(zip(names, range(k), strict=True))
@@ -356,10 +360,11 @@ def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Rea
         first = first_cell(column)
         label_names |= set(map(str, first)) if isinstance(first, dict) else set()
     gold_names = []
+    known = set(map(str.casefold, label_names.union(plain_names(label_names))))
     for name, column in columns.items():
         if name.lower() in GOLD and name in label_names:
-            texts = set(map(text_of, column)) - {""}
-            if texts and texts <= label_names.union(plain_names(label_names)):
+            texts = {text_of(cell).casefold() for cell in column} - {""}
+            if texts and texts <= known:
                 gold_names.append(name)
     if len(gold_names) != 1:
         return reading, []

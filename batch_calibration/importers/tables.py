@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import MAX_LISTED
 from batch_calibration.responses.servers import label_mass, note_little_mass, refuse_constant
-from batch_calibration.scores import FILE_ROWS, KEY, ScoreTable, check, load, make_block
+from batch_calibration.scores import FILE_ROWS, FILLED, KEY, ScoreTable, check, load, make_block
 
 TABLE_START = f'{{"__metadata__":{{"{KEY}"'.encode()
 """Beginning of the header of a file that `ScoreTable.save` wrote."""
@@ -52,24 +52,29 @@ class Gaps(NamedTuple):
         notes = [f"{self.lacking:,} of {self.rows:,} rows lack the score of a label: {way}."]
         if missing != "drop" and self.empty:
             notes.append(f"{self.empty:,} rows had no label at all and are left out.")
-        if not is_named:
-            notes.append(self.rare_labels(label_names))
+        notes.append(self.rare_labels(label_names, is_named=is_named))
         return tuple(filter(None, notes))
 
-    def rare_labels(self, label_names: Sequence[str]) -> str:
-        """A sentence on the labels that more than half of the rows lack, "" if there are none.
+    def rare_labels(self, label_names: Sequence[str], *, is_named: bool = False) -> str:
+        """A sentence on the labels that most rows lack, or all if they are named, "" if none is.
 
         >>> Gaps(300, 299, 0, np.array([0, 0, 299])).rare_labels(("no", "yes", "maybe"))[:52]
         "Most rows lack 'maybe' (299 of 300); if that is none"
         """
         counts = np.broadcast_to(self.by_label, len(label_names)).tolist()
-        rare = {name: n for name, n in zip(label_names, counts, strict=True) if 2 * n > self.rows}
+        least = self.rows if is_named else self.rows // 2 + 1
+        rare = {name: n for name, n in zip(label_names, counts, strict=True) if n >= least}
         if not rare:
             return ""
         listed = [f"{name!r} ({count:,} of {self.rows:,})" for name, count in rare.items()]
         names = ", ".join(listed[:MAX_LISTED]) + (" ..." if len(listed) > MAX_LISTED else "")
         frequent = [name for name in label_names if name not in rare]
         kept = tuple(frequent) if len(frequent) > 1 else ("A", "B")
+        if min(rare.values()) == self.rows:
+            return (
+                f"No row holds {names}: filled in throughout, it may still be predicted; leave it "
+                f"out: {spell('labels', kept)}."
+            )
         return (
             f"Most rows lack {names}; if that is none of the labels that were asked for, leave it "
             f"out: {spell('labels', kept)}."
@@ -170,7 +175,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     # Probabilities become nats before anything is missing: the logarithm of 0 says so.
     names = imported.score_names or imported.label_names
     scores = to_nats(scores, where, reading.from_probs, names=names)
-    is_of_others = bool((scores > 0).any())
+    is_of_others, is_absent = bool((scores > 0).any()), find_missing(scores)
     scores, is_kept, gaps = fill_labels(replace(imported, log_probs=scores), reading)
     if not is_kept.any():
         raise gaps.no_rows(where)
@@ -195,6 +200,8 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     spec: dict[str, Json] = {"notes": list(notes)} if notes else {}
     if file_rows != list(range(len(ids))):
         spec[FILE_ROWS] = file_rows
+    if len(filled_in := np.argwhere(is_absent[is_kept])):
+        spec[FILLED] = cast("Json", filled_in.tolist())
     blocks = {"test": make_block(moved, labels, row_ids=ids, spec=spec)}
     for name, rows in imported.blocks.items():
         at = f"{where}, block {name!r}"
