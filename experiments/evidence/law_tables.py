@@ -27,11 +27,9 @@ FIT_HEAD = [
     "rows", "labels", "units", "cells", "R²", "signs right", "slope", "mean error, points"
 ]  # fmt: skip
 HELD_OUT_INTRODUCTION = (
-    "Single tasks and other models, on which nothing of the law or of this page was chosen: every "
-    "two labels of each context that have twenty rows in either half, so that numbers are fitted "
-    "to few rows and gains are measured on few. `Numbers of the other subjects`: fitted to other "
-    "tasks of the same model, so that no row of the task judged has a label. The unit is the model "
-    "where there are several, else the task."
+    "Single tasks and other models, on which nothing of the law was chosen: every two labels of "
+    "each context with twenty rows in either half. `Numbers of the other subjects`: fitted to "
+    "other tasks of the same model. The unit is the model if there are several, else the task."
 )
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 
