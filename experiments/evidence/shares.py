@@ -19,7 +19,7 @@ from experiments.evidence.statistics import interval_cell, mean_interval, number
 BASELINE, SHOWN = REFERENCES
 EVEN = 0.5
 
-ON_THE_PAGE = ("bc", "bc_empirical_bayes", "sld_em")
+ON_THE_PAGE = ("bc", "bc_empirical_bayes")
 """The methods in the page's tables; all are in the file."""
 
 
