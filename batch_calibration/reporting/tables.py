@@ -24,10 +24,12 @@ MIN_TEST_ROWS = 200  # of fewer test rows, an accuracy near one half is known to
 SPREAD = "± is the standard deviation over draws of demonstrations (n - 1)."
 # Metric of probabilities -> its name, and its unit.
 PROBABILITIES = {"nll": ("NLL", "nats"), "brier": ("Brier", "0 to 2"), "ece": ("ECE", "0 to 1")}
+DENSITIES = ("pc", "pc_raw")  # methods whose scores have no NLL
 PROBABILITIES_NOTE = (
     "Lower is better. Of each row's scores the softmax over its labels is taken first, corrected "
     "or not, so these judge probabilities that add up to 1 over the labels. ECE is how far "
-    "confidence is from accuracy; it is not label bias, which the corrections remove."
+    "confidence is from accuracy; it is not label bias, which the corrections remove. Scores of pc "
+    "are densities of a mixture, no log-probabilities of labels: it has no NLL."
 )
 BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 MODELS_NOTE = (
@@ -132,9 +134,8 @@ def _percents(samples: Sequence[ArrayLike]) -> list[NumberCell]:
 
 def _lowest_best(samples: Sequence[ArrayLike]) -> list[NumberCell]:
     """Means of a metric of probabilities."""
-    return cells.best_of(
-        [np.asarray(sample).mean() for sample in samples], digits=3, is_lowest=True
-    )
+    means = [np.mean(sample) if np.size(sample) else () for sample in samples]
+    return cells.best_of(means, digits=3, is_lowest=True)
 
 
 def _metric_cells(
@@ -230,6 +231,10 @@ def overview_csv(group: Frame) -> Cells:
     return rows
 
 
+def _has_metric(method: str, metric: str) -> bool:
+    return metric != "nll" or method not in DENSITIES
+
+
 def _probability_methods(group: Frame) -> list[str]:
     """Methods for which every context has all three metrics."""
     methods = list(group.methods)
@@ -242,7 +247,7 @@ def probability_averages(group: Frame) -> Cells:
     """A row a method, each metric averaged over the tasks; nothing of no method."""
     methods, columns = _probability_methods(group), []
     for metric in PROBABILITIES:
-        averages = [group.average(method, metric) for method in methods]
+        averages = [group.average(m, metric) if _has_metric(m, metric) else () for m in methods]
         columns.append(_lowest_best(averages))
     header = ["method", *(f"{name} ({unit})" for name, unit in PROBABILITIES.values())]
     return [header, *map(list, zip(methods, *columns, strict=True))] if methods else []
@@ -250,7 +255,7 @@ def probability_averages(group: Frame) -> Cells:
 
 def probability_cells(metric: str, group: Frame) -> Cells:
     """Header, one row a task (mean over seeds), and the average; nothing of no method."""
-    methods = _probability_methods(group)
+    methods = [method for method in _probability_methods(group) if _has_metric(method, metric)]
     return _metric_cells(group, methods, metric, _lowest_best) if methods else []
 
 
