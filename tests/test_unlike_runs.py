@@ -215,6 +215,18 @@ def test_a_record_without_a_block_stands_beside_those_that_made_it_in_one_way():
     assert groups(few("rte"), usual("cb"), none("wic"))[heading] == ["rte"]
 
 
+def test_a_heading_says_what_contexts_of_its_shots_have():
+    """One table holds shots with the block and without; a curve over shots holds both."""
+    few, none = (blocks(labeled=o) for o in ({"labeled_per_class": 16}, None))
+    zero = none("rte", shots=0)
+    assert groups(few("rte"), zero) == {
+        "m, zero-shot": ["rte"],
+        "m, 1-shot, labeled_per_class 16": ["rte"],
+    }
+    settings = [group.setting._replace(shots=0) for group in by_setting([few("rte"), zero])]
+    assert settings[0] == settings[1]
+
+
 def test_another_floor_is_another_setting():
     table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]], [0])})
     assert places([record(table)]) != places([record(table, floor=-100.0)])

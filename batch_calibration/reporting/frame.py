@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -53,6 +54,23 @@ class Setting(NamedTuple):
     data: str = ""
     variant: str = ""
     options: tuple[str, ...] = ()
+    # (option of a block, shots) -> whether all contexts of these shots have the block; not
+    # listed where none has. Empty where all of a setting have it, whatever their shots.
+    partial: tuple[tuple[str, int | None, bool], ...] = ()
+
+    @property
+    def shown_options(self) -> tuple[str, ...]:
+        """The options that contexts of these shots have, marked where only some of them do."""
+        known = {
+            option: is_whole for option, shots, is_whole in self.partial if shots == self.shots
+        }
+        limited, texts = {option for option, *_ in self.partial}, []
+        for option in self.options:
+            if option not in limited:
+                texts.append(option)
+            elif option in known:
+                texts.append(option if known[option] else f"{option} {IN_SOME}")
+        return tuple(texts)
 
     def __str__(self) -> str:
         """In words, for titles and file names' captions."""
@@ -67,7 +85,7 @@ class Setting(NamedTuple):
         phrases.append(f"{self.limit} rows" if self.limit else all_rows)
         shortened = SHORTENED.get(self.over_long, "")
         variant = f", scorer {self.variant}" if self.variant else ""
-        options = "".join(map(", {}".format, self.options))
+        options = "".join(map(", {}".format, self.shown_options))
         return f"{', '.join(filter(None, phrases))}{shortened}{variant}{options}"
 
     @property
@@ -77,7 +95,7 @@ class Setting(NamedTuple):
         parts.append("" if self.shots is None else f"{self.shots}shot")
         parts += [self.split, f"{self.limit}rows" if self.limit else ""]
         parts += ["" if self.over_long == "error" else self.over_long, self.variant]
-        return "-".join([*filter(None, parts), *self.options]).replace(" ", "-")
+        return "-".join([*filter(None, parts), *self.shown_options]).replace(" ", "-")
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +249,7 @@ def name_differences(settings: Sequence[Setting]) -> list[str]:
     ['gpt2, 4-shot', 'gpt2, 0-shot', 'mini, 4-shot']
     """
     names = [list[str]() for _ in settings]
-    for field in Setting._fields:
+    for field in Setting._fields[:-1]:
         values = [getattr(setting, field) for setting in settings]
         if len(set(values)) > 1:
             for name, value in zip(names, values, strict=True):
@@ -309,25 +327,29 @@ def with_settings(records: Iterable[Record]) -> list[tuple[Setting, Record]]:
             key = setting._replace(shots=0), block
             block_options.setdefault(key, set()).add(_option_texts(options))
     blocks = sorted({block for _, block in block_options})
-    # Blocks that some of these records lack.
-    lacking = set[tuple[Setting, str]]()
+    # (setting, its shots 0; block) -> shots -> whether each of its records has the block.
+    holders: dict[tuple[Setting, str], dict[int | None, list[bool]]] = {}
     for record in ordered:
-        for block in set(blocks) - record.context.blocks.keys():
-            lacking.add((_setting(record)._replace(shots=0), block))
+        for block in blocks:
+            of_shots = holders.setdefault((_setting(record)._replace(shots=0), block), {})
+            has_block = block in record.context.blocks
+            of_shots.setdefault(record.context.shots, []).append(has_block)
 
     def full_setting(record: Record) -> Setting:
         setting, own_blocks = _setting(record), record.context.blocks
-        texts = list(setting.options)
+        texts, partial = list(setting.options), []
         for block in blocks:
             variants = block_options.get((setting._replace(shots=0), block), set())
             options = _option_texts(own_blocks[block]) if block in own_blocks else ()
             if len(variants) == 1:
                 (options,) = variants
-                in_some = f" {IN_SOME}" * ((setting._replace(shots=0), block) in lacking)
-                options = tuple(f"{option}{in_some}" for option in options)
+                of_shots = holders[setting._replace(shots=0), block]
+                for shots, has_block in of_shots.items():
+                    if any(has_block) and not all(chain.from_iterable(of_shots.values())):
+                        partial += [(option, shots, all(has_block)) for option in options]
             texts += options
         variant = record.context.scorer.digest[:4] if len(scorers[setting]) > 1 else ""
-        return setting._replace(variant=variant, options=tuple(texts))
+        return setting._replace(variant=variant, options=tuple(texts), partial=tuple(partial))
 
     return [(full_setting(record), record) for record in ordered]
 

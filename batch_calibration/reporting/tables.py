@@ -134,7 +134,7 @@ def _percents(samples: Sequence[ArrayLike]) -> list[NumberCell]:
 
 def _lowest_best(samples: Sequence[ArrayLike]) -> list[NumberCell]:
     """Means of a metric of probabilities."""
-    means = [np.mean(sample) if np.size(sample) else () for sample in samples]
+    means = [np.asarray(sample).mean() if np.size(sample) else () for sample in samples]
     return cells.best_of(means, digits=3, is_lowest=True)
 
 
