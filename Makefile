@@ -27,7 +27,7 @@ run: $(VENV)/.run
 	$(BIN)/batch-calibration score --config=configs/demo_labels.py --seeds=3 \
 		--shots=1 --workdir=$(RUN)
 	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
-	$(BIN)/batch-calibration tables --workdir=$(RUN)
+	$(BIN)/batch-calibration tables --quiet --workdir=$(RUN)
 	$(BIN)/batch-calibration figures --workdir=$(RUN)
 	$(BIN)/batch-calibration report --workdir=$(RUN)
 
@@ -40,7 +40,7 @@ paper: run
 	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
 	$(BIN)/batch-calibration calibrate --config=configs/probe_size.py:mini --tasks=sst2,mnli \
 		--shots=1 --workdir=$(RUN)
-	$(BIN)/batch-calibration tables --workdir=$(RUN)
+	$(BIN)/batch-calibration tables --quiet --workdir=$(RUN)
 	$(BIN)/batch-calibration figures --workdir=$(RUN)
 	$(BIN)/python -m experiments.paper --models=mini_small,mini --workdir=$(RUN)
 	$(BIN)/batch-calibration report --workdir=$(RUN)
@@ -101,7 +101,7 @@ floors:
 	$(PYTHON) tests/floors.py $(FLAGS)
 
 # Modules are compiled when they are first imported: most of them never are.
-INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint constraints/package.txt
+INSTALL = $(BIN)/python -m pip install --quiet --quiet --no-compile --constraint constraints/package.txt
 
 # A constraints file for each environment: one lock would have to hold two builds of torch and what
 # peers pin against ours, which pip installs from no lock of groups yet.

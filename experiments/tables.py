@@ -9,11 +9,12 @@ from batch_calibration.cli import studies
 from experiments.guard import guarded, parse_flags
 
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
+QUIET = flags.DEFINE_boolean("quiet", False, "write the files and print no table")
 
 
 def main() -> None:
     """Write every table, print those that are no point of a curve, and write all results."""
-    studies.show_tables(WORKDIR.value)
+    studies.show_tables(WORKDIR.value, quiet=QUIET.value)
 
 
 if __name__ == "__main__":

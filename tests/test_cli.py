@@ -488,8 +488,9 @@ def test_diagnose_and_the_page_end_with_the_recommendation(table, tmp_path, caps
     run("report", path, *GIVEN, "--methods=icl,bc", f"--output={tmp_path / 'r.html'}")
     text = (tmp_path / "r.html").read_text()
     assert f"<dt>Recommended</dt><dd>{escape(first)}</dd>" in text
-    page_said = " ".join(capsys.readouterr().out.split())
-    assert "Biased: yes, towards" in page_said and "Do: `batch-calibration calibrate" in page_said
+    said = capsys.readouterr().out
+    assert said.splitlines()[3].split() == ["task", "icl", "bc", "recommended", "gain"]
+    assert "Biased: yes, towards" in said and "Do: `batch-calibration calibrate" in said
 
 
 SMALL = ("--model=mini", "--data=mini", "--tasks=sst2", "--limit=20", "--labeled_per_class=4")

@@ -38,7 +38,7 @@ def results(tmp_path_factory):
 def test_nothing_is_written_beside_the_workdir(results):
     store, records = results
     for table in writing.write_tables(records, store.workdir / "tables"):
-        terminal.show_table(table)
+        terminal.print_tables([table])
     writing.write_figures(records, store.workdir / "figures")
     writing.write_report(records, store.workdir / "report.html")
     top = store.workdir.parents[3]

@@ -110,7 +110,9 @@ def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_pa
     program("figures", workdir)
     # Without icl there is no gain to draw.
     assert not [*(tmp_path / "w").glob("figures/*.png")]
-    assert "icl and bc were not" in " ".join(program("report", workdir).stdout.split())
+    program("report", workdir)
+    page = (tmp_path / "w" / "report.html").read_text()
+    assert "icl and bc were not" in " ".join(page.split())
     assert (
         "--methods: expected a value; got nothing"
         in program("calibrate", "--methods=", workdir, code=2).stderr

@@ -88,8 +88,9 @@ def test_from_folder_to_page(program, model, images, tmp_path):
     )
     assert "40 rows scored" in scored and "2 of 40 images could not be read" in scored
     assert "3.png" in scored
-    assert "cc is left out of some contexts: no block 'cc'" in calibrated
-    assert "dc is left out of some contexts: no block 'dc'" in calibrated
+    assert "left out of some contexts: " in calibrated and "left_out.csv" in calibrated
+    reasons = (workdir / "left_out.csv").read_text()
+    assert "cc,no block 'cc'" in reasons and "dc,no block 'dc'" in reasons
     assert "dtd, block 'test': left out for they could not be read: 1 of 28" in calibrated
     assert "DTD" in tables and " cc " not in tables and " dc " not in tables
     (table,) = (workdir / "tables").glob("*methods.md")
@@ -113,7 +114,7 @@ def test_real_images(program, model, shared, tmp_path):
         "--config.classes=present",
     )  # fmt: skip
     assert "60 rows scored" in scored and "could not be read" not in scored
-    assert "cc is left out" in calibrated and "DTD" in tables
+    assert "left out of some contexts" in calibrated and "DTD" in tables
     (table,) = (tmp_path / "tables").glob("*methods.md")
     # Forty rows: chance alone may seem to have learned something.
     assert "| 40 |" in table.read_text()

@@ -66,7 +66,9 @@ def ask_server(args: Namespace) -> None:
         )
     answers = path_written.with_name(f"{path_written.name}.answers.sqlite")
     settings = _settings(args).api
-    scorer = ApiScorer(settings, args.model, answers=answers)
+    # A dry run makes no file of answers.
+    is_kept = answers.exists() or not args.dry_run
+    scorer = ApiScorer(settings, args.model, answers=answers if is_kept else None)
     if settings.api_scores != "chat" and any(read_messages(prompt.text) for prompt in prompts):
         raise InputError.at("--api_scores", "chat, for prompts that are messages")
     scorer.notify = lambda sentence: summaries.say_notes([sentence])
@@ -75,6 +77,10 @@ def ask_server(args: Namespace) -> None:
     earlier = read_output(path_written, labels, facts, gold_name)
     rows = join_rows(prompts, earlier, path, path_written)
     _refuse_unanswered(scorer, rows[len(prompts) :], labels, path_written)
+    if args.dry_run:
+        print(f"the first prompt, id {prompts[0].id}, answers {shown(labels)}:\n{prompts[0].text}")
+        print(f"nothing was sent or written; scores would be in {path_written}")
+        return
     is_written = False
     while not is_written:
         scored = _score(scorer, rows, labels)

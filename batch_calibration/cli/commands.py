@@ -237,13 +237,14 @@ def report_files(args: Namespace) -> None:
     # The page has the date of the newest file.
     changed = [path.stat().st_mtime for path in files if path.is_file()]
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
-    for sentence in writing.write_report(
-        results, Path(args.output), summaries.group_notes(tables),
-        _cards(tables, records, stated),
+    notes = summaries.group_notes(tables)  # printed already
+    cards, missing = writing.write_report(
+        results, Path(args.output), notes, _cards(tables, records, stated),
         title=writing.name_page(models, tasks), date=date,
-    ):  # fmt: skip
+    )  # fmt: skip
+    for sentence in missing[len(notes) :]:
         summaries.print_filled(sentence)
-        print()
+    summaries.show_gains(cards)
     print(f"report: {args.output}")
 
 

@@ -24,6 +24,9 @@ def judge(args: Namespace) -> None:
     """Print what the judge prefers, and each candidate's win rates before and after."""
     judgments = read_judgments([Path(path) for path in args.files])
     pairs = judging.swap_pairs(judgments)
+    if args.dry_run:
+        _show_read(judgments, pairs)
+        return
     for sentence in sentences(judgments, pairs):
         summaries.print_filled(sentence)
     found = rates(judgments, pairs)
@@ -39,6 +42,26 @@ def judge(args: Namespace) -> None:
     if args.output:
         write_whole(Path(args.output), _csv(found).encode())
         print(f"win rates: {args.output}")
+
+
+def _show_read(judgments: Judgments, pairs: judging.SwapPairs) -> None:
+    """What was read, and the first pair; nothing is computed or written."""
+    name, margin = judgments.names[judgments.candidate[0]], judgments.margins[0]
+    place = "first" if judgments.is_first[0] else "second"
+    counts = {
+        "pairs": len(judgments.margins), "candidates": len(judgments.names),
+        "questions": len(np.unique(judgments.question)),
+        "pairs with the candidate first": int(judgments.is_first.sum()),
+        "pairs in both orders": len(pairs.rows),
+        "pairs without a score": int(np.isnan(judgments.margins).sum()),
+        "pairs with people's answer": int((judgments.human >= 0).sum()),
+    }  # fmt: skip
+    for what, count in counts.items():
+        print(f"{count:8,} {what}")
+    summaries.print_filled(
+        f"The first pair: {name!r} shown {place}, log-odds of the answer shown first {margin:+.2f} "
+        "nats. The judgments are in the file: nothing is sent, and nothing was written."
+    )
 
 
 def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:

@@ -7,12 +7,18 @@ import re
 import shlex
 import subprocess
 import sys
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
+from argparse import (
+    SUPPRESS,
+    ArgumentParser,
+    BooleanOptionalAction,
+    Namespace,
+    RawDescriptionHelpFormatter,
+)
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from batch_calibration.cli import guard, study_options
+from batch_calibration.cli import demo, guard, study_options
 from batch_calibration.errors import InputError
 from batch_calibration.settings import keys
 from batch_calibration.version import __version__
@@ -54,6 +60,7 @@ COMMANDS = {
     **study_options.COMMANDS,
     HARNESS: "run lm-evaluation-harness with the corrected accuracy next to its own",
     "completions": "print what a shell reads to complete commands, flags and values",
+    "demo": "write files of scores, prompts and judgments to try the other commands on",
 }
 """Every command, and what it does."""
 TASK_FILE = """a task file:
@@ -65,36 +72,72 @@ TASK_FILE = """a task file:
   verbalizer = {billing = "billing", bug = "bug"}
   files = {train = "train.csv", validation = "validation.csv"}
 """
+OWN_EXAMPLES = {
+    "calibrate": (
+        "scores.csv --gold=label --output=corrected.csv",
+        "'logs/**/samples_*.jsonl' --prior=no=0.8,yes=0.2 --output=corrected.csv",
+    ),
+    "diagnose": (
+        "scores.csv --gold=label --changed=20 --plot=bias.png",
+        "responses.jsonl --labels=yes,no --tokens='yes=Yes|yes,no=No|no' --missing=bound",
+    ),
+    "compare": (
+        "samples_boolq_2026-01-01.jsonl --all",
+        "mmlu.npz --gold=answer --by=subject --probe=content_free.npz --methods=icl,bc,cc",
+    ),
+    "convert": (
+        "'logs/**/samples_*.jsonl' --workdir=W",
+        "scores.npz --labels=no,yes --output=scores.parquet",
+    ),
+    "ensemble": (
+        "prompt_1.csv prompt_2.csv prompt_3.csv --gold=label",
+        "scores.csv --by=prompt --ids=id --output=averaged.csv",
+    ),
+    "recommend": (
+        "scores.csv --gold=label",
+        "scores.csv --share=0.3,0.7 --labeled=labeled.csv",
+    ),
+    "report": (
+        "'logs/**/samples_*.jsonl' --output=report.html",
+        "--workdir=W",
+    ),
+    "ask": (
+        "prompts.csv --labels=no,yes --model=NAME --server=URL --output=scores.csv --dry-run",
+        "prompts.csv --labels=no,yes --model=NAME --output=scores.csv --key_variable=KEY",
+    ),
+    "judge": (
+        "pairs.jsonl --output=win_rates.csv",
+        "annotations.json --dry-run",
+    ),
+}
+"""What follows the name of a command on files in its two examples."""
 EPILOGS = {
-    **dict.fromkeys(ON_FILES, EXAMPLES), HARNESS: HARNESS_EXAMPLE, "data": TASK_FILE,
+    HARNESS: HARNESS_EXAMPLE, "data": TASK_FILE,
     "completions": "example:\n  batch-calibration completions bash > ~/.bash_completion\n",
+    "demo": "examples:\n  batch-calibration demo\n  batch-calibration demo --output=DIR\n",
 }  # fmt: skip
 """What follows the flags in a command's help, where that is no example of a study."""
 READING = (
     ("format", "NAME", "an importer's name, where it is not found out"),
-    ("labels", "A,B", "columns of scores, or the names of the labels in order"),
-    ("tokens", "A=x|y,B=z", "tokens that mean a label, where scores are of tokens"),
+    ("labels", "A,B", "columns of scores, or label names in order"),
+    ("tokens", "A=x|y,B=z", "tokens that mean a label"),
     ("gold", "COLUMN", "column of the right label, its name or index"),
     ("ids", "COLUMN", "column of row ids"),
-    ("by", "COLUMN", "columns that tell contexts apart: subject, prompt"),
+    ("by", "COLUMN", "columns that tell contexts apart"),
     ("task", "NAME", "what to call the task"),
     ("model", "NAME", "what to call the model"),
     (
         "at",
         "PLACE",
-        "where the label is in an answer of several tokens: first, last, json:KEY, or a "
-        "regular expression",
+        "place of the label among several tokens: first, last, json:KEY or a regular expression",
     ),
-    ("filter", "NAME", "of a harness log whose rows repeat per filter, which"),
+    ("filter", "NAME", "the filter of a harness log to read"),
 )
 MISSING = (
     "labels that were not returned: least (just below the least returned), drop, bound (the range "
     "that is possible), or nats such as -30"
 )
-LABELED = (
-    "scores of a labeled set, for methods that learn from labels and for recommend; read as the "
-    "files are"
-)
+LABELED = "scores of a labeled set, read as the files are"
 PRIOR = (
     "shares of the labels, such as no=0.8,yes=0.2, or ranges such as no=0.7..0.9,yes=0.1..0.3; "
     "balanced; estimated; a file with LABEL,SHARE a line; or FILE:COLUMN, labels to count"
@@ -109,6 +152,13 @@ OUTPUTS = {
     "ask": "the scores, .csv; answers are kept next to it and not asked for again",
 }
 """Meaning of --output, by command."""
+
+
+class HelpFormatter(RawDescriptionHelpFormatter):
+    """Help in short lines: a flag and its meaning share one where they can."""
+
+    def __init__(self, prog: str):
+        super().__init__(prog, max_help_position=32)
 
 
 class Parser(ArgumentParser):
@@ -141,7 +191,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     if command in study_options.WITH_CONFIG:
         # Keys may be written as the programs of experiments/ take them.
         words = [re.sub(r"^--config\.", "--", word) for word in words]
-    parser, commands = _make_parser(command)
+    of_study = any(word.startswith("--workdir") for word in words)
+    parser, commands = _make_parser(command, of_study=of_study)
     args = parser.parse_args(words)
     if args.command in ON_BOTH:
         _check_source(commands[args.command], args)
@@ -150,31 +201,38 @@ def parse(arguments: Sequence[str]) -> Namespace:
     return args
 
 
-def _make_parser(chosen: str) -> tuple[Parser, dict[str, Parser]]:
-    """The parser of all commands, and that of each; the chosen one has flags, of "" all have."""
+def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[str, Parser]]:
+    """The parser of all commands, and that of each; the chosen one has flags, of "" all have.
+
+    Without `of_study` the help of a command on files leaves out the flags of one on a workdir.
+    """
     parser = Parser(
         prog="batch-calibration",
         description="Label-bias correction for scores that you already have (evaluation logs, API "
         "log-probabilities, tables, arrays), and studies that ask a model for them.",
         epilog=f"{EXAMPLES}\n{STUDY_EXAMPLES}",
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,  # or a new flag would change what an old command means
     )
     parser.add_argument("--version", action="version", version=f"batch-calibration {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands = dict[str, Parser]()
     for name, summary in COMMANDS.items():
+        lines = [f"  batch-calibration {name} {flags}" for flags in OWN_EXAMPLES.get(name, ())]
+        if name in ON_BOTH and not of_study:
+            lines.append(f"on a study:\n  batch-calibration {name} --workdir=W [--help]")
         commands[name] = subparsers.add_parser(
             name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.",
-            epilog=EPILOGS.get(name, STUDY_EXAMPLES),
-            formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
+            usage=f"batch-calibration {name} [FLAGS] FILE ..." if lines else None,
+            epilog="\n".join(["examples:", *lines]) if lines else EPILOGS.get(name, STUDY_EXAMPLES),
+            formatter_class=HelpFormatter, allow_abbrev=False,
         )  # fmt: skip
         if chosen in ("", name):
-            _add_flags(commands[name], name)
+            _add_flags(commands[name], name, of_study=of_study)
     return parser, commands
 
 
-def _add_flags(parser: Parser, command: str) -> None:
+def _add_flags(parser: Parser, command: str, *, of_study: bool) -> None:
     """Add the flags of a command to its parser."""
     if command in APART:
         APART[command][1](parser)
@@ -184,10 +242,13 @@ def _add_flags(parser: Parser, command: str) -> None:
     if command in study_options.COMMANDS:
         study_options.add_flags(parser, command)
     if command in ON_BOTH:
-        study_options.add_flags(parser.add_argument_group("of a study, in place of files"), command)
+        group = parser.add_argument_group("of a study, in place of files")
+        study_options.add_flags(group, command)
+        for action in () if of_study else group._group_actions:
+            action.help = SUPPRESS
     parser.add_argument(
         "--plugin", action="append", default=[], metavar="FILE",
-        help="a Python file that is run first, with a method or task of your own; may be repeated",
+        help="a Python file with a method or task of your own",
     )  # fmt: skip
 
 
@@ -280,6 +341,7 @@ def _shares(text: str) -> list[float] | None:
 APART: dict[str, tuple[Callable[[Namespace], None], Callable[[ArgumentParser], None]]] = {
     HARNESS: (run_harness, add_harness_flags),
     "completions": (print_completions, _add_shell),
+    "demo": (demo.run_demo, demo.add_flags),
 }
 """Commands that neither read scores nor run a study: what runs each, and what adds its flags."""
 
@@ -304,6 +366,12 @@ def _add_file_flags(parser: Parser, command: str) -> None:
         "files", nargs=count, metavar="FILE", help="files, folders or globs; - is the input"
     )
     if command in ("judge", "ask"):
+        add = parser.add_argument_group("before it runs").add_argument
+        add(
+            "--dry-run",
+            action="store_true",
+            help="say what would be done: nothing is sent, written",
+        )
         if command == "ask":
             study_options.add_asking(parser)
         _add_writing(parser, command)
@@ -314,7 +382,7 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     add("--missing", help=MISSING)
     # None, the default: each file is a context, unless their names say that they are shards.
     add("--shards", action=BooleanOptionalAction,
-        help="the files are parts of one data set; by default each is a context")  # fmt: skip
+        help="the files are parts of one data set")  # fmt: skip
     # None, the default: found out from the numbers.
     add("--from-probs", action=BooleanOptionalAction,
         help="the numbers are probabilities, or are not")  # fmt: skip
@@ -328,24 +396,24 @@ def _add_learning(parser: Parser, command: str) -> None:
     add = parser.add_argument_group("how the bias is learned").add_argument
     if command in ("compare", "report"):
         add("--methods", default="", metavar="A,B",
-            help="methods, all that the scores allow by default")  # fmt: skip
+            help="methods (default: all that scores allow)")  # fmt: skip
         add("--option", action="append", default=[], metavar="METHOD.NAME=VALUE",
-            help="an option of a method, such as bc_running.batch_size=8; may be repeated",
+            help="an option of a method; may be repeated",
         )  # fmt: skip
     if command in ("calibrate", "diagnose"):
         add("--method", default="bc", help="method (default: bc); README has the table")
         add("--option", action="append", default=[], metavar="NAME=VALUE",
-            help="another option of the method, such as batch_size=8; may be repeated",
+            help="an option of the method; may be repeated",
         )  # fmt: skip
         add("--strength", type=float, help="how much of the bias is removed (default: 1)")
         add("--dtype", default="", metavar="NAME",
-            help="what the model computed in, as bfloat16, if the file does not say")  # fmt: skip
+            help="what the model computed in, as bfloat16")  # fmt: skip
     add("--prior", default="", metavar="SHARES", help=PRIOR)
     if command == "recommend":
         add("--share", default="", metavar="LOW,HIGH",
-            help="between which shares the first of two labels is right, as 0.3,0.7")  # fmt: skip
+            help="range of the first of two labels' share, as 0.3,0.7")  # fmt: skip
     add("--probe", action="append", default=[], metavar="[cc=|dc=]FILE",
-        help="scores of content-free (cc) or random-word (dc) prompts")  # fmt: skip
+        help="scores of content-free or random-word prompts")  # fmt: skip
     add("--labeled", default="", metavar="FILE", help=LABELED)
     add("--seed", type=int, default=0, help="of methods that start at random (default: 0)")
 
@@ -357,15 +425,15 @@ def _add_writing(parser: Parser, command: str) -> None:
         add("--output", default=default, metavar="FILE", help=OUTPUTS[command])
     if command in ("calibrate", "diagnose"):
         add("--changed", type=int, default=5, metavar="N",
-            help="how many rows whose prediction changes are shown (default: 5)")  # fmt: skip
+            help="rows shown whose prediction changes (default: 5)")  # fmt: skip
         add("--plot", default="", metavar="FILE",
             help="a figure of shares and preferences: .png, .pdf or .svg")  # fmt: skip
     if command == "calibrate":
         add("--results", action="store_true",
-            help="a copy of the harness's results_*.json with acc_METHOD, next to it")  # fmt: skip
+            help="a copy of results_*.json with acc_METHOD")  # fmt: skip
     if command == "compare":
         add("--all", action="store_true",
-            help="all methods, and why others are left out; else the best of each group",
+            help="all methods, and why others are left out",
         )  # fmt: skip
     if command in ("compare", "diagnose", "recommend"):
         add("--json", action="store_true", help="a line of JSON a context, for programs")

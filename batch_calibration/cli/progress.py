@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Self
 
+from batch_calibration.reporting.terminal import filled
 from batch_calibration.settings import Study
 from batch_calibration.studies import Store
 from batch_calibration.studies.progress import Planned
@@ -35,7 +36,7 @@ class Waiting:
             waiting.update(1)
     """
 
-    def __init__(self, doing: str, total: int):
+    def __init__(self, doing: str, total: int = 0):  # 0: not known
         self._doing, self._total, self._begun = doing, total, time.monotonic()
         self._is_shown = False
 
@@ -43,7 +44,8 @@ class Waiting:
         """Say how many are done."""
         if time.monotonic() - self._begun >= SILENT_SECONDS and sys.stderr.isatty():
             self._is_shown = True
-            line = f"{self._doing}: {done:,} of {self._total:,}"
+            of = f" of {self._total:,}" if self._total else ""
+            line = f"{self._doing}: {done:,}{of}"
             # The next line overwrites this one.
             print(f"\r{line:60}", end="", file=sys.stderr, flush=True)
 
@@ -68,16 +70,26 @@ class ProgressBar:
     def __init__(self, description: str, unit: str):
         # rich comes with the programs that ask models; the rest of the package does without it.
         from rich import progress
+        from rich.console import Console
+        from rich.table import Column
         from rich.text import Text
+
+        class NameColumn(progress.ProgressColumn):
+            def render(self, task: progress.Task) -> Text:
+                # In a narrow terminal it is cut, so that the numbers stay whole.
+                return Text(task.description, no_wrap=True, overflow="ellipsis")
 
         class RateColumn(progress.ProgressColumn):
             def render(self, task: progress.Task) -> Text:
                 # No speed before the second update.
                 return Text(f"{task.finished_speed or task.speed or 0:,.0f} {unit}/s")
 
+        whole, console = Column(no_wrap=True), Console()
         self._bar = progress.Progress(
-            progress.TextColumn("{task.description}", markup=False), progress.BarColumn(),
-            progress.MofNCompleteColumn(), RateColumn(), progress.TimeRemainingColumn(),
+            NameColumn(), progress.BarColumn(bar_width=20, table_column=whole),
+            progress.MofNCompleteColumn(table_column=whole), RateColumn(whole),
+            progress.TimeRemainingColumn(table_column=whole),
+            console=console, transient=not console.is_terminal,  # a file has the lines alone
         )  # fmt: skip
         self._line = self._bar.add_task(description, total=None)  # no total until the first look
         self._unit = unit
@@ -124,7 +136,7 @@ class ProgressBar:
     def print(self, line: str) -> None:
         """Print a line above the bar."""
         # Brackets in a line are text, no styles, and a long path stays one line.
-        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._bar.console.print(filled(line), markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
         self._bar.start()

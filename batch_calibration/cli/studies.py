@@ -2,9 +2,8 @@
 
 import shlex
 import sys
-import textwrap
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING
 from batch_calibration.cli import launchers, machine
 from batch_calibration.cli.compilation_cache import keep_programs
 from batch_calibration.cli.study_options import chosen_settings, chosen_studies
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, escape_controls, spell
+from batch_calibration.files import write_whole
 
 # Each command imports what it needs when it runs: its flags are read and help is given without.
 if TYPE_CHECKING:
@@ -39,11 +39,12 @@ def typed_command(arguments: Sequence[str]) -> str:
     return ""
 
 
-def score(study: "Study", workdir: str, say: Say = print) -> None:
+def score(study: "Study", workdir: str, say: Say | None = None) -> None:
     """Score every context of the study that the workdir does not hold yet."""
     from batch_calibration.cli.progress import ProgressBar
     from batch_calibration.studies import Store, run_scoring
 
+    say = say or (lambda sentence: _print_lines([sentence]))
     store = Store(workdir, create=True)
     with ProgressBar("scoring", "examples") as bar:
         report = run_scoring(
@@ -75,11 +76,15 @@ def calibrate_workdir(
     Raises:
         InputError: after all others, where tables could not be read.
     """
-    from batch_calibration.studies import calibrate_study
+    from batch_calibration.studies import calibrate_study, csv_text
 
     report = calibrate_study(workdir, settings, floor=floor, tasks=tasks, shots=shots)
-    for note in report.notes:
-        print(note)
+    _print_lines(report.notes)
+    if report.skipped:
+        listing = Path(workdir) / "left_out.csv"
+        rows = [("method", "why it is left out of some contexts"), *report.skipped.items()]
+        write_whole(listing, csv_text(rows).encode())
+        print(f"left out of some contexts: {len(report.skipped)} methods; why: {listing}")
     print(
         f"{len(report.records)} score tables in {report.seconds:.1f} s, compilation included; the "
         f"records are in {workdir}/records"
@@ -88,7 +93,15 @@ def calibrate_workdir(
         raise InputError(" ".join(report.broken))
 
 
-def show_tables(workdir: str) -> None:
+def _print_lines(sentences: Iterable[str]) -> None:
+    """Print each sentence once."""
+    from batch_calibration.reporting import terminal
+
+    for sentence in dict.fromkeys(sentences):
+        print(terminal.filled(escape_controls(sentence)))
+
+
+def show_tables(workdir: str, *, quiet: bool = False) -> None:
     """Write every table and all results; print the tables that are no points of a curve."""
     from batch_calibration.reporting import catalogue, terminal, writing
     from batch_calibration.studies import Store, write_results
@@ -97,21 +110,16 @@ def show_tables(workdir: str) -> None:
     records, folder = store.records(), store.workdir / "tables"
     tables = writing.write_tables(catalogue.collect(records, store.table_of), folder)
     files, missing = write_results(records, store.workdir)
-    for table in tables:
-        if table.shown:
-            terminal.show_table(table)
-    lines = [
-        *store.unmatched(records),
-        f"tables are in {folder}",
-        f"all results are in {', '.join(map(str, files))}",
-        missing,  # "" where results.parquet was written, too
-    ]
-    for line in filter(None, lines):
-        print(line)
+    if not quiet:
+        terminal.print_tables([table for table in tables if table.shown])
+    # "" where results.parquet was written, too
+    _print_lines([*store.unmatched(records), *filter(None, [missing])])
+    print(f"{len(tables)} tables are in {folder}; all results in {', '.join(map(str, files))}")
 
 
 def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
     """Draw every figure in the catalogue, as PNG and PDF."""
+    from batch_calibration.cli.progress import Waiting
     from batch_calibration.reporting import catalogue, writing
     from batch_calibration.studies import Store
 
@@ -119,13 +127,21 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
     store = Store(workdir)
     records = store.records()
     results = catalogue.collect(records, store.table_of, boundary_tasks)
-    writing.write_figures(results, store.workdir / "figures", print)
-    for sentence in store.unmatched(records):
-        print(sentence)
+    files = list[Path]()
+    with Waiting("drawing figures") as waiting:
+
+        def notify(path: Path) -> None:
+            files.append(path)
+            waiting.update(len(files))
+
+        writing.write_figures(results, store.workdir / "figures", notify)
+    _print_lines(store.unmatched(records))
+    print(f"{len(files)} files of figures (PNG, PDF, numbers) are in {store.workdir / 'figures'}")
 
 
 def make_report(workdir: str) -> None:
-    """Write the page, print the paragraph of every setting, and say where the files are."""
+    """Write the page, print what each task gains, and say where the files are."""
+    from batch_calibration.cli import summaries
     from batch_calibration.reporting import catalogue, writing
     from batch_calibration.studies import Store, runs
     from batch_calibration.studies.loading import row_texts
@@ -137,12 +153,15 @@ def make_report(workdir: str) -> None:
     results = catalogue.collect(records, store.table_of)
     earlier_runs, broken = runs.read(store.workdir)
     warnings = [*store.unmatched(records), *broken]
-    for paragraph in writing.write_report(
+    cards, notes = writing.write_report(
         results, page, warnings, runs=earlier_runs, texts=row_texts(earlier_runs),
         contexts=True,
-    ):  # fmt: skip
-        print(f"{textwrap.fill(paragraph, 100)}\n")
-    print(f"tables:  {store.workdir / 'tables'}")
+    )  # fmt: skip
+    _print_lines(notes)
+    summaries.show_gains(cards)
+    for folder in ("tables", "figures"):
+        if (store.workdir / folder).is_dir():  # written by commands of these names
+            print(f"{folder + ':':8} {store.workdir / folder}")
     print(f"report:  {page}")
 
 
@@ -305,5 +324,5 @@ RUN: dict[str, Callable[[Namespace], None]] = {
     "show": _show,
     "status": _status,
     "sweep": _sweep,
-    "tables": lambda args: show_tables(args.workdir),
+    "tables": lambda args: show_tables(args.workdir, quiet=args.quiet),
 }

@@ -51,6 +51,7 @@ FLAGS: dict[str, dict[str, tuple[type, object, str]]] = {
         "shots": (int, None, "calibrate scores of so many shots alone"),
         **MACHINE,
     },
+    "tables": {"quiet": (bool, False, "write the files and print no table")},
     "figures": {"boundary_tasks": (int, 2, "tasks in the figure of boundaries (default: 2)")},
     "merge": {
         "from": (str, None, "workdirs to read, comma-separated"),

@@ -1,10 +1,12 @@
 """Output of the console program: sentences on each context, tables over many."""
 
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
-from typing import NamedTuple, TextIO
+from itertools import chain, starmap
+from operator import attrgetter
+from textwrap import shorten
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import numpy as np
 
@@ -16,10 +18,12 @@ from batch_calibration.diagnosis import (
     prediction_range,
 )
 from batch_calibration.diagnosis.comparison import pool
+from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, measured_gain
 from batch_calibration.errors import escape_controls
 from batch_calibration.methods import ask_about_order
 from batch_calibration.reporting import terminal, words
-from batch_calibration.reporting.cells import Cells, count_signs
+from batch_calibration.reporting.cells import Cells, count_signs, gain_cell
+from batch_calibration.reporting.frame import group_by, task_title
 from batch_calibration.reporting.verdict_tables import (
     context_cells,
     label_cells,
@@ -29,6 +33,10 @@ from batch_calibration.reporting.verdict_tables import (
 )
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies.calibration import order_flips
+
+if TYPE_CHECKING:
+    from batch_calibration.diagnosis.verdicts import Verdict
+    from batch_calibration.reporting.page import Card
 
 MAX_SHOWN_SINGLY = 3
 """Contexts that are described one by one; more are rows of a table."""
@@ -78,7 +86,7 @@ def doubts(tables: Sequence[ScoreTable]) -> list[str]:
 
 def print_filled(sentence: str, output_stream: TextIO | None = None) -> None:
     """Print a sentence in lines that can be read; names in it cannot steer the terminal."""
-    print(textwrap.fill(escape_controls(sentence), terminal.prose_width()), file=output_stream)
+    print(terminal.filled(escape_controls(sentence)), file=output_stream)
 
 
 def say_notes(sentences: Iterable[str]) -> None:
@@ -267,6 +275,54 @@ def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
         accuracies = [right.accuracy.value if right else 0.0 for right in rights]
         means.append(100 * float(np.average(accuracies, weights=labeled)))
     return means
+
+
+MAX_NAME = 40  # letters of a setting's name in the table of gains
+MAX_TASKS = 30
+"""Rows of tasks in the table of gains; of more the mean of each setting is a row."""
+GAINS_NOTE = (
+    "Accuracy in %, means over contexts: as the model answers (icl), by bc, and as recommended for "
+    "each context; 'gain' is of the recommendation, in points [95 % interval], * beyond noise."
+)
+
+
+def task_gains(cards: "Sequence[Card]") -> Cells:
+    """A row a task that has right labels, and behind those of a card their mean."""
+    rows: Cells = [["task", "icl", "bc", "recommended", "gain"]]
+    by_tasks = [group_by(card.verdicts, attrgetter("task")) for card in cards]
+    is_long = sum(map(len, by_tasks)) > MAX_TASKS
+    for card, by_task in zip(cards, by_tasks, strict=True):
+        if not is_long:
+            rows += chain.from_iterable(starmap(_gain_row, by_task.items()))
+        if is_long or len(by_task) > 1:
+            name = shorten(f"mean: {card.short or card.heading}", MAX_NAME, placeholder=" …")
+            rows += _gain_row(name if len(cards) > 1 else "mean", card.verdicts)
+    return rows
+
+
+def _gain_row(task: str, verdicts: "Sequence[Verdict]") -> Cells:
+    """The row of some contexts; none where no right label is known."""
+    gains = [measured_gain(verdicts, gains_of) for gains_of in (BY_BC, RECOMMENDED)]
+    known = [gain for gain in gains if gain is not None]
+    if not known:
+        return []
+    before = float(np.mean([*words.accuracy_of_tasks(verdicts).values()]))
+    shares = [before, *(before + gain.value for gain in known)]
+    percents = [f"{100 * share:.1f}" for share in shares]
+    return [[task_title(task), *percents, gain_cell(known[-1])]]
+
+
+def show_gains(cards: "Sequence[Card]") -> None:
+    """The table of gains, and the three lines of each card: is it biased, what it gains, what to do."""
+    if len(cells := task_gains(cards)) > 1:
+        terminal.show_cells("Gains", cells, GAINS_NOTE)
+    for card in cards[:MAX_SHOWN_SINGLY]:
+        print()
+        if len(cards) > 1:
+            print(f"{card.heading}:")
+        for line in words.card_lines(card.verdicts):
+            print_filled(line)
+    print()
 
 
 def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream: TextIO) -> None:

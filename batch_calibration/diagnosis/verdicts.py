@@ -17,6 +17,8 @@ MANY_ROWS = (
 
 RECOMMENDED, IF_BALANCED = attrgetter("gains"), attrgetter("balanced")
 """The gains of the two answers."""
+BY_BC = attrgetter("by_bc")
+"""The gains of plain BC, whatever is recommended."""
 
 
 class Verdict(NamedTuple):
@@ -30,6 +32,7 @@ class Verdict(NamedTuple):
         gains: [n], of each labeled row right after less right before; None without right labels.
         balanced: the same of what is recommended if labels are about equally frequent; `gains`
             where there is one answer.
+        by_bc: [n], the same of BC with equal shares, which need not be recommended.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Verdict(NamedTuple):
     diagnosis: Diagnosis
     gains: np.ndarray | None
     balanced: np.ndarray | None
+    by_bc: np.ndarray | None = None
 
     @property
     def is_biased(self) -> bool:
@@ -87,11 +91,11 @@ def judge_context(
     def hits(rows: np.ndarray) -> np.ndarray:
         return np.asarray(rows[is_labeled].argmax(axis=-1) == gold, float)
 
-    gains = balanced = hits(corrected) - hits(scores)
-    if recommendation.if_balanced:
-        # float32, as BC corrects them
-        balanced = hits(scores - scores.mean(axis=0)) - hits(scores)
-    return Verdict(name, task, recommendation, diagnosis, gains, balanced)
+    gains = hits(corrected) - hits(scores)
+    # float32, as BC corrects them
+    by_bc = hits(scores - scores.mean(axis=0)) - hits(scores)
+    balanced = by_bc if recommendation.if_balanced else gains
+    return Verdict(name, task, recommendation, diagnosis, gains, balanced, by_bc)
 
 
 def measured_gain(

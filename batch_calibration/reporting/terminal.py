@@ -1,34 +1,41 @@
 """A table as aligned text, and in the terminal."""
 
+import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 from unicodedata import category, east_asian_width
 
 from batch_calibration.reporting.cells import Best, Cells
 from batch_calibration.reporting.items import ACROSS, Table
 
-FILE_WIDTH = 100  # letters that a line of prose has in a file or a pipe
+FILE_WIDTH = 100  # letters that a line has in a file or a pipe
 
 
-def show_table(table: Table) -> None:
-    """Print one table, and below it its note."""
-    setting = "" if table.section == ACROSS else f": {table.section}"
-    show_cells(f"{table.title}{setting}", table.cells, table.note)
+def print_tables(tables: Iterable[Table]) -> None:
+    """Print tables, below each the sentences of its note that no table before it had."""
+    said = dict[str, None]()
+    for table in tables:
+        setting = "" if table.section == ACROSS else f": {table.section}"
+        sentences = dict.fromkeys(re.split(r"(?<=[.]) (?=\S)", table.note))
+        note = " ".join(sentence for sentence in sentences if sentence not in said)
+        said |= sentences
+        show_cells(f"{table.title}{setting}", table.cells, note)
 
 
 def show_cells(heading: str, cells: Cells, note: str = "") -> None:
     """Print a heading, aligned columns, and a note.
 
-    A terminal too narrow for all columns gets them in parts, each with the first column.
+    Where the lines are too narrow for all columns, they come in parts, each with the first column.
     """
     print(f"\n{_plain(heading)}")
     for columns in _split_columns(_widths(cells)):
         part = [list(map(row.__getitem__, columns)) for row in cells]
         print("", *aligned(part, is_bold=sys.stdout.isatty()), sep="\n")
     if note:
-        print(f"\n{fill(_plain(note), prose_width())}")
+        print(f"\n{filled(_plain(note))}")
 
 
 def aligned(cells: Cells, *, is_bold: bool = False) -> list[str]:
@@ -57,14 +64,21 @@ def _widths(cells: Cells) -> list[int]:
     return [max(map(_width, column)) for column in plain]
 
 
-def prose_width() -> int:
-    """Letters that a line of prose has at most: the terminal's columns."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else FILE_WIDTH
+def line_width() -> int:
+    """Letters that a line has at most: COLUMNS, the terminal's columns, or those of a file."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns
+    return FILE_WIDTH
+
+
+def filled(sentence: str) -> str:
+    """A sentence in lines of that width; a path or a name stays whole."""
+    return fill(sentence, line_width(), break_long_words=False, break_on_hyphens=False)
 
 
 def _split_columns(widths: Sequence[int]) -> Iterator[list[int]]:
-    """The columns that fit into the terminal together; all of them in a file or a pipe."""
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sum(widths) * 3
+    """The columns that fit into a line together."""
+    room = line_width()
     columns, used = [0], widths[0] + 2
     for i in range(1, len(widths)):
         if len(columns) > 1 and used + widths[i] > room:

@@ -466,7 +466,7 @@ def _effect(verdicts: Sequence[Verdict], gains_of: Callable[[Verdict], np.ndarra
     """Accuracy before and after and its measured gain."""
     gain = measured_gain(verdicts, gains_of)
     # Accuracies of tasks, each the mean over its contexts, as the gain is.
-    before = 100 * float(np.mean([*_accuracy_of_tasks(verdicts).values()]))
+    before = 100 * float(np.mean([*accuracy_of_tasks(verdicts).values()]))
     known = [gains for verdict in verdicts if (gains := gains_of(verdict)) is not None]
     if gain is None or not any(gains.any() for gains in known):
         return f"{before:.1f} % as before (no row turns right or wrong)"
@@ -474,7 +474,7 @@ def _effect(verdicts: Sequence[Verdict], gains_of: Callable[[Verdict], np.ndarra
     return f"{before:.1f} → {before + 100 * gain.value:.1f} % ({gain.points}{noise})"
 
 
-def _accuracy_of_tasks(verdicts: Sequence[Verdict]) -> dict[str, float]:
+def accuracy_of_tasks(verdicts: Sequence[Verdict]) -> dict[str, float]:
     """Task -> accuracy as it is, mean over its contexts."""
     by_task: dict[str, list[float]] = {}
     for verdict in verdicts:

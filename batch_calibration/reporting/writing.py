@@ -78,7 +78,7 @@ def write_report(
     contexts: bool = False,
     title: str = "",
     date: str = "",
-) -> list[str]:
+) -> tuple[list[Card], list[str]]:
     """One HTML page: verdicts and contexts, every table, and every figure.
 
     Without matplotlib it has words and tables alone, and says so.
@@ -95,7 +95,7 @@ def write_report(
         date: of the scores; by default that of the last run.
 
     Returns:
-        Those sentences, the verdicts, and the paragraph of each setting and of each study.
+        The cards, those of the settings too, and those sentences.
     """
     shown_tables = filter(attrgetter("shown"), catalogue.tables(study))
     shown = frame.group_by(shown_tables, attrgetter("section"))
@@ -108,7 +108,7 @@ def write_report(
         if drawing.is_on_page:
             figure = drawing.draw_for_page(texts) if drawing.draw_for_page else drawing.draw()
             drawn.setdefault(drawing.section, []).append(figure_html(drawing.slug, figure))
-    sections, paragraphs, shown_cards = [], [], [*cards]
+    sections, shown_cards = [], [*cards]
     for card in cards:
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
         tables = list(chain.from_iterable(map(verdict_tables.context_tables, few)))
@@ -117,7 +117,6 @@ def write_report(
     shorts = frame.name_differences([group.setting for group in study.sections])
     for group, short in zip(study.sections, shorts, strict=True):
         name, paragraph = str(group.setting), words.setting_paragraph(group)
-        paragraphs.append(paragraph)
         loaded = ((record, study.load(record)) for record in group.records if contexts)
         single = [judge_record(record, table) for record, table in loaded if table]
         shown_cards += [Card(name, single, short)] if single else []
@@ -136,8 +135,7 @@ def write_report(
         title=title or name_page(models, tasks),
     )  # fmt: skip
     write_whole(page, html.encode())
-    heads = [f"{c.heading}: {' '.join(words.card_lines(c.verdicts))}" for c in shown_cards]
-    return [*missing, *heads, *paragraphs, *studies]
+    return shown_cards, [*missing]
 
 
 def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:

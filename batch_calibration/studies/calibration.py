@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
@@ -290,13 +291,15 @@ class CalibrationReport(NamedTuple):
         records: one per score table that could be read and is still there, unchanged.
         broken: a sentence on each score table that could not.
         seconds: what calibrating took, compilation included.
-        notes: which methods and rows are left out, in sentences.
+        notes: which rows are left out, in sentences.
+        skipped: the methods that are left out of some contexts, and why.
     """
 
     records: Records
     broken: tuple[str, ...]
     seconds: float
     notes: tuple[str, ...]
+    skipped: dict[str, str]
 
 
 def calibrate_store(
@@ -372,7 +375,10 @@ def calibrate_store(
     changed = len(calibrated) - len(records)
     notes = [CHANGED.format(changed, "s" * (changed > 1), step("calibrate"))] if changed else []
     seconds = time.monotonic() - began
-    return CalibrationReport(Records(records), tuple(broken), seconds, (*notes, *_notes(records)))
+    skipped = dict(chain.from_iterable(record.skipped.items() for record in records))
+    return CalibrationReport(
+        Records(records), tuple(broken), seconds, (*notes, *_notes(records)), skipped
+    )
 
 
 def calibrate_study(
@@ -458,13 +464,7 @@ def _still_true(
 
 
 def _notes(records: Sequence[Record]) -> Iterator[str]:
-    skipped, notes = dict[str, str](), dict[str, None]()
-    for record in records:
-        skipped.update(record.skipped)
-        notes |= dict.fromkeys(record.notes)
-    yield from notes
-    for name, reason in skipped.items():
-        yield f"{name} is left out of some contexts: {reason}"
+    yield from dict.fromkeys(chain.from_iterable(record.notes for record in records))
     for record in records:
         for name, count in record.unreadable.items():
             yield (

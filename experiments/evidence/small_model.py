@@ -45,9 +45,8 @@ def run(workdir: Path, preset: str = "") -> Path:
         drawn = draw_curves(curve._replace(tasks=lines, heading=HEADING))
         save(drawn.figure, workdir / "figures" / "real")
     of_shots = {curve.slug for curve in results.curves}
-    for table in writing.write_tables(results, workdir / "tables"):
-        if table.slug in of_shots:
-            terminal.show_table(table)
+    tables = writing.write_tables(results, workdir / "tables")
+    terminal.print_tables(table for table in tables if table.slug in of_shots)
     print(f"\nMeans over draws of demonstrations ± standard deviation.\nreport: {page}")
     return page
 
