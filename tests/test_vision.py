@@ -95,9 +95,9 @@ def test_from_folder_to_page(program, model, images, tmp_path):
     assert "DTD" in tables and " cc " not in tables and " dc " not in tables
     (table,) = (workdir / "tables").glob("*methods.md")
     assert "| DTD | 27 |" in table.read_text()
-    assert {"differences.png", "strength.png"} <= {
-        line.rsplit("-", 1)[-1] for line in figures.split()
-    }
+    drawn = {path.name.rsplit("-", 1)[-1] for path in (workdir / "figures").iterdir()}
+    assert {"differences.png", "strength.png"} <= drawn
+    assert f"{len([*(workdir / 'figures').iterdir()])} files of figures" in figures
     assert "report.html" in page
     (record,) = [json.loads(path.read_text()) for path in (workdir / "records").iterdir()]
     assert record["unreadable"] == {"labeled": 1, "test": 1}
