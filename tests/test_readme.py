@@ -8,10 +8,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
-from api_server import running
 from log_forms import VALUES, as_log
 from pyarrow import parquet
 
@@ -80,34 +78,21 @@ def test_pages_print_what_their_comments_say(page, capsys, tmp_path, monkeypatch
 
 def test_the_ways_in_run_in_their_order(tmp_path, monkeypatch, capsys):
     """The console lines of README.md; lines of the plugins run in `make reference`."""
-    write_files(tmp_path)
-    table = pd.read_csv(tmp_path / "scores.csv").rename(columns={"gold": "label"})
-    table.to_csv(tmp_path / "scores.csv", index=False)
-    (tmp_path / "logs").mkdir()
-    (tmp_path / LOG).rename(tmp_path / "logs" / Path(LOG).name)
-    pairs = [
-        {"candidate": "a", "question": i, "candidate_first": i % 3 == 0, "p_first": 0.2 + i / 99}
-        for i in range(40)
-    ]
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    texts = [f"Review: film {i}\nSentiment:" for i in range(12)]
-    pd.DataFrame({"prompt": texts}).to_csv(tmp_path / "prompts.csv", index=False)
     monkeypatch.chdir(tmp_path)
     section = README.split("## Ways in\n")[1].split("```")[1]
     lines = [shlex.split(line, comments=True) for line in section.strip().splitlines()]
     assert [line[1] for line in lines if line[0] == "batch-calibration"] == [
-        "diagnose", "recommend", "report", "judge", "ask", "score", "lm-eval",
+        "demo", "diagnose", "recommend", "report", "judge", "ask", "score", "lm-eval",
     ]  # fmt: skip
     assert {line[0] for line in lines} == {"batch-calibration", "inspect"}
-    with running() as server:
-        for program, *flags in lines:
-            if program == "batch-calibration" and flags[0] != "lm-eval":
-                stands_for = {"URL": server.address, "NAME": "m", "DIR": "mini"}
-                args = [_filled_in(flag, stands_for) for flag in flags]
-                cli.run([*args, "--limit=12", "--shots=1"] if args[0] == "score" else args)
+    for program, *flags in lines:
+        if program == "batch-calibration" and flags[0] != "lm-eval":
+            args = [_filled_in(flag, {"DIR": "mini"}) for flag in flags]
+            cli.run([*args, "--limit=12", "--shots=1"] if args[0] == "score" else args)
     stdout = capsys.readouterr().out
     assert "Recommended:" in stdout and "rows scored" in stdout
-    assert (tmp_path / "answers.csv").exists() and list((tmp_path / "W" / "scores").iterdir())
+    assert "nothing was sent or written" in stdout and not (tmp_path / "asked.csv").exists()
+    assert (tmp_path / "report.html").exists() and list((tmp_path / "W" / "scores").iterdir())
 
 
 def _filled_in(flag, stands_for):

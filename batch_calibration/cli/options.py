@@ -366,12 +366,6 @@ def _add_file_flags(parser: Parser, command: str) -> None:
         "files", nargs=count, metavar="FILE", help="files, folders or globs; - is the input"
     )
     if command in ("judge", "ask"):
-        add = parser.add_argument_group("before it runs").add_argument
-        add(
-            "--dry-run",
-            action="store_true",
-            help="say what would be done: nothing is sent, written",
-        )
         if command == "ask":
             study_options.add_asking(parser)
         _add_writing(parser, command)
@@ -438,6 +432,8 @@ def _add_writing(parser: Parser, command: str) -> None:
     if command in ("compare", "diagnose", "recommend"):
         add("--json", action="store_true", help="a line of JSON a context, for programs")
     add("--quiet", action="store_true", help="no notes and no progress, errors alone")
+    if command in ("ask", "judge"):
+        add("--dry-run", action="store_true", help="say what would be done, and do not do it")
     if command == "convert":
         add("--workdir", default="", metavar="DIR", help="keep score tables in a workdir")
 

@@ -313,7 +313,7 @@ def _gain_row(task: str, verdicts: "Sequence[Verdict]") -> Cells:
 
 
 def show_gains(cards: "Sequence[Card]") -> None:
-    """The table of gains, and the three lines of each card: is it biased, what it gains, what to do."""
+    """The table of gains, and three lines of each card: its bias, its gain, what to do."""
     if len(cells := task_gains(cards)) > 1:
         terminal.show_cells("Gains", cells, GAINS_NOTE)
     for card in cards[:MAX_SHOWN_SINGLY]:

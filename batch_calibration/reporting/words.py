@@ -409,7 +409,7 @@ def _effects(verdicts: Sequence[Verdict]) -> str:
             return "No gain is expected, and no right label is known."
         return f"{name}: {expected.points} points expected; no right label is known."
     texts = list[str]()
-    before = 100 * float(np.mean([*_accuracy_of_tasks(verdicts).values()]))
+    before = 100 * float(np.mean([*accuracy_of_tasks(verdicts).values()]))
     for name, gains_of in _answers(verdicts).items():
         effect = _effect(verdicts, gains_of)
         # The accuracy before is said once.

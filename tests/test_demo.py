@@ -1,0 +1,96 @@
+"""The command `demo`, the dry runs, and what fits a screen: help, tables, the bar."""
+
+import shlex
+import sys
+
+import pytest
+from rich.console import Console
+
+from batch_calibration import cli
+from batch_calibration.cli import demo, options, progress
+from batch_calibration.reporting import terminal
+from batch_calibration.reporting.items import ACROSS, Table
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def files():
+    return demo.make_files()
+
+
+def test_a_demo_writes_its_files_and_its_commands_run_as_printed(
+    files, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "make_files", lambda: files)
+    cli.run(["demo"])
+    said = capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == set(files)
+    assert "Accuracy moves from 68.5" in said and "\nIf labels are about equally frequent" in said
+    lines = said.split("\nnext:\n")[1].replace("\\\n", "").splitlines()
+    assert len(lines) == 3 and max(map(len, said.splitlines())) <= 110
+    before = contents(tmp_path)
+    for line in [lines[-1], "batch-calibration judge demo_judge.jsonl --dry-run"]:
+        cli.run(shlex.split(line)[1:])
+    said = capsys.readouterr().out
+    assert "200 prompts x 1 request: 200 requests" in said and "Question: " in said
+    assert "nothing was sent or written" in said and "400 pairs" in said
+    assert contents(tmp_path) == before
+    for line in lines[:2]:
+        cli.run(shlex.split(line)[1:])
+    assert (tmp_path / "demo_corrected.csv").exists() and (tmp_path / "demo.html").exists()
+    cli.run(["judge", "demo_judge.jsonl"])
+    assert "prefers the answer shown first by 0.78" in capsys.readouterr().out
+
+
+def test_a_demo_leaves_other_files_alone(files, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "make_files", lambda: files)
+    (tmp_path / "demo.csv").write_text("mine")
+    with pytest.raises(SystemExit):
+        cli.run(["demo", f"--output={tmp_path}"])
+    assert "demo.csv: expected no other file of this name" in capsys.readouterr().err
+    assert contents(tmp_path) == {tmp_path / "demo.csv": b"mine"}
+
+
+@pytest.mark.parametrize("command", options.ON_FILES)
+def test_help_of_a_command_on_files_fits_a_screen(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        options.parse([command, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 60
+    examples = [line for line in lines if line.startswith(f"  batch-calibration {command} ")]
+    assert len(examples) >= 2
+
+
+@pytest.mark.parametrize("command", options.ON_BOTH)
+def test_help_on_a_study_has_its_flags(command, capsys):
+    with pytest.raises(SystemExit):
+        options.parse([command, "--workdir=W", "--help"])
+    assert "--workdir DIR" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [50, 80, 120])
+def test_tables_fit_the_columns_and_say_a_note_once(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    cells = [["task", *(f"method {i}" for i in range(30))], ["sst2", *["+1.2 [-0.3, +2.7]"] * 30]]
+    note = "A gain is paired. In brackets is its interval."
+    first, second = (Table(ACROSS, name, name, cells, note) for name in "ab")
+    terminal.print_tables([first, second._replace(note=f"{note} Few rows.")])
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= columns
+    assert said.count("A gain is paired.") == 1 and said.count("Few rows.") == 1
+    assert said.count("method 29") == 2
+
+
+def test_numbers_of_the_bar_stay_whole_at_80_columns(monkeypatch):
+    bar = progress.ProgressBar("scoring", "examples")
+    bar._bar.update(bar._line, completed=31_000, total=31_287, description="mrpc, " * 20)
+    console = Console(width=80, file=sys.stdout)
+    with console.capture() as shown:
+        console.print(bar._bar.make_tasks_table(bar._bar.tasks))
+    (line,) = shown.get().splitlines()
+    assert "31000/31287" in line and "examples/s" in line and "…" in line and len(line) <= 80
