@@ -94,6 +94,7 @@ RULES = {
     "test_mini.py::test_templates_and_label_words_fit_the_task": "",
     "test_mini.py::test_what_the_suite_does_not_have_is_a_sentence": "",
     "test_names.py::test_nothing_is_written_beside": DRAWINGS,
+    "test_notebooks.py": PROGRAMS,
     "test_paper.py::test_every_item_is_drawn": DRAWINGS,
     "test_paper.py::test_files_written_again": DRAWINGS,
     "test_paper.py::test_latex_compiles": BROWSER,
