@@ -24,7 +24,7 @@ NEXT = (
 """Commands that it names; each runs as it is printed, `judge demo_judge.jsonl` too."""
 
 
-def add_flags(parser: ArgumentParser) -> None:
+def add_folder(parser: ArgumentParser) -> None:
     """Add the flag of the command."""
     parser.add_argument(
         "--output", default=".", metavar="DIR", help="folder for the files (default: this one)"

@@ -341,7 +341,7 @@ def _shares(text: str) -> list[float] | None:
 APART: dict[str, tuple[Callable[[Namespace], None], Callable[[ArgumentParser], None]]] = {
     HARNESS: (run_harness, add_harness_flags),
     "completions": (print_completions, _add_shell),
-    "demo": (demo.run_demo, demo.add_flags),
+    "demo": (demo.run_demo, demo.add_folder),
 }
 """Commands that neither read scores nor run a study: what runs each, and what adds its flags."""
 
