@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring import (
     NOTHING_FINISHED,
     Finished,
@@ -224,5 +224,6 @@ def too_long(row: int, tokens: int, needed: int, positions: int) -> InputError:
     """The error of a prompt of so many tokens that needs more positions than the model has."""
     return InputError(
         f"row {row}: a prompt of {tokens} tokens needs {needed} positions with its labels, but "
-        f"the model has {positions}; use fewer or shorter demonstrations, or cut the text."
+        f"the model has {positions}; say {spell('over_long', 'drop_shots')}, use fewer or shorter "
+        "demonstrations, or cut the text."
     )
