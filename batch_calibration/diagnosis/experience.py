@@ -74,18 +74,18 @@ class Range(NamedTuple):
 
 RANGES: dict[str, tuple[Range, ...]] = {
     "bc_empirical_bayes": (
-        Range(0.3, 221, 0.0, -2.4, 2.3, 0.47),
+        Range(0.3, 224, 0.0, -2.4, 2.2, 0.47),
         Range(1, 253, 0.8, -5.7, 6.5, 0.31),
-        Range(3, 366, 3.4, -7.2, 11.3, 0.26),
-        Range(6, 274, 6.0, -8.2, 20.9, 0.19),
-        Range(np.inf, 277, 12.7, -5.4, 35.6, 0.06),
+        Range(3, 370, 3.3, -7.2, 11.3, 0.26),
+        Range(6, 278, 6.0, -8.1, 20.9, 0.19),
+        Range(np.inf, 285, 12.0, -5.5, 35.4, 0.07),
     ),
     "prior_matching": (
-        Range(0.3, 89, 0.2, -1.8, 3.0, 0.28),
-        Range(1, 147, 0.4, -3.3, 3.3, 0.31),
-        Range(3, 271, 1.9, -4.1, 8.9, 0.17),
-        Range(6, 304, 5.1, -3.3, 13.8, 0.07),
-        Range(np.inf, 1066, 15.3, -0.2, 42.8, 0.03),
+        Range(0.3, 98, 0.1, -1.8, 3.6, 0.33),
+        Range(1, 151, 0.4, -3.2, 3.3, 0.32),
+        Range(3, 284, 2.1, -4.1, 9.1, 0.17),
+        Range(6, 313, 4.9, -3.9, 13.8, 0.08),
+        Range(np.inf, 1103, 15.4, -0.7, 42.5, 0.03),
     ),
 }
 """Method -> what it gained in the study configs/evidence_recommend.py (evidence_experience.csv)."""
