@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -24,10 +24,12 @@ class Spelling(NamedTuple):
     Attributes:
         key: (key, its value or None) -> the key as its users give it.
         step: a step of the work, such as "score" -> an imperative that says to do it.
+        call: a step, what it reads, and its keys -> the whole call.
     """
 
     key: Callable[[str, object], str]
     step: Callable[[str], str]
+    call: Callable[[str, str, Mapping[str, object]], str]
 
 
 def python_argument(key: str, setting: object) -> str:
@@ -43,7 +45,11 @@ def _words(step_name: str) -> str:
     return step_name.replace("_", " ")
 
 
-PYTHON = Spelling(python_argument, _words)
+def _call(step_name: str, source: str, keys: Mapping[str, object]) -> str:
+    return f"{step_name}({', '.join([source, *map(python_argument, keys, keys.values())])})"
+
+
+PYTHON = Spelling(python_argument, _words, _call)
 _spelling = PYTHON  # of the door that is open; of all threads, unlike a ContextVar
 
 
@@ -83,6 +89,15 @@ def step(name: str) -> str:
     'no records yet; calibrate first'
     """
     return _spelling.step(name)
+
+
+def call(step_name: str, source: str, keys: Mapping[str, object]) -> str:
+    """A step on some scores with these keys, as the door's users write it.
+
+    >>> call("calibrate", "scores", {"method": "bc"})
+    "calibrate(scores, method='bc')"
+    """
+    return _spelling.call(step_name, source, keys)
 
 
 class InputError(ValueError):

@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from batch_calibration.errors import InputError, Spelling, escape_controls
@@ -131,7 +131,7 @@ def _stop_in_hook(unraisable: Any) -> None:
     sys.__unraisablehook__(unraisable)
 
 
-HYPHENATED = {"from_probs": "from-probs"}
+SPELLED = {"from_probs": "from-probs", "target_prior": "prior"}
 
 
 def flag(key: str, setting: object = None) -> str:
@@ -140,10 +140,10 @@ def flag(key: str, setting: object = None) -> str:
     >>> flag("gold", "label"), flag("labels", ("no", "yes")), flag("from_probs", False)
     ('--gold=label', '--labels=no,yes', '--no-from-probs')
     """
-    name = HYPHENATED.get(key, key)
+    name = SPELLED.get(key, key)
     if isinstance(setting, bool):
         return f"--{name}" if setting else f"--no-{name}"
-    text = ",".join(setting) if isinstance(setting, tuple) else setting
+    text = ",".join(map(str, setting)) if isinstance(setting, tuple) else setting
     return f"--{name}" if text is None else f"--{name}={text}"
 
 
@@ -151,5 +151,15 @@ def _command(step: str) -> str:
     return f"run batch-calibration {step}"
 
 
-CONSOLE = Spelling(flag, _command)
+def call(step: str, source: str, keys: Mapping[str, object]) -> str:
+    """A whole command.
+
+    >>> call("calibrate", "scores", {"method": "bc"})
+    'batch-calibration calibrate FILE --method=bc'
+    """
+    files = source.replace("scores", "FILE").replace("contexts", "FILES")
+    return " ".join(["batch-calibration", step, files, *map(flag, keys, keys.values())])
+
+
+CONSOLE = Spelling(flag, _command, call)
 """Of the console program `batch-calibration`."""

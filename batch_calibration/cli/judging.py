@@ -160,10 +160,8 @@ def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, obje
 
 def _by_place(log_odds: np.ndarray, rows: np.ndarray, is_first: np.ndarray) -> tuple[float, float]:
     """Win rates in % where the candidate is shown first and second, NaN where it never is."""
-    first, second = (
-        log_odds[rows & place & ~np.isnan(log_odds)] for place in (is_first, ~is_first)
-    )
-    return _percent(first), _percent(second)
+    known = rows & ~np.isnan(log_odds)
+    return _percent(log_odds[known & is_first]), _percent(log_odds[known & ~is_first])
 
 
 def _percent(log_odds: np.ndarray) -> float:

@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Self
 
+import numpy as np
+
 from batch_calibration.reporting.terminal import filled
 from batch_calibration.settings import Study
 from batch_calibration.studies import Store
@@ -119,10 +121,9 @@ class ProgressBar:
             return
         half = (self._steps[0][0] + now) / 2
         last = self._steps[bisect_left(self._steps, (half, 0)) - 1 :]
-        steps = sorted(
-            (then - before, more - less) for (before, less), (then, more) in pairwise(last)
-        )
-        seconds, amount = map(sum, zip(*steps[:-1], strict=True)) if steps[1:] else (0, 0)
+        steps = sorted(tuple(np.subtract(later, earlier)) for earlier, later in pairwise(last))
+        # The longest is left out.
+        seconds, amount = np.sum(steps[:-1], axis=0) if steps[1:] else (0.0, 0.0)
         if len(steps) < FEWEST_STEPS or not amount:
             return
         # A terminal has the bar, and this once.

@@ -19,7 +19,7 @@ from batch_calibration.diagnosis import (
 )
 from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, measured_gain
-from batch_calibration.errors import escape_controls
+from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
 from batch_calibration.reporting import terminal, words
 from batch_calibration.reporting.cells import Cells, count_signs, gain_cell
@@ -151,11 +151,11 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
             elif context.diagnosis.before:
                 terminal.show_cells(UNSEEN, right_cells(context.diagnosis))
             # "" where scores are left as they are.
-            if words_of_call := words.flags_of(context.recommended):
-                print(f"\nbatch-calibration calibrate FILE {words_of_call}")
+            if keys := words.keys_of(context.recommended):
+                print(f"\n{call('calibrate', 'scores', keys)}")
             if method := context.recommended.if_balanced:
                 print("\nIf labels are about equally frequent:")
-                print(f"batch-calibration calibrate FILE --method={method}")
+                print(call("calibrate", "scores", {"method": method}))
 
 
 UNSEEN = "The file's right answers, which the recommendation did not see, in % [95 % interval]"

@@ -61,9 +61,8 @@ class Setting(NamedTuple):
     @property
     def shown_options(self) -> tuple[str, ...]:
         """The options that contexts of these shots have, marked where only some of them do."""
-        known = {
-            option: is_whole for option, shots, is_whole in self.partial if shots == self.shots
-        }
+        of_shots = [part for part in self.partial if part[1] == self.shots]
+        known = {option: is_whole for option, _, is_whole in of_shots}
         limited, texts = {option for option, *_ in self.partial}, []
         for option in self.options:
             if option not in limited:

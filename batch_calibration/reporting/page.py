@@ -84,11 +84,10 @@ def make_page(
     lines += [f'<p class="notice">{escape(notice)}</p>' for notice in notices]
     if cards:
         # Of several cards each is called by what tells it from the others.
-        is_one = len(cards) == 1
-        shown = [
-            card_html(card if is_one or not card.short else card._replace(heading=card.short))
-            for card in cards
-        ]
+        shown = []
+        for card in cards:
+            heading = (card.short if len(cards) > 1 else "") or card.heading
+            shown.append(card_html(card._replace(heading=heading)))
         lines.append(f'<div class="cards">{"".join(shown)}</div>')
         lines.append(_contexts(cards))
     if sections:
@@ -219,7 +218,7 @@ def _contexts(cards: Sequence[Card]) -> str:
 def _shorten(contexts: Sequence[Verdict]) -> tuple[str, list[Verdict]]:
     """The parts that all names share, and the contexts by the other parts of their names."""
     parts = [verdict.name.split(", ") for verdict in contexts]
-    shared = [part for part in parts[0] if all(part in other for other in parts)]
+    shared = sorted(set(parts[0]).intersection(*parts), key=parts[0].index)
     shortened = []
     for verdict, own in zip(contexts, parts, strict=True):
         name = ", ".join(part for part in own if part not in shared)

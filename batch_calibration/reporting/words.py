@@ -21,7 +21,7 @@ from batch_calibration.diagnosis.verdicts import (
     measured_gain,
     rows_to_settle,
 )
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, call
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation, over_tasks
 from batch_calibration.reporting import controls, frame, terminal
@@ -428,13 +428,12 @@ def _two_draws(verdicts: Sequence[Verdict]) -> str:
 
 def _advice(verdicts: Sequence[Verdict]) -> str:
     """The commands; an answer that loses accuracy beyond noise is not to be followed."""
-    files = "FILE" if len(verdicts) == 1 else "FILES"
-    flags = {flags_of(verdict.recommendation) for verdict in verdicts}
-    command = f"`batch-calibration recommend {files}`, a method for each context"
-    if len(flags) == 1:
-        (shared,) = flags
-        command = f"`batch-calibration calibrate {files} {shared}`" if shared else LEAVE_THEM
-    actions = [f"`batch-calibration calibrate {files} --method=bc`", command]
+    source = "scores" if len(verdicts) == 1 else "contexts"
+    keys = [keys_of(verdict.recommendation) for verdict in verdicts]
+    likely = f"`{call('recommend', source, {})}`, a method for each context"
+    if all(of_context == keys[0] for of_context in keys):
+        likely = f"`{call('calibrate', source, keys[0])}`" if keys[0] else LEAVE_THEM
+    actions = [f"`{call('calibrate', source, {'method': 'bc'})}`", likely]
     answers = [*_answers(verdicts).values()]
     for place, gains_of in zip((-2, -1), [*answers, *answers][-2:], strict=True):
         gain = measured_gain(verdicts, gains_of)
@@ -443,23 +442,22 @@ def _advice(verdicts: Sequence[Verdict]) -> str:
     if len(answers) == 1 or actions[0] == actions[1]:
         return f"Do: {actions[1]}."
     near = f"labels are about equally frequent (within {100 * NEAR_EQUAL:.0f} points)"
-    again = actions[0].split("--")[0]
-    return f"Do: {actions[0]} if {near}; if you cannot say, {actions[1].replace(again, '`')}."
+    return f"Do: {actions[0]} if {near}; if you cannot say, {actions[1]}."
 
 
-def flags_of(recommendation: Recommendation) -> str:
-    """The flags that make `calibrate` follow a recommendation; "" where scores are left alone."""
+def keys_of(recommendation: Recommendation) -> dict[str, object]:
+    """The keys by which `calibrate` follows a recommendation; none where scores are left alone."""
     if recommendation.method == LEAVE:
-        return ""
-    flags = [f"--method={recommendation.method}"]
+        return {}
+    keys: dict[str, object] = {"method": recommendation.method}
     prior, strength = map(recommendation.options.get, ("target_prior", "strength"))
     if isinstance(prior, tuple):
-        flags.append(f"--prior={','.join(f'{share:.3g}' for share in prior)}")
+        keys["target_prior"] = tuple(float(f"{share:.3g}") for share in prior)
     if strength is not None:
-        flags.append(f"--strength={strength:g}")
+        keys["strength"] = float(f"{strength:g}")
     if METHODS[recommendation.method].probe.labels:
-        flags.append("--labeled=LABELED")
-    return " ".join(flags)
+        keys["labeled"] = "LABELED"
+    return keys
 
 
 def _effect(verdicts: Sequence[Verdict], gains_of: Callable[[Verdict], np.ndarray | None]) -> str:
