@@ -187,14 +187,14 @@ class InputError(ValueError):
         return error
 
 
-def nearest(name: object, names: Iterable[object]) -> str:
+def nearest(name: object, names: Iterable[object], least: float = 0.4) -> str:
     """A question after the one name that is nearest to a name nobody knows; "" where none is near.
 
     >>> nearest("Yess", ["no", "yes"])
     "; did you mean 'yes'?"
     """
     by_letters = {str(known).lower(): known for known in reversed([*names])}
-    near = difflib.get_close_matches(str(name).lower(), by_letters, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(str(name).lower(), by_letters, n=1, cutoff=least)
     return f"; did you mean {by_letters[near[0]]!r}?" if near else ""
 
 

@@ -44,8 +44,8 @@ def test_a_context_in_facts():
         "Biased: yes, towards 'no' (100 % predicted, 50 % right).",
         "bc: 50.0 → 100.0 % (+50.0 [+35.2, +61.6]); "
         "bc_empirical_bayes: 100.0 % (+50.0 [+35.2, +61.6]).",
-        "Do: `batch-calibration calibrate FILE --method=bc` if labels are about equally frequent "
-        "(within 12 points); if you cannot say, `--method=bc_empirical_bayes`.",
+        "Do: `calibrate(scores, method='bc')` if labels are about equally frequent (within 12 "
+        "points); if you cannot say, `calibrate(scores, method='bc_empirical_bayes')`.",
     ]
 
 
@@ -64,7 +64,7 @@ def test_one_answer_where_shares_are_stated():
     verdict = verdicts.judge_context("here", "sst2", advice, SCORES, SCORES - shift, GOLD, NAMES)
     _, effect, todo = words.card_lines([verdict])
     assert effect.startswith("bc: 50.0 → 100.0 % (+50.0 [")
-    assert todo.startswith("Do: `batch-calibration calibrate FILE --method=bc")
+    assert todo.startswith("Do: `calibrate(scores, method='bc')")
     np.testing.assert_array_equal(verdict.gains, verdict.balanced)
     harmed = verdicts.judge_context("here", "sst2", advice, SCORES, -SCORES, 0 * GOLD, NAMES)
     _, effect, todo = words.card_lines([harmed])
@@ -80,7 +80,7 @@ def test_without_labels_the_expected_gain_is_told():
     assert bias == "Biased: yes, towards 'no' (100 % predicted)."
     assert effect.startswith("bc_empirical_bayes: +")
     assert effect.endswith(" points expected; no right label is known.")
-    assert advice.endswith("if you cannot say, `--method=bc_empirical_bayes`.")
+    assert advice.endswith("if you cannot say, `calibrate(scores, method='bc_empirical_bayes')`.")
     assert verdicts.measured_gain([verdict]) is None
 
 

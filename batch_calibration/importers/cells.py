@@ -377,7 +377,7 @@ def look_up_gold(
                 f"{where}, row {row} (counted from 0)",
                 f"the right label, by its name ({listed}), by its index from 0 to "
                 f"{len(names) - 1}, or nothing where it is unknown",
-                f"{shown(cell)}, which names no label{nearest(cell, names)}",
+                f"{shown(cell)}, which names no label{nearest(cell, names, 0.6)}",
             )
         gold.append(label_of[name])
     return np.array(gold, np.int32)
