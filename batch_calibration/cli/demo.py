@@ -1,6 +1,7 @@
 """The command `demo`: files to try the other commands on, scored by the embedded model."""
 
 import json
+import shlex
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -59,7 +60,7 @@ def run_demo(args: Namespace) -> None:
     )
     for command in FIRST:
         print(f"\n$ batch-calibration {(command := _in(folder, command))}", flush=True)
-        cli.run(command.split())
+        cli.run(shlex.split(command))
     print("\nnext:")
     for command in NEXT:
         print(f"batch-calibration {_in(folder, command)}")
@@ -67,7 +68,9 @@ def run_demo(args: Namespace) -> None:
 
 def _in(folder: Path, command: str) -> str:
     """A command whose files are in the folder."""
-    return command if folder == Path() else command.replace("demo", f"{folder}/demo")
+    return (
+        command if folder == Path() else command.replace("demo", f"{shlex.quote(str(folder))}/demo")
+    )
 
 
 def make_files() -> dict[str, bytes]:
