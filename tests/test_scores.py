@@ -15,8 +15,9 @@ from making import make_record
 from batch_calibration import files, scores
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import process_name
-from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.studies import Store
+from batch_calibration.scores import ScoreTable, make_block, one_label_notes
+from batch_calibration.settings import Settings
+from batch_calibration.studies import Store, render_contexts, run_calibration
 
 NAME = "from batch_calibration.files import process_name; print(process_name())"
 CONTEXT = {"task": "sst2", "seed": 0, "model": "m", "scorer": {"kind": "causal_lm"}}
@@ -301,3 +302,29 @@ def test_store_without_records(tmp_path, refuses):
 def test_unwritable_workdir(tmp_path, refuses):
     (tmp_path / "file").write_text("")
     refuses(Store, tmp_path / "file" / "w", create=True)
+
+
+def test_a_file_of_one_label_is_said_where_it_is_scored_and_where_it_is_judged(tmp_path):
+    rows = [[-1.0, -2.0], [-3.0, -1.0], [-1.0, -1.5]]
+    table = ScoreTable({"task": "mine"}, ("no", "yes"), {"test": make_block(rows, [1, 1, -1])})
+    (record,) = run_calibration([table], ["icl", "bc"])
+    (note,) = one_label_notes("mine", [1, 1, -1], ["no", "yes"])
+    assert "all 2 labeled rows are 'yes'" in note and note in record.notes
+    assert not one_label_notes("mine", [1, 0, 1], ["no", "yes"])
+    assert not one_label_notes("mine", [1, -1], ["no", "yes"])
+    for split in ("train", "validation"):
+        lines = [f"text {i},{'no' if i < 6 else 'yes'}" for i in range(12)]
+        (tmp_path / f"{split}.csv").write_text("\n".join(["text,label", *lines]))
+    (tmp_path / "task.toml").write_text(
+        'name = "mine"\nfields = ["text"]\nlabel_names = ["no", "yes"]\nlabels_are = "names"\n'
+        'template = "{text} {label}"\n'
+        'verbalizer = {no = "no", yes = "yes"}\n'
+        'files = {train = "train.csv", validation = "validation.csv"}\n'
+    )
+    settings = Settings.of(
+        model="mini_small", tasks=str(tmp_path / "task.toml"), shots=0, limit=4, dc_texts=2,
+        limit_rows="first", labeled_per_class=0, split="validation",
+    )  # fmt: skip
+    notes = []
+    render_contexts(settings, notify=notes.append)
+    assert any("all 4 labeled rows are 'no'" in note for note in notes)

@@ -241,6 +241,7 @@ def make_record(
             *length_limit.shortening_notes(
                 context.options.get("over_long"), context.shots, shortened
             ),
+            *scores.one_label_notes(context.task, gold.tolist(), table.label_names),
             *notes,
         ),
         strength=strength,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.errors import InputError, spell
-from batch_calibration.scores import context_id, digest
+from batch_calibration.scores import context_id, digest, one_label_notes
 from batch_calibration.scoring import NoAnswer, Scorer
 from batch_calibration.scoring.data.images import image_splits
 from batch_calibration.scoring.data.task_file import load_task
@@ -180,7 +180,7 @@ def run_scoring(
     if run:
         run.end(scored, seconds)
     if failed:
-        raise InputError(_describe_failures(failed, len(plan)))
+        raise InputError(_describe_failures(failed, plan))
     ids = tuple(planned.id for planned in plan)
     return ScoringReport(ids, total, scored, seconds, tuple(scorer.notes))
 
@@ -205,14 +205,16 @@ def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
     return digest([asdict(settings.model), asdict(settings.api), *map(asdict, cells)])
 
 
-def _describe_failures(failed: Mapping[str, str], contexts: int) -> str:
+def _describe_failures(failed: Mapping[str, str], plan: Sequence[Planned]) -> str:
     """The sentence on contexts that cannot be scored; several often fail for one reason."""
     reasons = list(dict.fromkeys(failed.values()))
     few = " ".join(reasons[:3]) + (" ..." if len(reasons) > 3 else "")
-    if contexts == 1:
+    if len(plan) == 1:
         return few
-    hint = "the others are kept: " if len(failed) < contexts else ""
-    return f"{len(failed)} of {contexts} contexts cannot be scored; {hint}{few}"
+    names = [planned.name for planned in plan if planned.id in failed]
+    named = "; ".join(names[:3]) + ("; ..." if len(names) > 3 else "")
+    hint = "the others are kept: " if len(failed) < len(plan) else ""
+    return f"{len(failed)} of {len(plan)} contexts cannot be scored ({named}); {hint}{few}"
 
 
 def begin_run(
@@ -264,7 +266,8 @@ def render_contexts(
         contexts.append(context)
         is_first = cell.task not in sizes
         special = _note_special(cell, task_of(cell.task), reader, files) if is_first else ()
-        for note in (*(budget.notes if budget else ()), *special, *context.notes):
+        of_rows = one_label_notes(cell.task, context.blocks["test"].labels, context.label_names)
+        for note in (*(budget.notes if budget else ()), *special, *of_rows, *context.notes):
             if notify and note not in notified:
                 notify(note)
             notified.add(note)
