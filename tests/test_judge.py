@@ -193,3 +193,31 @@ def test_answers_with_line_ends_are_one_row(tmp_path):
         judgments = read_judgments([path])
         np.testing.assert_allclose(expit(judgments.margins), 0.25)
         assert judgments.is_first.tolist() == [False, True]
+
+
+def write_pairs(path, margins, key="log_odds_first"):
+    lines = []
+    for number, margin in enumerate(margins):
+        is_first = number % 2 == 0
+        pair = {"question": number // 2, "candidate": "a", "candidate_first": is_first, key: margin}
+        lines.append(json.dumps(pair))
+    path.write_text("\n".join(lines))
+
+
+def test_verdicts_are_not_taken_for_strengths(tmp_path, capsys):
+    write_pairs(tmp_path / "hard.jsonl", [1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0], "p_first")
+    run(["judge", str(tmp_path / "hard.jsonl")])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "All 8 scores have one size: they are verdicts" in text and "nats, a factor" not in text
+    assert "The answer shown first wins 75.0 % of the pairs" in text
+
+
+def test_what_one_question_or_one_place_cannot_tell_is_refused_before_a_word(tmp_path, capsys):
+    write_pairs(tmp_path / "one.jsonl", [0.5, -0.25])
+    with pytest.raises(SystemExit):
+        run(["judge", str(tmp_path / "one.jsonl")])
+    said = capsys.readouterr()
+    assert "two questions or more; got 1" in said.err and "prefers" not in said.out
+    write_pairs(tmp_path / "three.jsonl", [0.5, -0.25, 0.75])
+    run(["judge", str(tmp_path / "three.jsonl")])
+    assert "nan" not in capsys.readouterr().out

@@ -27,9 +27,10 @@ def judge(args: Namespace) -> None:
     if args.dry_run:
         _show_read(judgments, pairs)
         return
+    # Refused before anything is said.
+    found = rates(judgments, pairs)
     for sentence in sentences(judgments, pairs):
         summaries.print_filled(sentence)
-    found = rates(judgments, pairs)
     cells: Cells = [[*found[0]], *([*map(_printed, row.values())] for row in found)]
     note = (
         "Wins in % [95 % interval over questions]: as judged; corrected by the preference in each "
@@ -73,11 +74,24 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
     agreeing = len(np.unique(own.group[np.sign(own.nats) == np.sign(preference)]))
     preferred_place = "first" if preference > 0 else "second"
     unknown = int(np.isnan(margins).sum())
+    if not np.isfinite(error):
+        raise InputError.at(
+            "judge", "scored pairs of two questions or more",
+            f"{len(np.unique(judgments.question[~np.isnan(margins)]))}",
+            "judge more questions, each with an order drawn by a coin, or in both orders",
+        )  # fmt: skip
+    sizes = np.abs(margins[~np.isnan(margins)])
     lines = [
         f"The judge prefers the answer shown {preferred_place} by {abs(preference):.2f} ± "
         f"{error:.2f} nats, a factor of {np.exp(abs(preference)):.1f} (mean and standard error of "
         f"{len(margins) - unknown:,} pairs; {agreeing} of {len(judgments.names)} candidates alike)."
     ]
+    if np.ptp(sizes) < 1e-6 and len(sizes) > 2:
+        lines = [
+            f"All {len(sizes):,} scores have one size: they are verdicts, without strengths. The "
+            f"answer shown first wins {100 * (margins > 0).sum() / len(sizes):.1f} % of the pairs; "
+            "a preference in nats, and win rates corrected by it, need log-odds or probabilities."
+        ]
     rows = zip(judgments.candidate, judgments.question, judgments.is_first, strict=True)
     if repeated := len(margins) - len(set(rows)):
         lines.append(
@@ -111,6 +125,8 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
 
 
 def _calls(judgments: Judgments, pairs: judging.SwapPairs) -> float | None:
+    if len(pairs.rows) < 2:
+        return None
     try:
         return judging.calls_per_swap(judgments, pairs)
     except InputError:  # orders that no coin drew
@@ -171,7 +187,8 @@ def _percent(log_odds: np.ndarray) -> float:
 def _printed(found: object) -> str:
     """A number as the terminal has it."""
     if isinstance(found, Estimate):
-        return str(found)
+        # One question has no interval.
+        return str(found) if np.isfinite(found.low) else f"{100 * found.value:.1f}"
     if isinstance(found, tuple):
         return " / ".join("–" if np.isnan(rate) else f"{rate:.1f}" for rate in found)
     return "" if found is None else f"{found:,}" if isinstance(found, int) else str(found)

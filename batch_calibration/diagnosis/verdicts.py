@@ -33,6 +33,7 @@ class Verdict(NamedTuple):
         balanced: the same of what is recommended if labels are about equally frequent; `gains`
             where there is one answer.
         by_bc: [n], the same of BC with equal shares, which need not be recommended.
+        after_bc: [k], the share of the rows for which each label is predicted after BC.
     """
 
     name: str
@@ -42,6 +43,14 @@ class Verdict(NamedTuple):
     gains: np.ndarray | None
     balanced: np.ndarray | None
     by_bc: np.ndarray | None = None
+    after_bc: np.ndarray | None = None
+
+    @property
+    def first_answer(self) -> tuple[str, np.ndarray]:
+        """The method that is named first, and each label's share of its predictions, [k]."""
+        if self.recommendation.if_balanced and self.after_bc is not None:
+            return self.recommendation.if_balanced, self.after_bc
+        return self.diagnosis.method, self.diagnosis.corrected
 
     @property
     def is_biased(self) -> bool:
@@ -84,18 +93,20 @@ def judge_context(
         method=recommendation.method, from_probs=False, dtype=dtype,
         cosines=cosines,
     )  # fmt: skip
+    # float32, as BC corrects them
+    after_bc = scores - scores.mean(axis=0)
+    shares = np.bincount(after_bc.argmax(axis=-1), minlength=len(label_names)) / len(scores)
     if not is_labeled.any():
-        return Verdict(name, task, recommendation, diagnosis, None, None)
+        return Verdict(name, task, recommendation, diagnosis, None, None, after_bc=shares)
     gold = labels[is_labeled]
 
     def hits(rows: np.ndarray) -> np.ndarray:
         return np.asarray(rows[is_labeled].argmax(axis=-1) == gold, float)
 
     gains = hits(corrected) - hits(scores)
-    # float32, as BC corrects them
-    by_bc = hits(scores - scores.mean(axis=0)) - hits(scores)
+    by_bc = hits(after_bc) - hits(scores)
     balanced = by_bc if recommendation.if_balanced else gains
-    return Verdict(name, task, recommendation, diagnosis, gains, balanced, by_bc)
+    return Verdict(name, task, recommendation, diagnosis, gains, balanced, by_bc, shares)
 
 
 def measured_gain(

@@ -145,9 +145,10 @@ def _picture(kind: str, caption: str, colors: Mapping[str, str], content: str) -
 
 def _bars(verdicts: Sequence[Verdict]) -> str:
     """Shares of each label before, after and right; of several contexts those of its top label."""
-    found, methods = verdicts[0].diagnosis, {verdict.diagnosis.method for verdict in verdicts}
+    found, methods = verdicts[0].diagnosis, {verdict.first_answer[0] for verdict in verdicts}
     right = () if found.classes is None else (found.classes,)
-    rows = list(zip(found.label_names, found.predicted, found.corrected, *right, strict=True))
+    after_shares = verdicts[0].first_answer[1]
+    rows = list(zip(found.label_names, found.predicted, after_shares, *right, strict=True))
     if len(verdicts) > 1:
         rows = [("most predicted label, mean over contexts", *words.most_predicted(verdicts))]
     more = len(rows) - MAX_BARS
@@ -184,7 +185,7 @@ def _strip(verdicts: Sequence[Verdict]) -> str:
     colors = {}
     for count, kind, sign in zip(counts, ("gain", "within noise", "lose"), (1, 0, -1), strict=True):
         colors[f"{count:,} {kind}"] = verdict_color(sign)
-    caption = f"Gain of each context ({100 * low:+.1f} to {100 * high:+.1f} points):"
+    caption = f"Gain of each context as recommended ({100 * low:+.1f} to {100 * high:+.1f} points):"
     box = f"0 {-high:.4f} {len(gains)} {high - low:.4f}"
     content = (
         f'<svg viewBox="{box}" preserveAspectRatio="none" role="img" aria-label="{caption}" '

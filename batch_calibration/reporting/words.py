@@ -394,10 +394,11 @@ def most_predicted(verdicts: Sequence[Verdict]) -> list[float]:
     They are of its predictions before and after, and of right labels where some are known.
     """
     shares: list[list[float]] = [[], [], []]
-    for found in (verdict.diagnosis for verdict in verdicts):
+    for verdict in verdicts:
+        found, (_, after) = verdict.diagnosis, verdict.first_answer
         most = int(found.predicted.argmax())
         right = [] if found.classes is None else [found.classes]
-        for values, labels in zip(shares, [found.predicted, found.corrected, *right], strict=False):
+        for values, labels in zip(shares, [found.predicted, after, *right], strict=False):
             values.append(float(labels[most]))
     return [float(np.mean(values)) for values in shares if values]
 

@@ -86,7 +86,8 @@ class ApiCost(NamedTuple):
     interrupted: int = 0
 
     def __str__(self) -> str:
-        price = f", ${self.dollars:,.2f} at {spell('price')}" if self.dollars else ""
+        dollars = f"${self.dollars:,.2f}" if self.dollars >= 0.01 else "less than $0.01"
+        price = f", {dollars} at {spell('price')}" if self.dollars else ""
         answered = f"; {self.answered:,} more were answered before" if self.answered else ""
         if self.interrupted:
             answered += f"; {self.interrupted:,} were under way when a run was stopped, and the "

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.errors import InputError, step
+from batch_calibration.errors import InputError, spell, step
 from batch_calibration.scoring.data import files, images, tfds_folder
 from batch_calibration.scoring.data.binding import bind
 from batch_calibration.scoring.embedded import MINI, suite
@@ -107,7 +107,8 @@ def _nothing(task: Task, data: str) -> str:
         else ""
     )
     return (
-        f"data {data}: no rows of task {task.name} there; looked for {', '.join(looked)}{remedy}."
+        f"data {data}: no rows of task {task.name} there; looked for {', '.join(looked)}{remedy}; "
+        f"for a task of your own, {spell('tasks', 'FILE.toml')} names its files."
     )
 
 
