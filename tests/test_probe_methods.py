@@ -148,7 +148,7 @@ class TestPride:
         np.testing.assert_allclose(bias, option_prior(jnp.asarray(twice)), atol=1e-6)
 
     def test_rows_that_are_no_whole_questions_are_refused(self, rows, premises):
-        with pytest.raises(InputError, match=r"stand 3 times in a row.*got 4 rows: give 3 rows a"):
+        with pytest.raises(InputError, match=r"appear 3 times in a row.*got 4 rows: give 3 rows a"):
             calibrate(rows, "pride", probe=premises[:4])
 
     def test_a_row_without_scores_takes_its_question_with_it(self, premises):

@@ -71,7 +71,7 @@ def test_from_config_to_page(program, scored):
     assert {f"{start}-{name}" for name in ("boundaries", "differences", "strength")} <= drawn
     assert forms == sorted(f"{name}.{form}" for name in drawn for form in ("csv", "pdf", "png"))
     stdout = program("report", f"--workdir={scored}").stdout
-    assert "recommended" in stdout and "Biased? " in stdout and "report.html" in stdout
+    assert "recommended" in stdout and "Biased: " in stdout and "report.html" in stdout
     assert "Batch Calibration on" in (scored / "report.html").read_text()
     page = (scored / "report.html").read_text()
     shown = set(re.findall('<figure id="figure-([^"]+)"', page))

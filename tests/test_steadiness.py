@@ -109,7 +109,7 @@ WORSE = [record(0.7, 0.5 + 0.03 * i, str(i), "wic") for i in range(10)]
 def test_a_study_of_the_prompt_in_words():
     (study,) = prompts.by_study(prompts.find_axes([*STEADY, *ALIKE, *WORSE])).values()
     text = words.prompt_paragraph(study)
-    assert text.startswith("The wording around the row (10 templates on SST-2, RTE and WiC, all ")
+    assert text.startswith("The wording around the row (10 templates on SST-2, RTE and WiC, every")
     verdict = text.split("): ")[1].split(". ")[0]
     assert verdict == (
         "on RTE it matters less after the correction; on WiC it matters more after the correction; "
@@ -142,7 +142,7 @@ def test_seeds_are_averaged_before_prompts_are_compared():
     cells = prompts.prompt_cells(study)
     assert cells[1][:3] == ["0", "100", "50.0 ± 28.3"] and cells[4][2] == "60.0 ± 10.0"
     assert sum(map(int, of_study["wins, ties, losses"].split(", "))) == 3
-    assert "(3 templates, 2 seeds each on RTE, all" in words.prompt_paragraph([study])
+    assert "(3 templates, 2 seeds each on RTE, everything" in words.prompt_paragraph([study])
     assert "intervals over prompts, seeds and test rows" in words.prompt_paragraph([study])
     drawn = studies.draw_prompts([study])
     first = dict(zip(drawn.cells[0], drawn.cells[1], strict=True))
