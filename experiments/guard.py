@@ -89,7 +89,9 @@ def _flag(key: str, setting: object = None) -> str:
     return f"config.{key}" if setting is None else guard.flag(f"config.{key}", setting)
 
 
-PROGRAMS = Spelling(_flag, lambda step_name: f"run batch-calibration {step_name}", guard.call)
+PROGRAMS = Spelling(
+    _flag, lambda step_name: f"run batch-calibration {step_name}", guard.CONSOLE.call
+)
 """How the programs of this folder spell the library's keys and steps."""
 
 

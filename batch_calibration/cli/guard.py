@@ -151,15 +151,15 @@ def _command(step: str) -> str:
     return f"run batch-calibration {step}"
 
 
-def call(step: str, source: str, keys: Mapping[str, object]) -> str:
+def _whole_command(step: str, source: str, keys: Mapping[str, object]) -> str:
     """A whole command.
 
-    >>> call("calibrate", "scores", {"method": "bc"})
+    >>> _whole_command("calibrate", "scores", {"method": "bc"})
     'batch-calibration calibrate FILE --method=bc'
     """
     files = source.replace("scores", "FILE").replace("contexts", "FILES")
     return " ".join(["batch-calibration", step, files, *map(flag, keys, keys.values())])
 
 
-CONSOLE = Spelling(flag, _command, call)
+CONSOLE = Spelling(flag, _command, _whole_command)
 """Of the console program `batch-calibration`."""
