@@ -321,3 +321,17 @@ def test_the_console_pools_the_contexts_of_a_task():
         np.testing.assert_array_equal(followed.scores, corrected[advice.method].scores)
     stated = commands._recommended(tables, [prior.Stated(share="balanced")] * 4)
     assert [advice.method for advice, _ in stated] == 4 * ["bc"]
+
+
+def test_labeled_rows_that_show_no_gain_are_said():
+    random = np.random.default_rng(1)
+    said = 0
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        gold = random.integers(0, 2, 40)
+        rows = random.normal(size=(40, 2)) - 2.0  # they tell nothing of the labels
+        advice = recommend(rows, labeled=rows, labels=gold)
+        gain = advice.expected.gain.value
+        assert (gain < 0) == any("show no gain" in sentence for sentence in advice.reason)
+        said += gain < 0
+    assert said

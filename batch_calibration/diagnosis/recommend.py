@@ -76,6 +76,11 @@ class Choice(NamedTuple):
     error: float
 
 
+NO_GAIN = (
+    "The labeled rows show no gain: label more of them, or leave the scores as they are until then."
+)
+
+
 def choose_by_labels(blocks: Mapping[str, Evidence], default: str, options: Options) -> Choice:
     """The default, or a method that is ahead of it by more than two standard errors.
 
@@ -452,7 +457,8 @@ def _from_labels(
     if choice.method == LEAVE:
         expected = Expected.none()
     doubt = ask_about_order(np.asarray(labeled.log_probs), np.asarray(labeled.labels))
-    reason = _sentences(why, on_rows, expected.sentence(), doubt)
+    no_gain = "" if expected.gain is None or expected.gain.value >= 0 else NO_GAIN
+    reason = _sentences(why, on_rows, expected.sentence(), no_gain, doubt)
     return Recommendation(
         choice.method, options, reason, advice.signals, expected, accuracy, measured
     )
