@@ -324,7 +324,6 @@ def test_the_console_pools_the_contexts_of_a_task():
 
 
 def test_labeled_rows_that_show_no_gain_are_said():
-    random = np.random.default_rng(1)
     said = 0
     for seed in range(12):
         random = np.random.default_rng(seed)
