@@ -162,7 +162,8 @@ def test_the_programs_ask_estimate_and_keep_the_key_to_themselves(program, tmp_p
         assert (contexts, rows, requests) == (1, 89, 86) and f"${tokens:,}.00" in shown
         assert not server.asked
         done = program("score", *flags, f"--workdir={tmp_path}")
-        assert f"86 requests, about {tokens:,} tokens, ${tokens:,}.00 at --price" in done.stdout
+        stdout = " ".join(done.stdout.split())
+        assert f"86 requests, about {tokens:,} tokens, ${tokens:,}.00 at --price" in stdout
         assert {headers["Authorization"] for *_, headers in server.asked} == {f"Bearer {KEY}"}
         server.fault = lambda *_: Reply(f"no credit for {KEY}", 402)
         refused = program("score", *flags, f"--workdir={tmp_path}", "--config.seeds=2", code=2)
