@@ -107,12 +107,14 @@ INSTALL = $(BIN)/python -m pip install --quiet --quiet --no-compile --constraint
 # peers pin against ours, which pip installs from no lock of groups yet.
 $(VENV)/.run: pyproject.toml constraints/package.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[experiments,gguf]'
+	$(INSTALL) \
+		--editable '.[experiments,gguf]'
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints/package.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[docs,test]'
+	$(INSTALL) \
+		--editable '.[docs,test]'
 	touch $(VENV)/.run $@
 
 # torch alone and first, at an exact version: a range would take a build with gigabytes of CUDA.
