@@ -221,3 +221,16 @@ def test_what_one_question_or_one_place_cannot_tell_is_refused_before_a_word(tmp
     write_pairs(tmp_path / "three.jsonl", [0.5, -0.25, 0.75])
     run(["judge", str(tmp_path / "three.jsonl")])
     assert "nan" not in capsys.readouterr().out
+
+
+def test_the_line_that_help_shows_is_read(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run(["judge", "--help"])
+    text = capsys.readouterr().out
+    line = " ".join(text[text.index("{") : text.index("}") + 1].split())
+    lines = [line, line.replace("true", "false").replace("7", "8", 1)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
+    judged = read_judgments([tmp_path / "pairs.jsonl"])
+    assert judged.margins.tolist() == pytest.approx([0.7, 0.7]) and judged.names == ("mine",)
+    # The answer shown first is the candidate's in one of them.
+    assert judged.human.tolist() == [1, 0]

@@ -111,6 +111,12 @@ OWN_EXAMPLES = {
     ),
 }
 """What follows the name of a command on files in its two examples."""
+JUDGE_LINE = """
+a line of pairs.jsonl, its log-odds in nats (p_first: from 0 to 1):
+  {"question": 7, "candidate": "mine", "candidate_first": true,
+   "log_odds_first": 0.7, "human": "first"}
+without human where people did not answer; other forms: docs/judges.md
+"""
 EPILOGS = {
     HARNESS: HARNESS_EXAMPLE, "data": TASK_FILE,
     "completions": "example:\n  batch-calibration completions bash > ~/.bash_completion\n",
@@ -219,6 +225,7 @@ def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[st
     commands = dict[str, Parser]()
     for name, summary in COMMANDS.items():
         lines = [f"  batch-calibration {name} {flags}" for flags in OWN_EXAMPLES.get(name, ())]
+        lines += [JUDGE_LINE] * (name == "judge")
         if name in ON_BOTH and not of_study:
             lines.append(f"on a study:\n  batch-calibration {name} --workdir=W [--help]")
         commands[name] = subparsers.add_parser(
