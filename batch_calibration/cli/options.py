@@ -402,7 +402,7 @@ def _add_learning(parser: Parser, command: str) -> None:
             help="an option of a method; may be repeated",
         )  # fmt: skip
     if command in ("calibrate", "diagnose"):
-        add("--method", default="bc", help="method (default: bc); `compare FILE --all` has all")
+        add("--method", default="bc", help="method (default: bc); see docs/method.md")
         add("--option", action="append", default=[], metavar="NAME=VALUE",
             help="an option of the method; may be repeated",
         )  # fmt: skip

@@ -46,7 +46,7 @@ HEAD = """# Which checkpoints load
 
 *Is there a network here for your checkpoint, or does transformers run it?* Tried on known checkpoints by the form of their `config.json`: its particular keys, small sizes, random weights (`PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py`, transformers {version}; `make reference` compares). Not tried with shrunken files: the tokenizer of each ([decision 11](decisions.md#11-token-ids-are-as-in-transformers-5)) and the memory of its weights.
 
-Mixtures run each expert on the tokens that chose it. `--config.scorer=transformers` runs these checkpoints, too; differences are of the scores of three prompts and three labels.
+Mixtures run each expert on the tokens that chose it. `--config.scorer=transformers` runs them, too.
 """  # noqa: E501
 
 ALONE = "transformers alone"
