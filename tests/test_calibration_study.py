@@ -15,8 +15,8 @@ from batch_calibration.calibration.shift import Shift
 from batch_calibration.methods import METHODS, Method, compare, probes
 from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.studies import Records, unpack
-from batch_calibration.studies.calibration import run_calibration
+from batch_calibration.studies import Records, Store, unpack
+from batch_calibration.studies.calibration import calibrate_store, run_calibration
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 
@@ -316,3 +316,16 @@ def test_it_imports_no_flax_and_no_models():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_results_of_an_earlier_run_stay_where_scores_and_floor_do(planted, tmp_path):
+    scores, gold, _ = planted(20, 2, 0)
+    store = Store(tmp_path, create=True)
+    store.put(
+        ScoreTable({"task": "mine", "seed": 0}, ("a", "b"), {"test": make_block(scores, gold)})
+    )
+    kept = []
+    for method, floor in (("icl", None), ("bc", None), ("bc", -2.0), ("icl", -2.0)):
+        (record,) = calibrate_store(store, [method], floor=floor).records
+        kept.append(sorted(record.methods))
+    assert kept == [["icl"], ["bc", "icl"], ["bc"], ["bc", "icl"]]
