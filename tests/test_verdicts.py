@@ -137,3 +137,13 @@ def test_rows_that_would_settle_a_gain():
     assert verdicts.rows_to_settle(Estimate(0.01, -0.01, 0.03), 50) == 200
     assert verdicts.rows_to_settle(Estimate(0.0, -0.01, 0.01), 50) is None
     assert verdicts.rows_to_settle(Estimate(1e-5, -0.5, 0.5), 50) is None
+
+
+def test_the_bars_are_of_the_method_that_is_named_first():
+    advice = recommend(SCORES, label_names=NAMES)
+    unchanged = verdicts.judge_context("here", "sst2", advice, SCORES, SCORES, GOLD, NAMES)
+    method, shares = unchanged.first_answer
+    after_bc = (SCORES - SCORES.mean(axis=0)).argmax(axis=1)
+    assert method == advice.if_balanced == "bc"
+    assert shares.tolist() == [np.mean(after_bc == label) for label in range(len(NAMES))]
+    assert shares.tolist() != unchanged.diagnosis.corrected.tolist()
