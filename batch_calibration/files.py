@@ -213,6 +213,46 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return members
 
 
+def value_at(document: object, *keys: str | int) -> object:
+    """The value at the end of a path through objects and lists, None where the path breaks off.
+
+    >>> value_at({"choices": [{"text": "yes"}]}, "choices", 0, "text")
+    'yes'
+    """
+    for key in keys:
+        if isinstance(key, str) and isinstance(document, Mapping):
+            document = document.get(key)
+        elif isinstance(key, int) and isinstance(document, list) and len(document) > key:
+            document = document[key]
+        else:
+            return None
+    return document
+
+
+def object_at(document: object, *keys: str | int) -> dict[str, Json]:
+    """The object at the end of a path, an empty one where there is none."""
+    found = value_at(document, *keys)
+    return found if isinstance(found, dict) else {}
+
+
+def list_at(document: object, *keys: str | int) -> list[Json]:
+    """The list at the end of a path, an empty one where there is none."""
+    found = value_at(document, *keys)
+    return found if isinstance(found, list) else []
+
+
+def text_at(document: object, *keys: str | int) -> str:
+    """The text at the end of a path, an empty one where there is none."""
+    found = value_at(document, *keys)
+    return found if isinstance(found, str) else ""
+
+
+def count_at(document: object, *keys: str | int) -> int | None:
+    """The whole number from 0 on at the end of a path, None where there is none."""
+    found = value_at(document, *keys)
+    return found if type(found) is int and found >= 0 else None
+
+
 class WrongJson(ValueError):
     """A JSON value that is not of its field's type."""
 

@@ -16,10 +16,9 @@ import numpy as np
 from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.errors import CONTROLS, InputError
-from batch_calibration.files import write_whole
+from batch_calibration.files import object_at, write_whole
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.importers.local_copies import is_remote
-from batch_calibration.importers.text_files import fields
 from batch_calibration.integrations.streams import Streamed, correct_stream, count_rows, open_source
 from batch_calibration.metrics import accuracy, balanced_accuracy
 from batch_calibration.reporting import terminal
@@ -265,7 +264,7 @@ def write_harness_results(
             )
         log = file.with_name(re.sub(r"\.(gz|zst)$", "", file.name))
         name, averages, task = results_of(log)
-        if task not in fields(averages.get("results")):
+        if task not in object_at(averages, "results"):
             raise InputError.at(
                 file, f"the task {task!r} in {name}", "none", "leave --results out or copy it there"
             )

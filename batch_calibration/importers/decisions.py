@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json, parse_json
+from batch_calibration.files import Json, object_at, parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import Row, by_columns, read_flag
-from batch_calibration.importers.text_files import fields, json_rows
+from batch_calibration.importers.text_files import json_rows
 
 QUESTION, OPTIONS = "question", "options"
 """Columns of `Reading.by`: which question a line answers, and the names of its options."""
@@ -54,7 +54,7 @@ def recognizes(_: Path, start: bytes) -> bool:
         line = parse_json(first.decode(errors="replace"))
     except ValueError:
         return False
-    decisions = [decision for _, decision in _decisions_of(fields(line), "")]
+    decisions = [decision for _, decision in _decisions_of(object_at(line), "")]
     have_choices = all("choice" in decision for decision in decisions)
     return have_choices and any(isinstance(row.get("probabilities"), dict) for row in decisions)
 
@@ -93,12 +93,12 @@ def _decisions_of(line: Mapping[str, Json], where: str) -> Iterator[tuple[str, M
 
     Answers that are scores or texts choose no option and are skipped.
     """
-    answers = fields(line.get("response", line)).get("answers")
+    answers = object_at(line.get("response", line)).get("answers")
     if "probabilities" in line or not isinstance(answers, dict):
         yield where, line
         return
     for name, answer in answers.items():
-        decision = fields(answer)
+        decision = object_at(answer)
         if isinstance(decision.get("probabilities"), dict):
             line_fields = {key: line[key] for key in line if key not in ("response", "answers")}
             gold = line_fields.get(GOLD)

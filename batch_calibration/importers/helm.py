@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json
+from batch_calibration.files import Json, count_at, list_at, object_at, value_at
 from batch_calibration.importers import text_files
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import (
@@ -24,7 +24,7 @@ from batch_calibration.importers.choices import (
     score_by_first_tokens,
     target_of,
 )
-from batch_calibration.responses.servers import read_log_prob, value_at
+from batch_calibration.responses.servers import read_log_prob
 
 SEPARATE, JOINT = "multiple_choice_separate_", "multiple_choice_joint"
 REMEDY = "ask again with the same demonstrations in all prompts."
@@ -53,38 +53,38 @@ class HelmRequest(NamedTuple):
     @property
     def prompt(self) -> str:
         """The text that was sent."""
-        return str(text_files.fields(self.state.get("request")).get("prompt", ""))
+        return str(object_at(self.state, "request").get("prompt", ""))
 
     def references(self) -> tuple[tuple[str, ...], Json]:
         """The texts of the choices, and which are right."""
         texts, right = [], list[Json]()
-        references = text_files.members(value_at(self.state, "instance", "references"))
+        references = list_at(self.state, "instance", "references")
         for i, reference in enumerate(references):
             text = value_at(reference, "output", "text")
             if not isinstance(text, str):
                 raise InputError.at(self.where, f"the text of choice {i}", shown(text))
             texts.append(text)
             # Several may be right; `choices` makes such a row's label unknown.
-            if "correct" in text_files.members(value_at(reference, "tags")):
+            if "correct" in list_at(reference, "tags"):
                 right.append(i)
         return tuple(texts), right
 
     def completion(self) -> list[dict[str, Json]]:
         """The tokens of the only completion."""
-        completions = text_files.members(value_at(self.state, "result", "completions"))
+        completions = list_at(self.state, "result", "completions")
         if len(completions) != 1:
             raise InputError.at(
                 self.where, "one completion", len(completions), "run HELM again if it failed"
             )
-        return list(map(text_files.fields, text_files.members(value_at(completions[0], "tokens"))))
+        return list(map(object_at, list_at(completions[0], "tokens")))
 
     def row(
         self, scores: list[float], choices: tuple[str, ...], alone: list[float], reading: Reading
     ) -> Row:
         """The question as a row."""
-        instance = text_files.fields(self.state.get("instance"))
+        instance = object_at(self.state, "instance")
         # A data set's own fields may not hide those that all instances have.
-        known_fields = {**text_files.fields(instance.get("extra_data")), **instance}
+        known_fields = {**object_at(instance, "extra_data"), **instance}
         _, right = self.references()
         target = target_of(known_fields, right, self.where, reading, kind="instance")
         columns = by_columns(known_fields, self.where, reading, kind="instance")
@@ -107,10 +107,10 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             f"{path}: these are statistics of instances, which hold no score of a choice; "
             "name scenario_state.json in the same folder."
         )
-    state = text_files.fields(text_files.parse_value(text_files.read_text(path), str(path)))
-    spec = text_files.fields(state.get("adapter_spec"))
+    state = object_at(text_files.parse_value(text_files.read_text(path), str(path)))
+    spec = object_at(state, "adapter_spec")
     method = str(spec.get("method"))
-    requests = _requests(text_files.members(state.get("request_states")), str(path))
+    requests = _requests(list_at(state, "request_states"), str(path))
     prompts: dict[int, list[str]] = {}  # trial -> prompts without the choices
     if method.startswith(SEPARATE):
         rows = _separate(requests, reading, prompts)
@@ -124,7 +124,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     context: dict[str, Json] = {"task": reading.task or path.parent.name, "scorer": "HELM"}
     if isinstance(spec.get("model"), str):
         context["model"] = spec["model"]
-    if (shots := text_files.count_of(spec.get("max_train_instances"))) is not None:
+    if (shots := count_at(spec, "max_train_instances")) is not None:
         context["shots"] = shots
     contexts = []
     for trial, trial_prompts in prompts.items():
@@ -138,8 +138,8 @@ def read(path: Path, reading: Reading) -> list[Imported]:
 
 def _requests(states: list[Json], path: str) -> Iterator[HelmRequest]:
     """The requests of a run, except requests of perturbed and of training instances."""
-    for i, state in enumerate(map(text_files.fields, states)):
-        where, instance = f"{path}, request {i}", text_files.fields(state.get("instance"))
+    for i, state in enumerate(map(object_at, states)):
+        where, instance = f"{path}, request {i}", object_at(state, "instance")
         trial, name = state.get("train_trial_index", 0), instance.get("id")
         if not isinstance(name, str) or type(trial) is not int:
             raise InputError.at(where, "a request with its instance's id", shown(states[i]))
@@ -192,9 +192,9 @@ def _joint(
     lists: list[dict[str, float]] = []
     for request in requests:
         # "A" -> the text of the choice.
-        letters = tuple(text_files.fields(request.state.get("output_mapping")))
+        letters = tuple(object_at(request.state, "output_mapping"))
         tokens = request.completion()
-        top = text_files.fields(tokens[0].get("top_logprobs")) if tokens else {}
+        top = object_at(tokens, 0, "top_logprobs")
         if not top:
             raise InputError(
                 f"{request.where}: the log holds the log-probability of the answered token alone, "

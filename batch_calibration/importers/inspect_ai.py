@@ -13,7 +13,7 @@ from itertools import compress
 from pathlib import Path
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json
+from batch_calibration.files import Json, list_at, object_at, text_at, value_at
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import numbered_names
 from batch_calibration.importers.choices import (
@@ -24,15 +24,9 @@ from batch_calibration.importers.choices import (
     target_of,
 )
 from batch_calibration.importers.local_copies import check_archive
-from batch_calibration.importers.text_files import (
-    fields,
-    members,
-    parse_object,
-    read_text,
-    text_or_empty,
-)
+from batch_calibration.importers.text_files import parse_object, read_text
 from batch_calibration.responses.answers import MAX_TOKENS_AT_ONCE, find_place, names_label
-from batch_calibration.responses.servers import add_token, value_at
+from batch_calibration.responses.servers import add_token
 from batch_calibration.responses.top_k import AROUND, fold
 
 HEADERS = ("header.json", "_journal/start.json")
@@ -56,7 +50,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     later_epochs = failed = 0
     for where, sample in _header_and_samples(path):
         if "eval" in sample and "id" not in sample:
-            header = fields(sample.get("eval"))
+            header = object_at(sample, "eval")
         elif sample.get("epoch", 1) != 1:  # the same question again, sampled anew
             later_epochs += 1
         elif sample.get("error") or value_at(sample, "output", "error"):
@@ -72,12 +66,12 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         notes.append(f"{later_epochs:,} samples of later epochs are left out.")
     rows, answer_notes = score_samples(rows, positions, str(path), reading)
     notes = answer_notes + notes
-    version = text_or_empty(value_at(header, "packages", "inspect_ai"))
+    version = text_at(header, "packages", "inspect_ai")
     context: dict[str, Json] = {
-        "task": reading.task or text_or_empty(header.get("task")) or path.stem,
+        "task": reading.task or text_at(header, "task") or path.stem,
         "scorer": f"inspect_ai {version}".strip(),
-        "model": text_or_empty(header.get("model")),
-        "data": text_or_empty(value_at(header, "dataset", "name")),
+        "model": text_at(header, "model"),
+        "data": text_at(header, "dataset", "name"),
     }
     context = {name: text for name, text in context.items() if text}
     return import_rows(rows, str(path), reading, context, notes)
@@ -88,8 +82,8 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
     if path.suffix != ".eval":
         log = parse_object(read_text(path), str(path))
         yield str(path), {"eval": log.get("eval")}
-        for i, sample in enumerate(members(log.get("samples"))):
-            yield f"{path}, sample {i}", fields(sample)
+        for i, sample in enumerate(list_at(log, "samples")):
+            yield f"{path}, sample {i}", object_at(sample)
         return
     try:
         with zipfile.ZipFile(path) as archive:
@@ -233,8 +227,8 @@ def keep_answered(
 
 def _grades(sample: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     """The scores that scorers gave a sample, without our own, whose answer is the largest score."""
-    by_scorer = fields(sample.get("scores"))
-    return [fields(grade) for name, grade in by_scorer.items() if not name.startswith(SCORER)]
+    by_scorer = object_at(sample, "scores")
+    return [object_at(grade) for name, grade in by_scorer.items() if not name.startswith(SCORER)]
 
 
 def _shown_order(
@@ -244,11 +238,11 @@ def _shown_order(
 
     Inspect's scorer of choices repeats what was sent to the model where a solver shuffled them.
     """
-    explanations = [text_or_empty(grade.get("explanation")) for grade in grades]
+    explanations = [text_at(grade, "explanation") for grade in grades]
     explanation = next((text for text in explanations if SHUFFLED in text), "")
     if not explanation:
         return None
-    texts = list(map(text_or_empty, members(sample.get("choices"))))
+    texts = list(map(text_at, list_at(sample, "choices")))
     sent = explanation.partition(SHUFFLED)[2].partition("\n\n")[2]
     sent = sent.rpartition("\nShuffled answer:")[0] + "\n"
     order: list[int] = []
@@ -273,7 +267,7 @@ def _shown_order(
 
 def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[str, ...]:
     """The answers of a sample: letters of its choices, or the labels that the user names."""
-    choices = members(sample.get("choices"))
+    choices = list_at(sample, "choices")
     if choices:
         if len(choices) > 26:
             raise InputError.at(where, "at most 26 choices", len(choices))
@@ -293,7 +287,7 @@ def _refuse_other_letter(
 
     A solver that shuffles choices writes its answer anew, by the letter of the data.
     """
-    text = text_or_empty(value_at(sample, "output", "choices", 0, "message", "content"))
+    text = text_at(sample, "output", "choices", 0, "message", "content")
     rewritten = re.fullmatch(r"ANSWER: ([A-Z])", text)
     written = fold(position.written)
     if rewritten and written != fold(rewritten[1]) and written in map(fold, labels):
@@ -310,16 +304,15 @@ def _answer_position(
     sample: Mapping[str, Json], labels: Sequence[str], seen: Mapping[str, str],
     grades: Sequence[Mapping[str, Json]], where: str, at: str,
 ) -> AnswerPosition:  # fmt: skip
-    content = value_at(sample, "output", "choices", 0, "logprobs", "content")
-    tokens = list(map(fields, members(content)))
-    written = [text_or_empty(token.get("token")) for token in tokens]
+    tokens = list_at(sample, "output", "choices", 0, "logprobs", "content")
+    written = [text_at(token, "token") for token in tokens]
     # Of several scorers none is the log's own.
-    answer = text_or_empty(grades[0].get("answer")).strip() if len(grades) == 1 else ""
+    answer = text_at(grades, 0, "answer").strip() if len(grades) == 1 else ""
     recorded = next((name for name in labels if fold(name) == fold(answer)), "")
     recorded = seen.get(recorded, recorded)
     # What is one token is the answer, whatever it says.
     before = 0 if len(tokens) == 1 else find_place(written, labels, at, None, recorded).token
-    listed = members(tokens[before or 0].get("top_logprobs")) if tokens else []
+    listed = list_at(tokens, before or 0, "top_logprobs")
     if not listed:
         raise InputError(
             f"{where}: the log has no log-probabilities of other tokens; evaluate again with "
@@ -337,7 +330,7 @@ def _row(
     sample: Mapping[str, Json], labels: tuple[str, ...], seen: Mapping[str, str],
     grades: Sequence[Mapping[str, Json]], where: str, reading: Reading,
 ) -> Row:  # fmt: skip
-    known_fields = {**fields(sample.get("metadata")), **sample}
+    known_fields = {**object_at(sample, "metadata"), **sample}
     target = target_of(known_fields, sample.get("target"), where, reading, kind="sample")
     if isinstance(target, list) and len(target) == 1:
         target = target[0]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
-from batch_calibration.files import Json
+from batch_calibration.files import Json, list_at, object_at
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import (
     MAX_PROMPTS,
@@ -25,7 +25,6 @@ from batch_calibration.importers.choices import (
 from batch_calibration.importers.frames import arrow_errors, need_pyarrow
 from batch_calibration.importers.lm_eval import DATE
 from batch_calibration.importers.local_copies import check_rows
-from batch_calibration.importers.text_files import fields, members
 from batch_calibration.responses.servers import check_log_prob
 
 COLUMNS = {"doc", "model_response"}
@@ -85,7 +84,7 @@ def _records(path: Path) -> Iterator[Mapping[str, Json]]:
 def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) -> tuple[Row, str]:
     """A question and its prompt."""
     record = {name.strip("_"): cell for name, cell in record.items()}
-    document, response = fields(record.get("doc")), fields(record.get("model_response"))
+    document, response = object_at(record, "doc"), object_at(record, "model_response")
     source = document or record  # to 0.9 a row is flat
     choices = source.get("choices")
     if not isinstance(choices, list) or not all(isinstance(text, str) for text in choices):
@@ -103,10 +102,10 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
             f"{len(scores)}; generated answers hold none",
             NOT_GENERATED,
         )
-    metrics = fields(record.get("metric", record.get("metrics")))
+    metrics = object_at(record.get("metric", record.get("metrics")))
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
     # What a task adds may not hide the fields that all tasks have.
-    known_fields = {**fields(source.get("specific", source.get("specifics"))), **source}
+    known_fields = {**object_at(source.get("specific", source.get("specifics"))), **source}
     row = Row(
         id=str(source.get("id") or number),
         scores=tuple(scores),
@@ -123,7 +122,7 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
 def _numbers(answers: Json, where: str) -> list[float]:
     """Log-probabilities: numbers, or pairs of a number and a flag for the highest."""
     log_probs = []
-    for answer in members(answers):
+    for answer in list_at(answers):
         number = answer[0] if isinstance(answer, list) and answer else answer  # to 0.9: a pair
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise InputError.at(

@@ -9,7 +9,15 @@ from operator import not_
 from pathlib import Path
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json, parse_json
+from batch_calibration.files import (
+    Json,
+    count_at,
+    list_at,
+    object_at,
+    parse_json,
+    text_at,
+    value_at,
+)
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import (
     MAX_PROMPTS,
@@ -20,15 +28,8 @@ from batch_calibration.importers.choices import (
     read_flag,
     target_of,
 )
-from batch_calibration.importers.text_files import (
-    beginning,
-    count_of,
-    fields,
-    json_rows,
-    members,
-    text_or_empty,
-)
-from batch_calibration.responses.servers import check_log_prob, value_at
+from batch_calibration.importers.text_files import beginning, json_rows
+from batch_calibration.responses.servers import check_log_prob
 
 MAX_REPEATED = 0.1
 """Share of the rows of a log that may be of a document that another row is of, too."""
@@ -109,7 +110,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     if reading.filter and not samples and filters:
         raise InputError.unknown("filter", reading.filter, filters)
     context, evaluated, results_name = about_log(path, reading)
-    notes = note_differing_demonstrations(prompts, count_of(context.get("shots")), REMEDY)
+    notes = note_differing_demonstrations(prompts, count_at(context, "shots"), REMEDY)
     notes += _note_repeated(list(samples.values()), str(path))
     if samples and evaluated not in (None, len(samples)):
         notes.append(
@@ -177,23 +178,23 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
                 where, f"{name!r}, as the harness's --log_samples writes it", shown(list(line))
             )
     requests = _requests(line["arguments"], where)
-    answers = line.get("filtered_resps") or line.get("resps")
-    if len(members(answers)) != len(requests):  # which are one or more
+    answers = list_at(line.get("filtered_resps") or line.get("resps"))
+    if len(answers) != len(requests):  # which are one or more
         raise InputError.at(
             where,
             f"one log-likelihood for each of {len(requests)} requests in "
             "'filtered_resps' or 'resps'",
-            len(members(answers)),
+            len(answers),
             "write the log again",
         )
-    scores = [_log_likelihood(answer, where, reading) for answer in members(answers)]
+    scores = [_log_likelihood(answer, where, reading) for answer in answers]
     is_alone = _are_without_question(requests, is_mutual="acc_mutual_info" in line)
     is_asked = list(map(not_, is_alone))
     prompts, choices = zip(*compress(requests, is_asked), strict=True)
     # Where the prompts differ and the answer is one, the choices stand in the prompts.
     if len(set(prompts)) > 1:
         choices = ()
-    document = fields(line.get("doc"))  # the data set's own row
+    document = object_at(line, "doc")  # the data set's own row
     target = line.get("target") if choices else None
     row = Row(
         id=str(line["doc_id"]),
@@ -206,26 +207,26 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
     )
     content_hash = hash((tuple(requests), tuple(scores), str(line.get("target"))))
     # Logs before 0.4.3 have no hashes of documents, and other logs may hold only parts of them.
-    document_hash = hash(text_or_empty(line.get("doc_hash")) or (str(document), *requests))
+    document_hash = hash(text_at(line, "doc_hash") or (str(document), *requests))
     return Sample(
         row,
         prompt=prompts[0],
-        filter=text_or_empty(line.get("filter")),
+        filter=text_at(line, "filter"),
         content_hash=content_hash,
         document_hash=document_hash,
         request_hash=hash((tuple(requests), document_hash)),
-        source=tuple(text_or_empty(line.get(name)) for name in SOURCE),
+        source=tuple(text_at(line, name) for name in SOURCE),
     )
 
 
 def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> Sample:
     """A row of OLMES's predictions, or of `*_write_out_info.json` of the harness to 0.3."""
-    outputs = members(line.get("model_output"))
+    outputs = list_at(line, "model_output")
     names = [name for name in line if re.fullmatch(r"logit_\d+", name)]
     logits = [line[name] for name in sorted(names, key=lambda name: (len(name), name))]
-    answers = [fields(output).get("sum_logits") for output in outputs] or logits
+    answers = [value_at(output, "sum_logits") for output in outputs] or logits
     scores = tuple(_log_likelihood(answer, where, reading) for answer in answers)
-    alone = [fields(output).get("sum_logits_uncond") for output in outputs]
+    alone = [value_at(output, "sum_logits_uncond") for output in outputs]
     is_asked_alone = bool(alone) and all(isinstance(number, float) for number in alone)
     right = value_at(line, "metrics", "acc_raw") if outputs else line.get("acc")
     target = target_of(line, line.get("label", line.get("truth")), where, reading)
@@ -238,10 +239,10 @@ def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> 
         columns=by_columns(line, where, reading),
     )
     document_hash = hash((row.id, str(line.get("native_id"))))
-    source = tuple(text_or_empty(line.get(name)) for name in ("task_hash", "model_hash"))
+    source = tuple(text_at(line, name) for name in ("task_hash", "model_hash"))
     return Sample(
         row,
-        prompt=text_or_empty(line.get("prompt_0")),
+        prompt=text_at(line, "prompt_0"),
         filter="",
         content_hash=hash((scores, str(target))),
         document_hash=document_hash,
@@ -252,26 +253,24 @@ def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> 
 
 def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:
     """Prompt and answer of each request: lists to 0.4.2, then dicts by `gen_args_N` and `arg_M`."""
-    listed = members(arguments)
+    listed = list_at(arguments)
     if isinstance(arguments, dict):
-        # The same number of digits first: "gen_args_2" before "gen_args_10".
+        # Shorter names first: "gen_args_2" before "gen_args_10".
         names = sorted(arguments, key=lambda name: (len(name), name))
         listed = [arguments[name] for name in names if name.startswith("gen_args_")]
     requests = []
     for request in listed:
         if request is None:  # copies of a log whose rows have one form fill up with null
             continue
-        is_dict = isinstance(request, dict)
-        pair = [value_at(request, "arg_0"), value_at(request, "arg_1")] if is_dict else request
-        if not isinstance(pair, list) or not pair or not isinstance(pair[0], str):
+        keys = ("arg_0", "arg_1") if isinstance(request, dict) else (0, 1)
+        prompt, answer = (value_at(request, key) for key in keys)
+        if not isinstance(prompt, str):
             raise InputError.at(
                 where, "arguments: lists of texts, or gen_args_0 of arg_0 and arg_1", shown(request)
             )
-        if len(pair) < 2 or pair[1] is None:
-            raise _no_choices(ROLLING, where)
-        if not isinstance(pair[1], str):
-            raise _no_choices(GENERATED, where)
-        requests.append((pair[0], pair[1]))
+        if not isinstance(answer, str):
+            raise _no_choices(ROLLING if answer is None else GENERATED, where)
+        requests.append((prompt, answer))
     if not requests:
         raise InputError.at(where, "the requests' arguments", shown(arguments))
     return requests
@@ -284,7 +283,7 @@ def _no_choices(kind: str, where: str) -> InputError:
     )
 
 
-def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
+def _log_likelihood(answer: object, where: str, reading: Reading) -> float:
     """The number in one request's answer, which logs since 0.4.3 hold as text."""
     while isinstance(answer, list) and answer:  # [[number, is_greedy]], or less nested
         answer = answer[0]
@@ -339,23 +338,21 @@ def about_log(path: Path, reading: Reading) -> tuple[dict[str, Json], int | None
     0.4.0 to 0.4.2, `MODEL_ARGS_TASK.jsonl`, is `results.json`. The number is None if unknown.
     """
     name, averages, task = results_of(path)
-    configs = fields(averages.get("configs"))
-    config, run = fields(configs.get(task)), fields(averages.get("config"))
-    shots = count_of(fields(averages.get("n-shot")).get(task, config.get("num_fewshot")))
+    config, run = object_at(averages, "configs", task), object_at(averages, "config")
+    shots = count_at(object_at(averages, "n-shot").get(task, config.get("num_fewshot")))
     seed = run.get("fewshot_seed")
     context: dict[str, Json] = {
         "task": reading.task or task,
         "scorer": f"lm-evaluation-harness {averages.get('lm_eval_version') or ''}".strip(),
         "model": _model(averages, run),
-        "data": _join(config.get("dataset_path"), config.get("dataset_name")),
-        "split": _join(config.get("test_split") or config.get("validation_split")),
-        "template": _join(config.get("doc_to_text")),
+        "data": f"{text_at(config, 'dataset_path')} {text_at(config, 'dataset_name')}".strip(),
+        "split": text_at(config, "test_split") or text_at(config, "validation_split"),
+        "template": text_at(config, "doc_to_text"),
         "shots": shots,
         "seed": seed if type(seed) is int else None,
     }
     context = {name: detail for name, detail in context.items() if detail not in (None, "")}
-    count = fields(fields(averages.get("n-samples")).get(task)).get("effective")
-    return context, count if type(count) is int else None, name
+    return context, count_at(averages, "n-samples", task, "effective"), name
 
 
 def results_of(path: Path) -> tuple[str, Mapping[str, Json], str]:
@@ -367,7 +364,7 @@ def results_of(path: Path) -> tuple[str, Mapping[str, Json], str]:
     if named:
         return name, averages, named[1]
     # The longest known task that the name ends in.
-    tasks = [task for task in fields(averages.get("configs")) if path.stem.endswith(f"_{task}")]
+    tasks = [task for task in object_at(averages, "configs") if path.stem.endswith(f"_{task}")]
     return name, averages, max(tasks, key=len, default=path.stem)
 
 
@@ -376,22 +373,16 @@ def _read_results(path: Path) -> Mapping[str, Json]:
     try:
         if path.stat().st_size > MAX_RESULTS_BYTES:
             return {}
-        return fields(parse_json(path.read_text(encoding="utf-8-sig")))
+        return object_at(parse_json(path.read_text(encoding="utf-8-sig")))
     except (OSError, ValueError):
         return {}
 
 
 def _model(averages: Mapping[str, Json], run: Mapping[str, Json]) -> str:
     """The model's name: a key since 0.4.3, before that in the arguments; the end of a path."""
-    arguments = run.get("model_args")
-    pretrained = fields(arguments).get("pretrained")
-    if isinstance(arguments, str):
-        match = re.search(r"(?:pretrained|model)=([^,]+)", arguments)
-        pretrained = match[1] if match else ""
-    name = _join(averages.get("model_name")) or _join(pretrained) or _join(run.get("model"))
+    pretrained = text_at(run, "model_args", "pretrained")
+    if match := re.search(r"(?:pretrained|model)=([^,]+)", text_at(run, "model_args")):
+        pretrained = match[1]
+    name = text_at(averages, "model_name") or pretrained or text_at(run, "model")
     # Two folders: checkpoints of several runs are often called alike.
     return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name
-
-
-def _join(*texts: Json) -> str:
-    return " ".join(text for text in texts if isinstance(text, str) and text)

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json
+from batch_calibration.files import Json, object_at, value_at
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.text_files import fields, numbered_lines, parse_value, read_text
-from batch_calibration.responses.servers import value_at
+from batch_calibration.importers.text_files import numbered_lines, parse_value, read_text
 
 ID = "custom_id"  # field of a batch's lines that leads back to the request
 OF_RESPONSES = {
@@ -111,7 +110,7 @@ def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
 
 def _is_response(document: Json) -> bool:
     """True for a list's member that is a response, or failed; False for requests and fields."""
-    members = fields(document)
+    members = object_at(document)
     is_answer = any(isinstance(members.get(name), kind) for name, kind in OF_RESPONSES.items())
     return is_answer or bool(members.get("error"))
 
@@ -124,7 +123,7 @@ def _read_answer(document: Json, where: str) -> SavedAnswer:
         if not all(isinstance(member, dict) for member in document) or len(document) not in (2, 3):
             expected = "a response or [request, response]"
             raise InputError.at(where, expected, shown(document))
-        saved_fields = {**fields(document[2])} if len(document) == 3 else {}
+        saved_fields = {**object_at(document[2])} if len(document) == 3 else {}
         document = document[1]
     if not isinstance(document, dict):
         raise InputError.at(where, "a response as a JSON object", shown(document))
@@ -133,7 +132,7 @@ def _read_answer(document: Json, where: str) -> SavedAnswer:
     if isinstance(response, dict):
         saved_fields |= {name: cell for name, cell in document.items() if name != "response"}
         # OpenAI's batches have the response in a "body".
-        body = fields(response.get("body")) or response
+        body = object_at(response, "body") or response
     else:
         saved_fields = {**document, **saved_fields}  # the response's own names are fields too
     error, status = document.get("error") or body.get("error"), value_at(response, "status_code")
@@ -156,7 +155,7 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
     if not isinstance(choices, list) or len(choices) < 2:
         return [answer]
     has_own_prompt = isinstance(answer.body.get("prompt_logprobs"), list)
-    if has_own_prompt or any("message" in fields(choice) for choice in choices):
+    if has_own_prompt or any("message" in object_at(choice) for choice in choices):
         return [answer]
     count = len(choices)
     numbers = [value_at(choice, "index") for choice in choices]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.files import value_at
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import read_flag
 from batch_calibration.importers.server_lines import (
@@ -92,7 +93,7 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
         taken = "; ".join(f"{name}: {', '.join(map(repr, t))}" for name, t in top.tokens.items())
         note = f"Tokens taken for the labels: {taken}."
         imported = replace(imported, bound=top.bound, notes=(note,))
-        seconds = [servers.value_at(answer.body, "choices", 1) for answer in answered]
+        seconds = [value_at(answer.body, "choices", 1) for answer in answered]
         if several := len(seconds) - seconds.count(None):
             notes.append(
                 f"{several:,} of {len(answered):,} responses hold several answers to one prompt "

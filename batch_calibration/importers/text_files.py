@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from batch_calibration.errors import InputError, shown
-from batch_calibration.files import Json, RepeatedKey, parse_json
+from batch_calibration.files import Json, RepeatedKey, list_at, object_at, parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import (
     LABEL_NAMES,
@@ -133,29 +133,6 @@ def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:
                 f"{where}: no JSON object, or the file ends before it does; the rows before it are "
                 "whole: close the list by ']' behind them, or write the log again."
             )
-
-
-# Values of JSON that is not of our making: an empty one where it is of another type
-
-
-def fields(document: object) -> dict[str, Json]:
-    """A JSON object, or an empty one."""
-    return document if isinstance(document, dict) else {}
-
-
-def members(document: object) -> list[Json]:
-    """A JSON list, or an empty one."""
-    return document if isinstance(document, list) else []
-
-
-def count_of(document: object) -> int | None:
-    """A whole number of JSON from 0 on, or None."""
-    return document if type(document) is int and document >= 0 else None
-
-
-def text_or_empty(document: object) -> str:
-    """A JSON text, or an empty one."""
-    return document if isinstance(document, str) else ""
 
 
 DELIMITERS = "\t,;"
@@ -285,7 +262,7 @@ def _rows(where: str, document: Json) -> tuple[list[dict[str, Json]], tuple[str,
     if isinstance(document, list) and all(map(_are_labeled, document)):
         document = [{"scores": member} for member in document]
     if isinstance(document, dict) and document and all(map(str.isdecimal, document)):
-        document = [_of_opencompass(fields(row)) for row in document.values()]
+        document = [_of_opencompass(object_at(row)) for row in document.values()]
     if isinstance(document, dict):
         lists = {name: member for name, member in document.items() if isinstance(member, list)}
         for name, texts in reversed(lists.items()):  # the first list of names wins
@@ -297,12 +274,12 @@ def _rows(where: str, document: Json) -> tuple[list[dict[str, Json]], tuple[str,
     if not isinstance(document, list) or not _are_all(document, dict):
         expected = "one JSON object a row, on lines or in a list"
         raise InputError.at(where, expected, shown(document))
-    return list(map(fields, document)), names
+    return list(map(object_at, document)), names
 
 
 def _are_labeled(member: Json) -> bool:
     """True for a list of labels and scores, as transformers' pipelines give each text."""
-    rows = list(map(fields, members(member)))
+    rows = list(map(object_at, list_at(member)))
     return bool(rows) and all({"label", "score"} <= row.keys() for row in rows)
 
 
@@ -310,7 +287,7 @@ def _of_opencompass(row: dict[str, Json]) -> dict[str, Json]:
     """A row with the scores of its labels, the negatives of OpenCompass's PPL (nats a token)."""
     scores: dict[str, Json] = {}
     for name, cell in row.items():
-        loss = fields(cell).get("PPL")
+        loss = object_at(cell).get("PPL")
         if name.startswith("label: ") and isinstance(loss, int | float):
             scores[name.removeprefix("label: ")] = -loss
     return {"scores": scores, "gold": row.get("gold")} if scores else row

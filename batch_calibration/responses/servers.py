@@ -1,7 +1,8 @@
 """Responses of OpenAI-style servers, vLLM, SGLang and llama.cpp, and a table of their formats."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -9,30 +10,13 @@ import numpy as np
 from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.arrays.score_scale import MAX_LOG_PROB
 from batch_calibration.errors import InputError, shown
+from batch_calibration.files import list_at, object_at, text_at, value_at
 from batch_calibration.responses.answers import is_end
 from batch_calibration.responses.top_k import SPACES
 
 Response = Mapping[str, object]  # one answer, a JSON object
 MIN_LABEL_MASS = 0.5
 """Mean probability of all labels together, below which the model mostly answered otherwise."""
-
-
-def value_at(document: object, *keys: str | int) -> object:
-    """The value at the end of a path through objects and lists, None where the path breaks off."""
-    for key in keys:
-        if isinstance(key, str) and isinstance(document, Mapping):
-            document = document.get(key)
-        elif isinstance(key, int) and isinstance(document, list) and len(document) > key:
-            document = document[key]
-        else:
-            return None
-    return document
-
-
-def list_at(document: object, *keys: str | int) -> list[object]:
-    """The list at the end of a path, an empty one where there is none."""
-    members = value_at(document, *keys)
-    return members if isinstance(members, list) else []
 
 
 def read_number(number: object, where: str) -> float:
@@ -151,10 +135,12 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
     >>> label_probs({"scores": [[0.9, 0.1]]}).tolist()
     [[0.9, 0.1]]
     """
-    rows = response.get("scores")
-    if not isinstance(rows, list) or not rows or not all(_is_like(row, rows[0]) for row in rows):
+    rows = list(map(list_at, list_at(response, "scores")))
+    lengths = set(map(len, rows))
+    if len(lengths) != 1 or 0 in lengths:
         raise InputError.at(where, "scores as one list a row, all as long", "none")
-    probs = np.array([_numbers(row, where) for row in rows], np.float64)
+    numbers = [read_number(number, where) for number in chain.from_iterable(rows)]
+    probs = np.array(numbers).reshape(len(rows), -1)
     # A thousandth more than 1 is rounding.
     if not ((probs >= 0) & (probs <= 1)).all() or (probs.sum(axis=1) > 1 + 1e-3).any():
         raise InputError.at(
@@ -163,22 +149,11 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
     return probs
 
 
-def _numbers(row: Iterable[object], where: str) -> list[float]:
-    return [read_number(number, where) for number in row]
-
-
-def _is_like(row: object, first: object) -> bool:
-    """True if two rows are lists of one length."""
-    return isinstance(row, list) and isinstance(first, list) and len(row) == len(first)
-
-
 def refuse_constant(scores: np.ndarray, where: str) -> None:
     """Refuse scores [n, k] that are equal in each row: nothing scored the labels."""
+    is_one = 1 in (scores.shape[-1], scores.size // scores.shape[-1])
     # The scores of one row may well be equal.
-    if (
-        1 in (scores.shape[-1], scores.size // scores.shape[-1])
-        or not (scores == scores[..., :1]).all()
-    ):
+    if is_one or not (scores == scores[..., :1]).all():
         return
     if not (scores == scores.flat[0]).all():
         raise InputError.at(
@@ -240,7 +215,7 @@ class ResponseFormat(NamedTuple):
     list_tokens: Callable[[Response, str], list[WrittenToken]]
     no_tokens: str  # what to say where there are none, and how to ask for them
     # Whether a response scores the tokens of its prompt, not those after it.
-    has_prompt: Callable[[Response], bool]
+    has_prompt: Callable[[Response], bool] = lambda _: False
     # Such a response -> its prompt; None where the server has none.
     read_prompt: Callable[[Response, str], PromptTokens] | None = None
 
@@ -283,14 +258,13 @@ class ResponseFormat(NamedTuple):
 
 
 def _read_tokens(
-    entries: list[object], name: str = "token", top: str = "top_logprobs", nats: str = "logprob"
+    entries: Sequence[object], name: str = "token", top: str = "top_logprobs", nats: str = "logprob"
 ) -> list[WrittenToken]:
     """Tokens with their lists, as most servers write them."""
     tokens = []
     for entry in entries:
         listed = [(value_at(token, name), value_at(token, nats)) for token in list_at(entry, top)]
-        text = value_at(entry, name)
-        tokens.append(WrittenToken(text if isinstance(text, str) else "", listed))
+        tokens.append(WrittenToken(text_at(entry, name), listed))
     return tokens
 
 
@@ -309,17 +283,11 @@ def _openai_tokens(response: Response, where: str) -> list[WrittenToken]:
         )
     if is_chat or not isinstance(log_probs.get("top_logprobs"), list):
         return _read_tokens(list_at(log_probs, "content"))
-    first, tokens = _first_generated(response, log_probs), list_at(log_probs, "tokens")
-    written = []
-    for i, listed in list(enumerate(list_at(log_probs, "top_logprobs")))[first:]:
-        text = value_at(tokens, i)
-        pairs = list(listed.items()) if isinstance(listed, Mapping) else []
-        written.append(WrittenToken(text if isinstance(text, str) else "", pairs))
+    lists, written = list_at(log_probs, "top_logprobs"), []
+    for i in range(_first_generated(response, log_probs), len(lists)):
+        pairs = list[tuple[object, object]](object_at(lists, i).items())
+        written.append(WrittenToken(text_at(log_probs, "tokens", i), pairs))
     return written
-
-
-def _ollama_tokens(response: Response, _: str) -> list[WrittenToken]:
-    return _read_tokens(list_at(response, "logprobs"))
 
 
 def _gemini_tokens(response: Response, where: str) -> list[WrittenToken]:
@@ -334,8 +302,7 @@ def _gemini_tokens(response: Response, where: str) -> list[WrittenToken]:
             continue
         written = _read_tokens(list_at(found, top), "token", "candidates", nats)
         for i, token in enumerate(written):
-            text = value_at(found, chosen, i, "token")
-            written[i] = token._replace(text=text if isinstance(text, str) else "")
+            written[i] = token._replace(text=text_at(found, chosen, i, "token"))
         return written
     return []
 
@@ -348,18 +315,13 @@ def _is_echoed(response: Response) -> bool:
 
 def _openai_prompt(response: Response, where: str) -> PromptTokens:
     listed = _openai_log_probs(response, where)
-    tokens, log_probs = listed.get("tokens"), listed.get("token_logprobs")
-    if (
-        not isinstance(tokens, list)
-        or not isinstance(log_probs, list)
-        or len(tokens) != len(log_probs)
-    ):
+    tokens, log_probs = list_at(listed, "tokens"), list_at(listed, "token_logprobs")
+    if not tokens or len(tokens) != len(log_probs):
         raise InputError.at(
             where, "as many tokens as token_logprobs", remedy="ask with echo=true, logprobs=1"
         )
-    text = value_at(response, "choices", 0, "text")
-    joined = "".join(map(str, tokens))
-    if isinstance(text, str) and joined and text != joined and text.startswith(joined):
+    text, joined = text_at(response, "choices", 0, "text"), "".join(map(str, tokens))
+    if joined and text != joined and text.startswith(joined):
         # llama-cpp-python does so for models without a beginning token.
         raise InputError(
             f"{where}: its text goes on after its tokens, so that each log-probability is that of "
@@ -370,7 +332,7 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
         raise InputError.at(
             where, "the prompt's tokens", "only the answer's", "ask with echo=true, if supported"
         )
-    return PromptTokens(tuple(tokens[:end]), _log_probs(log_probs[:end], where))
+    return PromptTokens(tuple(map(str, tokens[:end])), _log_probs(log_probs[:end], where))
 
 
 def _openai_log_probs(response: Response, where: str) -> Mapping[str, object]:
@@ -438,12 +400,12 @@ def _vllm_tokens(response: Response, where: str) -> list[WrittenToken]:
     """The tokens of a server's response, or of a dump of vLLM's `RequestOutput`."""
     if "outputs" not in response:
         return _openai_tokens(response, where)
-    output, written = value_at(response, "outputs", 0), []
+    output, written = object_at(response, "outputs", 0), []
     for i, listed in enumerate(list_at(output, "logprobs")):
-        entries = listed if isinstance(listed, Mapping) else {}
+        entries = object_at(listed)
         pairs = [(value_at(e, "decoded_token"), value_at(e, "logprob")) for e in entries.values()]
-        own = value_at(entries, str(value_at(output, "token_ids", i)), "decoded_token")
-        written.append(WrittenToken(own if isinstance(own, str) else "", pairs))
+        own = text_at(entries, str(value_at(output, "token_ids", i)), "decoded_token")
+        written.append(WrittenToken(own, pairs))
     return written
 
 
@@ -463,11 +425,10 @@ def _sglang_tokens(response: Response, where: str) -> list[WrittenToken]:
             log_prob, token_id, text = (value_at(triple, j) for j in range(3))
             if not isinstance(token_id, int):
                 raise InputError.at(where, "[log-prob, token id, text]", shown(triple))
-            listed.setdefault(
-                token_id, (f"token_id:{token_id}" if text is None else text, log_prob)
-            )
-        own = value_at(response, "meta_info", "output_token_logprobs", i, 2)
-        written.append(WrittenToken(own if isinstance(own, str) else "", list(listed.values())))
+            text = f"token_id:{token_id}" if text is None else text
+            listed.setdefault(token_id, (text, log_prob))
+        own = text_at(response, "meta_info", "output_token_logprobs", i, 2)
+        written.append(WrittenToken(own, list(listed.values())))
     return written
 
 
@@ -488,7 +449,7 @@ def _sglang_prompt(response: Response, where: str) -> PromptTokens:
     return PromptTokens(tuple(map(str, texts)), _log_probs(log_probs, where))
 
 
-def _log_probs(numbers: list[object], where: str) -> tuple[float, ...]:
+def _log_probs(numbers: Sequence[object], where: str) -> tuple[float, ...]:
     return tuple(read_log_prob(number, where) for number in numbers)
 
 
@@ -512,8 +473,7 @@ def _llama_cpp_tokens(response: Response, where: str) -> list[WrittenToken]:
                 raise InputError.at(where, "a probability from 0 to 1", shown(prob))
             # The logarithm of 0 is refused by Python's math.
             listed.append((value_at(token, "tok_str"), math.log(prob) if prob else -math.inf))
-        content = value_at(entry, "content")
-        if isinstance(content, str):
+        if content := text_at(entry, "content"):
             written[i] = written[i]._replace(text=content)
     return written
 
@@ -539,17 +499,14 @@ RESPONSE_FORMATS = {
     "llama.cpp": ResponseFormat(
         "llama.cpp server", _llama_cpp_tokens,
         "it has no completion_probabilities; ask /completion with n_probs=20 and n_predict=1",
-        lambda _: False,  # it does not score prompts
     ),
     "ollama": ResponseFormat(
-        "Ollama", _ollama_tokens,
+        "Ollama", lambda response, _: _read_tokens(list_at(response, "logprobs")),
         "it has no list of the most probable tokens; ask with logprobs=true, top_logprobs=20",
-        lambda _: False,
     ),
     "gemini": ResponseFormat(
         "Gemini", _gemini_tokens,
         "it has no logprobsResult.topCandidates; ask with responseLogprobs=true, logprobs=20",
-        lambda _: False,
     ),
 }  # fmt: skip
 """Kind of server -> what it answers."""

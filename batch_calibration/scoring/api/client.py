@@ -18,8 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from batch_calibration.errors import InputError, spell
-from batch_calibration.files import Json, RepeatedKey, parse_json
-from batch_calibration.responses.servers import value_at
+from batch_calibration.files import Json, RepeatedKey, parse_json, value_at
 from batch_calibration.scoring import NoAnswer, Refused
 from batch_calibration.scoring.api.answers import Answers, Request
 from batch_calibration.scoring.api.server import Server

@@ -14,6 +14,7 @@ from batch_calibration.arrays.missing_scores import (
     refuse_greedy,
 )
 from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.files import value_at
 from batch_calibration.responses import servers, top_k
 from batch_calibration.scoring import LabelScores, LabelTexts
 
@@ -156,8 +157,8 @@ class Notes:
     def add_answer(self, text: str, answer: object) -> None:
         """Count which model an answer says it is of, and how many tokens its prompt had."""
         model, tokens = (
-            servers.value_at(answer, "model"),
-            servers.value_at(answer, "usage", "prompt_tokens"),
+            value_at(answer, "model"),
+            value_at(answer, "usage", "prompt_tokens"),
         )
         if isinstance(model, str):
             self._models[model] += 1

@@ -16,7 +16,7 @@ import numpy as np
 
 from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json, parse_json
+from batch_calibration.files import Json, parse_json, value_at
 from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.servers import (
     RESPONSE_FORMATS,
@@ -24,7 +24,6 @@ from batch_calibration.responses.servers import (
     end_log_prob,
     label_probs,
     texts_of,
-    value_at,
     without_end,
 )
 from batch_calibration.responses.top_k import scores_of_top_k

@@ -10,8 +10,7 @@ import numpy as np
 
 from batch_calibration.arrays.missing_scores import BELOW, check_missing
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json
-from batch_calibration.responses.servers import value_at
+from batch_calibration.files import Json, value_at
 from batch_calibration.scores import canonical
 from batch_calibration.scoring import Identity, Inputs, LabelScores, LabelTexts, Refused
 from batch_calibration.scoring.api import label_scores
