@@ -112,18 +112,16 @@ def from_arrays(
         context: dict[str, Json] = {"task": task_name}
         if scores.ndim == 2:
             contexts.append(_context(at, scores, other_arrays, reading, context, None, name))
-        elif scores.ndim == 3:  # [contexts, n, k]
-            kind, context_names = _context_names(other_arrays, len(scores))
-            for i, context_name in enumerate(context_names):
-                context = {"task": f"{task_name} {context_name}"}
-                if kind == "model":
-                    context = {"task": task_name, "model": context_name}
-                where_context = f"{at}, {context_name}"
-                contexts.append(
-                    _context(where_context, scores[i], other_arrays, reading, context, i, name)
-                )
-        else:
+            continue
+        if scores.ndim != 3:
             raise InputError.at(at, "scores [n, k] or [contexts, n, k]", f"shape {scores.shape}")
+        kind, context_names = _context_names(other_arrays, len(scores))
+        for i, context_name in enumerate(context_names):
+            context = {"task": f"{task_name} {context_name}"}
+            if kind == "model":
+                context = {"task": task_name, "model": context_name}
+            there = f"{at}, {context_name}"
+            contexts.append(_context(there, scores[i], other_arrays, reading, context, i, name))
     return contexts
 
 
@@ -143,10 +141,8 @@ def _score_arrays(
             real.append(name)
             endings = [ending for ending in SCORE_NAMES if name.endswith(f"_{ending}")]
             prefixed += [(name.removesuffix(ending), name) for ending in endings]
-    if prefixed:
-        return prefixed
-    if len(real) == 1:  # it has any name
-        return [("", real[0])]
+    if prefixed or len(real) == 1:  # of which the only one has any name
+        return prefixed or [("", real[0])]
     listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
     raise InputError.at(
         where,
@@ -162,18 +158,19 @@ def _context(
 ) -> Imported:  # fmt: skip
     """One context's scores [n, k] with the other arrays; `index` is its leading index."""
     n, k = scores.shape
-    names, names_in_file = tuple(map("label {}".format, range(k))), None
-    for key in reversed(LABEL_NAMES):  # the first such name wins
-        if _are_texts(arrays.get(key), k):
-            names_in_file, names = arrays[key], tuple(map(str, arrays[key]))
-    vectors = Vectors(names, scores, are_named=names_in_file is not None)
+    label_arrays = (arrays[key] for key in LABEL_NAMES if _are_texts(arrays.get(key), k))
+    names_in_file = next(label_arrays, None)
+    are_named = names_in_file is not None
+    names = tuple(map("label {}".format, range(k)) if names_in_file is None else names_in_file)
+    vectors = Vectors(tuple(map(str, names)), scores, are_named=are_named)
     lists = {}  # what each row's scores are of
     for key, array in arrays.items():
         if key.lower() in LABEL_NAMES and array.shape == (n, k) and array.dtype.kind in "USiu":
             lists[key] = array.tolist()
     if lists:
         lists["scores"] = scores.tolist()
-        vectors = read_vectors(where, lists, "scores", reading, names if vectors.are_named else ())
+        own_names = vectors.names if are_named else ()
+        vectors = read_vectors(where, lists, "scores", reading, own_names)
 
     # Arrays of a value a row: of all contexts, or of each along the leading axis.
     columns = {}
@@ -188,7 +185,7 @@ def _context(
             raise InputError.unknown("array of its rows", name, columns, where=where)
     may_be_gold = (name for name in GOLD if _may_be_gold(columns.get(name), vectors.names))
     reading = replace(reading, gold=reading.gold or next(may_be_gold, ""))
-    return label_rows(where, vectors, columns, reading, context, {score_name})
+    return label_rows(where, vectors, columns, reading, context, (score_name,))
 
 
 def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, list[str]]:

@@ -66,8 +66,8 @@ def words_of(name: str) -> list[str]:
     >>> words_of("llama_choiceA_probs")
     ['llama', 'choice', 'a', 'probs']
     """
-    parts = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
-    return re.findall(r"[^\W\d_]+|\d+", parts.lower())
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return re.findall(r"[^\W\d_]+|\d+", apart.lower())
 
 
 def derived_names(names: Sequence[str]) -> dict[str, str]:
@@ -96,12 +96,8 @@ def note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
         # Log-probabilities are not above 0, and those of a label are seldom all the same.
         highest_beside = max(np.nanmax(real[column]) for column in real if column != name)
         is_positive = np.nanmin(numbers) > 0 and highest_beside <= 0
-        is_constant = len(real) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
-        if (
-            not MEASURES.isdisjoint(parts_of_name)
-            or is_positive
-            or (is_constant and len(numbers) > 2)
-        ):
+        is_constant = min(len(real), len(numbers)) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
+        if is_positive or is_constant or not MEASURES.isdisjoint(parts_of_name):
             doubtful.append(name)
     if not doubtful or len(doubtful) == len(real):  # names of one kind tell nothing apart
         return []
@@ -129,7 +125,8 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     >>> short_names(["m_choiceA_probs", "m_choiceB_probs"]), short_names(["positive", "possible"])
     (('A', 'B'), ('positive', 'possible'))
     """
-    start, end = _shared(names), _shared([name[::-1] for name in names])
+    start = len(shared_beginning(names))
+    end = len(shared_beginning([name[::-1] for name in names]))
     while start and not _is_boundary(names, start):
         start -= 1
     while end and names[0][-end].isalnum():
@@ -138,10 +135,11 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     return short if all(short) and len(set(short)) == len(names) else tuple(names)
 
 
-def _shared(names: Sequence[str]) -> int:
-    """The number of letters that all names begin with."""
-    pairs = enumerate(zip(*names, strict=False))
-    return next((i for i, letters in pairs if len(set(letters)) > 1), min(map(len, names)))
+def shared_beginning(texts: Sequence[str]) -> str:
+    """The first letters that all texts share: the first and the last in sorted order share them."""
+    lowest, highest = min(texts), max(texts)
+    pairs = enumerate(zip(lowest, highest, strict=False))
+    return lowest[: next((i for i, (a, b) in pairs if a != b), len(lowest))]
 
 
 def _is_boundary(names: Sequence[str], place: int) -> bool:
@@ -303,9 +301,8 @@ def choose_labels(
 
 def numbered_names(k: int) -> tuple[str, ...]:
     """Names of places: A, B, C ..., and numbers where there are more than letters."""
-    if k <= len(ascii_uppercase):
-        return tuple(ascii_uppercase[:k])
-    return tuple(f"choice {i}" for i in range(1, k + 1))
+    is_lettered = k <= len(ascii_uppercase)
+    return tuple(ascii_uppercase[:k] if is_lettered else map("choice {}".format, range(1, k + 1)))
 
 
 def note_places(first_name: str) -> str:

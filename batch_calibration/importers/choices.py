@@ -140,9 +140,9 @@ def note_differing_demonstrations(
     prompts = prompts[:MAX_PROMPTS]
     if len(prompts) < 2 or shots == 0:
         return []
-    shared = len(_shared_beginning(prompts))
+    shared = len(cells.shared_beginning(prompts))
     mean = max(sum(map(len, prompts)) / len(prompts), 1.0)  # prompts may be empty
-    ending = _last_line(_shared_beginning([prompt[::-1] for prompt in prompts])[::-1])
+    ending = _last_line(cells.shared_beginning([prompt[::-1] for prompt in prompts])[::-1])
     # The last occurrence ends the query, each other one a demonstration's question.
     count = min(prompt.count(ending) for prompt in prompts) - 1 if ending else 0
     if count > 0:
@@ -158,15 +158,6 @@ def note_differing_demonstrations(
         f"{mean:,.0f} characters ({100 * shared / mean:.0f} %). The rows come from several "
         f"prompts, and BC and similar methods would correct their average bias; {remedy}"
     ]
-
-
-def _shared_beginning(texts: Sequence[str]) -> str:
-    """The first letters that all texts share: the first and the last in sorted order share them."""
-    lowest, highest = min(texts), max(texts)
-    for i, letter in enumerate(lowest):
-        if letter != highest[i]:
-            return lowest[:i]
-    return lowest
 
 
 def _last_line(ending: str) -> str:
@@ -236,12 +227,8 @@ def import_rows(
     contexts = []
     for _, indices in sorted(by_count.items()):
         imported = _stack_rows([rows[i] for i in indices], where, reading)
-        notes_of_context = (*notes, *imported.notes)
-        contexts.append(
-            replace(
-                imported, about=dict(context), notes=notes_of_context, file_rows=np.array(indices)
-            )
-        )
+        imported = replace(imported, about=dict(context), file_rows=np.array(indices))
+        contexts.append(replace(imported, notes=(*notes, *imported.notes)))
     return contexts
 
 
@@ -271,22 +258,21 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
             "answer, so accuracy after correction is meaningless; shuffle the choices and ask "
             "again."
         )
-    alone = None
+    blocks = {}
     if all(row.alone for row in rows):  # a block has scores for every row or is left out
-        alone = np.array([row.alone for row in rows], np.float64)
+        blocks["pmi"] = np.array([row.alone for row in rows], np.float64)
     orders = choice_orders(rows) if are_fixed else None
     if orders is not None and (orders != orders[0]).any():
         notes.append("The choices change places from row to row: they are matched by their texts.")
         scores = np.take_along_axis(scores, orders, axis=1)
-        alone = None if alone is None else np.take_along_axis(alone, orders, axis=1)
+        for name, block in blocks.items():
+            blocks[name] = np.take_along_axis(block, orders, axis=1)
         gold = np.where(gold < 0, -1, (orders == gold[:, None]).argmax(axis=1))
-    blocks = {}
-    if alone is not None:
-        # Choices that are the same in all rows are asked alone once.
-        blocks["pmi"] = alone[:1] if (alone == alone[0]).all() else alone
-    bound = None
-    if all(row.bound is not None for row in rows):
-        bound = np.array([row.bound for row in rows], np.float64)
+    # Choices that are the same in all rows are asked alone once.
+    if blocks and (blocks["pmi"] == blocks["pmi"][0]).all():
+        blocks["pmi"] = blocks["pmi"][:1]
+    has_bounds = all(row.bound is not None for row in rows)
+    bound = np.array([row.bound for row in rows], np.float64) if has_bounds else None
     columns = {}
     for name in reading.by:
         columns[name] = [str(len(r.scores)) if name == CHOICES else r.columns[name] for r in rows]
@@ -328,8 +314,8 @@ def gold_labels(
             f"otherwise in {agreement[other_kind]:,}"
         )
         if agreement[kind] == agreement[other_kind]:
-            are_whole = {"indices": (index >= 0)[have_target], "texts": (text >= 0)[have_target]}
-            possible = [kind for kind in kinds if are_whole[kind].all()]
+            are_all = {"indices": (index >= 0)[have_target], "texts": (text >= 0)[have_target]}
+            possible = [kind for kind in kinds if are_all[kind].all()]
             if len(possible) != 1:
                 raise InputError.at(
                     where,

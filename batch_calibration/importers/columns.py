@@ -5,7 +5,7 @@ hold all scores of a row. Anything ambiguous is refused, with a request for name
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -14,7 +14,7 @@ import numpy as np
 from batch_calibration.arrays.frames import GOLD
 from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json
+from batch_calibration.files import Json, object_at
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import (
     MINUS_SIGNS,
@@ -92,27 +92,26 @@ def from_columns(
         reading = replace(reading, ids="id")
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
+    score_names: Names = ()
     if vector_name is None:
         names, notes = named_or_real_columns(where, candidates, reading)
         scores = [_score_column(where, name, candidates[name]) for name in names]
         short = named if full_names else _short_names(names, columns, reading)
         vectors = Vectors(short, np.stack(scores, axis=1), notes=notes)
         if short != names:
+            score_names = names
             reading = replace(reading, labels=short if reading.labels else ())
             gold_notes.append(
                 f"The labels are {', '.join(short)}: {names[0]!r} is {short[0]!r}, and so on."
             )
-            context = {"task": reading.task or task}
-            vectors = vectors._replace(notes=(*notes, *gold_notes))
-            imported = label_rows(where, vectors, columns, reading, context, names)
-            return replace(imported, score_names=names)
     else:
-        if reading.labels == (vector_name,):  # the column itself, and no label
+        score_names = (vector_name,)
+        if reading.labels == score_names:  # the column itself, and no label
             reading = replace(reading, labels=())
         vectors = read_vectors(where, candidates, vector_name, reading, label_names)
     vectors = vectors._replace(notes=(*vectors.notes, *gold_notes))
     context = {"task": reading.task or task}
-    return label_rows(where, vectors, columns, reading, context, {vector_name})
+    return label_rows(where, vectors, columns, reading, context, score_names)
 
 
 def _full_names(columns: Mapping[str, Column], reading: Reading) -> Names:
@@ -166,12 +165,12 @@ def label_rows(
     columns: Mapping[str, Column],
     reading: Reading,
     context: Mapping[str, Json],
-    read_names: Collection[str | None] = (),
+    score_names: Names = (),
 ) -> Imported:
     """Scores with their labels chosen, and with the columns that say something of the rows.
 
-    `columns` are the right labels, ids and names of contexts among others; `read_names` are those
-    that hold scores.
+    `columns` are the right labels, ids and names of contexts among others; `score_names` are those
+    that hold scores, where they are not called as the labels.
     """
     chosen, indices = choose_labels(
         where, vectors.names, reading.labels, are_named=vectors.are_named
@@ -191,7 +190,7 @@ def label_rows(
             )
         gold = renumber_labels(at, gold, names, indices)
     told_apart: dict[str, list[str]] = {}
-    names_in_use = {*read_names, *vectors.names, reading.gold, reading.ids}
+    names_in_use = {*score_names, *vectors.names, reading.gold, reading.ids}
     for name, column in columns.items():
         if name in reading.by or (name.lower() in CONTEXT_NAMES and name not in names_in_use):
             told_apart[name] = list(map(text_of, column))
@@ -204,7 +203,7 @@ def label_rows(
         about=context,
         columns=told_apart,
         notes=notes,
-        score_names=tuple(filter(None, read_names)),
+        score_names=score_names,
     )
 
 
@@ -227,9 +226,9 @@ def _vector_column(
     """The column that holds all scores of a row, None where each label has one of its own."""
     vectors = []
     for name, column in candidates.items():
-        is_named = name.lower() in SCORE_NAMES or name in labels
-        may_be_texts = name.lower() in SCORE_NAMES
-        if is_vector(column, may_be_texts=may_be_texts) and (is_named or not _is_of_counts(column)):
+        is_usual = name.lower() in SCORE_NAMES
+        is_named = is_usual or name in labels
+        if is_vector(column, may_be_texts=is_usual) and (is_named or not _is_of_counts(column)):
             vectors.append(name)
     lacking = [name for name in labels if name not in candidates]
     if labels and not lacking:
@@ -252,14 +251,9 @@ def _vector_column(
 def _is_of_counts(column: Column) -> bool:
     """True for lists of whole numbers, such as ids of tokens, and dicts of counts and costs."""
     first = first_cell(column)
-    if (
-        isinstance(first, dict)
-        and first
-        and len(derived_names(list(map(str, first)))) >= len(first) - 1
-    ):
-        return True
-    numbers = list(chain.from_iterable(map(scores_of, column)))
-    return are_whole(numbers_of(numbers)[0]) and not isinstance(first, dict)
+    if isinstance(first, dict):
+        return bool(first) and len(derived_names(list(map(str, first)))) >= len(first) - 1
+    return are_whole(numbers_of(list(chain.from_iterable(map(scores_of, column))))[0])
 
 
 def _is_real(column: Column) -> bool:
@@ -308,15 +302,14 @@ def gold_of_rows(
     label_of = dict(zip(names, range(k), strict=True))
     by_text, by_index = [], []
     for listed in vectors.lists:
+        texts, indices = label_of, {str(i): i for i in range(k)} | label_of
         if vectors.are_answers:
             # A text that appears twice in a row says nothing.
             texts = {text: i for i, text in enumerate(listed) if listed.count(text) == 1}
-            by_text.append({**unknown, **texts})
-            by_index.append({**unknown, **{str(i): i for i in range(k)}, **label_of})
         else:
-            by_text.append({**unknown, **label_of})
             indices = {str(i): label_of[text] for i, text in enumerate(listed)}
-            by_index.append({**unknown, **indices})
+        by_text.append(unknown | texts)
+        by_index.append(unknown | indices)
     are_texts = all(cell in row for cell, row in zip(cells, by_text, strict=True))
     are_indices = all(cell in row for cell, row in zip(cells, by_index, strict=True))
     if are_texts and not (vectors.are_answers and are_indices):
@@ -324,10 +317,10 @@ def gold_of_rows(
     if not are_indices:
         return look_up_gold(where, cells, names, by_index if vectors.are_answers else by_text), ()
     gold = look_up_gold(where, cells, names, by_index)
-    is_own = is_own and not vectors.are_ranked
+    is_plain = is_own and not vectors.are_ranked
     if vectors.are_answers:
-        is_own = not are_texts or (gold == look_up_gold(where, cells, names, by_text)).all()
-    if not is_own:
+        is_plain = not are_texts or (gold == look_up_gold(where, cells, names, by_text)).all()
+    if not is_plain:
         raise InputError.at(
             where,
             "the right label by its text",
@@ -357,8 +350,7 @@ def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Rea
         return reading, []
     label_names = columns.keys() - {reading.ids, *reading.by}
     for column in columns.values():
-        first = first_cell(column)
-        label_names |= set(map(str, first)) if isinstance(first, dict) else set()
+        label_names |= set(map(str, object_at(first_cell(column))))
     gold_names = []
     known = set(map(str.casefold, label_names.union(plain_names(label_names))))
     for name, column in columns.items():
@@ -455,11 +447,9 @@ def _kind_of_column(
     """The kind of a column that nobody named, "real", "unsure" or "", and the reason."""
     count = int(np.sum(~np.isnan(numbers)))
     if is_vector(column):
-        numbers, _ = numbers_of(scores_of(first_cell(column)))
         # Lists of whole numbers are ids of tokens and the like.
-        if are_whole(numbers):
-            return "", ""
-        return "", "it holds several numbers a row, and other columns one"
+        is_of_ids = are_whole(numbers_of(scores_of(first_cell(column)))[0])
+        return "", "" if is_of_ids else "it holds several numbers a row, and other columns one"
     if len(bad_rows) > count:  # mostly texts; one text among numbers is a mistake to be told
         sample = bad_rows[:MAX_CELLS_LOOKED_AT]
         unread = [column[row] for row in sample if _is_like_a_number(column[row])]
@@ -510,9 +500,9 @@ def _refuse_ranks(
             columns_of_stem.setdefault(match[1] + match[3], {})[match[2]] = name
     rows = np.stack(list(real.values()), axis=1).tolist()
     for columns in columns_of_stem.values():
-        names = [columns[rank] for rank in ranks if rank in columns]
-        if len(names) < len(ranks):
+        if not columns.keys() >= set(ranks):
             continue
+        names = [columns[rank] for rank in ranks]
         texts = [map(text_of, candidates[name]) for name in names]
         lists = list(zip(*texts, strict=True))
         if len(set(lists)) > 1 and are_labels(lists, rows):

@@ -119,7 +119,7 @@ def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:
             try:
                 end = decoder.raw_decode(text, start)[1]
             except json.JSONDecodeError:
-                end = 0  # it is not whole yet, or no JSON
+                pass  # it is not whole yet, or no JSON
             except (ValueError, RecursionError) as error:
                 raise InputError(f"{where}: no JSON object ({error}); correct the row.") from error
         if end:
@@ -140,11 +140,10 @@ DELIMITERS = "\t,;"
 
 def is_delimited(path: Path, start: bytes) -> bool:
     """True for CSV and TSV, by the file's name or first line."""
-    if path.suffix.lower() in (".csv", ".tsv"):
-        return True
-    lines = start.splitlines()
+    first = b"".join(start.splitlines()[:1])
     # No text has a zero byte.
-    return b"\0" not in start and bool(lines) and any(c.encode() in lines[0] for c in DELIMITERS)
+    has_cells = b"\0" not in start and any(c.encode() in first for c in DELIMITERS)
+    return has_cells or path.suffix.lower() in (".csv", ".tsv")
 
 
 def read_delimited(path: Path, reading: Reading) -> list[Imported]:
@@ -158,40 +157,34 @@ def delimited_columns(path: Path) -> dict[str, Texts]:
     """The columns of a CSV or TSV file."""
     names, rows = read_cells(path)
     cells_by_column = list(zip(*rows, strict=True)) or [()] * len(names)  # () without rows
-    return {name: Texts(cells) for name, cells in zip(names, cells_by_column, strict=True)}
+    return dict(zip(names, map(Texts, cells_by_column), strict=True))
 
 
 def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:
     """The names in the first line of a CSV or TSV file, and the cells of all others."""
+    rows = []
     # With newline="" the csv module reads line ends itself.
     with readable(path), path.open(encoding="utf-8-sig", newline="") as file, _long_cells():
-        return _read_cells(path, file)
-
-
-def _read_cells(path: Path, file: Iterator[str]) -> tuple[list[str], list[list[str]]]:
-    first = next(file, "")
-    delimiter = max(DELIMITERS, key=first.count)  # of as many, a tab before a comma
-    lines = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
-    rows = []
-    try:
-        names = [name.strip() for name in next(lines, [])]
-        _check_names(f"{path}, line 1", names)
-        for cells in lines:
-            if not any(cells):  # an empty line, or one of commas alone
-                continue
-            if len(cells) != len(names):
-                raise InputError.at(
-                    f"{path}, line {lines.line_num}",
-                    f"{len(names)} cells ({shown(delimiter.join(names))})",
-                    len(cells),
-                    f"complete the line if it is cut short, or put a {delimiter!r} within "
-                    "a cell in quotes",
-                )
-            rows.append(cells)
-    except csv.Error as error:
-        raise InputError(
-            f"{path}, line {lines.line_num}: no CSV ({error}); is a quote not closed?"
-        ) from error
+        first = next(file, "")
+        delimiter = max(DELIMITERS, key=first.count)  # of as many, a tab before a comma
+        lines = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
+        try:
+            names = [name.strip() for name in next(lines, [])]
+            _check_names(f"{path}, line 1", names)
+            for cells in filter(any, lines):  # without lines that are empty, or of commas alone
+                if len(cells) != len(names):
+                    raise InputError.at(
+                        f"{path}, line {lines.line_num}",
+                        f"{len(names)} cells ({shown(delimiter.join(names))})",
+                        len(cells),
+                        f"complete the line if it is cut short, or put a {delimiter!r} within "
+                        "a cell in quotes",
+                    )
+                rows.append(cells)
+        except csv.Error as error:
+            raise InputError(
+                f"{path}, line {lines.line_num}: no CSV ({error}); is a quote not closed?"
+            ) from error
     return names, rows
 
 

@@ -1,7 +1,7 @@
 """Columns whose cells hold all scores of a row, and columns that list the labels of each row."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -101,24 +101,25 @@ def read_vectors(
     first, left_out = first_cell(cells), dict[str, str]()
     if isinstance(first, dict) and not reading.labels:
         left_out = derived_names(list(map(str, first)))
-        cells = [_without(cell, left_out) for cell in cells]
+        for row, cell in enumerate(cells):
+            if isinstance(cell, dict):
+                cells[row] = {key: cell[key] for key in cell if str(key) not in left_out}
     keys, rows = _read_cells(at, cells)
     if isinstance(first_cell(cells), dict):
         # Of a list of {"label": ..., "score": ...} the order may say which is the likeliest.
         is_list = not isinstance(first_cell(candidates[vector_name]), dict)
         said = [f"The key {name!r} of {vector_name!r} {why}." for name, why in left_out.items()]
-        vectors = _by_name(at, keys, rows)
+        vectors = _by_name(at, keys, rows, vector_name if is_list else "")
         if len(vectors.names) > 1:
             said += note_measures(dict(zip(vectors.names, vectors.scores.T, strict=True)))
-        vectors = vectors._replace(notes=tuple(said))
-        return vectors._replace(source=vector_name if is_list else "", are_ranked=are_ranked(rows))
+        return vectors._replace(notes=tuple(said))
     source, lists = _find_lists(where, candidates, vector_name, rows)
     if source and are_labels(lists, rows):
-        vectors = _by_name(f"{where}, column {source!r}", lists, rows, names_of_table)
-        _refuse_incomplete(f"{where}, column {source!r}", vectors, reading)
-        return vectors._replace(source=source, are_ranked=are_ranked(rows))
-    k = len(next(filter(None, rows), names_of_table))
-    names = tuple(names_of_table)
+        at = f"{where}, column {source!r}"
+        vectors = _by_name(at, lists, rows, source, names_of_table)
+        _refuse_incomplete(at, vectors, reading)
+        return vectors
+    names, k = tuple(names_of_table), len(next(filter(None, rows), ()))
     if not names:
         names = numbered_names(k) if source else tuple(map("label {}".format, range(k)))
     for row, numbers in enumerate(rows):
@@ -129,13 +130,6 @@ def read_vectors(
     are_named = bool(names_of_table)
     notes = (note_places(names[0]),) if source else ()
     return Vectors(names, scores, lists, are_named, bool(source), source, notes=notes)
-
-
-def _without(cell: object, names: Collection[str]) -> object:
-    """A dict without some keys; any other cell as it is."""
-    if not isinstance(cell, dict):
-        return cell
-    return {key: score for key, score in cell.items() if str(key) not in names}
 
 
 def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:
@@ -248,7 +242,11 @@ def are_ranked(rows: Sequence[Sequence[float]]) -> bool:
 
 
 def _by_name(
-    where: str, lists: list[Names], rows: list[list[float]], names_of_table: Sequence[str] = ()
+    where: str,
+    lists: list[Names],
+    rows: list[list[float]],
+    source: str,
+    names_of_table: Sequence[str] = (),
 ) -> Vectors:
     """Each score under the name that its row lists for it."""
     names = dict.fromkeys(chain.from_iterable(lists))
@@ -264,7 +262,7 @@ def _by_name(
                 f"{where}, row {row} (counted from 0)", "each label once", shown(list(listed))
             )
         scores[row, [index[name] for name in listed]] = numbers
-    return Vectors(tuple(names), scores, lists)
+    return Vectors(tuple(names), scores, lists, source=source, are_ranked=are_ranked(rows))
 
 
 def _refuse_incomplete(where: str, vectors: Vectors, reading: Reading) -> None:
