@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json
+from batch_calibration.files import Json, count_at
 from batch_calibration.importers import base, cells
 from batch_calibration.responses.top_k import refuse_absent_labels, scores_of_top_k
 
@@ -39,6 +39,7 @@ class Row:
         alone: log-probability of each choice without the question; () if it was not asked.
         columns: values of the columns that `Reading.by` names.
         bound: least log-probability that was returned; None if all choices were scored.
+        prompt: the text before the choices, of the first rows of a log; "" if it is not known.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Row:
     alone: tuple[float, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     bound: float | None = None
+    prompt: str = ""
 
     @property
     def bare_choices(self) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ def note_differing_demonstrations(
     length of their shared beginning decides.
 
     Args:
-        prompts: some or all of a log.
+        prompts: of a log, `MAX_PROMPTS` at most.
         shots: how many demonstrations, where the log says so.
         remedy: how to give every row the same, the end of a sentence.
 
@@ -137,7 +139,6 @@ def note_differing_demonstrations(
     >>> note_differing_demonstrations(["Q: a\nA: b\nQ: c\nA:", differing], 1, "ask.")[0][:42]
     'The demonstrations differ from row to row:'
     """
-    prompts = prompts[:MAX_PROMPTS]
     if len(prompts) < 2 or shots == 0:
         return []
     shared = len(cells.shared_beginning(prompts))
@@ -204,10 +205,25 @@ def import_rows(
     reading: base.Reading,
     context: Mapping[str, Json],
     notes: Sequence[str] = (),
+    remedy: str = "",
 ) -> list[base.Imported]:
-    """Rows as scores: one `Imported`, or one for each number of choices with `by=("choices",)`."""
+    """Rows as scores: one `Imported`, or one for each number of choices with `by=("choices",)`.
+
+    Args:
+        rows: of one prompt, but for the questions.
+        where: the log's name, for sentences.
+        reading: the user's description of the log.
+        context: what is known of it; None and "" are left out.
+        notes: on it.
+        remedy: how to give every row the same demonstrations; "" if no prompts are known.
+    """
     if not rows:
         raise InputError.at(where, "at least one row", "none")
+    context = {name: fact for name, fact in context.items() if fact not in (None, "")}
+    if remedy:
+        prompts = [row.prompt for row in rows[:MAX_PROMPTS]]
+        shots = count_at(context, "shots")
+        notes = [*note_differing_demonstrations(prompts, shots, remedy), *notes]
     by_count: dict[int, list[int]] = {}  # number of choices -> indices of rows
     for i, row in enumerate(rows):
         by_count.setdefault(len(row.scores), []).append(i)
@@ -227,7 +243,7 @@ def import_rows(
     contexts = []
     for _, indices in sorted(by_count.items()):
         imported = _stack_rows([rows[i] for i in indices], where, reading)
-        imported = replace(imported, about=dict(context), file_rows=np.array(indices))
+        imported = replace(imported, about=context, file_rows=np.array(indices))
         contexts.append(replace(imported, notes=(*notes, *imported.notes)))
     return contexts
 

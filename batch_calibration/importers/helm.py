@@ -9,18 +9,18 @@ tokens, which HELM keeps up to version 0.3.
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json, count_at, list_at, object_at, value_at
+from batch_calibration.files import Json, count_at, list_at, object_at, text_at, value_at
 from batch_calibration.importers import text_files
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import (
     Row,
     by_columns,
     import_rows,
-    note_differing_demonstrations,
     score_by_first_tokens,
     target_of,
 )
@@ -76,19 +76,17 @@ class HelmRequest(NamedTuple):
             raise InputError.at(
                 self.where, "one completion", len(completions), "run HELM again if it failed"
             )
-        return list(map(object_at, list_at(completions[0], "tokens")))
+        return list(map(object_at, list_at(completions, 0, "tokens")))
 
-    def row(
-        self, scores: list[float], choices: tuple[str, ...], alone: list[float], reading: Reading
-    ) -> Row:
-        """The question as a row."""
+    def row(self, choices: tuple[str, ...], prompt: str, reading: Reading) -> Row:
+        """The question as a row, without scores."""
         instance = object_at(self.state, "instance")
         # A data set's own fields may not hide those that all instances have.
         known_fields = {**object_at(instance, "extra_data"), **instance}
         _, right = self.references()
         target = target_of(known_fields, right, self.where, reading, kind="instance")
         columns = by_columns(known_fields, self.where, reading, kind="instance")
-        return Row(self.id, tuple(scores), choices, target, alone=tuple(alone), columns=columns)
+        return Row(self.id, (), choices, target, columns=columns, prompt=prompt)
 
 
 def recognizes(_: Path, start: bytes) -> bool:
@@ -111,26 +109,26 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     spec = object_at(state, "adapter_spec")
     method = str(spec.get("method"))
     requests = _requests(list_at(state, "request_states"), str(path))
-    prompts: dict[int, list[str]] = {}  # trial -> prompts without the choices
     if method.startswith(SEPARATE):
-        rows = _separate(requests, reading, prompts)
+        rows = _separate(requests, reading)
     elif method == JOINT:
-        rows = _joint(requests, str(path), reading, prompts)
+        rows = _joint(requests, str(path), reading)
     else:
         raise InputError(
             f"{path}: the run's method is {shown(method)}, which scores no choices; take one of "
             f"{SEPARATE}original, {SEPARATE}calibrated and {JOINT}."
         )
-    context: dict[str, Json] = {"task": reading.task or path.parent.name, "scorer": "HELM"}
-    if isinstance(spec.get("model"), str):
-        context["model"] = spec["model"]
-    if (shots := count_at(spec, "max_train_instances")) is not None:
-        context["shots"] = shots
     contexts = []
-    for trial, trial_prompts in prompts.items():
+    for trial in dict.fromkeys(trial for trial, _ in rows):
+        context: dict[str, Json] = {
+            "task": reading.task or path.parent.name,
+            "scorer": "HELM",
+            "model": text_at(spec, "model"),
+            "shots": count_at(spec, "max_train_instances"),
+            "seed": trial,
+        }
         trial_rows = [row for key, row in rows.items() if key[0] == trial]
-        notes = note_differing_demonstrations(trial_prompts, shots, REMEDY)
-        contexts += import_rows(trial_rows, str(path), reading, {**context, "seed": trial}, notes)
+        contexts += import_rows(trial_rows, str(path), reading, context, remedy=REMEDY)
     if not contexts:
         raise InputError.at(path, "requests with results", "none", "run HELM again")
     return contexts
@@ -147,11 +145,9 @@ def _requests(states: list[Json], path: str) -> Iterator[HelmRequest]:
             yield HelmRequest(where, trial, name, state)
 
 
-def _separate(
-    requests: Iterator[HelmRequest], reading: Reading, prompts: dict[int, list[str]]
-) -> dict[tuple[int, str], Row]:
-    """Questions whose choices were scored one by one."""
-    first: dict[tuple[int, str], HelmRequest] = {}
+def _separate(requests: Iterator[HelmRequest], reading: Reading) -> dict[tuple[int, str], Row]:
+    """Questions whose choices were scored one by one, by trial and id."""
+    first: dict[tuple[int, str], tuple[HelmRequest, str]] = {}  # question -> request, prompt
     # Question -> mode ("original", "calibration") -> choice -> log-probability
     log_probs: dict[tuple[int, str], dict[str, dict[int, float]]] = {}
     for request in requests:
@@ -167,25 +163,25 @@ def _separate(
                 f"{request.where}: choice {choice} of instance {request.id} is there twice."
             )
         by_choice[choice] = _end_log_prob(request, choices[choice])
-        if request.key not in first:
-            first[request.key] = request
-            prompt = request.prompt.removesuffix(choices[choice])  # what all choices share
-            prompts.setdefault(request.trial, []).append(prompt)
+        # What all choices share of the prompt.
+        prompt = request.prompt.removesuffix(choices[choice])
+        first.setdefault(request.key, (request, prompt))
     rows = {}
     for key, modes in log_probs.items():
-        request = first[key]
+        request, prompt = first[key]
         choices, _ = request.references()
         scores = {}
         for mode, by_choice in modes.items():
-            scores[mode] = [by_choice[i] for i in sorted(by_choice)]
+            scores[mode] = tuple(by_choice[i] for i in sorted(by_choice))
         if "original" not in scores or {*map(len, scores.values())} != {len(choices)}:
             raise InputError(f"{request.where}: instance {key[1]} lacks the score of a choice.")
-        rows[key] = request.row(scores["original"], choices, scores.get("calibration", []), reading)
+        row, alone = request.row(choices, prompt, reading), scores.get("calibration", ())
+        rows[key] = replace(row, scores=scores["original"], alone=alone)
     return rows
 
 
 def _joint(
-    requests: Iterator[HelmRequest], path: str, reading: Reading, prompts: dict[int, list[str]]
+    requests: Iterator[HelmRequest], path: str, reading: Reading
 ) -> dict[tuple[int, str], Row]:
     """Questions that were answered by a letter."""
     rows: dict[tuple[int, str], Row] = {}
@@ -193,8 +189,7 @@ def _joint(
     for request in requests:
         # "A" -> the text of the choice.
         letters = tuple(object_at(request.state, "output_mapping"))
-        tokens = request.completion()
-        top = object_at(tokens, 0, "top_logprobs")
+        top = object_at(request.completion(), 0, "top_logprobs")
         if not top:
             raise InputError(
                 f"{request.where}: the log holds the log-probability of the answered token alone, "
@@ -204,8 +199,7 @@ def _joint(
         if request.key in rows:
             raise InputError(f"{request.where}: instance {request.id} is there twice.")
         lists.append({token: _number(log_prob, request.where) for token, log_prob in top.items()})
-        rows[request.key] = request.row([], letters, [], reading)
-        prompts.setdefault(request.trial, []).append(request.prompt)
+        rows[request.key] = request.row(letters, request.prompt, reading)
     scored = score_by_first_tokens(list(rows.values()), lists, path, reading) if rows else []
     return dict(zip(rows, scored, strict=True))
 

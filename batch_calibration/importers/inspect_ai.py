@@ -73,7 +73,6 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         "model": text_at(header, "model"),
         "data": text_at(header, "dataset", "name"),
     }
-    context = {name: text for name, text in context.items() if text}
     return import_rows(rows, str(path), reading, context, notes)
 
 

@@ -8,6 +8,7 @@ unconditioned_logprobs) and `metric`; before that it had `full_prompt`, `choices
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
@@ -18,7 +19,6 @@ from batch_calibration.importers.choices import (
     Row,
     by_columns,
     import_rows,
-    note_differing_demonstrations,
     read_flag,
     target_of,
 )
@@ -54,21 +54,15 @@ def recognizes(path: Path, start: bytes) -> bool:
 def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores in a file of details."""
     rows: list[Row] = []
-    prompts: list[str] = []
     for i, record in enumerate(_records(path)):
-        row, prompt = _row(record, str(i), f"{path}, row {i}", reading)
-        rows.append(row)
-        if len(prompts) < MAX_PROMPTS:
-            prompts.append(prompt)
+        row = _row(record, str(i), f"{path}, row {i}", reading)
+        rows.append(row if i < MAX_PROMPTS else replace(row, prompt=""))
     named = re.fullmatch(rf"details_(.+)_({DATE})", path.stem)
     task = named[1] if named else path.stem
     shots_in_name = re.search(r"\|(\d{1,3})(?:\|\d)?$", task)  # suite|task|shots|truncation
     shots = int(shots_in_name[1]) if shots_in_name else None
-    context: dict[str, Json] = {"task": reading.task or task, "scorer": "lighteval"}
-    if shots is not None:
-        context["shots"] = shots
-    notes = note_differing_demonstrations(prompts, shots, REMEDY)
-    return import_rows(rows, str(path), reading, context, notes)
+    context = {"task": reading.task or task, "scorer": "lighteval", "shots": shots}
+    return import_rows(rows, str(path), reading, context, remedy=REMEDY)
 
 
 def _records(path: Path) -> Iterator[Mapping[str, Json]]:
@@ -81,8 +75,7 @@ def _records(path: Path) -> Iterator[Mapping[str, Json]]:
             yield from batch.to_pylist()
 
 
-def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) -> tuple[Row, str]:
-    """A question and its prompt."""
+def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) -> Row:
     record = {name.strip("_"): cell for name, cell in record.items()}
     document, response = object_at(record, "doc"), object_at(record, "model_response")
     source = document or record  # to 0.9 a row is flat
@@ -91,8 +84,7 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
         raise InputError.at(where, "the choices as a list of texts", shown(choices))
     k = len(choices)
     scores = _numbers(response.get("logprobs") if document else record.get("predictions"), where)
-    unconditioned = response.get("unconditioned_logprobs")
-    alone = _numbers(unconditioned, where) if unconditioned else []
+    alone = _numbers(response.get("unconditioned_logprobs"), where)
     if not document and len(scores) == 2 * k:  # PMI, to 0.9
         scores, alone = scores[:k], scores[k:]
     if not k or len(scores) != k:
@@ -106,7 +98,8 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
     # What a task adds may not hide the fields that all tasks have.
     known_fields = {**object_at(source.get("specific", source.get("specifics"))), **source}
-    row = Row(
+    prompt = response.get("input") if document else record.get("full_prompt")
+    return Row(
         id=str(source.get("id") or number),
         scores=tuple(scores),
         choices=tuple(map(str, choices)),
@@ -114,9 +107,8 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
         right=read_flag(right),
         alone=tuple(alone),
         columns=by_columns(known_fields, where, reading),
+        prompt=prompt if isinstance(prompt, str) else str(source.get("query", "")),
     )
-    prompt = response.get("input") if document else record.get("full_prompt")
-    return row, prompt if isinstance(prompt, str) else str(source.get("query", ""))
 
 
 def _numbers(answers: Json, where: str) -> list[float]:

@@ -24,7 +24,6 @@ from batch_calibration.importers.choices import (
     Row,
     by_columns,
     import_rows,
-    note_differing_demonstrations,
     read_flag,
     target_of,
 )
@@ -51,7 +50,6 @@ class Sample:
 
     Attributes:
         row: the question.
-        prompt: the text before its first choice.
         filter: the harness's filter that the line is for, "" in older logs.
         content_hash: of the requests and their answers.
         document_hash: of the data set's own row.
@@ -60,7 +58,6 @@ class Sample:
     """
 
     row: Row
-    prompt: str
     filter: str
     content_hash: int
     document_hash: int
@@ -83,7 +80,6 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             "file in the same folder (samples_*.jsonl), which --log_samples writes."
         )
     samples: dict[str, Sample] = {}
-    prompts: list[str] = []
     filters: dict[str, None] = {}
     for where, line in json_rows(path):
         sample = _read_sample(line, where, reading)
@@ -96,9 +92,9 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         if sample.row.id in samples:
             _refuse_other(samples[sample.row.id], sample, where)
             continue
-        if len(prompts) < MAX_PROMPTS:
-            prompts.append(sample.prompt)
-        samples[sample.row.id] = replace(sample, prompt="")  # a long log has long prompts
+        if len(samples) >= MAX_PROMPTS:  # a long log has long prompts
+            sample = replace(sample, row=replace(sample.row, prompt=""))
+        samples[sample.row.id] = sample
         first = next(iter(samples.values()))
         if sample.source != first.source:
             raise InputError.at(
@@ -110,15 +106,14 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     if reading.filter and not samples and filters:
         raise InputError.unknown("filter", reading.filter, filters)
     context, evaluated, results_name = about_log(path, reading)
-    notes = note_differing_demonstrations(prompts, count_at(context, "shots"), REMEDY)
-    notes += _note_repeated(list(samples.values()), str(path))
+    notes = _note_repeated(list(samples.values()), str(path))
     if samples and evaluated not in (None, len(samples)):
         notes.append(
             f"The log holds {len(samples):,} rows, and {evaluated:,} were evaluated, as "
             f"{results_name} says: it was cut, or is not of that run."
         )
     rows = [sample.row for sample in samples.values()]
-    return import_rows(rows, str(path), reading, context, notes)
+    return import_rows(rows, str(path), reading, context, notes, REMEDY)
 
 
 def _note_repeated(samples: list[Sample], where: str) -> list[str]:
@@ -204,13 +199,13 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
         right=read_flag(line.get("acc")),
         alone=tuple(compress(scores, is_alone)),
         columns=by_columns(document, where, reading),
+        prompt=prompts[0],
     )
     content_hash = hash((tuple(requests), tuple(scores), str(line.get("target"))))
     # Logs before 0.4.3 have no hashes of documents, and other logs may hold only parts of them.
     document_hash = hash(text_at(line, "doc_hash") or (str(document), *requests))
     return Sample(
         row,
-        prompt=prompts[0],
         filter=text_at(line, "filter"),
         content_hash=content_hash,
         document_hash=document_hash,
@@ -237,12 +232,12 @@ def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> 
         right=read_flag(right),
         alone=tuple(map(float, alone)) if is_asked_alone else (),  # type: ignore[arg-type]
         columns=by_columns(line, where, reading),
+        prompt=text_at(line, "prompt_0"),
     )
     document_hash = hash((row.id, str(line.get("native_id"))))
     source = tuple(text_at(line, name) for name in ("task_hash", "model_hash"))
     return Sample(
         row,
-        prompt=text_at(line, "prompt_0"),
         filter="",
         content_hash=hash((scores, str(target))),
         document_hash=document_hash,
@@ -351,7 +346,6 @@ def about_log(path: Path, reading: Reading) -> tuple[dict[str, Json], int | None
         "shots": shots,
         "seed": seed if type(seed) is int else None,
     }
-    context = {name: detail for name, detail in context.items() if detail not in (None, "")}
     return context, count_at(averages, "n-samples", task, "effective"), name
 
 
