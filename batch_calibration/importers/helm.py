@@ -200,7 +200,7 @@ def _joint(
             raise InputError(f"{request.where}: instance {request.id} is there twice.")
         lists.append({token: _number(log_prob, request.where) for token, log_prob in top.items()})
         rows[request.key] = request.row(letters, request.prompt, reading)
-    scored = score_by_first_tokens(list(rows.values()), lists, path, reading) if rows else []
+    scored = score_by_first_tokens(list(rows.values()), lists, path, reading)
     return dict(zip(rows, scored, strict=True))
 
 

@@ -170,15 +170,31 @@ def read_sample(
             an unknown order.
     """
     labels = _labels(sample, where, reading)
-    grades = _grades(sample)
+    # Without our own scorer, whose answer is the largest score.
+    graded = object_at(sample, "scores").items()
+    grades = [object_at(grade) for name, grade in graded if not name.startswith(SCORER)]
     if order is None:
         order = _shown_order(sample, grades, where)
     # The letter that the model saw in place of a letter of the log.
     seen = {labels[choice]: letter for letter, choice in zip(labels, order or (), strict=False)}
-    position = _answer_position(sample, labels, seen, grades, where, reading.at)
+    # Of several scorers none is the log's own.
+    grade = grades[0] if len(grades) == 1 else {}
+    answer = text_at(grade, "answer").strip()
+    recorded = next((name for name in labels if fold(name) == fold(answer)), "")
+    position = _answer_position(sample, labels, seen.get(recorded, recorded), where, reading.at)
     if not seen:
         _refuse_other_letter(sample, position, labels, where)
-    return _row(sample, labels, seen, grades, where, reading), position
+    known_fields = {**object_at(sample, "metadata"), **sample}
+    target = target_of(known_fields, sample.get("target"), where, reading, kind="sample")
+    if isinstance(target, list) and len(target) == 1:
+        target = target[0]
+    if isinstance(target, str) and target.strip().upper() in labels:
+        target = target.strip().upper()  # letters, however the data set writes them
+        target = seen.get(target, target)
+    value = grade.get("value")
+    right = IS_RIGHT.get(value) if isinstance(value, str | int | float) else None
+    columns = by_columns(known_fields, where, reading, kind="sample")
+    return Row(str(sample.get("id")), (), labels, target, right, columns=columns), position
 
 
 def score_samples(
@@ -186,8 +202,6 @@ def score_samples(
 ) -> tuple[list[Row], list[str]]:
     """The samples with an answer, with their scores, and notes on the others."""
     answered, answered_positions, notes = keep_answered(rows, positions, where)
-    if not answered:
-        return [], notes
     lists = [position.log_probs for position in answered_positions]
     return score_by_first_tokens(answered, lists, where, reading), notes
 
@@ -224,12 +238,6 @@ def keep_answered(
     return list(compress(rows, is_kept)), list(compress(positions, is_kept)), notes
 
 
-def _grades(sample: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    """The scores that scorers gave a sample, without our own, whose answer is the largest score."""
-    by_scorer = object_at(sample, "scores")
-    return [object_at(grade) for name, grade in by_scorer.items() if not name.startswith(SCORER)]
-
-
 def _shown_order(
     sample: Mapping[str, Json], grades: Sequence[Mapping[str, Json]], where: str
 ) -> list[int] | None:
@@ -246,37 +254,33 @@ def _shown_order(
     sent = sent.rpartition("\nShuffled answer:")[0] + "\n"
     order: list[int] = []
     for letter in numbered_names(len(texts)):
+        left = [text for i, text in enumerate(texts) if i not in order]
+        fitting = [text for text in left if sent.startswith(f"{letter}) {text}\n")]
         # Of texts that begin alike the longest is meant; what appears twice has no one place.
-        fitting = None
-        for i, text in enumerate(texts):
-            is_here = i not in order and sent.startswith(f"{letter}) {text}\n")
-            if is_here and (fitting is None or len(text) > len(fitting)):
-                fitting = text
-        if fitting is None or texts.count(fitting) > 1:
+        longest = max(fitting, key=len, default="")
+        if not fitting or texts.count(longest) > 1:
             raise InputError.at(
                 where,
                 "choices whose order for the model the log tells: they were shuffled",
                 f"no single choice under {letter}",
                 "evaluate with shuffled data in place of shuffled choices",
             )
-        order.append(texts.index(fitting))
-        sent = sent[len(f"A) {fitting}\n") :]
+        order.append(texts.index(longest))
+        sent = sent[len(f"A) {longest}\n") :]
     return order
 
 
 def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[str, ...]:
     """The answers of a sample: letters of its choices, or the labels that the user names."""
-    choices = list_at(sample, "choices")
-    if choices:
-        if len(choices) > 26:
-            raise InputError.at(where, "at most 26 choices", len(choices))
-        return numbered_names(len(choices))  # A, B, C ...
-    if len(reading.labels) > 1:
-        return reading.labels
-    raise InputError(
-        f"{where}: the sample has no choices; say "
-        f"{spell('labels', ('yes', 'no'))}, the answers of the task."
-    )
+    choices = len(list_at(sample, "choices"))
+    if choices > 26:
+        raise InputError.at(where, "at most 26 choices", choices)
+    if not choices and len(reading.labels) < 2:
+        raise InputError(
+            f"{where}: the sample has no choices; say "
+            f"{spell('labels', ('yes', 'no'))}, the answers of the task."
+        )
+    return numbered_names(choices) if choices else reading.labels  # A, B, C ...
 
 
 def _refuse_other_letter(
@@ -300,15 +304,11 @@ def _refuse_other_letter(
 
 
 def _answer_position(
-    sample: Mapping[str, Json], labels: Sequence[str], seen: Mapping[str, str],
-    grades: Sequence[Mapping[str, Json]], where: str, at: str,
-) -> AnswerPosition:  # fmt: skip
+    sample: Mapping[str, Json], labels: Sequence[str], recorded: str, where: str, at: str
+) -> AnswerPosition:
+    """The position of the answer; `recorded` is the label that a scorer took, "" if unknown."""
     tokens = list_at(sample, "output", "choices", 0, "logprobs", "content")
     written = [text_at(token, "token") for token in tokens]
-    # Of several scorers none is the log's own.
-    answer = text_at(grades, 0, "answer").strip() if len(grades) == 1 else ""
-    recorded = next((name for name in labels if fold(name) == fold(answer)), "")
-    recorded = seen.get(recorded, recorded)
     # What is one token is the answer, whatever it says.
     before = 0 if len(tokens) == 1 else find_place(written, labels, at, None, recorded).token
     listed = list_at(tokens, before or 0, "top_logprobs")
@@ -323,21 +323,3 @@ def _answer_position(
     token = written[before or 0].strip(f"{AROUND}Ġ▁")
     is_named = names_label("".join(written), labels)
     return AnswerPosition(before, len(tokens), is_named, log_probs, token)
-
-
-def _row(
-    sample: Mapping[str, Json], labels: tuple[str, ...], seen: Mapping[str, str],
-    grades: Sequence[Mapping[str, Json]], where: str, reading: Reading,
-) -> Row:  # fmt: skip
-    known_fields = {**object_at(sample, "metadata"), **sample}
-    target = target_of(known_fields, sample.get("target"), where, reading, kind="sample")
-    if isinstance(target, list) and len(target) == 1:
-        target = target[0]
-    if isinstance(target, str) and target.strip().upper() in labels:
-        target = target.strip().upper()  # letters, however the data set writes them
-        target = seen.get(target, target)
-    # Of several scorers none is the log's own.
-    grade = grades[0].get("value") if len(grades) == 1 else None
-    right = IS_RIGHT.get(grade) if isinstance(grade, str | int | float) else None
-    columns = by_columns(known_fields, where, reading, kind="sample")
-    return Row(str(sample.get("id")), (), labels, target, right, columns=columns)

@@ -79,10 +79,9 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
     record = {name.strip("_"): cell for name, cell in record.items()}
     document, response = object_at(record, "doc"), object_at(record, "model_response")
     source = document or record  # to 0.9 a row is flat
-    choices = source.get("choices")
+    choices, k = source.get("choices"), len(list_at(source, "choices"))
     if not isinstance(choices, list) or not all(isinstance(text, str) for text in choices):
         raise InputError.at(where, "the choices as a list of texts", shown(choices))
-    k = len(choices)
     scores = _numbers(response.get("logprobs") if document else record.get("predictions"), where)
     alone = _numbers(response.get("unconditioned_logprobs"), where)
     if not document and len(scores) == 2 * k:  # PMI, to 0.9
@@ -98,12 +97,15 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
     # What a task adds may not hide the fields that all tasks have.
     known_fields = {**object_at(source.get("specific", source.get("specifics"))), **source}
+    gold = target_of(known_fields, source.get("gold_index"), where, reading)
+    if isinstance(gold, list):
+        gold = [int(label) for label in gold if isinstance(label, int)]
     prompt = response.get("input") if document else record.get("full_prompt")
     return Row(
         id=str(source.get("id") or number),
         scores=tuple(scores),
         choices=tuple(map(str, choices)),
-        target=_gold(target_of(known_fields, source.get("gold_index"), where, reading)),
+        target=gold,
         right=read_flag(right),
         alone=tuple(alone),
         columns=by_columns(known_fields, where, reading),
@@ -129,9 +131,3 @@ def _numbers(answers: Json, where: str) -> list[float]:
             )
         log_probs.append(check_log_prob(float(number), where))
     return log_probs
-
-
-def _gold(index: Json) -> Json:
-    if isinstance(index, list):
-        return [int(label) for label in index if isinstance(label, int)]
-    return index if isinstance(index, int | str) else None
