@@ -63,6 +63,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a file of decisions, one context or several (`by=question`, `by=options`)."""
     groups: dict[tuple[str, ...], list[Decision]] = {}
     number, failed = 0, list[str]()
+    names = [name for name in (QUESTION, OPTIONS) if name in reading.by]
     for where, line in json_rows(path):
         if line.get("error") and not isinstance(line.get("probabilities"), dict):
             failed.append(f"{where} ({shown(line['error'])})")
@@ -70,7 +71,6 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             continue
         for where_in_line, answer in _decisions_of(line, where):
             decision = _read_decision(answer, where_in_line, number, reading)
-            names = [name for name in (QUESTION, OPTIONS) if name in reading.by]
             key = tuple(decision.row.columns[name] for name in names)
             groups.setdefault(key, []).append(decision)
             number += 1
@@ -79,12 +79,9 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     contexts = [_import_decisions(group, path, reading) for group in groups.values()]
     if not failed:
         return contexts
-    count = (
-        "1 request failed and is"
-        if len(failed) == 1
-        else f"{len(failed):,} requests failed and are"
-    )
-    note = f"{count} left out, the first: {failed[0]}."
+    count, is_one = f"{len(failed):,}", len(failed) == 1
+    what = "request failed and is" if is_one else "requests failed and are"
+    note = f"{count} {what} left out, the first: {failed[0]}."
     return [replace(context, notes=(note, *context.notes)) for context in contexts]
 
 
@@ -134,12 +131,10 @@ def _read_decision(line: Mapping[str, Json], where: str, number: int, reading: R
     row = Row(name, tuple(log_probs.values()), tuple(log_probs), target, columns=columns)
     is_content_free = read_flag(line.get(CONTENT_FREE))
     if is_content_free is None and line.get(CONTENT_FREE) is not None:
-        raise InputError.at(
-            where, f"{CONTENT_FREE!r}: true or false", shown(line[CONTENT_FREE]), "correct it"
-        )
-    return Decision(
-        where, number, row, "" if choice is None else str(choice), is_content_free or False
-    )
+        got = shown(line[CONTENT_FREE])
+        raise InputError.at(where, f"{CONTENT_FREE!r}: true or false", got, "correct it")
+    choice = "" if choice is None else str(choice)
+    return Decision(where, number, row, choice, is_content_free or False)
 
 
 def _log(probability: Json, where: str) -> float:
@@ -165,8 +160,7 @@ def _import_decisions(decisions: Sequence[Decision], path: Path, reading: Readin
             )
         (content_free if decision.is_content_free else answered).append(decision)
     if not answered:
-        got = "content-free ones alone"
-        raise InputError.at(path, "a decision with content", got)
+        raise InputError.at(path, "a decision with content", "content-free ones alone")
     rows = [decision.row for decision in answered]
     gold = np.array([-1 if r.target is None else options.index(str(r.target)) for r in rows])
     columns = {}
@@ -193,10 +187,9 @@ def _import_decisions(decisions: Sequence[Decision], path: Path, reading: Readin
 def _notes(decisions: Sequence[Decision], reading: Reading) -> list[str]:
     """Notes on choices that are not the most probable option, and on several questions."""
     notes, differing = [], 0
-    for decision in decisions:
-        scores = dict(zip(decision.row.choices, decision.row.scores, strict=True))
-        if decision.choice:
-            differing += scores.get(decision.choice) != max(scores.values())
+    for _, _, row, choice, _ in decisions:
+        scores = dict(zip(row.choices, row.scores, strict=True))
+        differing += bool(choice) and scores.get(choice) != max(row.scores)
     if differing:
         notes.append(
             f"In {differing:,} of {len(decisions):,} decisions the choice is not the most probable "

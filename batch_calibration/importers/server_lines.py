@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json, object_at, value_at
+from batch_calibration.files import Json, count_at, object_at, text_at, value_at
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.text_files import numbered_lines, parse_value, read_text
 
@@ -160,11 +160,12 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
     count = len(choices)
     numbers = [value_at(choice, "index") for choice in choices]
     if numbers != [None] * count:  # else in the order of the prompts
-        if sorted(map(str, numbers)) != sorted(map(str, range(count))):
+        by_number = dict(zip(map(str, numbers), choices, strict=True))
+        if by_number.keys() != set(map(str, range(count))):
             raise InputError.at(
                 answer.where, f"choices of index 0 to {count - 1}, each once", shown(numbers)
             )
-        choices = sorted(choices, key=lambda choice: int(choice["index"]))
+        choices = [by_number[str(i)] for i in range(count)]
     scored = list(map(_scored, choices))
     counts = [sum(map(partial(_are_alike, prompt), scored)) for prompt in scored]
     if min(counts) > 1:
@@ -174,8 +175,7 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
             f"{count} choices, each of which scores what another one does too",
             "these are several answers to one prompt: ask with n=1, or keep one of them",
         )
-    new = value_at(answer.body, "usage", "completion_tokens")
-    new = new if isinstance(new, int) else 0
+    new = count_at(answer.body, "usage", "completion_tokens") or 0
     if new % count:
         raise InputError.at(
             answer.where, "equally many new tokens a prompt", f"{new} of {count}", "send one"
@@ -230,7 +230,7 @@ def import_answers(
         row_ids: of answers without ids; without them the rows have the numbers of the answers.
     """
     context: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
-    if isinstance(model := answers[0].body.get("model"), str):
+    if model := text_at(answers[0].body, "model"):
         context["model"] = model
     if gold is None and reading.gold:
         gold = right_labels(answers, reading)
@@ -241,13 +241,11 @@ def import_answers(
         row_ids = tuple(answer.text(ids) for answer in answers)
     elif row_ids is None and len(set(numbers)) == len(numbers):  # no response has several rows
         row_ids = numbers
+    imported = Imported(str(path), scores, reading.labels, gold, row_ids, about=context, full=True)
     columns = {}
     for name in reading.by:
         columns[name] = [answer.text(name) for answer in answers]
-    labels = reading.labels
-    return Imported(
-        str(path), scores, labels, gold, row_ids, about=context, columns=columns, full=True
-    )
+    return replace(imported, columns=columns)
 
 
 def named_labels(path: Path, reading: Reading) -> tuple[str, ...]:

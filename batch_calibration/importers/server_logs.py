@@ -80,12 +80,11 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
             reading.tokens,
         )
         notes += place_notes
-        tops, named = list[dict[str, float]](), list[SavedAnswer]()
+        tops = list[dict[str, float]]()
         for answer, tokens, place in zip(answered, written, places, strict=True):
             if place is not None:
                 tops.append(response_format.tokens_at(tokens, place, answer.where))
-                named.append(answer)
-        answered = named
+        answered = [answered[i] for i, place in enumerate(places) if place is not None]
         top = top_k.scores_of_top_k(tops, labels, reading.tokens, str(path))
         top_k.refuse_absent_labels(top, tops, str(path))
         scorer = response_format.scorer
@@ -190,7 +189,9 @@ def _from_prompts(
         )
     if not rows:
         raise InputError.at(path, "a prompt with a score of each label", "none")
-    for prompt in rows.values():
+    scores = np.zeros((len(rows), len(labels)))  # in nats
+    for i, prompt in enumerate(rows.values()):
+        scores[i] = [prompt[label][0] for label in sorted(prompt)]
         for name in reading.by:
             if not _is_shared(prompt, name):
                 raise InputError.at(
@@ -198,9 +199,6 @@ def _from_prompts(
                     f"one {name!r} on all lines of its prompt",
                     shown(_cells(prompt, name)),
                 )
-    scores = np.zeros((len(rows), len(labels)))  # in nats
-    for i, prompt in enumerate(rows.values()):
-        scores[i] = [prompt[label][0] for label in sorted(prompt)]
     gold = _right_labels(prompts, list(rows.values()), reading) if reading.gold else None
     firsts = list(map(_first_answer, rows.values()))
     ids = tuple(map(str, rows))
@@ -279,9 +277,7 @@ def _right_labels(
                 )
     if all(_is_shared(prompt, name) for prompt in prompts):
         return right_labels(list(map(_first_answer, rows)), reading)
-    cells = set()
-    for row in rows:
-        cells.add(tuple(str(cell).strip() for cell in _cells(row, name)))
+    cells = {tuple(map(str.strip, map(str, _cells(row, name)))) for row in rows}
     # A flag of JSON is no index, and the last label may be right in every row.
     kinds = {tuple(map(str, range(k))): "index", tuple(map(str.strip, reading.labels)): "name"}
     if len(cells) == 1 and (kind := kinds.get(*cells)):
@@ -290,20 +286,16 @@ def _right_labels(
             f"the right label of its prompt in {name!r}",
             f"the {kind} of the label that each line scores itself, in all lines",
         )
-    return np.array([_right_flag(row, reading) for row in rows], np.int32)
-
-
-def _right_flag(row: ScoredPrompt, reading: Reading) -> int:
-    """The label whose answer is flagged as right, -1 if none has a flag."""
-    cells = _cells(row, reading.gold)
-    if all(cell is None for cell in cells):
-        return -1
-    flags = list(map(read_flag, cells))
-    if flags.count(True) != 1 or None in flags:
-        raise InputError.at(
-            _first_answer(row).where,
-            f"in {reading.gold!r} the right label on all lines of its prompt, or 1 on the "
-            "line of the right label and 0 on the others",
-            shown(cells),
-        )
-    return flags.index(True)
+    gold = np.full(len(rows), -1, np.int32)  # -1 where no answer has a flag
+    for i, row in enumerate(rows):
+        flags = list(map(read_flag, _cells(row, name)))
+        if flags.count(True) == 1 and None not in flags:
+            gold[i] = flags.index(True)
+        elif _cells(row, name) != [None] * k:
+            raise InputError.at(
+                _first_answer(row).where,
+                f"in {name!r} the right label on all lines of its prompt, or 1 on the "
+                "line of the right label and 0 on the others",
+                shown(_cells(row, name)),
+            )
+    return gold
