@@ -2,10 +2,10 @@
 
 import glob
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -159,17 +159,17 @@ def open_source(
     need_pyarrow(str(files[0]))
     from pyarrow import parquet
 
-    schema, total, first_batch = None, 0, None
+    schema, first_batch = None, None
     for path in files:
-        with arrow_errors(path), parquet.ParquetFile(path) as file:
-            total += file.metadata.num_rows
-            schema = schema or file.schema_arrow
-            if not file.schema_arrow.equals(schema):
-                raise InputError.at(
-                    path,
-                    f"the columns of {files[0]} ({', '.join(schema.names)})",
-                    f"others or of other types ({', '.join(file.schema_arrow.names)})",
-                )
+        with arrow_errors(path):
+            own_schema = parquet.read_schema(path)
+        schema = schema or own_schema
+        if not own_schema.equals(schema):
+            raise InputError.at(
+                path,
+                f"the columns of {files[0]} ({', '.join(schema.names)})",
+                f"others or of other types ({', '.join(own_schema.names)})",
+            )
         first_batch = first_batch or next(_read_batches(path), None)
     if first_batch is None:
         raise InputError.at(files[0], "at least one row of scores", "none")
@@ -190,9 +190,8 @@ def open_source(
     if by_file and len(files) > 1:
         for path in files:
             names[path] = path.stem if stems.count(path.stem) == 1 else str(path)
-    return Source(
-        names, first_batch.schema, labels, total, reading, (*notes, *gold_notes), scores[:KIND_ROWS]
-    )
+    notes, total = (*notes, *gold_notes), count_rows(files)
+    return Source(names, first_batch.schema, labels, total, reading, notes, scores[:KIND_ROWS])
 
 
 def count_rows(files: Sequence[Path]) -> int:
@@ -251,9 +250,10 @@ class Learned:
     def __init__(self, source: Source):
         k, ids = len(source.labels), source.reading.ids
         self.where = str(next(iter(source.files)))
-        self.counts, self._sums = np.zeros(0), np.zeros((0, k))  # [contexts], [contexts, k]
-        self._low, self._high = np.zeros(0), np.zeros(0)  # [contexts], the extremes of all scores
-        self._source, self._column = source, ids
+        self.counts, self.sums = np.zeros(0), np.zeros((0, k))  # [contexts], [contexts, k]
+        # [contexts, 2], the least of all scores and the negative of the largest.
+        self._extremes = np.zeros((0, 2))
+        self._source = source
         self._hashes = np.zeros(source.total if ids else 0, np.int64)
         self._rows = 0
         # A column and the number of a context -> the model or task there.
@@ -268,21 +268,20 @@ class Learned:
 
     def add(self, rows: RowBatch) -> None:
         """Learn from a batch."""
-        number, context = len(self._source.contexts), rows.contexts
+        number, context, scores = len(self._source.contexts), rows.contexts, rows.scores
         # A batch may bring contexts that were not met before.
-        more = (0, number - len(self.counts))
-        self.counts = np.pad(self.counts, more) + np.bincount(context, minlength=number)
-        self._sums = np.pad(self._sums, (more, (0, 0)))
-        for label in range(self._sums.shape[1]):
+        more = (0, number - len(self.counts)), (0, 0)
+        self.counts = np.pad(self.counts, more[0]) + np.bincount(context, minlength=number)
+        self.sums = np.pad(self.sums, more)
+        for label in range(self.sums.shape[1]):
             # bincount adds in float64, as float32 sums of many rows lose digits.
-            self._sums[:, label] += np.bincount(context, rows.scores[:, label], minlength=number)
-        self._low = np.pad(self._low, more, constant_values=np.inf)
-        self._high = np.pad(self._high, more, constant_values=-np.inf)
-        np.minimum.at(self._low, context, rows.scores.min(axis=1))
-        np.maximum.at(self._high, context, rows.scores.max(axis=1))
+            self.sums[:, label] += np.bincount(context, scores[:, label], minlength=number)
+        self._extremes = np.pad(self._extremes, more, constant_values=np.inf)
+        ends = np.stack([scores.min(axis=1), -scores.max(axis=1)], axis=1)
+        np.minimum.at(self._extremes, context, ends)
         self._refuse_several(rows)
-        if self._column:
-            codes, cells = encode_cells(rows.table[self._column])
+        if column := self._source.reading.ids:
+            codes, cells = encode_cells(rows.table[column])
             texts = [text_of(cell) for cell in cells]
             # RowBatch of several contexts may share an id.
             keys = zip(context.tolist(), (texts[code] for code in codes), strict=True)
@@ -305,28 +304,22 @@ class Learned:
             where = ", ".join(filter(None, key)) or self.where
             if not self.counts[context]:
                 raise self._source.gaps.no_rows(where)
-            if self.counts[context] > 1 and self._low[context] == self._high[context]:
-                refuse_constant(np.full((2, 2), self._low[context]), where)
+            low, high = self._extremes[context] * (1, -1)
+            if self.counts[context] > 1 and low == high:
+                refuse_constant(np.full((2, 2), low), where)
         hashes = self._hashes[: self._rows]
         hashes.sort()
         if repeated := int((hashes[1:] == hashes[:-1]).sum()):
             raise InputError.at(
-                f"{self.where}, column {self._column!r}",
+                f"{self.where}, column {self._source.reading.ids!r}",
                 "an id of its own for each row of a context",
                 f"{repeated:,} rows with the id of another",
                 f"keep one of them, or leave {spell('ids')} out",
             )
 
-    def means(self) -> np.ndarray:
-        """The mean score [contexts, k] of each context's rows, in float64."""
-        return self._sums / self.counts[:, None]
 
-
-class StreamProgress(Protocol):
-    """Called after each batch."""
-
-    def __call__(self, done: int, total: int, per_second: float, /) -> None:
-        """Rows done of all passes together, rows to do, rows a second since the start."""
+StreamProgress = Callable[[int, int, float], None]
+"""Rows done of all passes together, rows to do, and rows a second since the start."""
 
 
 class Streamed(NamedTuple):
@@ -414,7 +407,7 @@ def correct_stream(
     if bias is None:
         for _ in read_rows(0, scores_alone=True):
             pass
-        means, rows_before = learned.means(), opened.total
+        means, rows_before = learned.sums / learned.counts[:, None], opened.total  # in float64
         warn_of_few_rows("bc", ("test",), int(learned.counts.min()), learned.where)
     else:
         means = check_scores([list(bias)], "bias", labels=len(opened.labels))
