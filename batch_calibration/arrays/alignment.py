@@ -123,12 +123,9 @@ def column_numbers(
     for cell in cells:
         is_unknown = is_gap(cell) or cell != cell or (cell == UNKNOWN and is_whole)
         if cell not in column_of and not is_unknown:
-            raise InputError.at(
-                where,
-                f"names of columns of the scores, {shown([*names])}",
-                shown(cell),
-                "name the label as its column, or give scores.to_numpy() and column indices",
-            )
+            expected = f"names of columns of the scores, {shown([*names])}"
+            remedy = "name the label as its column, or give scores.to_numpy() and column indices"
+            raise InputError.at(where, expected, shown(cell), remedy)
         columns.append(column_of.get(cell, UNKNOWN))
     return np.array(columns, np.int32).reshape(array.shape)
 

@@ -84,12 +84,9 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
         name, why = next(iter(faults.items()))
         # Of many columns the sentence names none: which are the labels, only their owner knows.
         named = str(usable) if 1 < len(usable) <= MAX_NAMES_IN_SENTENCE else "[...]"
-        raise InputError.at(
-            where,
-            "columns of log-probabilities, one per label",
-            f"a {kind} whose column {shown(name)} {why}",
-            f"give columns={named}, or {where}[{named}] where there is no columns=",
-        )
+        expected = "columns of log-probabilities, one per label"
+        remedy = f"give columns={named}, or {where}[{named}] where there is no columns="
+        raise InputError.at(where, expected, f"a {kind} whose column {shown(name)} {why}", remedy)
     if not chosen:  # no column: `check_scores` refuses the shape
         return np.zeros((0, 0))
     return np.stack([values_by_name[name] for name in chosen], axis=-1)
@@ -102,12 +99,9 @@ def _checked(columns: Iterable[Hashable], names: list[Hashable], where: str) -> 
     except TypeError:  # no iterable, or of lists
         chosen, repeated = [], 0
     if len(chosen) < 2 or repeated:
-        raise InputError.at(
-            "columns",
-            "a list of at least two names, one per label, all different",
-            shown(columns),
-            f"name columns of {where}, such as columns={shown(names[:2])}",
-        )
+        expected = "a list of at least two names, one per label, all different"
+        remedy = f"name columns of {where}, such as columns={shown(names[:2])}"
+        raise InputError.at("columns", expected, shown(columns), remedy)
     for name in chosen:
         if name not in names:
             raise InputError.unknown(f"column of {where}", name, map(str, names))

@@ -84,12 +84,8 @@ def refuse_unusable(scores: np.ndarray, where: str, *, is_floored: bool = False)
             score = scores[(*context, row, label)]
             shown = "NaN" if np.isnan(score) else f"{float(score):+g}"
             at = f"context {tuple(context)}, " if context else ""
-            raise InputError.at(
-                where,
-                "finite log-probabilities",
-                f"{shown} in {at}row {row}, label {label} ({int(is_bad.sum())} in all)",
-                remedy,
-            )
+            got = f"{shown} in {at}row {row}, label {label} ({int(is_bad.sum())} in all)"
+            raise InputError.at(where, "finite log-probabilities", got, remedy)
 
 
 def check_missing(missing: object) -> Missing:
@@ -106,12 +102,9 @@ def check_missing(missing: object) -> Missing:
         nats = np.nan
     if -LARGEST <= nats < 0:  # NaN fails the comparison too
         return nats
-    raise InputError.at(
-        "missing",
-        "'least', 'drop' or a number of nats below 0",
-        f"{missing!r}",
-        "give missing='least', which puts a missing label just below the least one returned",
-    )
+    expected = "'least', 'drop' or a number of nats below 0"
+    remedy = "give missing='least', which puts a missing label just below the least one returned"
+    raise InputError.at("missing", expected, f"{missing!r}", remedy)
 
 
 def refuse_greedy(scores: np.ndarray, where: str) -> None:
@@ -184,12 +177,9 @@ def fill_every_row(
     if bound is not None:
         lacking = find_missing(bound)
         if bound.shape != scores.shape[:-1] or lacking.any() or (bound > LARGEST).any():
-            raise InputError.at(
-                "bound",
-                f"one finite number of nats per row, shape {scores.shape[:-1]}",
-                f"shape {bound.shape}, {int(lacking.sum())} not finite",
-                BOUND,
-            )
+            expected = f"one finite number of nats per row, shape {scores.shape[:-1]}"
+            got = f"shape {bound.shape}, {int(lacking.sum())} not finite"
+            raise InputError.at("bound", expected, got, BOUND)
         bound = bound.reshape(-1)
     empty = np.argwhere(is_missing.all(axis=-1))
     if len(empty):

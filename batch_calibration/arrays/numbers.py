@@ -132,11 +132,8 @@ def read_scores(
     if is_frame(source):
         source = matrix(source, where, columns)
     elif columns is not None:
-        raise InputError.at(
-            "columns",
-            f"none, for {where} came as {type(source).__name__}, whose columns have no names",
-            remedy="leave columns= out, or give a data frame",
-        )
+        expected = f"none, for {where} came as {type(source).__name__}, whose columns have no names"
+        raise InputError.at("columns", expected, remedy="leave columns= out, or give a data frame")
     return read_numbers(source, where)
 
 
@@ -244,12 +241,9 @@ def refuse_without_column(labels: Container, where: str, k: int) -> None:
     is_outside = (numbers < UNKNOWN) | (numbers >= k)
     if is_outside.any():
         first = np.argwhere(is_outside)[0]
-        raise InputError.at(
-            where,
-            f"0 to {k - 1}, or -1 (unknown)",
-            f"{int(numbers[tuple(first)])} in row {int(first[-1])}",
-            "name a column of the scores",
-        )
+        expected = f"0 to {k - 1}, or -1 (unknown)"
+        got = f"{int(numbers[tuple(first)])} in row {int(first[-1])}"
+        raise InputError.at(where, expected, got, "name a column of the scores")
 
 
 def refuse_unordered(
@@ -270,12 +264,9 @@ def refuse_unordered(
     if is_bad.any():
         index = tuple(np.argwhere(is_bad)[0])
         score = "NaN" if np.isnan(largest[index]) else f"{largest[index]:+g}"
-        raise InputError.at(
-            "scores",
-            "rows whose largest score is a finite number",
-            f"{score} in row {index[-1] if index else 0}",
-            "re-score that row or drop it; in metrics its label may be -1, for unknown",
-        )
+        got = f"{score} in row {index[-1] if index else 0}"
+        remedy = "re-score that row or drop it; in metrics its label may be -1, for unknown"
+        raise InputError.at("scores", "rows whose largest score is a finite number", got, remedy)
 
 
 def reads_rows(

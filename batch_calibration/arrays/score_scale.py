@@ -170,14 +170,10 @@ def to_nats(
         kind, evidence = find_scale(scores, names)
         is_expected = beside_others and kind in ("small probabilities", "losses", "unclear")
         if kind in _REMEDIES and not is_expected:
-            raise InputError.at(
-                where,
-                "log-probabilities in nats",
-                evidence,
-                _REMEDIES[kind].format(
-                    yes=spell("from_probs", True), no=spell("from_probs", False)
-                ),
+            remedy = _REMEDIES[kind].format(
+                yes=spell("from_probs", True), no=spell("from_probs", False)
             )
+            raise InputError.at(where, "log-probabilities in nats", evidence, remedy)
     return scores
 
 
@@ -196,12 +192,9 @@ def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
         "both": _REMEDIES["both"],
     }
     remedy = f"leave {spell('from_probs', True)} out if they are log-probabilities"
-    raise InputError.at(
-        where,
-        "probabilities from 0 to 1",
-        f"{np.nanmin(probs):g} to {np.nanmax(probs):g}",
-        remedies.get(find_scale(probs).kind, remedy),
-    )
+    expected = "probabilities from 0 to 1"
+    got = f"{np.nanmin(probs):g} to {np.nanmax(probs):g}"
+    raise InputError.at(where, expected, got, remedies.get(find_scale(probs).kind, remedy))
 
 
 def keep_differences(scores: np.ndarray) -> np.ndarray:

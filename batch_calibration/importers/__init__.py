@@ -144,12 +144,9 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
                 find_importer(file, reading).read(file, reading) if own_tables(file) is None else []
             )
         if len(contexts) != 1:
-            raise InputError.at(
-                path,
-                "a part of one data set, with the rows of one context",
-                f"{len(contexts)} contexts" if contexts else "a score table",
-                f"leave {spell('shards')} out",
-            )
+            expected = "a part of one data set, with the rows of one context"
+            got = f"{len(contexts)} contexts" if contexts else "a score table"
+            raise InputError.at(path, expected, got, f"leave {spell('shards')} out")
         shards += contexts
     return to_tables([join_shards(shards)], reading)
 

@@ -144,12 +144,9 @@ def _score_arrays(
     if prefixed or len(real) == 1:  # of which the only one has any name
         return prefixed or [("", real[0])]
     listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-    raise InputError.at(
-        where,
-        "an array of scores [n, k] or [contexts, n, k] named scores",
-        listed or "no arrays",
-        f"name one by {spell('labels', real[0] if real else 'NAME')}",
-    )
+    expected = "an array of scores [n, k] or [contexts, n, k] named scores"
+    remedy = f"name one by {spell('labels', real[0] if real else 'NAME')}"
+    raise InputError.at(where, expected, listed or "no arrays", remedy)
 
 
 def _context(

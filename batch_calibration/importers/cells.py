@@ -383,12 +383,9 @@ def look_up_gold(
 def refuse_counted_from_one(where: str, cells: Set[str], k: int) -> None:
     """Refuse indices of right labels from 1 to k: each would be read as the next label."""
     if str(k) in cells and cells <= {"", "-1", *map(str, range(1, k + 1))}:
-        raise InputError.at(
-            where,
-            f"indices of the right labels, counted from 0 to {k - 1}",
-            f"{k}, and no 0: they are counted from 1",
-            "subtract 1 from each, or write the labels' names",
-        )
+        expected = f"indices of the right labels, counted from 0 to {k - 1}"
+        remedy = "subtract 1 from each, or write the labels' names"
+        raise InputError.at(where, expected, f"{k}, and no 0: they are counted from 1", remedy)
 
 
 def renumber_labels(

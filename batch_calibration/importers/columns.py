@@ -321,12 +321,9 @@ def gold_of_rows(
     if vectors.are_answers:
         is_plain = not are_texts or (gold == look_up_gold(where, cells, names, by_text)).all()
     if not is_plain:
-        raise InputError.at(
-            where,
-            "the right label by its text",
-            "indices, while rows list labels in different orders, or the most probable first",
-            "it is not plain in which list they count; write the label's name",
-        )
+        got = "indices, while rows list labels in different orders, or the most probable first"
+        remedy = "it is not plain in which list they count; write the label's name"
+        raise InputError.at(where, "the right label by its text", got, remedy)
     note = f"The right labels are indices in the list {vectors.source!r} of their own row."
     return gold, () if vectors.are_answers else (note,)
 

@@ -259,12 +259,9 @@ def _shown_order(
         # Of texts that begin alike the longest is meant; what appears twice has no one place.
         longest = max(fitting, key=len, default="")
         if not fitting or texts.count(longest) > 1:
-            raise InputError.at(
-                where,
-                "choices whose order for the model the log tells: they were shuffled",
-                f"no single choice under {letter}",
-                "evaluate with shuffled data in place of shuffled choices",
-            )
+            expected = "choices whose order for the model the log tells: they were shuffled"
+            remedy = "evaluate with shuffled data in place of shuffled choices"
+            raise InputError.at(where, expected, f"no single choice under {letter}", remedy)
         order.append(texts.index(longest))
         sent = sent[len(f"A) {longest}\n") :]
     return order

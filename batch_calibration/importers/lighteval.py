@@ -87,12 +87,8 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
     if not document and len(scores) == 2 * k:  # PMI, to 0.9
         scores, alone = scores[:k], scores[k:]
     if not k or len(scores) != k:
-        raise InputError.at(
-            where,
-            f"a log-probability for each of {k} choices",
-            f"{len(scores)}; generated answers hold none",
-            NOT_GENERATED,
-        )
+        got = f"{len(scores)}; generated answers hold none"
+        raise InputError.at(where, f"a log-probability for each of {k} choices", got, NOT_GENERATED)
     metrics = object_at(record.get("metric", record.get("metrics")))
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
     # What a task adds may not hide the fields that all tasks have.
@@ -119,12 +115,8 @@ def _numbers(answers: Json, where: str) -> list[float]:
     for answer in list_at(answers):
         number = answer[0] if isinstance(answer, list) and answer else answer  # to 0.9: a pair
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise InputError.at(
-                where,
-                "log-probabilities of the choices",
-                f"{shown(answer)}; generated answers hold none",
-                NOT_GENERATED,
-            )
+            got = f"{shown(answer)}; generated answers hold none"
+            raise InputError.at(where, "log-probabilities of the choices", got, NOT_GENERATED)
         if math.isnan(number) or number == math.inf:
             raise InputError.at(
                 where, "a finite log-probability", number, "ask again, in float32 or bfloat16"

@@ -97,12 +97,9 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         samples[sample.row.id] = sample
         first = next(iter(samples.values()))
         if sample.source != first.source:
-            raise InputError.at(
-                where,
-                f"a line of {' '.join(filter(None, first.source))}, as those before",
-                " ".join(filter(None, sample.source)),
-                "keep one of the two logs",
-            )
+            expected = f"a line of {' '.join(filter(None, first.source))}, as those before"
+            got = " ".join(filter(None, sample.source))
+            raise InputError.at(where, expected, got, "keep one of the two logs")
     if reading.filter and not samples and filters:
         raise InputError.unknown("filter", reading.filter, filters)
     context, evaluated, results_name = about_log(path, reading)
@@ -125,21 +122,14 @@ def _note_repeated(samples: list[Sample], where: str) -> list[str]:
         first = answered.setdefault(sample.request_hash, sample.row)
         differences = zip(first.scores, sample.row.scores, strict=True)
         if any(abs(a - b) > max(NOISE[0], NOISE[1] * abs(a)) for a, b in differences):
-            raise InputError.at(
-                where,
-                "one score of each request",
-                f"others for the doc_id {sample.row.id} than for {first.id}, which asks the same",
-                "two models are in one file; keep the log of one",
-            )
+            got = f"others for the doc_id {sample.row.id} than for {first.id}, which asks the same"
+            remedy = "two models are in one file; keep the log of one"
+            raise InputError.at(where, "one score of each request", got, remedy)
         repeated += sample.document_hash in documents
         documents.add(sample.document_hash)
     if repeated > max(1, MAX_REPEATED * len(samples)):
-        raise InputError.at(
-            where,
-            "a row for each document",
-            f"{repeated:,} of {len(samples):,} rows of earlier documents",
-            "keep one of the two logs",
-        )
+        got = f"{repeated:,} of {len(samples):,} rows of earlier documents"
+        raise InputError.at(where, "a row for each document", got, "keep one of the two logs")
     if not repeated:
         return []
     return [f"{repeated:,} of {len(samples):,} rows are of a document that another row is of, too."]
@@ -175,13 +165,11 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
     requests = _requests(line["arguments"], where)
     answers = list_at(line.get("filtered_resps") or line.get("resps"))
     if len(answers) != len(requests):  # which are one or more
-        raise InputError.at(
-            where,
+        expected = (
             f"one log-likelihood for each of {len(requests)} requests in "
-            "'filtered_resps' or 'resps'",
-            len(answers),
-            "write the log again",
+            "'filtered_resps' or 'resps'"
         )
+        raise InputError.at(where, expected, len(answers), "write the log again")
     scores = [_log_likelihood(answer, where, reading) for answer in answers]
     is_alone = _are_without_question(requests, is_mutual="acc_mutual_info" in line)
     is_asked = list(map(not_, is_alone))
@@ -292,12 +280,8 @@ def _log_likelihood(answer: object, where: str, reading: Reading) -> float:
         number = math.inf  # a whole number of hundreds of digits
     if math.isfinite(number) or (number == -math.inf and reading.missing is not None):
         return check_log_prob(number, where)
-    raise InputError.at(
-        where,
-        "a finite log-likelihood",
-        f"{number}; one value like it makes every mean of its label NaN or infinite",
-        "ask again, in float32 or bfloat16",
-    )
+    got = f"{number}; one value like it makes every mean of its label NaN or infinite"
+    raise InputError.at(where, "a finite log-likelihood", got, "ask again, in float32 or bfloat16")
 
 
 def _are_without_question(requests: list[tuple[str, str]], *, is_mutual: bool) -> list[bool]:

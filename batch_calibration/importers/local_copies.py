@@ -125,12 +125,8 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool, where: str) -> Path:
             while chunk := source.read(CHUNK):
                 size += len(chunk)
                 if size > most:
-                    raise InputError.at(
-                        where,
-                        f"a file that unpacks to at most {most / GIB:.3g} GiB",
-                        "more",
-                        "if meant, unpack it yourself",
-                    )
+                    expected = f"a file that unpacks to at most {most / GIB:.3g} GiB"
+                    raise InputError.at(where, expected, "more", "if meant, unpack it yourself")
                 target.write(chunk)
     except (EOFError, zlib.error, OSError) as error:
         # Those of gzip and pyarrow have no number; those of the disk have one.

@@ -169,12 +169,9 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
     scored = list(map(_scored, choices))
     counts = [sum(map(partial(_are_alike, prompt), scored)) for prompt in scored]
     if min(counts) > 1:
-        raise InputError.at(
-            answer.where,
-            "one choice for each prompt of the request",
-            f"{count} choices, each of which scores what another one does too",
-            "these are several answers to one prompt: ask with n=1, or keep one of them",
-        )
+        got = f"{count} choices, each of which scores what another one does too"
+        remedy = "these are several answers to one prompt: ask with n=1, or keep one of them"
+        raise InputError.at(answer.where, "one choice for each prompt of the request", got, remedy)
     new = count_at(answer.body, "usage", "completion_tokens") or 0
     if new % count:
         raise InputError.at(

@@ -194,11 +194,9 @@ def _from_prompts(
         scores[i] = [prompt[label][0] for label in sorted(prompt)]
         for name in reading.by:
             if not _is_shared(prompt, name):
-                raise InputError.at(
-                    _first_answer(prompt).where,
-                    f"one {name!r} on all lines of its prompt",
-                    shown(_cells(prompt, name)),
-                )
+                expected = f"one {name!r} on all lines of its prompt"
+                got = shown(_cells(prompt, name))
+                raise InputError.at(_first_answer(prompt).where, expected, got)
     gold = _right_labels(prompts, list(rows.values()), reading) if reading.gold else None
     firsts = list(map(_first_answer, rows.values()))
     ids = tuple(map(str, rows))
@@ -270,22 +268,18 @@ def _right_labels(
     for row in rows:
         for _, answer in row.values():
             if answer.is_shared(name) and prompt_of.setdefault(answer.request, row) is not row:
-                raise InputError.at(
-                    answer.request,
-                    f"a list in {name!r} of a right label for each choice",
-                    f"{shown(answer.value(name))} for several prompts",
-                )
+                expected = f"a list in {name!r} of a right label for each choice"
+                got = f"{shown(answer.value(name))} for several prompts"
+                raise InputError.at(answer.request, expected, got)
     if all(_is_shared(prompt, name) for prompt in prompts):
         return right_labels(list(map(_first_answer, rows)), reading)
     cells = {tuple(map(str.strip, map(str, _cells(row, name)))) for row in rows}
     # A flag of JSON is no index, and the last label may be right in every row.
     kinds = {tuple(map(str, range(k))): "index", tuple(map(str.strip, reading.labels)): "name"}
     if len(cells) == 1 and (kind := kinds.get(*cells)):
-        raise InputError.at(
-            _first_answer(rows[0]).where,
-            f"the right label of its prompt in {name!r}",
-            f"the {kind} of the label that each line scores itself, in all lines",
-        )
+        expected = f"the right label of its prompt in {name!r}"
+        got = f"the {kind} of the label that each line scores itself, in all lines"
+        raise InputError.at(_first_answer(rows[0]).where, expected, got)
     gold = np.full(len(rows), -1, np.int32)  # -1 where no answer has a flag
     for i, row in enumerate(rows):
         flags = list(map(read_flag, _cells(row, name)))

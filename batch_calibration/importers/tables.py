@@ -307,10 +307,7 @@ def _order_labels(shard: Imported, first: Imported) -> Imported:
     if names == first.label_names:
         return shard
     if set(names) != set(first.label_names):
-        raise InputError.at(
-            shard.where,
-            f"the labels of {first.where} ({', '.join(first.label_names)})",
-            ", ".join(names),
-            f"name them with {spell('labels')}, or leave {spell('shards')} out",
-        )
+        expected = f"the labels of {first.where} ({', '.join(first.label_names)})"
+        remedy = f"name them with {spell('labels')}, or leave {spell('shards')} out"
+        raise InputError.at(shard.where, expected, ", ".join(names), remedy)
     return shard.take_labels(first.label_names)

@@ -38,11 +38,8 @@ def readable(path: Path) -> Iterator[None]:
             path, "text in UTF-8", f"a byte at {error.start} ({error.reason})", "write it as UTF-8"
         ) from error
     except OSError as error:
-        raise InputError.at(
-            path,
-            f"a file of scores, which cannot be read ({error.strerror})",
-            remedy="correct the name",
-        ) from error
+        expected = f"a file of scores, which cannot be read ({error.strerror})"
+        raise InputError.at(path, expected, remedy="correct the name") from error
 
 
 def beginning(path: Path) -> bytes:

@@ -337,12 +337,8 @@ def _margins(numbers: np.ndarray, is_first: np.ndarray, name: str, where: str) -
     scored = probs[~np.isnan(probs)]
     if ((scored < 0) | (scored > 1)).any():
         expected = "numbers from 1 to 2" if name == "preference" else "probabilities from 0 to 1"
-        raise InputError.at(
-            f"{where}: {name}",
-            expected,
-            f"{numbers[~np.isnan(probs)].min():g} to {numbers.max():g}",
-            "name log-odds log_odds_first",
-        )
+        got = f"{numbers[~np.isnan(probs)].min():g} to {numbers.max():g}"
+        raise InputError.at(f"{where}: {name}", expected, got, "name log-odds log_odds_first")
     inside = scored[(scored > 0) & (scored < 1)]
     # Of judgments that are all 0 or 1 the odds are set to those of one in a thousand.
     smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-3

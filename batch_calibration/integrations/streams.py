@@ -165,11 +165,8 @@ def open_source(
             own_schema = parquet.read_schema(path)
         schema = schema or own_schema
         if not own_schema.equals(schema):
-            raise InputError.at(
-                path,
-                f"the columns of {files[0]} ({', '.join(schema.names)})",
-                f"others or of other types ({', '.join(own_schema.names)})",
-            )
+            got = f"others or of other types ({', '.join(own_schema.names)})"
+            raise InputError.at(path, f"the columns of {files[0]} ({', '.join(schema.names)})", got)
         first_batch = first_batch or next(_read_batches(path), None)
     if first_batch is None:
         raise InputError.at(files[0], "at least one row of scores", "none")

@@ -156,12 +156,9 @@ def refuse_constant(scores: np.ndarray, where: str) -> None:
     if is_one or not (scores == scores[..., :1]).all():
         return
     if not (scores == scores.flat[0]).all():
-        raise InputError.at(
-            where,
-            "scores that tell labels apart",
-            f"equal scores of all labels in each of {len(scores):,} rows",
-            "they favor no label, and nothing can be measured: score each label",
-        )
+        got = f"equal scores of all labels in each of {len(scores):,} rows"
+        remedy = "they favor no label, and nothing can be measured: score each label"
+        raise InputError.at(where, "scores that tell labels apart", got, remedy)
     raise InputError(
         f"{where}: every score is {scores.flat[0]:g}: whatever gave them did not score the "
         "labels; some servers answer so when they do not support log-probabilities."

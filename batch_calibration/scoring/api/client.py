@@ -372,12 +372,9 @@ async def read_body(response: "httpx2.Response", sent: int) -> bytes:
     most = USUAL_ANSWER + ANSWER_PER_BYTE * sent
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise InputError.at(
-            "the answer",
-            f"one that is not compressed, or with {ENCODINGS}",
-            "another content-encoding",
-            "set the server, or the proxy before it, to leave answers as they are",
-        )
+        expected = f"one that is not compressed, or with {ENCODINGS}"
+        remedy = "set the server, or the proxy before it, to leave answers as they are"
+        raise InputError.at("the answer", expected, "another content-encoding", remedy)
     # 32 more than the largest window: gzip or zlib, whichever the header says.
     inflater = None if encoding in ("", "identity") else zlib.decompressobj(32 + zlib.MAX_WBITS)
     received, content = 0, bytearray()
@@ -389,12 +386,8 @@ async def read_body(response: "httpx2.Response", sent: int) -> bytes:
         except zlib.error as error:
             raise TornAnswer(f"its {encoding} is damaged") from error
         if max(received, len(content)) > most:
-            raise InputError.at(
-                "the answer",
-                f"at most {most:,} bytes",
-                "more",
-                f"correct {spell('server')}, or lower {spell('top_logprobs')}",
-            )
+            remedy = f"correct {spell('server')}, or lower {spell('top_logprobs')}"
+            raise InputError.at("the answer", f"at most {most:,} bytes", "more", remedy)
     if inflater and content and not inflater.eof:
         raise TornAnswer(f"its {encoding} ends too early")
     return bytes(content)

@@ -80,13 +80,10 @@ def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: P
     """Refuse the same scores `rows` for all texts, several numbers that no two texts share."""
     count = len(set(texts))
     if count > 1 and len(rows[0]) > 1 and all(row == rows[0] for row in rows):
-        raise InputError.at(
-            where,
-            "an answer to each prompt",
-            f"the same one to {count:,}",
-            "the server, or the proxy before it, gives answers to other prompts: repair it"
-            + (f", move {path} away and ask again" if path else ""),
+        remedy = "the server, or the proxy before it, gives answers to other prompts: repair it" + (
+            f", move {path} away and ask again" if path else ""
         )
+        raise InputError.at(where, "an answer to each prompt", f"the same one to {count:,}", remedy)
 
 
 def refuse_equal(scores: np.ndarray, where: str, path: Path | None, instead: str) -> None:

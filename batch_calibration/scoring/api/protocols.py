@@ -110,12 +110,9 @@ def _read_logprob_token_ids(answer: Json, question: Question, _: int) -> FormSco
     names = [f"token_id:{number}" for number in question.label_ids]
     lacking = [name for name in names if name not in log_probs]
     if lacking:
-        raise InputError.at(
-            WHERE,
-            f"the log-probabilities of {', '.join(names)}",
-            f"none of {', '.join(lacking)}",
-            "vLLM's servers take logprob_token_ids from July 2026 on",
-        )
+        expected = f"the log-probabilities of {', '.join(names)}"
+        remedy = "vLLM's servers take logprob_token_ids from July 2026 on"
+        raise InputError.at(WHERE, expected, f"none of {', '.join(lacking)}", remedy)
     return [_at_most_0(log_probs[name]) for name in names]
 
 
@@ -248,12 +245,9 @@ def _refuse_other_size(answer: Json, size: int) -> None:
     """Refuse an answer to a prompt of other tokens than were sent, where the server counts them."""
     counted = value_at(answer, "usage", "prompt_tokens")
     if isinstance(counted, int) and counted != size:
-        raise InputError.at(
-            WHERE,
-            f"the answer to a prompt of {size:,} tokens",
-            f"one to {counted:,}",
-            f"the server cuts or changes prompts: send shorter ones ({spell('over_long')})",
-        )
+        expected = f"the answer to a prompt of {size:,} tokens"
+        remedy = f"the server cuts or changes prompts: send shorter ones ({spell('over_long')})"
+        raise InputError.at(WHERE, expected, f"one to {counted:,}", remedy)
 
 
 PROTOCOLS: dict[ApiScores, ApiProtocol] = {

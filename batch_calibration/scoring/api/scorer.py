@@ -301,11 +301,8 @@ def label_ids(
                     "(vLLM) or echo."
                 )
         if len(prompt) < 2:  # SGLang's score takes the last token apart from those before it
-            raise InputError.at(
-                f"row {row}",
-                "two tokens or more",
-                repr(texts[row - first_row]),
-                "say something before the label",
-            )
+            expected = "two tokens or more"
+            got = repr(texts[row - first_row])
+            raise InputError.at(f"row {row}", expected, got, "say something before the label")
         rows.append(LabelIds(tuple(prompt), tuple(ids[0] for ids in labels)))
     return rows
