@@ -12,7 +12,7 @@ from safetensors import safe_open
 from batch_calibration.arrays.frames import GOLD
 from batch_calibration.arrays.numbers import read_numbers
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json, parse_json
+from batch_calibration.files import parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import LABEL_NAMES, text_of
 from batch_calibration.importers.columns import SCORE_NAMES, label_rows
@@ -109,19 +109,20 @@ def from_arrays(
         if prefix:
             own = [key for key in other_arrays if key.startswith(prefix)]
             other_arrays |= {key.removeprefix(prefix): arrays[key] for key in own}
-        context: dict[str, Json] = {"task": task_name}
         if scores.ndim == 2:
-            contexts.append(_context(at, scores, other_arrays, reading, context, None, name))
+            imported = _context(at, scores, other_arrays, reading, None, name)
+            contexts.append(replace(imported, about={"task": task_name}))
             continue
         if scores.ndim != 3:
             raise InputError.at(at, "scores [n, k] or [contexts, n, k]", f"shape {scores.shape}")
         kind, context_names = _context_names(other_arrays, len(scores))
         for i, context_name in enumerate(context_names):
-            context = {"task": f"{task_name} {context_name}"}
+            about = {"task": f"{task_name} {context_name}"}
             if kind == "model":
-                context = {"task": task_name, "model": context_name}
+                about = {"task": task_name, "model": context_name}
             there = f"{at}, {context_name}"
-            contexts.append(_context(there, scores[i], other_arrays, reading, context, i, name))
+            imported = _context(there, scores[i], other_arrays, reading, i, name)
+            contexts.append(replace(imported, about=about))
     return contexts
 
 
@@ -150,10 +151,9 @@ def _score_arrays(
 
 
 def _context(
-    where: str, scores: np.ndarray, arrays: Arrays, reading: Reading,
-    context: Mapping[str, Json], index: int | None, score_name: str,
-) -> Imported:  # fmt: skip
-    """One context's scores [n, k] with the other arrays; `index` is its leading index."""
+    where: str, scores: np.ndarray, arrays: Arrays, reading: Reading, index: int | None, name: str
+) -> Imported:
+    """One context's scores [n, k], of the array `name`, with others; `index` is its leading one."""
     n, k = scores.shape
     label_arrays = (arrays[key] for key in LABEL_NAMES if _are_texts(arrays.get(key), k))
     names_in_file = next(label_arrays, None)
@@ -177,12 +177,12 @@ def _context(
         if array is not names_in_file and is_of_rows:
             column = array if array.ndim == 1 else array[index]
             columns[key] = _decode(key, column, arrays)
-    for name in filter(None, (reading.gold, reading.ids, *reading.by)):
-        if name not in columns:
-            raise InputError.unknown("array of its rows", name, columns, where=where)
+    for named in filter(None, (reading.gold, reading.ids, *reading.by)):
+        if named not in columns:
+            raise InputError.unknown("array of its rows", named, columns, where=where)
     may_be_gold = (name for name in GOLD if _may_be_gold(columns.get(name), vectors.names))
     reading = replace(reading, gold=reading.gold or next(may_be_gold, ""))
-    return label_rows(where, vectors, columns, reading, context, (score_name,))
+    return label_rows(where, vectors, columns, reading, (name,))
 
 
 def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, list[str]]:

@@ -5,7 +5,7 @@ hold all scores of a row. Anything ambiguous is refused, with a request for name
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -14,7 +14,7 @@ import numpy as np
 from batch_calibration.arrays.frames import GOLD
 from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json, object_at
+from batch_calibration.files import object_at
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import (
     MINUS_SIGNS,
@@ -62,7 +62,7 @@ def from_columns(
     reading: Reading,
     *,
     task: str,
-    label_names: Sequence[str] = (),
+    label_names: Names = (),
 ) -> Imported:
     """The scores in a table of named columns, all of one length.
 
@@ -110,8 +110,8 @@ def from_columns(
             reading = replace(reading, labels=())
         vectors = read_vectors(where, candidates, vector_name, reading, label_names)
     vectors = vectors._replace(notes=(*vectors.notes, *gold_notes))
-    context = {"task": reading.task or task}
-    return label_rows(where, vectors, columns, reading, context, score_names)
+    imported = label_rows(where, vectors, columns, reading, score_names)
+    return replace(imported, about={"task": reading.task or task})
 
 
 def _full_names(columns: Mapping[str, Column], reading: Reading) -> Names:
@@ -160,16 +160,11 @@ def _two_of_one(
 
 
 def label_rows(
-    where: str,
-    vectors: Vectors,
-    columns: Mapping[str, Column],
-    reading: Reading,
-    context: Mapping[str, Json],
-    score_names: Names = (),
+    where: str, vectors: Vectors, columns: Mapping[str, Column], reading: Reading, read_names: Names
 ) -> Imported:
     """Scores with their labels chosen, and with the columns that say something of the rows.
 
-    `columns` are the right labels, ids and names of contexts among others; `score_names` are those
+    `columns` are the right labels, ids and names of contexts among others; `read_names` are those
     that hold scores, where they are not called as the labels.
     """
     chosen, indices = choose_labels(
@@ -190,7 +185,7 @@ def label_rows(
             )
         gold = renumber_labels(at, gold, names, indices)
     told_apart: dict[str, list[str]] = {}
-    names_in_use = {*score_names, *vectors.names, reading.gold, reading.ids}
+    names_in_use = {*read_names, *vectors.names, reading.gold, reading.ids}
     for name, column in columns.items():
         if name in reading.by or (name.lower() in CONTEXT_NAMES and name not in names_in_use):
             told_apart[name] = list(map(text_of, column))
@@ -200,10 +195,9 @@ def label_rows(
         chosen,
         labels=gold,
         row_ids=tuple(map(text_of, columns[reading.ids])) if reading.ids else None,
-        about=context,
         columns=told_apart,
         notes=notes,
-        score_names=score_names,
+        score_names=read_names,
     )
 
 

@@ -192,14 +192,9 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
     content_hash = hash((tuple(requests), tuple(scores), str(line.get("target"))))
     # Logs before 0.4.3 have no hashes of documents, and other logs may hold only parts of them.
     document_hash = hash(text_at(line, "doc_hash") or (str(document), *requests))
-    return Sample(
-        row,
-        filter=text_at(line, "filter"),
-        content_hash=content_hash,
-        document_hash=document_hash,
-        request_hash=hash((tuple(requests), document_hash)),
-        source=tuple(text_at(line, name) for name in SOURCE),
-    )
+    request_hash = hash((tuple(requests), document_hash))
+    source = tuple(text_at(line, name) for name in SOURCE)
+    return Sample(row, text_at(line, "filter"), content_hash, document_hash, request_hash, source)
 
 
 def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> Sample:
@@ -224,14 +219,8 @@ def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> 
     )
     document_hash = hash((row.id, str(line.get("native_id"))))
     source = tuple(text_at(line, name) for name in ("task_hash", "model_hash"))
-    return Sample(
-        row,
-        filter="",
-        content_hash=hash((scores, str(target))),
-        document_hash=document_hash,
-        request_hash=document_hash,
-        source=source,
-    )
+    content_hash = hash((scores, str(target)))
+    return Sample(row, "", content_hash, document_hash, document_hash, source)
 
 
 def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:

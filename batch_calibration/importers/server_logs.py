@@ -72,13 +72,8 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
     elif not response_format.has_prompt(first):
         answered = list(chain.from_iterable(_split_prompts(answer, reading) for answer in answered))
         written = [response_format.list_tokens(answer.body, answer.where) for answer in answered]
-        places, place_notes = choose_places(
-            list(map(servers.texts_of, written)),
-            lambda i: answered[i].where,
-            labels,
-            reading.at,
-            reading.tokens,
-        )
+        texts, where = list(map(servers.texts_of, written)), [answer.where for answer in answered]
+        places, place_notes = choose_places(texts, where, labels, reading.at, reading.tokens)
         notes += place_notes
         tops = list[dict[str, float]]()
         for answer, tokens, place in zip(answered, written, places, strict=True):

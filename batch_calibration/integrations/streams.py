@@ -446,7 +446,7 @@ def _write(
 
     k, size = len(source.labels), MAX_BATCH_ROWS
     predicted = np.zeros((2, k))  # rows by label, before and after
-    right = np.zeros(2)  # rows, before and after
+    right = [0, 0]  # rows, before and after
     rows_labeled = rows_changed = rows_written = 0
     # Without the fields' metadata, as a table that is built anew has none.
     score_types = dict.fromkeys(source.labels, pa.float32())
@@ -477,7 +477,8 @@ def _write(
             gold = source.gold(rows)
             if gold is not None:
                 rows_labeled += int((gold >= 0).sum())
-                right += [(before == gold).sum(), (after == gold).sum()]
+                right[0] += int((before == gold).sum())
+                right[1] += int((after == gold).sum())
             columns = {name: rows.table[name] for name in source.schema.names}
             for label, name in enumerate(source.labels):
                 columns[name] = pa.array(corrected[:, label])
@@ -487,9 +488,9 @@ def _write(
             writer.write_table(pa.table(columns, schema=schema))
     # Counted by the rows of the pass that wrote.
     missing, is_named = source.reading.missing, bool(source.reading.labels)
+    notes = (*source.notes, *source.gaps.notes(source.labels, missing, is_named=is_named))
+    left_out, (before, after) = source.total - rows_written, predicted / rows_written
+    accuracy = (right[0] / rows_labeled, right[1] / rows_labeled) if rows_labeled else None
     return Streamed(
-        rows_written, source.total - rows_written, source.labels, {},
-        predicted[0] / rows_written, predicted[1] / rows_written, rows_changed,
-        (float(right[0] / rows_labeled), float(right[1] / rows_labeled)) if rows_labeled else None,
-        (*source.notes, *source.gaps.notes(source.labels, missing, is_named=is_named)),
-    )  # fmt: skip
+        rows_written, left_out, source.labels, {}, before, after, rows_changed, accuracy, notes
+    )

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -200,7 +200,7 @@ def _mentions(text: str, label_of: Mapping[str, str]) -> Iterator[Mention]:
 
 def choose_places(
     answers: Sequence[Sequence[str]],
-    where: Callable[[int], str],
+    where: Sequence[str],
     labels: Sequence[str],
     at: str = "",
     forms: Mapping[str, Sequence[str]] | None = None,
@@ -209,7 +209,7 @@ def choose_places(
 
     Args:
         answers: the tokens of each.
-        where: number of an answer -> its place in words.
+        where: the place of each, for sentences.
         labels: the answers.
         at: see `find_place`.
         forms: see `find_place`.
@@ -223,7 +223,7 @@ def choose_places(
         text = "".join(answers[unclear[0]])
         raise InputError(
             key="at",
-            where=where(unclear[0]),
+            where=where[unclear[0]],
             expected="one place of the label in an answer of several tokens",
             got=f"{shown(text)} ({len(unclear):,} of {len(answers):,} answers like it)",
             remedy=f"say where it is: {spell('at', 'first')}, 'last', 'json:KEY' or a regular "
@@ -238,7 +238,7 @@ def choose_places(
     if not kinds:
         raise InputError(
             key="at",
-            where=where(0),
+            where=where[0],
             expected=f"answers of several tokens that name a label ({', '.join(labels)})",
             got=f"{shown(''.join(answers[0]))}, and none in {len(answers):,}",
             remedy=f"name the labels as the model writes them, or say {spell('at', 'first')}",

@@ -176,7 +176,7 @@ def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
     written = response_format.list_tokens(_object(answer), WHERE)
     # Some servers write more tokens than they are asked for.
     names = list(map(str.strip, question.forms))
-    (place,), _notes = choose_places([texts_of(written)], lambda _: WHERE, names)
+    (place,), _notes = choose_places([texts_of(written)], [WHERE], names)
     log_probs = response_format.tokens_at(written, place, WHERE)
     # What the whole list says is checked before the answer is kept.
     scores_of_top_k([log_probs], (), where=WHERE)
