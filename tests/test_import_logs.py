@@ -10,7 +10,7 @@ from reading_files import notes, read_one, refused
 from batch_calibration import importers
 from batch_calibration.arrays.missing_scores import BELOW
 from batch_calibration.importers import Reading, lm_eval
-from batch_calibration.importers.choices import note_differing_demonstrations
+from batch_calibration.importers.questions import note_differing_demonstrations
 from batch_calibration.studies import run_calibration
 
 CHOICES = ("no", "yes")

@@ -15,15 +15,8 @@ from typing import NamedTuple
 
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, count_at, list_at, object_at, text_at, value_at
-from batch_calibration.importers import text_files
+from batch_calibration.importers import questions, text_files
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import (
-    Row,
-    by_columns,
-    import_rows,
-    score_by_first_tokens,
-    target_of,
-)
 from batch_calibration.responses.servers import read_log_prob
 
 SEPARATE, JOINT = "multiple_choice_separate_", "multiple_choice_joint"
@@ -64,7 +57,7 @@ class HelmRequest(NamedTuple):
             if not isinstance(text, str):
                 raise InputError.at(self.where, f"the text of choice {i}", shown(text))
             texts.append(text)
-            # Several may be right; `choices` makes such a row's label unknown.
+            # Several may be right; `questions` makes such a row's label unknown.
             if "correct" in list_at(reference, "tags"):
                 right.append(i)
         return tuple(texts), right
@@ -78,15 +71,15 @@ class HelmRequest(NamedTuple):
             )
         return list(map(object_at, list_at(completions, 0, "tokens")))
 
-    def row(self, choices: tuple[str, ...], prompt: str, reading: Reading) -> Row:
+    def row(self, choices: tuple[str, ...], prompt: str, reading: Reading) -> questions.Row:
         """The question as a row, without scores."""
         instance = object_at(self.state, "instance")
         # A data set's own fields may not hide those that all instances have.
         known_fields = {**object_at(instance, "extra_data"), **instance}
         _, right = self.references()
-        target = target_of(known_fields, right, self.where, reading, kind="instance")
-        columns = by_columns(known_fields, self.where, reading, kind="instance")
-        return Row(self.id, (), choices, target, columns=columns, prompt=prompt)
+        target = questions.target_of(known_fields, right, self.where, reading, kind="instance")
+        columns = questions.by_columns(known_fields, self.where, reading, kind="instance")
+        return questions.Row(self.id, (), choices, target, columns=columns, prompt=prompt)
 
 
 def recognizes(_: Path, start: bytes) -> bool:
@@ -128,7 +121,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             "seed": trial,
         }
         trial_rows = [row for key, row in rows.items() if key[0] == trial]
-        contexts += import_rows(trial_rows, str(path), reading, context, remedy=REMEDY)
+        contexts += questions.import_rows(trial_rows, str(path), reading, context, remedy=REMEDY)
     if not contexts:
         raise InputError.at(path, "requests with results", "none", "run HELM again")
     return contexts
@@ -145,7 +138,9 @@ def _requests(states: list[Json], path: str) -> Iterator[HelmRequest]:
             yield HelmRequest(where, trial, name, state)
 
 
-def _separate(requests: Iterator[HelmRequest], reading: Reading) -> dict[tuple[int, str], Row]:
+def _separate(
+    requests: Iterator[HelmRequest], reading: Reading
+) -> dict[tuple[int, str], questions.Row]:
     """Questions whose choices were scored one by one, by trial and id."""
     first: dict[tuple[int, str], tuple[HelmRequest, str]] = {}  # question -> request, prompt
     # Question -> mode ("original", "calibration") -> choice -> log-probability
@@ -182,9 +177,9 @@ def _separate(requests: Iterator[HelmRequest], reading: Reading) -> dict[tuple[i
 
 def _joint(
     requests: Iterator[HelmRequest], path: str, reading: Reading
-) -> dict[tuple[int, str], Row]:
+) -> dict[tuple[int, str], questions.Row]:
     """Questions that were answered by a letter."""
-    rows: dict[tuple[int, str], Row] = {}
+    rows: dict[tuple[int, str], questions.Row] = {}
     lists: list[dict[str, float]] = []
     for request in requests:
         # "A" -> the text of the choice.
@@ -200,7 +195,7 @@ def _joint(
             raise InputError(f"{request.where}: instance {request.id} is there twice.")
         lists.append({token: _number(log_prob, request.where) for token, log_prob in top.items()})
         rows[request.key] = request.row(letters, request.prompt, reading)
-    scored = score_by_first_tokens(list(rows.values()), lists, path, reading)
+    scored = questions.score_by_first_tokens(list(rows.values()), lists, path, reading)
     return dict(zip(rows, scored, strict=True))
 
 

@@ -14,15 +14,9 @@ from pathlib import Path
 
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, list_at, object_at, text_at, value_at
+from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import numbered_names
-from batch_calibration.importers.choices import (
-    Row,
-    by_columns,
-    import_rows,
-    score_by_first_tokens,
-    target_of,
-)
 from batch_calibration.importers.local_copies import check_archive
 from batch_calibration.importers.text_files import parse_object, read_text
 from batch_calibration.responses.answers import MAX_TOKENS_AT_ONCE, find_place, names_label
@@ -45,7 +39,7 @@ def recognizes(path: Path, start: bytes) -> bool:
 def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a log's samples, of the first epoch."""
     header: Mapping[str, Json] = {}
-    rows: list[Row] = []
+    rows: list[questions.Row] = []
     positions: list[AnswerPosition] = []
     later_epochs = failed = 0
     for where, sample in _header_and_samples(path):
@@ -73,7 +67,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         "model": text_at(header, "model"),
         "data": text_at(header, "dataset", "name"),
     }
-    return import_rows(rows, str(path), reading, context, notes)
+    return questions.import_rows(rows, str(path), reading, context, notes)
 
 
 def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
@@ -158,7 +152,7 @@ class AnswerPosition:
 
 def read_sample(
     sample: Mapping[str, Json], where: str, reading: Reading, order: Sequence[int] | None = None
-) -> tuple[Row, AnswerPosition]:
+) -> tuple[questions.Row, AnswerPosition]:
     """A sample's question, without scores, and the position of its answer.
 
     `reading.labels` are the answers of a sample without choices. `order` is the number of the
@@ -185,7 +179,7 @@ def read_sample(
     if not seen:
         _refuse_other_letter(sample, position, labels, where)
     known_fields = {**object_at(sample, "metadata"), **sample}
-    target = target_of(known_fields, sample.get("target"), where, reading, kind="sample")
+    target = questions.target_of(known_fields, sample.get("target"), where, reading, kind="sample")
     if isinstance(target, list) and len(target) == 1:
         target = target[0]
     if isinstance(target, str) and target.strip().upper() in labels:
@@ -193,22 +187,23 @@ def read_sample(
         target = seen.get(target, target)
     value = grade.get("value")
     right = IS_RIGHT.get(value) if isinstance(value, str | int | float) else None
-    columns = by_columns(known_fields, where, reading, kind="sample")
-    return Row(str(sample.get("id")), (), labels, target, right, columns=columns), position
+    columns = questions.by_columns(known_fields, where, reading, kind="sample")
+    row_id = str(sample.get("id"))
+    return questions.Row(row_id, (), labels, target, right, columns=columns), position
 
 
 def score_samples(
-    rows: Sequence[Row], positions: Sequence[AnswerPosition], where: str, reading: Reading
-) -> tuple[list[Row], list[str]]:
+    rows: Sequence[questions.Row], positions: Sequence[AnswerPosition], where: str, reading: Reading
+) -> tuple[list[questions.Row], list[str]]:
     """The samples with an answer, with their scores, and notes on the others."""
     answered, answered_positions, notes = keep_answered(rows, positions, where)
     lists = [position.log_probs for position in answered_positions]
-    return score_by_first_tokens(answered, lists, where, reading), notes
+    return questions.score_by_first_tokens(answered, lists, where, reading), notes
 
 
 def keep_answered(
-    rows: Sequence[Row], positions: Sequence[AnswerPosition], where: str
-) -> tuple[list[Row], list[AnswerPosition], list[str]]:
+    rows: Sequence[questions.Row], positions: Sequence[AnswerPosition], where: str
+) -> tuple[list[questions.Row], list[AnswerPosition], list[str]]:
     """The samples with an answer, and notes on the others and on tokens before answers."""
     starts = {position.before for position in positions if position.before is not None}
     longest = max((position.size for position in positions), default=0)

@@ -13,15 +13,8 @@ from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, list_at, object_at
+from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import (
-    MAX_PROMPTS,
-    Row,
-    by_columns,
-    import_rows,
-    read_flag,
-    target_of,
-)
 from batch_calibration.importers.frames import arrow_errors, need_pyarrow
 from batch_calibration.importers.lm_eval import DATE
 from batch_calibration.importers.local_copies import check_rows
@@ -53,16 +46,16 @@ def recognizes(path: Path, start: bytes) -> bool:
 
 def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores in a file of details."""
-    rows: list[Row] = []
+    rows: list[questions.Row] = []
     for i, record in enumerate(_records(path)):
         row = _row(record, str(i), f"{path}, row {i}", reading)
-        rows.append(row if i < MAX_PROMPTS else replace(row, prompt=""))
+        rows.append(row if i < questions.MAX_PROMPTS else replace(row, prompt=""))
     named = re.fullmatch(rf"details_(.+)_({DATE})", path.stem)
     task = named[1] if named else path.stem
     shots_in_name = re.search(r"\|(\d{1,3})(?:\|\d)?$", task)  # suite|task|shots|truncation
     shots = int(shots_in_name[1]) if shots_in_name else None
     context = {"task": reading.task or task, "scorer": "lighteval", "shots": shots}
-    return import_rows(rows, str(path), reading, context, remedy=REMEDY)
+    return questions.import_rows(rows, str(path), reading, context, remedy=REMEDY)
 
 
 def _records(path: Path) -> Iterator[Mapping[str, Json]]:
@@ -75,7 +68,7 @@ def _records(path: Path) -> Iterator[Mapping[str, Json]]:
             yield from batch.to_pylist()
 
 
-def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) -> Row:
+def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) -> questions.Row:
     record = {name.strip("_"): cell for name, cell in record.items()}
     document, response = object_at(record, "doc"), object_at(record, "model_response")
     source = document or record  # to 0.9 a row is flat
@@ -93,18 +86,18 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
     # What a task adds may not hide the fields that all tasks have.
     known_fields = {**object_at(source.get("specific", source.get("specifics"))), **source}
-    gold = target_of(known_fields, source.get("gold_index"), where, reading)
+    gold = questions.target_of(known_fields, source.get("gold_index"), where, reading)
     if isinstance(gold, list):
         gold = [int(label) for label in gold if isinstance(label, int)]
     prompt = response.get("input") if document else record.get("full_prompt")
-    return Row(
+    return questions.Row(
         id=str(source.get("id") or number),
         scores=tuple(scores),
         choices=tuple(map(str, choices)),
         target=gold,
-        right=read_flag(right),
+        right=questions.read_flag(right),
         alone=tuple(alone),
-        columns=by_columns(known_fields, where, reading),
+        columns=questions.by_columns(known_fields, where, reading),
         prompt=prompt if isinstance(prompt, str) else str(source.get("query", "")),
     )
 

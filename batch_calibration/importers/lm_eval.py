@@ -18,15 +18,8 @@ from batch_calibration.files import (
     text_at,
     value_at,
 )
+from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import (
-    MAX_PROMPTS,
-    Row,
-    by_columns,
-    import_rows,
-    read_flag,
-    target_of,
-)
 from batch_calibration.importers.text_files import beginning, json_rows
 from batch_calibration.responses.servers import check_log_prob
 
@@ -57,7 +50,7 @@ class Sample:
         source: the task and the model, if the line names them.
     """
 
-    row: Row
+    row: questions.Row
     filter: str
     content_hash: int
     document_hash: int
@@ -92,7 +85,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         if sample.row.id in samples:
             _refuse_other(samples[sample.row.id], sample, where)
             continue
-        if len(samples) >= MAX_PROMPTS:  # a long log has long prompts
+        if len(samples) >= questions.MAX_PROMPTS:  # a long log has long prompts
             sample = replace(sample, row=replace(sample.row, prompt=""))
         samples[sample.row.id] = sample
         first = next(iter(samples.values()))
@@ -110,12 +103,12 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             f"{results_name} says: it was cut, or is not of that run."
         )
     rows = [sample.row for sample in samples.values()]
-    return import_rows(rows, str(path), reading, context, notes, REMEDY)
+    return questions.import_rows(rows, str(path), reading, context, notes, REMEDY)
 
 
 def _note_repeated(samples: list[Sample], where: str) -> list[str]:
     """A note on documents that occur again, with another doc_id; many of them are another log."""
-    answered: dict[int, Row] = {}
+    answered: dict[int, questions.Row] = {}
     documents: set[int] = set()
     repeated = 0
     for sample in samples:
@@ -179,14 +172,14 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
         choices = ()
     document = object_at(line, "doc")  # the data set's own row
     target = line.get("target") if choices else None
-    row = Row(
+    row = questions.Row(
         id=str(line["doc_id"]),
         scores=tuple(compress(scores, is_asked)),
         choices=choices,
-        target=target_of(document, target, where, reading),
-        right=read_flag(line.get("acc")),
+        target=questions.target_of(document, target, where, reading),
+        right=questions.read_flag(line.get("acc")),
         alone=tuple(compress(scores, is_alone)),
-        columns=by_columns(document, where, reading),
+        columns=questions.by_columns(document, where, reading),
         prompt=prompts[0],
     )
     content_hash = hash((tuple(requests), tuple(scores), str(line.get("target"))))
@@ -207,14 +200,14 @@ def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> 
     alone = [value_at(output, "sum_logits_uncond") for output in outputs]
     is_asked_alone = bool(alone) and all(isinstance(number, float) for number in alone)
     right = value_at(line, "metrics", "acc_raw") if outputs else line.get("acc")
-    target = target_of(line, line.get("label", line.get("truth")), where, reading)
-    row = Row(
+    target = questions.target_of(line, line.get("label", line.get("truth")), where, reading)
+    row = questions.Row(
         id=str(line.get("doc_id")),
         scores=scores,
         target=target,
-        right=read_flag(right),
+        right=questions.read_flag(right),
         alone=tuple(map(float, alone)) if is_asked_alone else (),  # type: ignore[arg-type]
-        columns=by_columns(line, where, reading),
+        columns=questions.by_columns(line, where, reading),
         prompt=text_at(line, "prompt_0"),
     )
     document_hash = hash((row.id, str(line.get("native_id"))))

@@ -11,7 +11,7 @@ import numpy as np
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import value_at
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import read_flag
+from batch_calibration.importers.questions import read_flag
 from batch_calibration.importers.server_lines import (
     SavedAnswer,
     import_answers,

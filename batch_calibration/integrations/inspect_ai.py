@@ -36,13 +36,13 @@ from batch_calibration.api import calibrate
 from batch_calibration.arrays.missing_scores import check_missing, fill_scores
 from batch_calibration.errors import InputError, shown
 from batch_calibration.importers import Reading
-from batch_calibration.importers.choices import Row, import_rows
 from batch_calibration.importers.inspect_ai import (
     AnswerPosition,
     keep_answered,
     read_sample,
     score_samples,
 )
+from batch_calibration.importers.questions import Row, import_rows
 from batch_calibration.importers.tables import to_table
 from batch_calibration.metrics import accuracy
 from batch_calibration.responses.top_k import scores_of_top_k

@@ -17,15 +17,8 @@ import numpy as np
 from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, parse_json, value_at
+from batch_calibration.responses import servers
 from batch_calibration.responses.answers import choose_places
-from batch_calibration.responses.servers import (
-    RESPONSE_FORMATS,
-    PromptTokens,
-    end_log_prob,
-    label_probs,
-    texts_of,
-    without_end,
-)
 from batch_calibration.responses.top_k import scores_of_top_k
 from batch_calibration.scoring.api.answers import Request
 from batch_calibration.settings import ApiScores
@@ -88,7 +81,7 @@ def _per_form(question: Question, **fields: Json) -> list[Request]:
 
 def _read_prompt(server: str, answer: Json, question: Question, number: int) -> FormScores:
     """The score of the form that a prompt ends with."""
-    prompt = RESPONSE_FORMATS[server].prompt_tokens(_object(answer), WHERE)
+    prompt = servers.RESPONSE_FORMATS[server].prompt_tokens(_object(answer), WHERE)
     # Of the prompt's tokens too: a server that has one above 0 gives no log-probabilities.
     for log_prob in prompt.log_probs:
         if log_prob > ROUNDING:
@@ -105,7 +98,7 @@ def _logprob_token_ids(question: Question) -> list[Request]:
 
 
 def _read_logprob_token_ids(answer: Json, question: Question, _: int) -> FormScores:
-    log_probs = RESPONSE_FORMATS["vllm"].first_tokens(_object(answer), WHERE)
+    log_probs = servers.RESPONSE_FORMATS["vllm"].first_tokens(_object(answer), WHERE)
     _refuse_other_size(answer, len(question.ids))
     names = [f"token_id:{number}" for number in question.label_ids]
     lacking = [name for name in names if name not in log_probs]
@@ -129,7 +122,7 @@ def _score(question: Question) -> list[Request]:
 
 
 def _read_score(answer: Json, question: Question, _: int) -> FormScores:
-    probs, k = label_probs(_object(answer), WHERE), len(question.label_ids)
+    probs, k = servers.label_probs(_object(answer), WHERE), len(question.label_ids)
     if probs.shape != (1, k):
         raise InputError(where=WHERE, expected=f"scores [1, {k}]", got=probs.shape)
     if not probs.all():
@@ -172,11 +165,11 @@ def _chat(question: Question) -> list[Request]:
 
 
 def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
-    response_format = RESPONSE_FORMATS["openai"]
+    response_format = servers.RESPONSE_FORMATS["openai"]
     written = response_format.list_tokens(_object(answer), WHERE)
     # Some servers write more tokens than they are asked for.
     names = list(map(str.strip, question.forms))
-    (place,), _notes = choose_places([texts_of(written)], [WHERE], names)
+    (place,), _notes = choose_places([servers.texts_of(written)], [WHERE], names)
     log_probs = response_format.tokens_at(written, place, WHERE)
     # What the whole list says is checked before the answer is kept.
     scores_of_top_k([log_probs], (), where=WHERE)
@@ -291,7 +284,7 @@ _BYTES = re.compile(r"bytes:((?:\\x[0-9a-f]{2})+)|<0x([0-9A-F]{2})>")  # OpenAI'
 
 
 def label_log_probs(
-    prompt: PromptTokens, text: str, form: str, where: str, hides_first: bool = False
+    prompt: servers.PromptTokens, text: str, form: str, where: str, hides_first: bool = False
 ) -> np.ndarray:
     """The log-probabilities [tokens] of the label `form` behind `text`, in nats.
 
@@ -304,16 +297,16 @@ def label_log_probs(
         InputError: the server scored another text; where the label begins, or a log-probability of
             it, is not there.
 
-    >>> prompt = PromptTokens(("<s>", "Is it", "?", " yes"), (np.nan, -9.0, -1.0, -0.5))
+    >>> prompt = servers.PromptTokens(("<s>", "Is it", "?", " yes"), (np.nan, -9.0, -1.0, -0.5))
     >>> label_log_probs(prompt, "Is it?", " yes", "the answer").tolist()
     [-0.5]
     """
-    sent, prompt = text + form, without_end(prompt, form, not_)
+    sent, prompt = text + form, servers.without_end(prompt, form, not_)
     texts = _decode(prompt.tokens, sent)
-    decoded = PromptTokens(tuple(texts), prompt.log_probs)
+    decoded = servers.PromptTokens(tuple(texts), prompt.log_probs)
     match = _match(texts, hides_first, sent)
     if match is None:
-        end_log_prob(decoded, form, where)  # says so if another label or none is at the end
+        servers.end_log_prob(decoded, form, where)  # says so if another label or none is at the end
         joined = "".join(texts)
         got = f"{len(joined):,} letters, {shown(joined, 60)}"
         if sent.endswith(joined):
@@ -327,7 +320,7 @@ def label_log_probs(
         )
     start = _first_token(texts, form, match.view)
     if start is None:  # a token holds a space of the prompt, or more of it, which is refused
-        start = len(texts) - end_log_prob(decoded, form, where)[1]
+        start = len(texts) - servers.end_log_prob(decoded, form, where)[1]
     while start < len(texts) and not texts[start] and not match.is_whole and form.isascii():
         start += 1  # part of a letter of the prompt, as the label has none of several bytes
     hides_spaces = match.view.spaceless and text[-1:].isspace()
