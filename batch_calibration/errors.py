@@ -146,14 +146,14 @@ class InputError(ValueError):
 
     @classmethod
     def at(
-        cls, where: object, expected: object, got: object = "", remedy: object = ""
+        cls, where: object, expected: object, got: object = "", remedy: object = "", key: str = ""
     ) -> InputError:
-        """The error at a place: where, what belongs there, what came, what to do.
+        """The error at a place, or of a `key`: where, what belongs there, what came, what to do.
 
         >>> print(InputError.at("f.csv, row 3", "a number", "'x'", "correct it"))
         f.csv, row 3: expected a number; got 'x': correct it.
         """
-        return cls(where=where, expected=expected, got=got, remedy=remedy)
+        return cls(where=where, expected=expected, got=got, remedy=remedy, key=key)
 
     @classmethod
     def unknown(

@@ -290,12 +290,8 @@ def choose_labels(
     if are_named:
         raise InputError.unknown("label", lacking[0], names, where=where, key="labels")
     if len(chosen) != len(names):
-        raise InputError(
-            where=where,
-            key="labels",
-            expected=f"{spell('labels')} to name its {len(names)} columns of scores",
-            got=f"{len(chosen)} names",
-        )
+        expected = f"{spell('labels')} to name its {len(names)} columns of scores"
+        raise InputError.at(where, expected, f"{len(chosen)} names", key="labels")
     return tuple(chosen), list(range(len(names)))
 
 

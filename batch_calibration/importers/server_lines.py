@@ -248,13 +248,9 @@ def import_answers(
 def named_labels(path: Path, reading: Reading) -> tuple[str, ...]:
     """The labels that the user names, as no response names them."""
     if len(set(reading.labels)) < max(2, len(reading.labels)):
-        raise InputError(
-            where=path,
-            expected="the labels as the model answers them, two or more and each once",
-            got=", ".join(reading.labels) or "none",
-            key="labels",
-            remedy=f"say {spell('labels', ('yes', 'no'))}",
-        )
+        expected = "the labels as the model answers them, two or more and each once"
+        got, remedy = ", ".join(reading.labels) or "none", f"say {spell('labels', ('yes', 'no'))}"
+        raise InputError.at(path, expected, got, remedy, "labels")
     return reading.labels
 
 

@@ -113,13 +113,9 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
         return [imported]
     lacking = [name for name in reading.by if name not in imported.columns]
     if lacking:
-        raise InputError(
-            where=imported.where,
-            key="by",
-            expected=f"the column {lacking[0]!r} of {spell('by')}",
-            got="none",
-            remedy=f"known are {', '.join(imported.columns) or 'no columns'}",
-        )
+        expected = f"the column {lacking[0]!r} of {spell('by')}"
+        remedy = f"known are {', '.join(imported.columns) or 'no columns'}"
+        raise InputError.at(imported.where, expected, "none", remedy, "by")
     columns = [map(str, imported.columns[name]) for name in reading.by]
     rows: dict[tuple[str, ...], list[int]] = {}  # of each combination, in the file's order
     for row, combination in enumerate(zip(*columns, strict=True)):

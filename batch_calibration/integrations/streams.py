@@ -256,12 +256,9 @@ class Learned:
         # A column and the number of a context -> the model or task there.
         self._told: dict[tuple[str, int], str] = {}
         if ids and source.total > MAX_IDS:
-            raise InputError(
-                key="ids",
-                expected=f"{MAX_IDS:,} rows or fewer, for ids to be compared",
-                got=f"{source.total:,}",
-                remedy=f"leave {spell('ids')} out: all columns of the files are written anyway",
-            )
+            expected = f"{MAX_IDS:,} rows or fewer, for ids to be compared"
+            remedy = f"leave {spell('ids')} out: all columns of the files are written anyway"
+            raise InputError.at("", expected, f"{source.total:,}", remedy, "ids")
 
     def add(self, rows: RowBatch) -> None:
         """Learn from a batch."""

@@ -122,12 +122,9 @@ def _choose(
         try:
             match = re.search(at, text)
         except re.error as error:
-            raise InputError(
-                key="at",
-                where=spell("at"),
-                expected="first, last, json:KEY or a regular expression",
-                got=f"{shown(at)} ({error})",
-            ) from error
+            expected = "first, last, json:KEY or a regular expression"
+            got = f"{shown(at)} ({error})"
+            raise InputError.at(spell("at"), expected, got, key="at") from error
         start = match.start(min(1, match.re.groups)) if match else len(text)
         start = match.end() if match and not match.re.groups else start
         later = [mention for mention in mentions if mention.start >= start]
@@ -221,14 +218,11 @@ def choose_places(
     unclear = [i for i, place in enumerate(places) if place.kind == UNCLEAR]
     if unclear:
         text = "".join(answers[unclear[0]])
-        raise InputError(
-            key="at",
-            where=where[unclear[0]],
-            expected="one place of the label in an answer of several tokens",
-            got=f"{shown(text)} ({len(unclear):,} of {len(answers):,} answers like it)",
-            remedy=f"say where it is: {spell('at', 'first')}, 'last', 'json:KEY' or a regular "
-            "expression that it follows",
-        )
+        expected = "one place of the label in an answer of several tokens"
+        got = f"{shown(text)} ({len(unclear):,} of {len(answers):,} answers like it)"
+        remedy = f"say where it is: {spell('at', 'first')}, 'last', 'json:KEY' or a regular "
+        remedy += "expression that it follows"
+        raise InputError.at(where[unclear[0]], expected, got, remedy, "at")
     kinds = Counter(place.kind for place in places if place.kind)
     longest = max(map(len, answers))
     # If the others answer by their first token, an answer that is no label is there, too.
@@ -236,13 +230,10 @@ def choose_places(
         firsts = [find_place(written, labels, FIRST).token for written in answers]
         return firsts, []
     if not kinds:
-        raise InputError(
-            key="at",
-            where=where[0],
-            expected=f"answers of several tokens that name a label ({', '.join(labels)})",
-            got=f"{shown(''.join(answers[0]))}, and none in {len(answers):,}",
-            remedy=f"name the labels as the model writes them, or say {spell('at', 'first')}",
-        )
+        expected = f"answers of several tokens that name a label ({', '.join(labels)})"
+        got = f"{shown(''.join(answers[0]))}, and none in {len(answers):,}"
+        remedy = f"name the labels as the model writes them, or say {spell('at', 'first')}"
+        raise InputError.at(where[0], expected, got, remedy, "at")
     (kind, count), *others = kinds.most_common()
     note = f"Labels are read {kind} in {count:,} of {len(answers):,} answers"
     note += "".join(f", {kind} in {count:,}" for kind, count in others)

@@ -124,7 +124,7 @@ def _score(question: Question) -> list[Request]:
 def _read_score(answer: Json, question: Question, _: int) -> FormScores:
     probs, k = servers.label_probs(_object(answer), WHERE), len(question.label_ids)
     if probs.shape != (1, k):
-        raise InputError(where=WHERE, expected=f"scores [1, {k}]", got=probs.shape)
+        raise InputError.at(WHERE, f"scores [1, {k}]", probs.shape)
     if not probs.all():
         raise InputError(
             f"{WHERE}: a label's probability is 0, too small for the numbers that it gives."
@@ -180,13 +180,9 @@ def _systemone(question: Question) -> list[Request]:
     # In the order of their names, so that a prior does not depend on how a task orders its labels.
     options: dict[str, Json] = dict.fromkeys(sorted(map(str.strip, question.forms)))
     if len(options) < len(question.forms):
-        raise InputError(
-            key="api_scores",
-            where=spell("api_scores", "systemone"),
-            expected="labels of different names",
-            got=shown(list(question.forms)),
-            remedy="give each label one form of its own",
-        )
+        where, remedy = spell("api_scores", "systemone"), "give each label one form of its own"
+        got = shown(list(question.forms))
+        raise InputError.at(where, "labels of different names", got, remedy, "api_scores")
     decision: Json = {"type": "choice", "instructions": DECISION, "criteria": options}
     body: dict[str, Json] = {"model": question.model, "state": question.text}
     return [Request("systemone", body | {"questions": {DECISION_NAME: decision}})]
@@ -210,7 +206,7 @@ def _read_systemone(answer: Json, question: Question, _: int) -> FormScores:
         scores.append(float(np.log(share)))
     total = float(np.exp(scores).sum())
     if abs(total - 1.0) > SUM_ROUNDING:
-        raise InputError(where=WHERE, expected="probabilities of sum 1", got=f"{total:.4g}")
+        raise InputError.at(WHERE, "probabilities of sum 1", f"{total:.4g}")
     return scores
 
 
@@ -218,14 +214,14 @@ def _at_most_0(log_prob: float) -> float:
     # Written so that NaN is refused too.
     if not log_prob <= ROUNDING or find_missing(np.array(log_prob)):
         expected = "a label's log-probability in nats, at most 0"
-        raise InputError(where=WHERE, expected=expected, got=f"{log_prob:g}")
+        raise InputError.at(WHERE, expected, f"{log_prob:g}")
     return log_prob
 
 
 def _object(answer: Json) -> Mapping[str, object]:
     """An answer to one prompt."""
     if not isinstance(answer, dict):
-        raise InputError(where=WHERE, expected="a JSON object", got=shown(answer))
+        raise InputError.at(WHERE, "a JSON object", shown(answer))
     choices, index = answer.get("choices"), value_at(answer, "choices", 0, "index")
     if isinstance(choices, list) and (len(choices) > 1 or index not in (None, 0)):
         raise InputError.at(

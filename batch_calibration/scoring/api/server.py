@@ -58,16 +58,12 @@ class Server(NamedTuple):
             is_address = False
         # Before the other check, whose sentence repeats the address and with it a password.
         if parsed.username is not None or parsed.password is not None or parsed.query:
-            raise InputError(
-                key="server",
-                expected="an address without a user, a password or a query",
-                got=f"one for {parsed.hostname}",
-                remedy=f"put a key into the environment variable {key_variable}",
-            )
+            expected = "an address without a user, a password or a query"
+            remedy = f"put a key into the environment variable {key_variable}"
+            raise InputError.at("", expected, f"one for {parsed.hostname}", remedy, "server")
         if not is_address:
-            raise InputError(
-                key="server", expected="an address like http://127.0.0.1:8000/v1", got=repr(address)
-            )
+            expected = "an address like http://127.0.0.1:8000/v1"
+            raise InputError(key="server", expected=expected, got=repr(address))
         key = os.environ.get(key_variable, "").strip() if key_variable else ""
         if not (key.isascii() and key.isprintable()):
             raise InputError.at(
