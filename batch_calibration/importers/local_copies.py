@@ -166,13 +166,12 @@ def _copy_results(path: Path, folder: Path) -> None:
     if not dated:
         return
     source = path.with_name(f"results_{dated[1]}.json")
-    if not is_remote(source):
-        if source.is_file():
-            shutil.copyfile(source, folder / source.name)
-        return
-    system, name = _file_system(address(source))
-    if system.exists(name):
-        _fetch(source, folder / source.name)
+    if is_remote(source):
+        system, name = _file_system(address(source))
+        if system.exists(name):
+            _fetch(source, folder / source.name)
+    elif source.is_file():
+        shutil.copyfile(source, folder / source.name)
 
 
 def _file_system(name: str) -> tuple[Any, str]:

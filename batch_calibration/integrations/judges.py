@@ -6,7 +6,7 @@ stands first, both places are equally often the better one, which is what BC sup
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -202,9 +202,8 @@ def swap_pairs(judgments: Judgments) -> SwapPairs:
     pair_keys = [key for key in first_row if key in second_row]
     rows = np.array([(first_row[key], second_row[key]) for key in pair_keys], int).reshape(-1, 2)
     shown_first, shown_second = judgments.margins[rows[:, 0]], -judgments.margins[rows[:, 1]]
-    return SwapPairs(
-        (shown_first + shown_second) / 2, np.sign(shown_first) != np.sign(shown_second), rows
-    )
+    is_flipped = np.sign(shown_first) != np.sign(shown_second)
+    return SwapPairs((shown_first + shown_second) / 2, is_flipped, rows)
 
 
 def calls_per_swap(judgments: Judgments, pairs: SwapPairs) -> float:
@@ -296,19 +295,16 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
     for path in paths:
         rows += [(f"{path}, row {number}", row) for number, row in enumerate(_read(path), 1)]
     if not rows:
-        raise InputError.at(
-            str(paths[0]), "judged pairs", "none", "give a file with a row for each pair"
-        )
-    name = next((name for name in SCORES if name in rows[0][1]), None)
+        remedy = "give a file with a row for each pair"
+        raise InputError.at(paths[0], "judged pairs", "none", remedy)
+    first_where, first = rows[0]
+    name = next((name for name in SCORES if name in first), None)
     if name is None:
-        raise InputError.at(
-            rows[0][0], f"one of {', '.join(SCORES)}", shown([*rows[0][1]]), "rename one"
-        )
+        got = shown([*first])
+        raise InputError.at(first_where, f"one of {', '.join(SCORES)}", got, "rename one")
     numbers = np.array([_number(row.get(name), where, name) for where, row in rows])
     if np.isnan(numbers).all():
-        raise InputError.at(
-            str(paths[0]), f"scores in {name}", "none in any row", "give judged pairs"
-        )
+        raise InputError.at(paths[0], f"scores in {name}", "none in any row", "give judged pairs")
     is_first = np.array([_candidate_first(row, where) for where, row in rows])
     candidates, questions, human = [], [], []
     for number, ((where, row), shown_first) in enumerate(zip(rows, is_first, strict=True)):
@@ -323,10 +319,9 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
         human.append(int(preferred == shown_first if is_place else preferred))
     names, candidate = np.unique(candidates, return_inverse=True)
     _, question = np.unique(questions, return_inverse=True)
-    margins = _margins(numbers, is_first, name, rows[0][0])
-    return Judgments(
-        margins, is_first, candidate, question, np.array(human), tuple(map(str, names))
-    )
+    margins = _margins(numbers, is_first, name, first_where)
+    known = tuple(map(str, names))
+    return Judgments(margins, is_first, candidate, question, np.array(human), known)
 
 
 def _margins(numbers: np.ndarray, is_first: np.ndarray, name: str, where: str) -> np.ndarray:
@@ -362,27 +357,24 @@ def _candidate_first(row: Row, where: str) -> bool:
 
 def _flag(cell: Json, where: str, name: str) -> bool:
     text = str(cell).strip().lower().removesuffix(".0")
-    if text in TRUE or text in FALSE:
-        return text in TRUE
-    raise InputError.at(
-        f"{where}: {name}", "true or false", repr(cell), "write true, false, 1 or 0"
-    )
+    if text not in TRUE + FALSE:
+        remedy = "write true, false, 1 or 0"
+        raise InputError.at(f"{where}: {name}", "true or false", repr(cell), remedy)
+    return text in TRUE
 
 
 def _number(cell: Json, where: str, name: str) -> float:
     """A cell as a number; NaN where the judge's answer could not be read."""
     number = number_of(cell)
     if number is None or np.isinf(number):
-        raise InputError.at(
-            f"{where}: {name}", "a number", repr(cell), "leave it empty where it is not known"
-        )
+        remedy = "leave it empty where it is not known"
+        raise InputError.at(f"{where}: {name}", "a number", repr(cell), remedy)
     return number
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read(path: Path) -> list[dict[str, Json]]:
     """The rows of a CSV, JSON Lines or JSON file."""
     if path.suffix in (".csv", ".tsv"):
         names, rows = read_cells(path)
-        yield from (dict(zip(names, cells, strict=True)) for cells in rows)
-    else:
-        yield from (row for _, row in json_rows(path))
+        return [dict[str, Json](zip(names, cells, strict=True)) for cells in rows]
+    return [row for _, row in json_rows(path)]

@@ -31,7 +31,7 @@ from lm_eval.api.task import ConfigurableTask
 
 from batch_calibration.api import calibrate
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json
+from batch_calibration.files import Json, list_at, object_at
 from batch_calibration.metrics import accuracy, balanced_accuracy
 from batch_calibration.typing import Container
 
@@ -39,6 +39,7 @@ LABEL_SCORES = "likelihood"
 """The harness's name of a document's right choice and the log-probability of each choice, nats."""
 Document = Mapping[str, object]
 LabelScores = tuple[int, Sequence[float]]
+Prior = Sequence[float] | None  # the share of each choice among the right ones
 Metrics = dict[str, object]
 Aggregation = Callable[[Container], float]
 
@@ -71,7 +72,7 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
     def __init__(
         self,
         method: str = "bc",
-        prior: Sequence[float] | None = None,
+        prior: Prior = None,
         choices: int | None = None,
         **options: object,
     ) -> None:
@@ -115,9 +116,8 @@ def likelihood(samples: list[LabelScores]) -> list[LabelScores]:
 
 
 def corrected_accuracy(
-    samples: Sequence[LabelScores], method: str = "bc", prior: Sequence[float] | None = None,
-    **options: object,
-) -> float:  # fmt: skip
+    samples: Sequence[LabelScores], method: str = "bc", prior: Prior = None, **options: object
+) -> float:
     """Accuracy after correction: an aggregation of the harness's `likelihood`.
 
     Args:
@@ -134,9 +134,8 @@ def corrected_accuracy(
 
 
 def corrected_balanced_accuracy(
-    samples: Sequence[LabelScores], method: str = "bc", prior: Sequence[float] | None = None,
-    **options: object,
-) -> float:  # fmt: skip
+    samples: Sequence[LabelScores], method: str = "bc", prior: Prior = None, **options: object
+) -> float:
     """The mean over choices of the accuracy where each is right, after correction."""
     labels, scores = _labels_and_scores(samples)
     return float(balanced_accuracy(_correction(method, prior, options)(scores), labels))
@@ -194,9 +193,9 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
             raise InputError.at(
                 f"task {self.config.task}", "the harness's metrics", "its own process_results"
             )
-        label_scores = metrics[LABEL_SCORES] if is_own_metric else metrics.pop(LABEL_SCORES)
+        label_scores = metrics[LABEL_SCORES]
         if not is_own_metric:
-            del self._metric_fn_list[LABEL_SCORES]
+            del self._metric_fn_list[LABEL_SCORES], metrics[LABEL_SCORES]
         return metrics | dict.fromkeys(self._aggregations, label_scores)
 
     def aggregation(self) -> dict[str, Aggregation]:
@@ -206,10 +205,8 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
 
     def higher_is_better(self) -> dict[str, bool]:
         """Metric -> True if more is better."""
-        better: dict[str, bool] = dict(super().higher_is_better())
-        for name in self._aggregations:
-            better[name] = name != "preference_nats"
-        return better
+        better: dict[str, bool] = super().higher_is_better()
+        return {**better, **dict.fromkeys(self._aggregations, True), "preference_nats": False}
 
 
 def _or_nan(function: Aggregation) -> Aggregation:
@@ -226,7 +223,7 @@ def _or_nan(function: Aggregation) -> Aggregation:
 
 
 def _correction(
-    method: str, prior: Sequence[float] | None, options: Mapping[str, object]
+    method: str, prior: Prior, options: Mapping[str, object]
 ) -> Callable[[np.ndarray], np.ndarray]:
     """A function that corrects log-likelihoods [n, k]."""
     arguments: dict[str, Container] = {"from_probs": False, **options}
@@ -267,7 +264,7 @@ def write_overlays(
     names: Sequence[str],
     folder: Path,
     method: str = "bc",
-    prior: Sequence[float] | None = None,
+    prior: Prior = None,
     include_path: str | None = None,
 ) -> tuple[list[str], list[str]]:
     """Write a YAML for each task, which includes its own and is called as it is.
@@ -332,14 +329,12 @@ def write_overlays(
     return list(paths), list(reasons.values())
 
 
-def _check_method(method: str, prior: Sequence[float] | None) -> None:
+def _check_method(method: str, prior: Prior) -> None:
     """Refuse now what would be refused when all documents have been asked."""
-    choices = len(prior) if prior is not None else 2
-    documents = []
-    for row in range(12 * choices):
-        scores = [-1.0 - (row * (choice + 2)) % 5 for choice in range(choices)]
-        documents.append((row % choices, scores))
-    corrected_accuracy(documents, method, prior)
+    k = 2 if prior is None else len(prior)
+    rows = np.arange(12 * k)
+    scores = -1.0 - np.outer(rows, np.arange(2, k + 2)) % 5
+    corrected_accuracy(list(zip((rows % k).tolist(), scores, strict=True)), method, prior)
 
 
 def _remove_overlays(folder: Path) -> None:
@@ -358,20 +353,17 @@ def _leaf_tasks(name: str, index: Mapping[str, Any]) -> Iterator[str]:
     elif index_entry.kind.name == "TAG":
         yield from sorted(index_entry.tags)
     else:
-        members = (index_entry.cfg or {}).get("task")
-        for member in members if isinstance(members, list) else []:
+        for member in list_at(index_entry.cfg, "task"):
             yield from _tasks_of_member(member, index)
 
 
 def _tasks_of_member(member: Any, index: Mapping[str, Any]) -> Iterator[str]:
     """The tasks of what a group lists: a name, or a group or task with settings of its own."""
     if isinstance(member, dict):
-        inline = member.get("task")
-        if isinstance(inline, list) and member.get("group") not in index:
-            for inner in inline:
+        if member.get("group") not in index:
+            for inner in list_at(member, "task"):
                 yield from _tasks_of_member(inner, index)
-            return
-        member = member.get("group") or inline
+        member = member.get("group") or member.get("task")
     # What a group defines itself has no YAML to include.
     if isinstance(member, str) and member in index:
         yield from _leaf_tasks(member, index)
@@ -384,13 +376,10 @@ def _reason_against(config: Mapping[str, Any]) -> str:
     kind = config.get("output_type", "generate_until")
     if kind != "multiple_choice":
         return f"its output type is {kind}"
-    if "process_results" in config:
-        return "it has its own process_results"
-    return ""
+    return "it has its own process_results" if "process_results" in config else ""
 
 
 def _metadata(metadata: Any) -> dict[str, Json]:
     """A task's metadata as the harness reads them, without what JSON does not have."""
-    facts = metadata if isinstance(metadata, dict) else {}
-    plain: dict[str, Json] = json.loads(json.dumps(facts, default=str))
+    plain: dict[str, Json] = json.loads(json.dumps(object_at(metadata), default=str))
     return plain

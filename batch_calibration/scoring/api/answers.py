@@ -133,8 +133,7 @@ class Answers:
     def give_up(self, server: str, request: Request) -> None:
         """Keep that a request is not under way: it failed."""
         with self._open_rows as transaction:
-            query = "DELETE FROM started WHERE asked = ?"
-            transaction.execute(query, (_hash(server, request),))
+            transaction.execute("DELETE FROM started WHERE asked = ?", (_hash(server, request),))
 
     def count_interrupted(self) -> int:
         """Requests that a run had under way when it was stopped, and that have no answer yet."""

@@ -14,7 +14,7 @@ from batch_calibration.arrays.missing_scores import (
     refuse_greedy,
 )
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import count_at, text_at
+from batch_calibration.files import count_at, value_at
 from batch_calibration.responses import servers, top_k
 from batch_calibration.scoring import LabelScores, LabelTexts
 
@@ -153,9 +153,10 @@ class Notes:
 
     def add_answer(self, text: str, answer: object) -> None:
         """Count which model an answer says it is of, and how many tokens its prompt had."""
-        if model := text_at(answer, "model"):
+        model, tokens = value_at(answer, "model"), count_at(answer, "usage", "prompt_tokens")
+        if isinstance(model, str):
             self._models[model] += 1
-        if tokens := count_at(answer, "usage", "prompt_tokens"):
+        if tokens is not None:
             self._sizes.setdefault(tokens, set()).add(len(text.encode(errors="replace")))
 
     def add_damaged(self, hashes: set[bytes]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json, parse_json, value_at
+from batch_calibration.files import Json, object_at, parse_json, value_at
 from batch_calibration.responses import servers
 from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.top_k import scores_of_top_k
@@ -149,9 +149,7 @@ def read_messages(text: str) -> Json:
     except ValueError:
         return None
     for message in messages if isinstance(messages, list) else [None]:
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            return None
-        if "content" not in message:
+        if not isinstance(value_at(message, "role"), str) or "content" not in object_at(message):
             return None
     return messages or None
 

@@ -172,11 +172,9 @@ class ApiScorer(label_texts.LabelScorer):
         where, path = self._server.address, self.answers.path
         if self._protocol.first_tokens:
             lists = [row[0] for row in rows]  # one request a row
-            tokens_of_rows = [row for row in lists if isinstance(row, Mapping)]
-            asked = self.settings.top_logprobs
-            top = label_scores.score_first_tokens(
-                tokens_of_rows, labels, self._missing, where, asked
-            )
+            rows_of_tokens = [row for row in lists if isinstance(row, Mapping)]
+            how = self._missing, where, self.settings.top_logprobs
+            top = label_scores.score_first_tokens(rows_of_tokens, labels, *how)
             lacking = int(top.is_filled.any(axis=1).sum())
             self._notes.add(top.scores[top.is_kept], lacking, top.never)
             why = " ".join(top.never) or "A label is not among its most probable tokens."
@@ -214,16 +212,14 @@ class ApiScorer(label_texts.LabelScorer):
                     if content in seen:
                         continue
                     seen.add(content)
-                    if self._is_settled(request):
+                    asked = self._server.address, request
+                    earlier = self.answers.get(*asked)
+                    if earlier is not None or self.answers.refusal(*asked) is not None:
                         answered += 1
                     else:
                         unanswered += 1
                         tokens += counts[key.row - start] + label_tokens[key.number]
         return ApiCost(unanswered, tokens, answered)
-
-    def _is_settled(self, request: Request) -> bool:
-        asked = self._server.address, request
-        return self.answers.get(*asked) is not None or self.answers.refusal(*asked) is not None
 
     def count_interrupted(self) -> int:
         """Requests that earlier runs had under way when they were stopped."""
