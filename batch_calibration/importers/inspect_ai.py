@@ -4,6 +4,7 @@ A sample's `output.choices[0].logprobs` has, for each token that the model wrote
 tokens there, if the model was asked for them. The scores are read at the token of the answer.
 """
 
+import io
 import re
 import zipfile
 import zlib
@@ -17,7 +18,7 @@ from batch_calibration.files import Json, list_at, object_at, text_at, value_at
 from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import numbered_names
-from batch_calibration.importers.local_copies import check_archive
+from batch_calibration.importers.local_copies import check_archive, open_zstandard
 from batch_calibration.importers.text_files import parse_object, read_text
 from batch_calibration.responses.answers import MAX_TOKENS_AT_ONCE, find_place, names_label
 from batch_calibration.responses.servers import add_token
@@ -26,6 +27,9 @@ from batch_calibration.responses.top_k import AROUND, fold
 HEADERS = ("header.json", "_journal/start.json")
 """Names of a log's header: of one that is finished, and of one that was stopped."""
 ZSTANDARD = 93  # the method's number in zip files
+CONVERT = (
+    "pip install 'batch-calibration[data]', or inspect log convert --to json --output-dir DIR LOG"
+)
 MAX_BYTES = 1 << 28  # of one sample or header, beyond which it is none
 
 
@@ -102,13 +106,6 @@ def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
     """A file of an archive; Zstandard, which Inspect writes, zipfile reads from Python 3.14 on."""
     if member.compress_type != ZSTANDARD:
         return archive.read(member)
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise InputError(
-            f"{path}: it is compressed by Zstandard, which needs pyarrow; pip install "
-            "'batch-calibration[data]', or inspect log convert --to json --output-dir DIR LOG."
-        ) from error
     with path.open("rb") as file:
         file.seek(member.header_offset)
         header = file.read(30)  # the fixed part, in each member again
@@ -116,7 +113,7 @@ def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
         lengths = [int.from_bytes(header[at : at + 2], "little") for at in (26, 28)]
         file.seek(sum(lengths), 1)  # 1: from here on
         compressed = file.read(member.compress_size)
-    with pyarrow.CompressedInputStream(pyarrow.BufferReader(compressed), "zstd") as stream:
+    with open_zstandard(io.BytesIO(compressed), path, CONVERT) as stream:
         # Its own frame may hold more than the zip declares.
         content = bytes(stream.read(member.file_size + 1))
     if len(content) > member.file_size:

@@ -7,8 +7,9 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import temporary_folder
@@ -26,6 +27,7 @@ PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": 
 """Scheme -> what fsspec needs for it."""
 COMPRESSED = (".gz", ".zst")
 """Endings of compressed files; what they are is read from their first bytes."""
+UNPACK = "pip install pyarrow, or unpack it"
 GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 MAGIC = re.compile(r"[*?\[]")  # what makes an address a pattern
 
@@ -121,7 +123,9 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool, where: str) -> Path:
     plain.parent.mkdir()
     most, size = _max_unpacked(path), 0
     try:
-        with _open_compressed(path, is_gzip, where) as source, plain.open("wb") as target:
+        zstandard = partial(open_zstandard, str(path), where, UNPACK)
+        unpacked = partial(gzip.open, path) if is_gzip else zstandard
+        with unpacked() as source, plain.open("wb") as target:
             while chunk := source.read(CHUNK):
                 size += len(chunk)
                 if size > most:
@@ -138,16 +142,15 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool, where: str) -> Path:
     return plain
 
 
-def _open_compressed(path: Path, is_gzip: bool, where: str) -> AbstractContextManager[Any]:
-    if is_gzip:
-        return gzip.open(path)
+def open_zstandard(
+    source: str | BinaryIO, where: object, remedy: str
+) -> AbstractContextManager[Any]:
+    """What a file, by its name or open, holds when it is unpacked."""
     try:
         import pyarrow
     except ImportError as error:
-        raise InputError.at(
-            where, "pyarrow, which unpacks Zstandard", "none", "pip install pyarrow, or unpack it"
-        ) from error
-    source = pyarrow.OSFile(str(path))
+        expected = "pyarrow, which unpacks Zstandard"
+        raise InputError.at(where, expected, "none", remedy) from error
     stream: AbstractContextManager[Any] = pyarrow.CompressedInputStream(source, "zstd")
     return stream
 

@@ -148,8 +148,10 @@ def _choose(
     chosen = [mention for mention in marked if mention.is_line] or marked
     are_several = len({mention.label for mention in chosen or mentions}) > 1
     if chosen:
-        begun = recorded is None and re.match(r"\W*([^\n]*?)\W*\n", text)
-        is_other = bool(begun) and _label(begun[1], label_of) not in (None, chosen[0].label)  # type: ignore[index]
+        begun = re.match(r"\W*([^\n]*?)\W*\n", text)
+        by_folded = {name.casefold(): label for name, label in label_of.items()}
+        first_label = by_folded.get(begun[1].casefold()) if begun else None
+        is_other = recorded is None and first_label not in (None, chosen[0].label)
         is_plain = recorded is not None or not (are_several or is_other)
         is_plain &= bool(recorded) or not chosen[0].is_article
         return (chosen[0] if is_plain else None), "after 'Answer:'" if is_plain else UNCLEAR
@@ -160,12 +162,6 @@ def _choose(
     if (len(mentions) > 1 and (not is_begun or are_several)) or (first.is_article and not recorded):
         return None, UNCLEAR
     return first, "at the only label"
-
-
-def _label(text: str, label_of: Mapping[str, str]) -> str | None:
-    """The label that a text is, without capitals; None for another text."""
-    folded = {name.casefold(): label for name, label in label_of.items()}
-    return folded.get(text.casefold())
 
 
 def names_label(text: str, labels: Sequence[str]) -> bool:

@@ -172,9 +172,9 @@ class ApiScorer(label_texts.LabelScorer):
         where, path = self._server.address, self.answers.path
         if self._protocol.first_tokens:
             lists = [row[0] for row in rows]  # one request a row
-            rows_of_tokens = [row for row in lists if isinstance(row, Mapping)]
-            how = self._missing, where, self.settings.top_logprobs
-            top = label_scores.score_first_tokens(rows_of_tokens, labels, *how)
+            token_rows = [row for row in lists if isinstance(row, Mapping)]
+            asked = self.settings.top_logprobs
+            top = label_scores.score_first_tokens(token_rows, labels, self._missing, where, asked)
             lacking = int(top.is_filled.any(axis=1).sum())
             self._notes.add(top.scores[top.is_kept], lacking, top.never)
             why = " ".join(top.never) or "A label is not among its most probable tokens."
