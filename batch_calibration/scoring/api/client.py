@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -103,26 +104,21 @@ class Failures(NamedTuple, Generic[T]):
     refused: list[tuple[T, str]]
 
 
+@dataclass
 class Pace:
     """Spaces requests evenly, so that no minute has more than `per_minute`; 0 is no limit."""
 
-    def __init__(
-        self,
-        per_minute: int = 0,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self.sleep = sleep
-        self.clock = clock
-        self._gap = 60.0 / per_minute if per_minute else 0.0
-        self._next = -math.inf
-        self._held_until = -math.inf
+    per_minute: int = 0
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    clock: Callable[[], float] = time.monotonic
+    _next: float = field(default=-math.inf, init=False)
+    _held_until: float = field(default=-math.inf, init=False)
 
     async def wait_for_turn(self) -> None:
         """Wait until the next request may be sent."""
         turn = max(self._next, self.clock())  # seconds of the clock
         # The turn is taken before the wait, so that no two requests share one.
-        self._next = turn + self._gap
+        self._next = turn + (60.0 / self.per_minute if self.per_minute else 0.0)
         # While it waits, another answer may hold all requests for longer.
         while (wait := max(turn, self._held_until) - self.clock()) > 0:
             await self.sleep(wait)
@@ -132,6 +128,7 @@ class Pace:
         self._held_until = max(self._held_until, self.clock() + seconds)
 
 
+@dataclass
 class Client:
     """Sends requests, as often as it may help.
 
@@ -148,25 +145,14 @@ class Client:
         jitter: a number from 0 to 1, drawn for each wait.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        connection: "httpx2.AsyncClient",
-        pace: Pace,
-        timeout: float = math.inf,
-        notify: Callable[[str], None] | None = None,
-        *,
-        jitter: Callable[[], float] = random.random,
-    ):
-        self.server = server
-        self.sleep = pace.sleep
-        self._notify = notify
-        self._told_until = -math.inf  # of the pace's clock
-        self._connection = connection
-        self._pace = pace
-        self._jitter = jitter
-        self._timeout = timeout
-        self._has_answered = False  # whether there is a server at all
+    server: Server
+    connection: "httpx2.AsyncClient"
+    pace: Pace
+    timeout: float = math.inf
+    notify: Callable[[str], None] | None = None
+    jitter: Callable[[], float] = field(default=random.random, kw_only=True)
+    _told_until: float = field(default=-math.inf, init=False)  # of the pace's clock
+    _has_answered: bool = field(default=False, init=False)  # whether there is a server at all
 
     async def ask(self, request: Request) -> tuple[Json, str]:
         """The answer to one request without the key: its value, and the JSON of it.
@@ -178,9 +164,9 @@ class Client:
 
         where, reason = f"{self.server.address}/{request.path}", ""
         for attempt in range(MAX_ATTEMPTS):
-            await self._pace.wait_for_turn()
+            await self.pace.wait_for_turn()
             # Up to half is drawn, so that requests that failed together do not come back together.
-            wait = min(LONGEST_WAIT, FIRST_WAIT * 2**attempt) * (0.5 + 0.5 * self._jitter())
+            wait = min(LONGEST_WAIT, FIRST_WAIT * 2**attempt) * (0.5 + 0.5 * self.jitter())
             try:
                 status, headers, content = await self._send(request)
                 self._has_answered, status_name = True, f"status {status}"
@@ -190,7 +176,7 @@ class Client:
                     if not status:
                         return answer, text
             except TimeoutError:
-                reason = f"no whole answer within {self._timeout:g} seconds"
+                reason = f"no whole answer within {self.timeout:g} seconds"
             except TornAnswer as error:
                 reason = str(error)
             except httpx2.RequestError as error:
@@ -217,12 +203,12 @@ class Client:
                     break  # whether to wait so long is for a person to say
                 wait = max(wait, shortest)
                 if status == 429:
-                    self._pace.hold(wait)  # for all requests, this one among them
+                    self.pace.hold(wait)  # for all requests, this one among them
                     self._tell_wait(reason, wait)
                     continue
             if attempt + 1 < MAX_ATTEMPTS:  # no wait after the last attempt
                 self._tell_wait(reason, wait)
-                await self._pace.sleep(wait)
+                await self.pace.sleep(wait)
         raise InputError.at(
             where,
             "an answer",
@@ -233,15 +219,15 @@ class Client:
 
     def _tell_wait(self, reason: str, seconds: float) -> None:
         """Say that a request waits and why, unless another wait that was told goes on."""
-        time = self._pace.clock()
-        if self._notify and seconds >= MIN_REPORTED_WAIT and time >= self._told_until:
+        time = self.pace.clock()
+        if self.notify and seconds >= MIN_REPORTED_WAIT and time >= self._told_until:
             self._told_until = time + seconds
-            self._notify(f"{self.server.address}: {reason}; waiting {seconds:.0f} seconds")
+            self.notify(f"{self.server.address}: {reason}; waiting {seconds:.0f} seconds")
 
     async def _send(self, request: Request) -> tuple[int, "httpx2.Headers", bytes]:
         """Status, headers and body of one attempt."""
-        async with asyncio.timeout(self._timeout if math.isfinite(self._timeout) else None):
-            stream = self._connection.stream("POST", request.path, json=request.body)
+        async with asyncio.timeout(self.timeout if math.isfinite(self.timeout) else None):
+            stream = self.connection.stream("POST", request.path, json=request.body)
             async with stream as response:
                 sent = int(response.request.headers["content-length"])
                 content = await read_body(response, sent)
@@ -448,7 +434,7 @@ async def ask_all(
         """Wait while another worker or run asks the same, which may be on a machine that ended."""
         waited = 0.0
         while not answers.start(server, request) and waited < LONGEST_RETRY_AFTER:
-            await client.sleep(CLAIM_WAIT)
+            await client.pace.sleep(CLAIM_WAIT)
             waited += CLAIM_WAIT
 
     async def ask(name: T, request: Request) -> None:
