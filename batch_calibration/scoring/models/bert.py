@@ -84,6 +84,7 @@ FAMILY = family.Family(
     config=Config,
     model=Model,
     weights=WEIGHTS,
+    tied={},
     prefixes=("bert.",),
     fixed={
         "position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False,

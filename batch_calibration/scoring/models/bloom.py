@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
+from operator import attrgetter
 
 import jax
 import jax.numpy as jnp
@@ -27,25 +29,10 @@ class Config:
     layer_norm_epsilon: float = 1e-5
     apply_residual_connection_post_layernorm: bool = False
 
-    @property
-    def positions(self) -> int:
-        """Longest sequence that is scored."""
-        return self.seq_length
-
-    @property
-    def layers(self) -> int:
-        """Blocks."""
-        return self.n_layer
-
-    @property
-    def width(self) -> int:
-        """Hidden size."""
-        return self.hidden_size
-
-    @property
-    def heads(self) -> int:
-        """Attention heads, which share the width."""
-        return self.n_head
+    positions = property(attrgetter("seq_length"))
+    layers = property(attrgetter("n_layer"))
+    width = property(attrgetter("hidden_size"))
+    heads = property(attrgetter("n_head"))
 
 
 def slopes(heads: int) -> tuple[float, ...]:
@@ -97,15 +84,15 @@ class Block(nnx.Module):
         return (normed if self.after else h) + self.mlp(normed)
 
 
-class Model(layers.Decoder):
+class Model(family.Decoder):
     """BLOOM (BigScience 2022), loadable from any Hugging Face `bloom` directory."""
 
+    block = Block
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        width, eps = config.hidden_size, config.layer_norm_epsilon
-        self.embed = layers.embedding(config.vocab_size, width, rngs)
-        self.ln_embed = layers.layer_norm(width, eps, rngs)
-        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
-        self.ln = layers.layer_norm(width, eps, rngs)
+        norm = partial(layers.layer_norm, config.hidden_size, config.layer_norm_epsilon)
+        self.make(config, norm, is_tied=True, rngs=rngs)
+        self.ln_embed = norm(rngs)
 
     def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
         """Normalized embeddings `[b, t, d]`."""
@@ -139,7 +126,6 @@ WEIGHTS = {
 }
 FAMILY = family.Family(
     name="bloom",
-    kind="causal_lm",
     config=Config,
     model=Model,
     weights=WEIGHTS,
@@ -150,6 +136,5 @@ FAMILY = family.Family(
     inert=(
         "attention_softmax_in_fp32", "masked_softmax_fusion", "offset_alibi", "skip_bias_add*",
     ),
-    tied={"lm_head.weight": "embed.embedding"},
     flatten=flatten,
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """CLIP: an image tower and a text tower whose embeddings share one space."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import jax
 import jax.numpy as jnp
@@ -46,15 +47,10 @@ class Config:
     vision_hidden_act: str = "quick_gelu"
     vision_layer_norm_eps: float = 1e-5
 
-    @property
-    def vocab_size(self) -> int:
-        """Tokens that the text tower embeds."""
-        return self.text_vocab_size
-
-    @property
-    def positions(self) -> int:
-        """Longest sequence the text tower has positions for."""
-        return self.text_max_position_embeddings
+    vocab_size = property(attrgetter("text_vocab_size"))
+    positions = property(attrgetter("text_max_position_embeddings"))
+    width = property(attrgetter("text_hidden_size"))
+    heads = property(attrgetter("text_num_attention_heads"))
 
     @property
     def image_tokens(self) -> int:
@@ -65,16 +61,6 @@ class Config:
     def layers(self) -> int:
         """Blocks of the deeper tower."""
         return max(self.text_num_hidden_layers, self.vision_num_hidden_layers)
-
-    @property
-    def width(self) -> int:
-        """Hidden size of the text tower."""
-        return self.text_hidden_size
-
-    @property
-    def heads(self) -> int:
-        """Attention heads of the text tower, which share its width."""
-        return self.text_num_attention_heads
 
 
 class Text(nnx.Module):
@@ -196,6 +182,7 @@ FAMILY = Family(
     config=Config,
     model=Model,
     weights=WEIGHTS,
+    tied={},
     fixed={"vision_num_channels": 3},
     parts={
         "text_config": tower_keys(Config, "text"),

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import jax
 from flax import nnx
 
-from batch_calibration.scoring.models import gated, layers, llama, rotary
-from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models import family, gated, layers, llama, rotary
+from batch_calibration.scoring.models.attention import AttentionOptions
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 
 
@@ -28,33 +27,26 @@ def _norm(config: Config, rngs: nnx.Rngs) -> nnx.LayerNorm:
     return layers.layer_norm(config.hidden_size, config.layer_norm_eps, rngs, bias=False)
 
 
-class Block(nnx.Module):
+class Block(family.Block):
     """Attention and a gated MLP of the same normalized states."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         bias = config.attention_bias, config.attention_bias
-        self.ln = _norm(config, rngs)
-        self.attention = gated.Attention(
-            config, AttentionOptions(window=window), bias, interleaved=True, rngs=rngs
-        )
+        self.ln_1, self.ln_2 = _norm(config, rngs), None
+        self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
         self.mlp = gated.MLP(
             config.hidden_size, config.intermediate_size, config.hidden_act, rngs=rngs
         )
-
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Turn) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
-        # One norm for both, which read the same and are added at once.
-        normed = self.ln(h)
-        return h + self.attention(normed, layer, attend, angle) + self.mlp(normed)
 
 
 class Model(llama.Model):
     """Command R, R7B and A (Cohere 2024, 2025), loadable from a Hugging Face directory."""
 
     block = Block
+    interleaved = True
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        self.make(config, partial(_norm, config), rngs)
+        self.begin(config, partial(_norm, config), rngs)
         windows = gated.windows(config)
         # Of the second generation, layers that see everything have no positions.
         self.rotates = tuple(int(config.rotates_all or w is not None) for w in windows)
@@ -79,11 +71,10 @@ def flatten_first(raw: RawConfig) -> RawConfig:
 
 
 WEIGHTS = gated.weights_without("post_attention_layernorm") | {
-    "model.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln.scale"),
+    "model.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
 }
 FAMILY = Family(
     name="cohere2",
-    kind="causal_lm",
     config=Config,
     model=Model,
     weights=WEIGHTS,
@@ -106,7 +97,6 @@ FAMILY = Family(
         "cache_*",
         "model_max_length",
     ),
-    tied={"lm_head.weight": "embed.embedding"},
     ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
     flatten=flatten,
 )

@@ -65,11 +65,11 @@ class Block(nnx.Module):
         self.mlp = layers.MLP(width, inner, config.activation, rngs, config.bias)
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, position: rotary.Angle | jax.Array
+        self, h: jax.Array, layer: int, attend: Attend, position: layers.Turn | jax.Array
     ) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`.
 
-        `position` is the angles of rotation, or of ALiBi what `penalties` says.
+        `position` is the rotation, or of ALiBi what `penalties` says.
         """
         normed = self.ln_attention(h) if self.two_norms else self.ln_1(h)
         if isinstance(position, jax.Array):
@@ -77,8 +77,7 @@ class Block(nnx.Module):
             mean = attend(layer, heads)[..., :-1]  # without the number that was added
             attended = h + self.attention.out(mean.reshape(h.shape))
         else:
-            turn = partial(rotary.rotate, angle=position)
-            attended = h + self.attention(normed, layer, attend, turn)
+            attended = h + self.attention(normed, layer, attend, position)
         # The MLP reads the attention's input, or, one after the other, its output.
         if self.two_norms:
             normed = self.ln_mlp(h)
@@ -163,7 +162,6 @@ COMMON = {
 }
 FAMILY = family.Family(
     name="falcon",
-    kind="causal_lm",
     config=Config,
     model=Model,
     weights=COMMON
@@ -178,7 +176,6 @@ FAMILY = family.Family(
     },
     keys=(*rotary.KEYS, "n_embed", "layer_norm_epsilon"),
     inert=("ff_factor",),  # ffn_hidden_size says it
-    tied={"lm_head.weight": "embed.embedding"},
     ignored=("h.{i}.self_attention.rotary_emb.inv_freq",),
     flatten=flatten,
 )

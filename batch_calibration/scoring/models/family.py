@@ -1,15 +1,19 @@
 """A model family: a value that says how its checkpoints become a network."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass
+from itertools import repeat
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from tokenizers import Tokenizer
 
+from batch_calibration.scoring.models import layers
 from batch_calibration.scoring.models.attention import Attend
 from batch_calibration.scoring.models.layers import TokenSet
 
@@ -112,25 +116,91 @@ class TransformerConfig:
     num_attention_heads: int
     max_position_embeddings: int
 
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.max_position_embeddings
+    positions = property(attrgetter("max_position_embeddings"))
+    layers = property(attrgetter("num_hidden_layers"))
+    width = property(attrgetter("hidden_size"))
+    heads = property(attrgetter("num_attention_heads"))
 
-    @property
-    def layers(self) -> int:
-        """Blocks."""
-        return self.num_hidden_layers
 
-    @property
-    def width(self) -> int:
-        """Hidden size."""
-        return self.hidden_size
+class Block(nnx.Module):
+    """Attention and an MLP, each of normalized states and added to the residual stream.
 
-    @property
-    def heads(self) -> int:
-        """Attention heads."""
-        return self.num_attention_heads
+    Attributes:
+        ln_1: The norm of what attention reads.
+        attention: Called with it, the layer's number, `attend`, and a term of `block_terms`.
+        ln_2: The norm of what the MLP reads; None where that is what attention reads.
+        mlp: The MLP.
+        parallel: Whether the MLP reads the block's input, and not what attention added.
+    """
+
+    ln_1: Any
+    attention: Any
+    ln_2: Any
+    mlp: Any
+    parallel: bool = False
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, *terms: object) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        normed: jax.Array = self.ln_1(h)
+        attended = h + self.attention(normed, layer, attend, *terms)
+        if self.ln_2 is not None:
+            normed = self.ln_2(h if self.parallel else attended)
+        result: jax.Array = attended + self.mlp(normed)
+        return result
+
+
+MakeBlock = Callable[..., nnx.Module]
+
+
+class Decoder(nnx.Module):
+    """The parts that a family makes, from token embeddings to logits.
+
+    Attributes:
+        block: Makes a block from the config.
+        embed: The token embeddings.
+        blocks: Called with the hidden states, their number, `attend`, and a term of `block_terms`.
+        ln: The last norm, if there is one.
+        head: The embeddings that logits are computed with; None: `embed`.
+    """
+
+    block: ClassVar[MakeBlock]
+    embed: nnx.Embed
+    blocks: Any
+    ln: Any
+    head: nnx.Embed | None = None
+
+    def make(
+        self, config: Config, norm: Callable[..., nnx.Module], is_tied: bool, rngs: nnx.Rngs,
+        windows: Sequence[int | None] = (),
+    ) -> None:  # fmt: skip
+        """Make these parts; blocks get a window each where there are `windows`."""
+        given = [(window,) for window in windows] or repeat((), config.layers)
+        self.embed = layers.embedding(config.vocab_size, config.width, rngs)
+        self.blocks = nnx.List([self.block(config, *options, rngs=rngs) for options in given])
+        self.ln = norm(rngs=rngs)
+        if not is_tied:
+            self.head = layers.embedding(config.vocab_size, config.width, rngs)
+
+    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """What the first block reads, `[b, t, d]`."""
+        return self.embed(tokens)
+
+    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
+        """What each block is given in addition, such as the rotation by positions."""
+        return repeat(())
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h = self.embedded(tokens, positions)
+        terms = self.block_terms(positions, h.dtype)
+        for layer, (block, given) in enumerate(zip(self.blocks, terms, strict=False)):
+            h = block(h, layer, attend, *given)
+        return h if self.ln is None else self.ln(h)
+
+    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        table = self.embed if self.head is None else self.head
+        return layers.logits(h, table.embedding[...], token_set)
 
 
 class Weight(NamedTuple):
@@ -178,10 +248,10 @@ class Family(NamedTuple):
 
     Attributes:
         name: What error sentences call it.
-        kind: What its networks offer, and so which scorer takes them.
         config: A frozen dataclass; its fields are keys of `config.json`.
         model: `(config, rngs=...)` -> the network.
         weights: The tensors of a checkpoint by their names there.
+        kind: What its networks offer, and so which scorer takes them.
         prefixes: Beginnings of tensors' names that some files leave out.
         fixed: Keys of `config.json` and the only value each may have; the network knows no other.
         keys: Further keys of `config.json` that `flatten` reads.
@@ -196,16 +266,16 @@ class Family(NamedTuple):
     """
 
     name: str
-    kind: Kind
     config: type[Config]
     model: Callable[..., nnx.Module]
     weights: Mapping[str, Weight]
+    kind: Kind = "causal_lm"
     prefixes: tuple[str, ...] = ()
     fixed: Mapping[str, object] = MappingProxyType({})
     keys: tuple[str, ...] = ()
     parts: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     inert: tuple[str, ...] = ()
-    tied: Mapping[str, str] = MappingProxyType({})
+    tied: Mapping[str, str] = MappingProxyType({"lm_head.weight": "embed.embedding"})
     ignored: tuple[str, ...] = ()
     flatten: Callable[[RawConfig], RawConfig] = dict
     adapt_tokenizer: Callable[[Tokenizer, Path], None] | None = None

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from flax import nnx
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import family, layers
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Heads
-from batch_calibration.scoring.models.rotary import Rope, Turn, rotate
+from batch_calibration.scoring.models.rotary import Rope
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 HeadNorm = Callable[[jax.Array], jax.Array]
@@ -30,10 +31,7 @@ class RotaryConfig(family.TransformerConfig):
 
     rope: Rope
 
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.rope.longest
+    positions = property(attrgetter("rope.longest"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +107,6 @@ class Attention(layers.Attention):
         bias: whether queries, keys and values have biases, and whether the output has.
         centered: as in `RMSNorm`, of the norms of queries and keys.
         joint_norm: whether these norms are over all heads at once, not over each.
-        interleaved: as in `rotary.rotate`.
         sinks: whether each head has a sink, as in `Heads`.
     """
 
@@ -120,7 +117,6 @@ class Attention(layers.Attention):
         bias: tuple[bool, bool],
         centered: bool = False,
         joint_norm: bool = False,
-        interleaved: bool = False,
         sinks: bool = False,
         *,
         rngs: nnx.Rngs,
@@ -128,7 +124,7 @@ class Attention(layers.Attention):
         heads, groups, d = config.heads, config.num_key_value_heads, config.head_size
         fused: layers.Layout = "in order" if config.fused else ""
         super().__init__(config.hidden_size, heads, rngs, bias, groups, d, fused, options)
-        self.joint_norm, self.interleaved = joint_norm, interleaved
+        self.joint_norm = joint_norm
         self.sinks = nnx.Param(layers.INIT(rngs.params(), (heads,))) if sinks else None
         norms: tuple[HeadNorm | None, HeadNorm | None] = (None, None)
         if config.qk_norm:
@@ -137,17 +133,15 @@ class Attention(layers.Attention):
             norms = norm(heads * d if joint_norm else d), norm(self.groups * d if joint_norm else d)
         self.q_norm, self.k_norm = norms
 
-    def __call__(  # type: ignore[override]  # an angle in place of a function
-        self, h: jax.Array, layer: int, attend: Attend, angle: Turn
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn = layers.unchanged
     ) -> jax.Array:
-        """Attention of `h [b, t, d]`, rotated by `angle`, or not where that is None."""
+        """Attention of `h [b, t, d]`; `turn` rotates heads of queries and of keys."""
         q, k, v = self.split(h)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
-        if angle is not None:
-            q, k = rotate(q, angle, self.interleaved), rotate(k, angle, self.interleaved)
         sinks = None if self.sinks is None else self.sinks[...]
-        mean = attend(layer, Heads(q, k, v, self.options, sinks))  # [b, t, heads, d]
+        mean = attend(layer, Heads(turn(q), turn(k), v, self.options, sinks))  # [b, t, heads, d]
         return self.out(mean.reshape(*h.shape[:-1], -1))
 
     def _normed(self, norm: HeadNorm, heads: jax.Array) -> jax.Array:

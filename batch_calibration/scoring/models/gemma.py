@@ -1,6 +1,5 @@
 """The Gemma family: Gemma 1 and 2, and Gemma 3 as a language model."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.scoring.models import gated, layers, llama, rotary
+from batch_calibration.scoring.models import family, gated, layers, llama, rotary
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 
@@ -56,14 +55,14 @@ class Block(nnx.Module):
         )
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Turn) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         # Normalized before and after: what is added has the size that was learned for it.
-        h = h + self.ln_attention(self.attention(self.ln_1(h), layer, attend, angle))
+        h = h + self.ln_attention(self.attention(self.ln_1(h), layer, attend, turn))
         return h + self.ln_mlp(self.mlp(self.ln_2(h)))
 
 
-class FirstBlock(nnx.Module):
+class FirstBlock(family.Block):
     """Gemma 1's block: attention, then a gated MLP, each normalized before it."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
@@ -72,19 +71,14 @@ class FirstBlock(nnx.Module):
         self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Turn) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
-        h = h + self.attention(self.ln_1(h), layer, attend, angle)
-        return h + self.mlp(self.ln_2(h))
-
 
 class Model(llama.Model):
     """Gemma 2 and 3 (Gemma Team 2024, 2025), loadable from a Hugging Face directory."""
 
-    block: ClassVar[Callable[..., nnx.Module]] = Block
+    block: ClassVar[family.MakeBlock] = Block
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        self.make(config, partial(_norm, config), rngs)
+        self.begin(config, partial(_norm, config), rngs)
         self.multiplier = config.hidden_size**0.5  # rounded to the dtype, as in transformers
         self.cap = config.final_logit_softcapping
         if config.local_rope is not None:
@@ -168,7 +162,6 @@ WEIGHTS = gated.WEIGHTS | {
 }
 FAMILY = Family(
     name="gemma",
-    kind="causal_lm",
     config=Config,
     model=Model,
     weights=WEIGHTS,
@@ -181,7 +174,6 @@ FAMILY = Family(
         "hidden_act", "_sliding_window_pattern", "vision_config", "mm_tokens_per_image",
         "*_token_index",
     ),
-    tied={"lm_head.weight": "embed.embedding"},
     ignored=("vision_tower.*", "multi_modal_projector.*"),
     flatten=flatten,
 )  # fmt: skip

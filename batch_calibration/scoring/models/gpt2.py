@@ -1,6 +1,7 @@
 """The GPT-2 family: learned positions, pre-norm blocks, tied head."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import jax
 import jax.numpy as jnp
@@ -24,25 +25,10 @@ class Config:
     layer_norm_epsilon: float = 1e-5
     activation_function: str = "gelu_new"
 
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.n_positions
-
-    @property
-    def layers(self) -> int:
-        """Blocks."""
-        return self.n_layer
-
-    @property
-    def width(self) -> int:
-        """Hidden size."""
-        return self.n_embd
-
-    @property
-    def heads(self) -> int:
-        """Attention heads, which share the width."""
-        return self.n_head
+    positions = property(attrgetter("n_positions"))
+    layers = property(attrgetter("n_layer"))
+    width = property(attrgetter("n_embd"))
+    heads = property(attrgetter("n_head"))
 
 
 class Block(nnx.Module):
@@ -107,7 +93,6 @@ WEIGHTS = {
 }
 FAMILY = Family(
     name="gpt2",
-    kind="causal_lm",
     config=Config,
     model=Model,
     weights=WEIGHTS,

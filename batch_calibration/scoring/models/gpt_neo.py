@@ -1,13 +1,14 @@
 """The GPT-Neo family: GPT-2 with products that are not scaled, every other layer with a window."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import family, layers
-from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.attention import AttentionOptions
 
 KINDS = ("global", "local")
 USUAL_TYPES = [[["global", "local"], 12]]
@@ -31,7 +32,7 @@ class Config(family.TransformerConfig):
     layer_kinds: tuple[str, ...]
 
 
-class Block(nnx.Module):
+class Block(family.Block):
     """One pre-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
@@ -44,23 +45,17 @@ class Block(nnx.Module):
         self.ln_2 = layers.layer_norm(width, eps, rngs)
         self.mlp = layers.MLP(width, inner, config.activation_function, rngs)
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
-        h = h + self.attention(self.ln_1(h), layer, attend)
-        return h + self.mlp(self.ln_2(h))
 
-
-class Model(layers.Decoder):
+class Model(family.Decoder):
     """GPT-Neo (Black et al. 2021), loadable from any Hugging Face `gpt_neo` directory."""
 
+    block = Block
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        vocabulary, width = config.vocab_size, config.width
         windows = [config.window_size if kind == "local" else None for kind in config.layer_kinds]
-        self.embed = layers.embedding(vocabulary, width, rngs)
-        self.wpe = layers.embedding(config.max_position_embeddings, width, rngs)
-        self.blocks = nnx.List([Block(config, window, rngs=rngs) for window in windows])
-        self.ln = layers.layer_norm(width, config.layer_norm_epsilon, rngs)
-        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        norm = partial(layers.layer_norm, config.width, config.layer_norm_epsilon)
+        self.make(config, norm, config.tie_word_embeddings, rngs, windows)
+        self.wpe = layers.embedding(config.positions, config.width, rngs)
 
     def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
         """Embeddings of tokens and of their positions, `[b, t, d]`."""
@@ -103,7 +98,6 @@ WEIGHTS = {
 }
 FAMILY = family.Family(
     name="gpt_neo",
-    kind="causal_lm",
     config=Config,
     model=Model,
     weights=WEIGHTS,
@@ -111,7 +105,6 @@ FAMILY = family.Family(
     keys=("num_layers", "num_heads", "attention_types"),
     # attention_types gives the kinds of layers; attention_layers is ignored.
     inert=("attention_layers", "summary_*", "gradient_checkpointing"),
-    tied={"lm_head.weight": "embed.embedding"},
     ignored=("h.{i}.attn.attention.bias", "h.{i}.attn.attention.masked_bias"),
     flatten=flatten,
 )

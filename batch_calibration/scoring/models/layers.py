@@ -1,8 +1,7 @@
 """The parts of networks: activations, norms, heads of attention, the output layer."""
 
-from collections.abc import Callable, Iterable
-from itertools import repeat
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +66,13 @@ def split_heads(h: jax.Array, heads: int) -> jax.Array:
 
 
 Layout = Literal["", "in order", "by group"]
-TurnHeads = Callable[[jax.Array], jax.Array]
+Turn = Callable[[jax.Array], jax.Array]
+"""Rotates heads `[b, t, heads, d]` by their positions."""
+
+
+def unchanged(heads: jax.Array) -> jax.Array:
+    """The heads as they are, of networks without rotary positions."""
+    return heads
 
 
 class Attention(nnx.Module):
@@ -120,7 +125,7 @@ class Attention(nnx.Module):
         return q, split_heads(self.k(h), self.groups), split_heads(self.v(h), self.groups)
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, turn: TurnHeads = lambda heads: heads
+        self, h: jax.Array, layer: int, attend: Attend, turn: Turn = unchanged
     ) -> jax.Array:
         """Attention of `h [b, t, d]`; `turn` rotates heads of queries and of keys."""
         q, k, v = self.split(h)
@@ -172,11 +177,6 @@ def logits(h: jax.Array, embeddings: jax.Array, token_set: TokenSet = None) -> j
     return jnp.einsum("...d,vd->...v", h, rows, preferred_element_type=jnp.float32)
 
 
-def output_table(is_tied: bool, vocabulary: int, width: int, rngs: nnx.Rngs) -> nnx.Embed | None:
-    """The embeddings that logits are computed with, None where the input has them."""
-    return None if is_tied else embedding(vocabulary, width, rngs)
-
-
 def product(
     h: jax.Array,
     kernel: jax.Array,
@@ -215,40 +215,3 @@ def exactness(dtype: str) -> str | None:
     GPUs else multiply it in TF32 and TPUs in bfloat16, with 10 and 7 bits after the point of 23.
     """
     return "highest" if dtype == "float32" else None
-
-
-class Decoder(nnx.Module):
-    """The parts that a family makes, from token embeddings to logits.
-
-    Attributes:
-        embed: The token embeddings.
-        blocks: Called with the hidden states, their number, `attend`, and a term of `block_terms`.
-        ln: The last norm, if there is one.
-        head: The embeddings that logits are computed with; None: `embed`.
-    """
-
-    embed: nnx.Embed
-    blocks: Any
-    ln: Any
-    head: nnx.Embed | None = None
-
-    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """What the first block reads, `[b, t, d]`."""
-        return self.embed(tokens)
-
-    def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
-        """What each block is given in addition, such as the angles of positions."""
-        return repeat(())
-
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        h = self.embedded(tokens, positions)
-        terms = self.block_terms(positions, h.dtype)
-        for layer, (block, given) in enumerate(zip(self.blocks, terms, strict=False)):
-            h = block(h, layer, attend, *given)
-        return h if self.ln is None else self.ln(h)
-
-    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        table = self.embed if self.head is None else self.head
-        return logits(h, table.embedding[...], token_set)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.models import gated, layers, rotary
+from batch_calibration.scoring.models import family, gated, layers, rotary
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 
@@ -56,9 +56,9 @@ class Block(nnx.Module):
         )  # fmt: skip
         self.multiplier = config.residual_multiplier
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Turn) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        h = h + self.attention(self.ln_1(h), layer, attend, angle) * self.multiplier
+        h = h + self.attention(self.ln_1(h), layer, attend, turn) * self.multiplier
         return h + self.mlp(self.ln_2(h)) * self.multiplier
 
 
@@ -74,21 +74,22 @@ class PostNormBlock(nnx.Module):
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_act, rngs=rngs)
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Turn) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        h = h + self.ln_1(self.attention(h, layer, attend, angle))
+        h = h + self.ln_1(self.attention(h, layer, attend, turn))
         return h + self.ln_2(self.mlp(h))
 
 
-class Model(layers.Decoder):
+class Model(family.Decoder):
     """Llama (Touvron et al. 2023) and its descendants, loadable from a Hugging Face directory."""
 
-    block: ClassVar[Callable[..., nnx.Module]] = Block
+    block: ClassVar[family.MakeBlock] = Block
+    interleaved = False  # whether the numbers that turn together are neighbors
     rotates: tuple[int, ...]  # for each layer
     local_frequencies: rotary.Frequencies | None  # of layers with a window
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        self.make(config, partial(gated.RMSNorm, config.hidden_size, config.rms_norm_eps), rngs)
+        self.begin(config, partial(gated.RMSNorm, config.hidden_size, config.rms_norm_eps), rngs)
         self.rotates = config.no_rope_layers or self.rotates
         self.multiplier, self.scale = config.embedding_multiplier, 1 / config.logits_scaling
         # Those of sequences beyond the length of the first training.
@@ -99,13 +100,9 @@ class Model(layers.Decoder):
         if config.local_rope is not None:
             self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
 
-    def make(self, config: gated.Config, norm: Callable[..., nnx.Module], rngs: nnx.Rngs) -> None:
+    def begin(self, config: gated.Config, norm: Callable[..., nnx.Module], rngs: nnx.Rngs) -> None:
         """Make what all of these networks have; all layers rotate alike."""
-        vocabulary, width, windows = config.vocab_size, config.hidden_size, gated.windows(config)
-        self.embed = layers.embedding(vocabulary, width, rngs)
-        self.blocks = nnx.List([self.block(config, window, rngs=rngs) for window in windows])
-        self.ln = norm(rngs=rngs)
-        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        self.make(config, norm, config.tie_word_embeddings, rngs, gated.windows(config))
         self.rotates = (1,) * config.num_hidden_layers
         self.multiplier = self.scale = 1.0
         self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
@@ -118,13 +115,13 @@ class Model(layers.Decoder):
         return h
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
-        """The angle of each layer, None of SmolLM3's layers without positions."""
-        angle = rotary.angles(positions, self.frequencies, dtype)
-        local = angle
+        """The rotation of each layer, none of SmolLM3's layers without positions."""
+        turn = rotary.turn(positions, self.frequencies, dtype, self.interleaved)
+        local = turn
         if self.local_frequencies is not None:
-            local = rotary.angles(positions, self.local_frequencies, dtype)
+            local = rotary.turn(positions, self.local_frequencies, dtype)
         for slides, rotates in zip(self.slides, self.rotates, strict=True):
-            yield ((local if slides else angle) if rotates else None,)
+            yield ((local if slides else turn) if rotates else layers.unchanged,)
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
@@ -270,7 +267,6 @@ def _family(kind: str, own: tuple[str, ...]) -> Family:
     """The family of one `model_type`, whose files may set the options `own`."""
     return Family(
         name=kind,
-        kind="causal_lm",
         config=Config,
         model=PostNormModel if kind.startswith("olmo") else Model,
         weights={"phi3": FUSED, "olmo2": POST_NORM, "olmo3": POST_NORM}.get(kind, gated.WEIGHTS),
@@ -278,7 +274,6 @@ def _family(kind: str, own: tuple[str, ...]) -> Family:
         fixed={key: FIXED[key] for key in FIXED if key not in own} | HARMLESS,
         keys=(*rotary.KEYS, "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),
         inert=("is_llama_config", "max_sequence_length", "rope_interleaved", "use_mrope"),
-        tied={"lm_head.weight": "embed.embedding"},
         ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
         flatten=flatten,
     )

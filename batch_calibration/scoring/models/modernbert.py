@@ -25,13 +25,13 @@ class Config(gated.Config):
     local_rope: rotary.Rope
 
 
-class Block(nnx.Module):
+class Block(family.Block):
     """Attention, then a gated MLP, each normalized before it; the first attention is not."""
 
     def __init__(self, config: Config, window: int | None, is_first: bool, *, rngs: nnx.Rngs):
         width, bias = config.hidden_size, config.attention_bias
         norm = width, config.norm_eps, rngs, config.norm_bias
-        self.ln_1 = None if is_first else layers.layer_norm(*norm)
+        self.ln_1 = layers.unchanged if is_first else layers.layer_norm(*norm)
         self.attention = gated.Attention(
             config, AttentionOptions(window=window), (bias, bias), rngs=rngs
         )
@@ -40,12 +40,6 @@ class Block(nnx.Module):
             width, config.intermediate_size, config.hidden_activation, config.mlp_bias, fused=True,
             rngs=rngs,
         )  # fmt: skip
-
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
-        normed = h if self.ln_1 is None else self.ln_1(h)
-        h = h + self.attention(normed, layer, attend, angle)
-        return h + self.mlp(self.ln_2(h))
 
 
 class Model(nnx.Module):
@@ -71,11 +65,11 @@ class Model(nnx.Module):
         `attend` holds the padding mask. ModernBERT has no token types.
         """
         h: jax.Array = self.ln(self.embed(tokens))
-        angle = rotary.angles(positions, self.frequencies, h.dtype)
-        local = rotary.angles(positions, self.local_frequencies, h.dtype)
+        turn = rotary.turn(positions, self.frequencies, h.dtype)
+        local = rotary.turn(positions, self.local_frequencies, h.dtype)
         # Layers with a window rotate by a base of their own.
         for layer, (block, window) in enumerate(zip(self.blocks, self.windows, strict=True)):
-            h = block(h, layer, attend, angle if window is None else local)
+            h = block(h, layer, attend, turn if window is None else local)
         h = self.ln_last(h)
         return h
 
@@ -115,6 +109,7 @@ FAMILY = family.Family(
     config=Config,
     model=Model,
     weights=WEIGHTS,
+    tied={},
     prefixes=("model.",),
     # Of both kinds of layers at once, which no checkpoint has.
     fixed={"rope_scaling": None},

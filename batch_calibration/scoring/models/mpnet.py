@@ -95,6 +95,7 @@ FAMILY = family.Family(
     config=Config,
     model=Model,
     weights=WEIGHTS,
+    tied={},
     prefixes=("mpnet.",),
     fixed={"relative_attention_num_buckets": BUCKETS},
     inert=("tie_word_embeddings",),  # of heads that are left out

@@ -1,6 +1,6 @@
 """The GPT-NeoX family, Pythia among it: partial rotary positions, parallel residual."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.scoring.models import family, gated, layers, rotary
-from batch_calibration.scoring.models.attention import Attend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,7 @@ class Config(gated.RotaryConfig):
     tie_word_embeddings: bool = False
 
 
-class Block(nnx.Module):
+class Block(family.Block):
     """Attention and a two-layer MLP, in parallel or in sequence."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
@@ -38,32 +37,20 @@ class Block(nnx.Module):
         self.attention = layers.Attention(width, config.heads, rngs, (bias, bias), fused="by group")
         self.mlp = layers.MLP(width, config.intermediate_size, config.hidden_act, rngs)
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
-        turn = partial(rotary.rotate, angle=angle)
-        attended = h + self.attention(self.ln_1(h), layer, attend, turn)
-        # In parallel the MLP reads the block's input, and not what attention added.
-        return attended + self.mlp(self.ln_2(h if self.parallel else attended))
 
-
-class Model(layers.Decoder):
+class Model(family.Decoder):
     """GPT-NeoX (Black et al. 2022), loadable from any Hugging Face `gpt_neox` directory."""
 
-    block: ClassVar[Callable[..., nnx.Module]] = Block
+    block: ClassVar[family.MakeBlock] = Block
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = layers.embedding(vocabulary, width, rngs)
-        self.blocks = nnx.List(
-            [self.block(config, rngs=rngs) for _ in range(config.num_hidden_layers)]
-        )
-        self.ln = layers.layer_norm(width, config.layer_norm_eps, rngs)
-        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
-        self.frequencies = rotary.frequencies(width // config.heads, config.rope)
+        norm = partial(layers.layer_norm, config.hidden_size, config.layer_norm_eps)
+        self.make(config, norm, config.tie_word_embeddings, rngs)
+        self.frequencies = rotary.frequencies(config.hidden_size // config.heads, config.rope)
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
-        """The angles by which blocks rotate heads at `positions [b, t]`."""
-        return repeat((rotary.angles(positions, self.frequencies, dtype),))
+        """The rotation of heads at `positions [b, t]`."""
+        return repeat((rotary.turn(positions, self.frequencies, dtype),))
 
 
 def flatten(raw: family.RawConfig) -> family.RawConfig:
@@ -89,7 +76,6 @@ WEIGHTS = {
 }
 FAMILY = family.Family(
     name="neox",
-    kind="causal_lm",
     config=Config,
     model=Model,
     weights=WEIGHTS,

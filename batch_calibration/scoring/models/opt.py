@@ -56,7 +56,7 @@ class Block(nnx.Module):
         return h if self.before else self.ln_2(h)
 
 
-class Model(layers.Decoder):
+class Model(family.Decoder):
     """OPT (Zhang et al. 2022), loadable from any Hugging Face `opt` directory."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
@@ -71,7 +71,8 @@ class Model(layers.Decoder):
         is_narrow = narrow != width  # of OPT-350M alone
         self.project_in = layers.linear(narrow, width, rngs, bias=False) if is_narrow else None
         self.project_out = layers.linear(width, narrow, rngs, bias=False) if is_narrow else None
-        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, narrow, rngs)
+        if not config.tie_word_embeddings:
+            self.head = layers.embedding(vocabulary, narrow, rngs)
 
     def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
         """Embeddings of tokens and of their positions, `[b, t, d]`."""
@@ -106,13 +107,11 @@ WEIGHTS = {
 }
 FAMILY = family.Family(
     name="opt",
-    kind="causal_lm",
     config=Config,
     model=Model,
     weights=WEIGHTS,
     prefixes=("model.",),
     fixed={"output_projection": True, "share_decoder_input_output_embed": True},
     keys=("_remove_final_layer_norm",),
-    tied={"lm_head.weight": "embed.embedding"},
     flatten=flatten,
 )

@@ -1,13 +1,12 @@
 """The first Phi family, Phi-2 among it: partial rotary positions, attention parallel to the MLP."""
 
 from dataclasses import dataclass
-from functools import partial
+from typing import ClassVar
 
 import jax
 from flax import nnx
 
 from batch_calibration.scoring.models import family, gated, layers, neox, rotary
-from batch_calibration.scoring.models.attention import Attend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,27 +21,22 @@ class Config(gated.RotaryConfig):
     tie_word_embeddings: bool = False
 
 
-class Block(nnx.Module):
+class Block(family.Block):
     """Attention and a two-layer MLP of the same normalized states."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        width, act = config.hidden_size, config.hidden_act
-        groups = config.num_key_value_heads
-        self.ln = layers.layer_norm(width, config.layer_norm_eps, rngs)
-        self.attention = layers.Attention(width, config.heads, rngs, groups=groups)
-        self.mlp = layers.MLP(width, config.intermediate_size, act, rngs)
-
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
-        normed, turn = self.ln(h), partial(rotary.rotate, angle=angle)
-        # Both read the same normalized states, and neither the other.
-        return h + self.attention(normed, layer, attend, turn) + self.mlp(normed)
+        width = config.hidden_size
+        self.ln_1, self.ln_2 = layers.layer_norm(width, config.layer_norm_eps, rngs), None
+        self.attention = layers.Attention(
+            width, config.heads, rngs, groups=config.num_key_value_heads
+        )
+        self.mlp = layers.MLP(width, config.intermediate_size, config.hidden_act, rngs)
 
 
 class Model(neox.Model):
     """Phi (Li et al. 2023), loadable from any Hugging Face `phi` directory."""
 
-    block = Block
+    block: ClassVar[family.MakeBlock] = Block
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         # This config has all that is read of GPT-NeoX's.
@@ -64,7 +58,7 @@ def flatten(raw: family.RawConfig) -> family.RawConfig:
 NAMES = ("q_proj", "k_proj", "v_proj", "dense")
 WEIGHTS = {
     "model.embed_tokens.weight": family.Weight("embed.embedding", split=0),
-    **family.norm_weights("model.layers.{i}.input_layernorm", "blocks.{i}.ln"),
+    **family.norm_weights("model.layers.{i}.input_layernorm", "blocks.{i}.ln_1"),
     **family.attention_weights("model.layers.{i}.self_attn", "blocks.{i}.attention", NAMES),
     **family.linear_weights("model.layers.{i}.mlp.fc1", "blocks.{i}.mlp.fc", 1),
     **family.linear_weights("model.layers.{i}.mlp.fc2", "blocks.{i}.mlp.proj", 0),
@@ -74,14 +68,12 @@ WEIGHTS = {
 }
 FAMILY = family.Family(
     name="phi",
-    kind="causal_lm",
     config=Config,
     model=Model,
     weights=WEIGHTS,
     prefixes=("model.",),
     fixed={"qk_layernorm": False},
     keys=rotary.KEYS,
-    tied={"lm_head.weight": "embed.embedding"},
     ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
     flatten=flatten,
 )

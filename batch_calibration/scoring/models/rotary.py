@@ -1,7 +1,9 @@
 """Rotary positions: reads them from a config, computes their frequencies, rotates heads."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -69,7 +71,6 @@ class Rope:
 
 
 Angle = tuple[jax.Array, jax.Array]
-Turn = Angle | None
 """Cosine and sine `[b, t, 1, r]` of the angles that `r` pairs of numbers are turned by."""
 
 
@@ -278,6 +279,14 @@ def angles(positions: jax.Array, frequencies: Frequencies, dtype: jnp.dtype) -> 
     angle = positions[..., None, None].astype(jnp.float32) * radians  # [b, t, 1, r]
     cos, sin = jnp.cos(angle) * frequencies.scale, jnp.sin(angle) * frequencies.scale
     return cos.astype(dtype), sin.astype(dtype)  # computed in float32, as in transformers
+
+
+def turn(
+    positions: jax.Array, frequencies: Frequencies, dtype: jnp.dtype, interleaved: bool = False
+) -> Callable[[jax.Array], jax.Array]:
+    """The rotation of heads at `positions [b, t]`; see `rotate`."""
+    angle = angles(positions, frequencies, dtype)
+    return partial(rotate, angle=angle, interleaved=interleaved)
 
 
 def rotate(heads: jax.Array, angle: Angle, interleaved: bool = False) -> jax.Array:

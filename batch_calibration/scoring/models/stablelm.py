@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError, spell
-from batch_calibration.scoring.models import gated, layers, neox, rotary
-from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models import family, gated, layers, neox, rotary
+from batch_calibration.scoring.models.attention import AttentionOptions
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight, norm_weights
 
 MOST_HEADS = 128
@@ -50,7 +50,7 @@ class HeadNorms(nnx.Module):
         return (normed * scales.astype(jnp.float32)).astype(heads.dtype)
 
 
-class Block(nnx.Module):
+class Block(family.Block):
     """Attention and a gated MLP, in parallel or in sequence."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
@@ -65,13 +65,6 @@ class Block(nnx.Module):
             self.attention.k_norm = nnx.data(HeadNorms(groups, size, eps))
         self.ln_2 = None if config.use_parallel_residual else layers.layer_norm(width, eps, rngs)
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_act, rngs=rngs)
-
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
-        normed = self.ln_1(h)
-        h = h + self.attention(normed, layer, attend, angle)
-        # In parallel both read by one norm, and there is no second.
-        return h + self.mlp(normed if self.ln_2 is None else self.ln_2(h))
 
 
 class Model(neox.Model):
@@ -101,13 +94,11 @@ for side in "qk":
         WEIGHTS[theirs] = Weight(f"blocks.{{i}}.attention.{side}_norm.scales.{head}")
 FAMILY = Family(
     name="stablelm",
-    kind="causal_lm",
     config=Config,
     model=Model,
     weights=WEIGHTS,
     prefixes=("model.",),
     keys=rotary.KEYS,
-    tied={"lm_head.weight": "embed.embedding"},
     ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
     flatten=flatten,
 )
