@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from batch_calibration.scoring.models import attention
-from batch_calibration.scoring.models.attention import AttentionOptions, Heads, self_attention
-from batch_calibration.scoring.models.prefix_attention import prefix_attention, truncate_cache
+from batch_calibration.scoring.models.attention import (
+    AttentionOptions,
+    Heads,
+    prefix_attention,
+    self_attention,
+    truncate_cache,
+)
 
 SHAPES = [(2, 16, 6, 3, 8), (1, 24, 4, 1, 16)]
 """Sequences, their length, heads, groups, size of a head."""

@@ -17,9 +17,8 @@ from batch_calibration.scoring.engine.forward import Forward
 from batch_calibration.scoring.engine.packing import SHORTEST, lay_out, pack_prompts
 from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.scoring.engine.trie import build_trie
-from batch_calibration.scoring.models.attention import AttentionOptions, Heads
+from batch_calibration.scoring.models.attention import AttentionOptions, Heads, append_cache
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
-from batch_calibration.scoring.models.prefix_attention import append_cache
 
 LONG = GPT2 | {"n_positions": 800}
 

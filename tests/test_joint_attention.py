@@ -12,13 +12,14 @@ from tiny import write
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.engine import forward, programs
 from batch_calibration.scoring.models import attention
-from batch_calibration.scoring.models.attention import AttentionOptions, Heads
-from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
-from batch_calibration.scoring.models.prefix_attention import (
+from batch_calibration.scoring.models.attention import (
+    AttentionOptions,
+    Heads,
     append_cache,
     fits_joint_attention,
     joint_attention,
 )
+from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 
 def forest(random, slots, shared):

@@ -10,10 +10,16 @@ import pytest
 from safetensors.numpy import load_file
 
 from batch_calibration.scoring.models import FAMILIES
-from batch_calibration.scoring.models.attention import AttentionOptions, Heads, causal, masked
+from batch_calibration.scoring.models.attention import (
+    AttentionOptions,
+    Heads,
+    append_cache,
+    causal,
+    masked,
+    prefix_attention,
+)
 from batch_calibration.scoring.models.files import weights
 from batch_calibration.scoring.models.layers import ACTIVATIONS, activation
-from batch_calibration.scoring.models.prefix_attention import append_cache, prefix_attention
 
 GOLDEN = sorted((Path(__file__).parent / "golden").iterdir())
 

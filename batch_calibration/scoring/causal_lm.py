@@ -19,16 +19,8 @@ from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring import NOTHING_FINISHED, Identity, LabelScores
-from batch_calibration.scoring.engine import trie
+from batch_calibration.scoring.engine import label_texts, trie
 from batch_calibration.scoring.engine.forward import Forward, PrefixCache
-from batch_calibration.scoring.engine.label_texts import (
-    Asked,
-    Batches,
-    LabelScorer,
-    Part,
-    run_by_length,
-    too_long,
-)
 from batch_calibration.scoring.engine.tokens import Encoded, encode
 from batch_calibration.scoring.models import llama
 from batch_calibration.scoring.models.family import Config
@@ -39,7 +31,7 @@ TOKENIZED_ROWS = {"cpu": 1024}
 """Rows tokenized at a time, by backend: memory does not grow with the number of rows."""
 
 
-class CausalLM(LabelScorer):
+class CausalLM(label_texts.LabelScorer):
     r"""Log-probability of each label as the continuation of each text.
 
     `log p(label | text)`, summed over the label's tokens, in nats. A label of several texts, its
@@ -98,7 +90,7 @@ class CausalLM(LabelScorer):
             **({"logits_only": True} if self.logits_only else {}),
         }
 
-    def _score(self, asked: Asked) -> LabelScores:
+    def _score(self, asked: label_texts.Asked) -> LabelScores:
         if asked.finished is not NOTHING_FINISHED:
             # What was scored before must not decide the last bits of what is kept.
             self._forward.prefix = PrefixCache([], ())
@@ -106,24 +98,30 @@ class CausalLM(LabelScorer):
                 self._long.prefix = PrefixCache([], ())
         return super()._score(asked)
 
-    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[Part]:
+    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[label_texts.Part]:
         for start, encoded in self._encode(texts, forms):
             tries = list(map(trie.build_trie, encoded.labels))
             self._check(start, encoded.prompts, tries)
             lengths = list(map(len, encoded.prompts))
-            yield Part(start, lengths, partial(self._run, encoded, tries))
+            yield label_texts.Part(start, lengths, partial(self._run, encoded, tries))
 
-    def _run(self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]) -> Batches:
+    def _run(
+        self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]
+    ) -> label_texts.Batches:
         """Rows and their scores, as `Forward.run`."""
         long = self._long
         if long is None:
             return self._forward.run(encoded.prompts, tries, done)
 
-        def run(is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool) -> Batches:
+        def run(
+            is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool
+        ) -> label_texts.Batches:
             prompts, rows_tries = [encoded.prompts[r] for r in rows], [tries[r] for r in rows]
             return (long if beyond else self._forward).run(prompts, rows_tries, done)
 
-        return run_by_length(run, self._first_length, encoded.prompts, encoded.labels, done)
+        return label_texts.run_by_length(
+            run, self._first_length, encoded.prompts, encoded.labels, done
+        )
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:
         """Some rows at a time as token ids, the next ones tokenized while these are scored."""
@@ -160,7 +158,7 @@ class CausalLM(LabelScorer):
                 self._refuse_unembedded(start + row, {*prompt, *labels.targets.tolist()})
             need = len(prompt) + labels.paths.shape[1] - 1  # a label's last token is never fed
             if need > most:
-                raise too_long(start + row, len(prompt), need, most)
+                raise label_texts.too_long(start + row, len(prompt), need, most)
             if self.logits_only and len(labels.tokens):  # an inner node: some label has two tokens
                 raise InputError(
                     f"row {start + row}: with logits_only every label must be one token, but one "

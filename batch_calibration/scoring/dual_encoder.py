@@ -14,21 +14,9 @@ from jax.sharding import NamedSharding
 from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError, spell
-from batch_calibration.scoring import (
-    NOTHING_FINISHED,
-    Finished,
-    Identity,
-    ImageInputs,
-    LabelScores,
-)
-from batch_calibration.scoring.engine import label_texts, sharding
+from batch_calibration.scoring import NOTHING_FINISHED, Finished, Identity, ImageInputs, LabelScores
+from batch_calibration.scoring.engine import label_texts, preprocessing, sharding
 from batch_calibration.scoring.engine.batches import batches
-from batch_calibration.scoring.engine.preprocessing import (
-    Preprocessing,
-    decode_batches,
-    load_preprocessing,
-    normalize,
-)
 from batch_calibration.scoring.engine.programs import State
 from batch_calibration.scoring.engine.tokens import count_cut, refuse_same_tokens, token_ids
 from batch_calibration.scoring.models import clip
@@ -196,17 +184,17 @@ class DualEncoder(label_texts.LabelScorer):
                 f"{self.checkpoint.directory}: a {self.checkpoint.model_type} network reads text "
                 "alone; give a CLIP checkpoint for images."
             )
-        preprocessing = load_preprocessing(self.checkpoint.directory)
+        how = preprocessing.load_preprocessing(self.checkpoint.directory)
         config = cast(clip.Config, self.checkpoint.config)
         edge = config.vision_image_size
-        if preprocessing.crop != (edge, edge):
+        if how.crop != (edge, edge):
             raise InputError(
-                f"{self.checkpoint.directory}: images are cut to {preprocessing.crop}, but the "
+                f"{self.checkpoint.directory}: images are cut to {how.crop}, but the "
                 f"network takes {(edge, edge)}; the files belong to different checkpoints."
             )
         tokens = config.image_tokens
         size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
-        embed = program(self.checkpoint, _embed_images, preprocessing)
+        embed = program(self.checkpoint, _embed_images, how)
         finished_rows = finished.rows
         failed = dict(finished.failed)
         # What is finished is a whole number of batches, and those after it begin where they did.
@@ -215,7 +203,7 @@ class DualEncoder(label_texts.LabelScorer):
 
         def run() -> Iterator[tuple[tuple[list[int], dict[int, str]], jax.Array]]:
             refs = list(map(images.refs.__getitem__, pending))
-            for rows, pixels, bad in decode_batches(refs, preprocessing, size):
+            for rows, pixels, bad in preprocessing.decode_batches(refs, how, size):
                 (placed,) = sharding.shard_rows(self.checkpoint.mesh, (pixels,))
                 unreadable = {pending[row]: why for row, why in bad.items()}
                 yield ([pending[row] for row in rows], unreadable), embed(placed)
@@ -331,10 +319,12 @@ def _embed_captions(network: ClipNetwork, tokens: jax.Array, lengths: jax.Array)
     return network.embed_text(tokens, lengths)
 
 
-def _embed_images(network: clip.Model, pixels: jax.Array, how: Preprocessing) -> jax.Array:
+def _embed_images(
+    network: clip.Model, pixels: jax.Array, how: preprocessing.Preprocessing
+) -> jax.Array:
     """CLIP's embeddings of uint8 `pixels [b, h, w, 3]`."""
     dtype = jax.tree.leaves(nnx.state(network))[0].dtype  # the network's
-    return network.embed_image(normalize(pixels, how).astype(dtype))
+    return network.embed_image(preprocessing.normalize(pixels, how).astype(dtype))
 
 
 def one_behind(running: Iterable[tuple[T, jax.Array]]) -> Iterator[tuple[T, np.ndarray]]:

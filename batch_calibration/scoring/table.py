@@ -15,12 +15,8 @@ from batch_calibration.settings import ModelSettings, Settings
 # Flax and the tokenizers are loaded by the functions below: reading stored scores needs neither.
 if TYPE_CHECKING:
     from batch_calibration.scoring.engine.token_budget import Cost, TokenBudget
+    from batch_calibration.scoring.models.files import checkpoint
     from batch_calibration.scoring.models.files.chat_template import ChatTemplate
-    from batch_calibration.scoring.models.files.checkpoint import (
-        Checkpoint,
-        ModelFiles,
-        TokenizerInfo,
-    )
     from batch_calibration.scoring.models.files.transformers_files import TransformersFiles
 
 ANSWERS = "answers.sqlite"
@@ -31,7 +27,7 @@ class OpenFiles(Protocol):
     """A checkpoint directory whose config and tokenizer are read, its weights not yet."""
 
     @property
-    def tokenizer_info(self) -> "TokenizerInfo":
+    def tokenizer_info(self) -> "checkpoint.TokenizerInfo":
         """The way the model reads text."""
         ...
 
@@ -45,7 +41,7 @@ Load = Callable[[Settings, OpenFiles | None, Path | None], Scorer]
 CountTokens = Callable[["TokenBudget", Sequence[str], Sequence[str], ModelSettings], "Cost"]
 
 
-def _open_checkpoint(directory: Path, model: ModelSettings) -> "ModelFiles":
+def _open_checkpoint(directory: Path, model: ModelSettings) -> "checkpoint.ModelFiles":
     from batch_calibration.scoring.models.files.checkpoint import ModelFiles
 
     return ModelFiles(directory, model.accept_keys)
@@ -142,10 +138,10 @@ def _load_api(settings: Settings, files: OpenFiles | None, workdir: Path | None)
     return ApiScorer(settings.api, settings.model.model, tokenizer, answers)
 
 
-def _load_weights(files: OpenFiles | None, model: ModelSettings) -> "Checkpoint":
+def _load_weights(files: OpenFiles | None, model: ModelSettings) -> "checkpoint.Checkpoint":
     from batch_calibration.scoring.engine import sharding
 
-    opened = cast("ModelFiles", _require(files))
+    opened = cast("checkpoint.ModelFiles", _require(files))
     return opened.load(model.dtype, sharding.make_mesh(model.mesh))
 
 

@@ -16,14 +16,8 @@ import numpy as np
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring import Identity
+from batch_calibration.scoring.engine import label_texts
 from batch_calibration.scoring.engine.batches import batches
-from batch_calibration.scoring.engine.label_texts import (
-    Batches,
-    LabelScorer,
-    Part,
-    run_by_length,
-    too_long,
-)
 from batch_calibration.scoring.engine.tokens import LabelTokens, encode, token_ids
 from batch_calibration.scoring.models.files.transformers_files import TransformersCheckpoint
 
@@ -70,7 +64,7 @@ class Prefix(NamedTuple):
         return cache
 
 
-class TransformersLM(LabelScorer):
+class TransformersLM(label_texts.LabelScorer):
     r"""Log-probabilities of labels under a causal or encoder-decoder model of transformers.
 
     Args:
@@ -98,13 +92,13 @@ class TransformersLM(LabelScorer):
             "dtype": self.checkpoint.dtype,
         }
 
-    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[Part]:
+    def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[label_texts.Part]:
         for start in range(0, len(texts), TOKENIZED_ROWS):
             part = texts[start : start + TOKENIZED_ROWS]
             prompts, label_tokens = self._encode(part, forms, start)
             self._check(start, prompts, label_tokens)
             lengths = list(map(len, prompts))
-            yield Part(start, lengths, partial(self._run, prompts, label_tokens))
+            yield label_texts.Part(start, lengths, partial(self._run, prompts, label_tokens))
 
     def _encode(
         self, texts: Sequence[str], forms: Sequence[str], first: int
@@ -133,7 +127,7 @@ class TransformersLM(LabelScorer):
             fed = max(map(len, labels)) - 1  # a label's last token is never fed
             need = len(prompt) + (0 if self.checkpoint.is_encoder_decoder else fed)
             if need > most:
-                raise too_long(start + row, len(prompt), need, most)
+                raise label_texts.too_long(start + row, len(prompt), need, most)
             if not prompt or not all(labels):
                 raise InputError.at(
                     f"row {start + row}",
@@ -144,8 +138,10 @@ class TransformersLM(LabelScorer):
 
     def _run(
         self, prompts: list[list[int]], label_tokens: list[LabelTokens], done: set[int]
-    ) -> Batches:
-        def run(is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool) -> Batches:
+    ) -> label_texts.Batches:
+        def run(
+            is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool
+        ) -> label_texts.Batches:
             own_prompts, own_labels = [prompts[r] for r in rows], [label_tokens[r] for r in rows]
             paths_of = []
             for row, labels in enumerate(own_labels):
@@ -158,12 +154,14 @@ class TransformersLM(LabelScorer):
                     return self._run_branches(own_prompts, own_labels, paths_of, done, prefix)
             return self._run_paths(own_prompts, own_labels, paths_of, done, prefix)
 
-        return run_by_length(run, self._network.first_length, prompts, label_tokens, done)
+        return label_texts.run_by_length(
+            run, self._network.first_length, prompts, label_tokens, done
+        )
 
     def _run_branches(
         self, prompts: list[list[int]], label_tokens: list[LabelTokens],
         paths_of: list[list[Path]], done: set[int], prefix: Prefix,
-    ) -> Batches:  # fmt: skip
+    ) -> label_texts.Batches:  # fmt: skip
         """Rows of equal length, each run once; the paths of its labels go on from its cache.
 
         Equal lengths leave no padding between a prompt and its labels, which networks that count
@@ -186,7 +184,7 @@ class TransformersLM(LabelScorer):
     def _run_paths(
         self, prompts: list[list[int]], label_tokens: list[LabelTokens],
         paths_of: list[list[Path]], done: set[int], prefix: Prefix,
-    ) -> Batches:  # fmt: skip
+    ) -> label_texts.Batches:  # fmt: skip
         """Rows of like length, each run once for each path of its labels."""
         longest = max(len(path.tokens) for path in chain.from_iterable(paths_of))
         most_paths = max(map(len, paths_of))

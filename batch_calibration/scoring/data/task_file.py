@@ -40,17 +40,8 @@ from typing import Any
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.scoring.prompts.template import check_fields
-from batch_calibration.scoring.tasks import TASKS, get_task
-from batch_calibration.scoring.tasks.base import (
-    COLUMNS,
-    IMAGE,
-    NAMES,
-    NUMBERS,
-    LabelWords,
-    Task,
-    image_task,
-    text_task,
-)  # fmt: skip
+from batch_calibration.scoring.tasks import TASKS, base, get_task
+from batch_calibration.scoring.tasks.base import IMAGE, NAMES, NUMBERS, Task
 
 ENDING = ".toml"
 # What each key holds: of task files of texts, then of images; the needed keys, then the others.
@@ -127,7 +118,7 @@ def read_task_file(path: str) -> Task:
             raise InputError(f"{path}, key {key}: {error}") from error
     # What is not given keeps the default that `text_task` has for it.
     settings = {key: table[key] for key in SHARED if key in table}
-    return text_task(
+    return base.text_task(
         table["name"],
         table.get("title", table["name"]),
         fields,
@@ -160,12 +151,12 @@ def _image_task(table: dict[str, Any], path: str) -> Task:
     # A class without words of its own is called by its name.
     names = {name: name for name in table["label_names"]}
     label_column = {"label": table.get("label_column", "label")}
-    return image_task(
+    return base.image_task(
         table["name"],
         str(table.get("title", table["name"])),
         names | table.get("statement_words", {}),
         tuple(table["statements"]),
-        columns=tuple(schema | label_column for schema in map(dict, COLUMNS)),
+        columns=tuple(schema | label_column for schema in map(dict, base.COLUMNS)),
         files=_beside(path, table["files"]),
         folder=str(Path(path).parent / table["folder"]) if "folder" in table else "",
         labels_are=table["labels_are"],
@@ -179,7 +170,7 @@ def _beside(path: str, files: dict[str, str]) -> dict[str, str]:
     return {split: str(Path(path).parent / file) for split, file in files.items()}
 
 
-def _surface_forms(table: dict[str, Any]) -> dict[str, LabelWords]:
+def _surface_forms(table: dict[str, Any]) -> dict[str, base.LabelWords]:
     # Tuples, as the tasks of the package have them.
     return {name: tuple(w) if isinstance(w, list) else w for name, w in table.items()}
 

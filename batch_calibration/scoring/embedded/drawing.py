@@ -1,4 +1,4 @@
-"""Draws images by formula: what svhn, clevr, eurosat and dtd share.
+"""Draws images by formula: what all drawings share, textures of DTD, land of EuroSAT.
 
 A drawing takes class numbers `[n]` and a generator and gives images `[n 48 48 3]`, values 0 to 1,
 with the colors that captions may name. All images of a batch are drawn at once.
@@ -87,3 +87,247 @@ def as_bytes(images: np.ndarray, random: Generator) -> np.ndarray:
     amount = uniform(random, 0.02, 0.14, len(images))[:, None, None, None]
     pixels: np.ndarray = (np.clip(images + amount * grain, 0, 1) * 255).astype(np.uint8)
     return pixels
+
+
+# --- twelve textures of DTD: an amount of ink, 0 to 1, that blends two colors
+
+
+def stripe_angles(
+    n: int, random: Generator, low: float, high: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Angles across and along stripes of `low` to `high` pixels, `[n 48 48]` in radians."""
+    along, across = rotated(random_angle(random, n))
+    turn = per_image(2 * np.pi / uniform(random, low, high, n))  # radians a pixel
+    return along * turn + per_image(uniform(random, 0, 6, n)), across * turn
+
+
+def soft_threshold(wave: np.ndarray, width: float = 0.0) -> np.ndarray:
+    """Ink where a wave is above `width`, with a soft edge."""
+    return np.clip((wave - width) * 4 + 0.5, 0, 1)  # the edge is a quarter of a unit wide
+
+
+def banded(n: int, random: Generator) -> np.ndarray:
+    """Broad, soft bands of changing width."""
+    along, _ = stripe_angles(n, random, 18, 30)
+    return 0.5 + 0.5 * np.sin(along + 0.8 * np.sin(0.6 * along))
+
+
+def striped(n: int, random: Generator) -> np.ndarray:
+    """Sharp stripes."""
+    return soft_threshold(np.sin(stripe_angles(n, random, 7, 14)[0]))
+
+
+def lined(n: int, random: Generator) -> np.ndarray:
+    """Thin lines."""
+    return soft_threshold(np.sin(stripe_angles(n, random, 5, 9)[0]), 0.75)
+
+
+def zigzagged(n: int, random: Generator) -> np.ndarray:
+    """Stripes that turn back and forth."""
+    along, across = stripe_angles(n, random, 8, 14)
+    # The arcsine of a sine is a triangle wave.
+    return soft_threshold(np.sin(along + 2.2 * np.arcsin(np.sin(0.6 * across))))
+
+
+def chequered(n: int, random: Generator) -> np.ndarray:
+    """Squares in turns."""
+    along, across = stripe_angles(n, random, 11, 22)
+    return soft_threshold(np.sin(along) * np.sin(across) * 2)
+
+
+def grid_texture(n: int, random: Generator) -> np.ndarray:
+    """Lines along and across."""
+    along, across = stripe_angles(n, random, 7, 13)
+    return soft_threshold(np.maximum(np.sin(along), np.sin(across)), 0.8)
+
+
+def crosshatched(n: int, random: Generator) -> np.ndarray:
+    """Fine lines that cross at a slant."""
+    along, across = stripe_angles(n, random, 5, 8)
+    lines, crossing = np.sin(along + 0.5 * across), np.sin(along - 0.5 * across)
+    return soft_threshold(np.maximum(lines, crossing), 0.7)
+
+
+def polka_dotted(n: int, random: Generator) -> np.ndarray:
+    """Large dots in order."""
+    along, across = stripe_angles(n, random, 10, 18)
+    return soft_threshold(np.cos(along) + np.cos(across), 0.75)
+
+
+def dotted(n: int, random: Generator) -> np.ndarray:
+    """Small dots, not quite in order."""
+    along, across = stripe_angles(n, random, 5.5, 8)
+    dots = np.cos(along + 1.2 * smooth_noise(random, n, 6))
+    return soft_threshold(dots + np.cos(across + 1.2 * smooth_noise(random, n, 6)), 1)
+
+
+def blotchy(n: int, random: Generator) -> np.ndarray:
+    """Spots of any form."""
+    return soft_threshold(smooth_noise(random, n, 7) * 2, 0.1)
+
+
+def marbled(n: int, random: Generator) -> np.ndarray:
+    """Veins that waver."""
+    along, _ = stripe_angles(n, random, 14, 26)
+    # Noise bends the stripes into veins.
+    bent = along + 3 * smooth_noise(random, n, 5) + smooth_noise(random, n, 10)
+    amount: np.ndarray = 1 - np.abs(np.sin(bent)) ** 0.6
+    return amount
+
+
+def spiralled(n: int, random: Generator) -> np.ndarray:
+    """One spiral about the middle."""
+    x, y = X - per_image(uniform(random, -5, 5, n)), Y - per_image(uniform(random, -5, 5, n))
+    # Turns left or right.
+    hand = per_image(np.where(random.random(n) < 0.5, 1, -1).astype(np.float32))
+    turn = per_image(2 * np.pi / uniform(random, 7, 13, n))
+    return soft_threshold(np.sin(np.hypot(x, y) * turn + hand * np.arctan2(y, x)))
+
+
+TEXTURES: dict[str, DrawClass] = {
+    "banded": banded, "blotchy": blotchy, "chequered": chequered, "crosshatched": crosshatched,
+    "dotted": dotted, "grid": grid_texture, "lined": lined, "marbled": marbled,
+    "polka-dotted": polka_dotted, "spiralled": spiralled, "striped": striped,
+    "zigzagged": zigzagged,
+}  # fmt: skip
+
+
+def textures(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A texture in two colors."""
+    n = len(classes)
+    # Two colors that differ: the second is 1 to 7 places behind the first.
+    first = random.integers(len(COLORS), size=n)
+    second = (first + random.integers(1, len(COLORS), size=n)) % len(COLORS)
+    amount = by_class(TEXTURES, classes, random) * uniform(random, 0.1, 1, n, 1, 1)
+    shade = uniform(random, 0.5, 1.2, 2, n, 1)
+    images = blend(amount, PALETTE[first] * shade[0], PALETTE[second] * shade[1])
+    return images + 0.06 * smooth_noise(random, n, 5)[..., None], np.stack([first, second], 1)
+
+
+# --- land from above, in the classes of EuroSAT
+
+GREENS = np.array([(0.30, 0.42, 0.18), (0.40, 0.50, 0.24), (0.50, 0.50, 0.28)], np.float32)
+FIELDS = np.array(
+    [(0.55, 0.45, 0.28), (0.66, 0.60, 0.34), (0.36, 0.48, 0.22), (0.48, 0.36, 0.24)], np.float32
+)
+
+
+def land(random: Generator, n: int) -> np.ndarray:
+    """Meadow or field, which roads and rivers cross."""
+    color = np.concatenate([GREENS, FIELDS])[random.integers(7, size=n)]
+    return shaded(color, 0.25 * smooth_noise(random, n, 6))
+
+
+def annual_crop(n: int, random: Generator) -> np.ndarray:
+    """Large fields of different crops, side by side."""
+    along, across = rotated(random_angle(random, n))
+    w = per_image(uniform(random, 10, 22, n))
+    # A number for each field, so that neighbors have other crops.
+    cell = np.floor(along / w).astype(int) * 7 + np.floor(across / (1.4 * w)).astype(int) * 3
+    crop = FIELDS[(cell + random.integers(4, size=n)[:, None, None]) % 4]
+    image: np.ndarray = crop * (1 + 0.12 * smooth_noise(random, n, 8)[..., None])
+    return image
+
+
+def permanent_crop(n: int, random: Generator) -> np.ndarray:
+    """Rows of trees or vines."""
+    along, across = rotated(random_angle(random, n))
+    row = np.sin(along * per_image(uniform(random, 1.0, 1.8, n)))  # rows of trees
+    # Half of the images: single trees in a row.
+    gaps = np.where(per_image(random.random(n) < 0.5), np.sin(across * 1.2), 1)
+    ground, ink = FIELDS[random.integers(2, size=n)], GREENS[:1].repeat(n, 0)
+    image = blend(np.clip(row * gaps, 0, 1) * 0.8, ground, ink)
+    return image + (0.05 * smooth_noise(random, n, 6)[..., None])
+
+
+def woods(n: int, random: Generator) -> np.ndarray:
+    """Dark green, tree by tree."""
+    color = np.array([0.12, 0.24, 0.13], np.float32) * uniform(random, 0.8, 1.4, n, 1)
+    return shaded(color, 0.5 * smooth_noise(random, n, 24) + 0.2 * smooth_noise(random, n, 5))
+
+
+def brush(n: int, random: Generator) -> np.ndarray:
+    """Olive and brown in patches."""
+    color = np.array([0.42, 0.40, 0.24], np.float32) * uniform(random, 0.8, 1.2, n, 1)
+    return shaded(color, 0.4 * smooth_noise(random, n, 12) + 0.2 * smooth_noise(random, n, 5))
+
+
+def pasture(n: int, random: Generator) -> np.ndarray:
+    """Even green, at times a hedge."""
+    image = shaded(GREENS[random.integers(1, 3, size=n)], 0.15 * smooth_noise(random, n, 5))
+    along, _ = rotated(random_angle(random, n))
+    hedge = np.abs(along - per_image(uniform(random, -16, 16, n))) < 1
+    hedge &= per_image(random.random(n) < 0.5)
+    return image * np.where(hedge, 0.5, 1)[..., None]
+
+
+def highway(n: int, random: Generator) -> np.ndarray:
+    """A straight gray road across land."""
+    along, _ = rotated(random_angle(random, n))
+    # Distance from the middle of the road.
+    gap = np.abs(along - per_image(uniform(random, -10, 10, n)))
+    amount = np.clip(per_image(uniform(random, 1.4, 2.6, n)) - gap + 0.5, 0, 1)[..., None]
+    ground = land(random, n) * (1 - amount)
+    image: np.ndarray = ground + amount * uniform(random, 0.55, 0.8, n, 1, 1, 1)
+    return image
+
+
+def river(n: int, random: Generator) -> np.ndarray:
+    """Water that winds through land."""
+    along, across = rotated(random_angle(random, n))
+    height, turn = per_image(uniform(random, 3, 9, n)), per_image(uniform(random, 0.08, 0.16, n))
+    start = per_image(uniform(random, 0, 6, n))
+    bend = height * np.sin(across * turn + start)  # the river's middle
+    gap = np.abs(along - bend - per_image(uniform(random, -6, 6, n)))
+    amount = np.clip(per_image(uniform(random, 2.5, 6, n)) - gap + 0.5, 0, 1)[..., None]
+    water = np.array([0.20, 0.30, 0.36], np.float32) * uniform(random, 0.8, 1.3, n, 1, 1, 1)
+    image: np.ndarray = land(random, n) * (1 - amount) + amount * water
+    return image
+
+
+def sea(n: int, random: Generator) -> np.ndarray:
+    """Water and nothing else."""
+    color = np.array([0.10, 0.20, 0.36], np.float32) * uniform(random, 0.7, 1.4, n, 1)
+    return shaded(color, 0.12 * smooth_noise(random, n, 6))
+
+
+def _blocks(n: int, random: Generator, size: tuple[float, float], roofs: np.ndarray) -> np.ndarray:
+    """Roofs in a grid with streets between, some left out."""
+    along, across = rotated(random_angle(random, n))
+    w = per_image(uniform(random, *size, n))
+    plot = np.floor(along / w) * 37 + np.floor(across / w) * 101
+    plot = (plot + per_image(random.integers(99, size=n))) % 17
+    from_center = np.maximum(np.abs(along / w % 1 - 0.5), np.abs(across / w % 1 - 0.5))
+    roof = roofs[plot.astype(int) % len(roofs)]
+    built = ((from_center < 0.36) & (plot < 14))[..., None]  # the rest is street and green
+    green = GREENS[random.integers(3, size=n)]
+    return np.where(built, roof, shaded(green, 0.2 * smooth_noise(random, n, 9)))
+
+
+def residential(n: int, random: Generator) -> np.ndarray:
+    """Many small roofs."""
+    roofs = np.array([(0.62, 0.36, 0.28), (0.55, 0.50, 0.46), (0.70, 0.46, 0.36)], np.float32)
+    return _blocks(n, random, (4.5, 7), roofs)
+
+
+def industrial(n: int, random: Generator) -> np.ndarray:
+    """Few large, bright roofs."""
+    roofs = np.array([(0.85, 0.85, 0.86), (0.62, 0.64, 0.68), (0.50, 0.56, 0.66)], np.float32)
+    return _blocks(n, random, (11, 18), roofs)
+
+
+LAND: dict[str, DrawClass] = {
+    "AnnualCrop": annual_crop, "Forest": woods, "HerbaceousVegetation": brush,
+    "Highway": highway, "Industrial": industrial, "Pasture": pasture,
+    "PermanentCrop": permanent_crop, "Residential": residential, "River": river, "SeaLake": sea,
+}  # fmt: skip
+
+
+def satellite(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Land from above, the light of the day varied, at times through mist."""
+    n = len(classes)
+    # Brightness, and the color of the light.
+    light = uniform(random, 0.75, 1.3, n, 1, 1, 1) * uniform(random, 0.85, 1.15, n, 1, 1, 3)
+    mist = uniform(random, 0, 0.75, n, 1, 1, 1)  # toward an even gray
+    images = by_class(LAND, classes, random) * light * (1 - mist) + 0.5 * mist
+    return images, np.zeros((n, 2), int)

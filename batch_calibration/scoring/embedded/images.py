@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.embedded import clevr, drawing, dtd, eurosat, svhn
+from batch_calibration.scoring.embedded import clevr, drawing, svhn
 
 MINI, PREFIX = "mini", "mini:"
 SIZES = {"train": 1000, "test": 1000}
@@ -28,9 +28,9 @@ class ImageTask(NamedTuple):
 
 TASKS = {
     "svhn": ImageTask(tuple("0123456789"), svhn.digits),
-    "eurosat": ImageTask(tuple(eurosat.LAND), eurosat.satellite),
+    "eurosat": ImageTask(tuple(drawing.LAND), drawing.satellite),
     "clevr": ImageTask(tuple(map(str, range(3, 11))), clevr.shapes),
-    "dtd": ImageTask(tuple(dtd.TEXTURES), dtd.textures),
+    "dtd": ImageTask(tuple(drawing.TEXTURES), drawing.textures),
 }
 """The image tasks of the mini suite; of DTD's 47 classes twelve are drawn."""
 

@@ -19,15 +19,8 @@ from flax import nnx
 from jax.experimental import multihost_utils
 
 from batch_calibration.errors import InputError, spell
-from batch_calibration.scoring.engine import programs, sharding, trie
+from batch_calibration.scoring.engine import packing, programs, sharding, trie
 from batch_calibration.scoring.engine.batches import group_prompts, power
-from batch_calibration.scoring.engine.packing import (
-    SHORTEST,
-    Layout,
-    PackedSequence,
-    lay_out,
-    pack_prompts,
-)
 from batch_calibration.scoring.models.family import CausalNetwork
 from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
@@ -72,7 +65,7 @@ class PrefixCache(NamedTuple):
 class SequenceBatch(NamedTuple):
     """Sequences of one length, and how many the program takes."""
 
-    sequences: list[PackedSequence]
+    sequences: list[packing.PackedSequence]
     size: int
 
 
@@ -83,7 +76,7 @@ class _Sent(NamedTuple):
     values: Callable[[], np.ndarray]
 
     @property
-    def sequences(self) -> list[PackedSequence]:
+    def sequences(self) -> list[packing.PackedSequence]:
         return list(chain.from_iterable(batch.sequences for batch in self.batches))
 
 
@@ -135,9 +128,9 @@ class Forward:
         threads = ThreadPoolExecutor(THREADS) if self._on_threads else None
         try:
             extra = [len(trie_of_row.tokens) for trie_of_row in tries]
-            for shared, members in group_prompts(prompts, SHORTEST):
+            for shared, members in group_prompts(prompts, packing.SHORTEST):
                 self._run_prefix(prompts[members[0]][:shared])
-                waiting = pack_prompts(members, prompts, shared, extra, self._batch_size)
+                waiting = packing.pack_prompts(members, prompts, shared, extra, self._batch_size)
                 yield from self._batches(waiting, shared, prompts, tries, done, threads)
         finally:
             if threads:
@@ -149,7 +142,7 @@ class Forward:
 
     def _batches(
         self,
-        waiting: list[PackedSequence],
+        waiting: list[packing.PackedSequence],
         shared: int,
         prompts: list[list[int]],
         tries: Sequence[trie.Trie],
@@ -164,7 +157,9 @@ class Forward:
                     batches = self._next(waiting)
                     count = sum(len(batch.sequences) for batch in batches)
                     if not done.issuperset(chain.from_iterable(p.rows for p in waiting[:count])):
-                        layouts = [lay_out(*batch, shared, prompts, tries) for batch in batches]
+                        layouts = [
+                            packing.lay_out(*batch, shared, prompts, tries) for batch in batches
+                        ]
                         running.append(_Sent(batches, self._send(layouts, threads)))
                     waiting = waiting[count:]
                     continue
@@ -178,7 +173,7 @@ class Forward:
             rows = list(chain.from_iterable(packed.rows for packed in running.popleft().sequences))
             yield rows, trie.sums(values, [tries[row] for row in rows])
 
-    def _next(self, waiting: list[PackedSequence]) -> list[SequenceBatch]:
+    def _next(self, waiting: list[packing.PackedSequence]) -> list[SequenceBatch]:
         """The batches that are read together: one, but more on a CPU."""
         batches: list[SequenceBatch] = []
         positions, count = 0, 0
@@ -188,7 +183,7 @@ class Forward:
             count += len(batches[-1].sequences)
         return batches
 
-    def _batch(self, sequences: list[PackedSequence]) -> SequenceBatch:
+    def _batch(self, sequences: list[packing.PackedSequence]) -> SequenceBatch:
         """The first sequences, of one length and as many as fit.
 
         Batches of one length are alike in size, which leaves little of the last one empty.
@@ -220,7 +215,7 @@ class Forward:
         )
 
     def _send(
-        self, layouts: list[Layout], threads: ThreadPoolExecutor | None
+        self, layouts: list[packing.Layout], threads: ThreadPoolExecutor | None
     ) -> Callable[[], np.ndarray]:
         """Begin to run batches; the result waits for what is read of them `[e]`."""
         cache = self.prefix.cache
@@ -243,7 +238,7 @@ class Forward:
 
         return values
 
-    def _states_read(self, cache: programs.Cache, layout: Layout) -> np.ndarray:
+    def _states_read(self, cache: programs.Cache, layout: packing.Layout) -> np.ndarray:
         """Hidden states `[m, d]` that a layout reads, waited for in a thread."""
         key = *layout.tokens.shape, cache[0][0].shape[0] if cache else 0  # what decides the program
         if key in self._compiled:
@@ -253,12 +248,12 @@ class Forward:
             self._compiled.add(key)
         return states
 
-    def _wait(self, cache: programs.Cache, layout: Layout) -> np.ndarray:
+    def _wait(self, cache: programs.Cache, layout: packing.Layout) -> np.ndarray:
         h = np.asarray(self._hidden(cache, layout))
         states: np.ndarray = h[layout.slots]
         return states
 
-    def _hidden(self, cache: programs.Cache, layout: Layout) -> jax.Array:
+    def _hidden(self, cache: programs.Cache, layout: packing.Layout) -> jax.Array:
         """Hidden states `[b t, d]` of a layout after a prefix, not waited for."""
         arrays = (layout.tokens, layout.positions, layout.ends)
         with self._precision():

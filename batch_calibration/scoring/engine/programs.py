@@ -10,16 +10,10 @@ from flax import nnx
 from jax.sharding import NamedSharding
 
 from batch_calibration.scoring.engine.sharding import replicate
-from batch_calibration.scoring.models.attention import Attend, Heads, in_window, self_attention
+from batch_calibration.scoring.models import attention
+from batch_calibration.scoring.models.attention import Attend, Heads
 from batch_calibration.scoring.models.family import CausalNetwork
 from batch_calibration.scoring.models.layers import Span
-from batch_calibration.scoring.models.prefix_attention import (
-    append_cache,
-    fits_joint_attention,
-    joint_attention,
-    prefix_attention,
-    truncate_cache,
-)
 
 State = nnx.State[Hashable, object]
 Graph = nnx.GraphDef[CausalNetwork]
@@ -61,15 +55,15 @@ def prefill(
     offset = jnp.arange(tokens.shape[1])  # [c]
     # padding stays within the network's positions
     positions = (start + jnp.minimum(offset, count - 1))[None]
-    before = tuple(truncate_cache(*layer, start) for layer in cache)
+    before = tuple(attention.truncate_cache(*layer, start) for layer in cache)
     ends = jnp.full((1, tokens.shape[1]), tokens.shape[1])
-    attention = _attention(before, positions, ends, kind)
+    attend_all = _attention(before, positions, ends, kind)
     extended = []
 
     def attend(layer: int, heads: Heads) -> jax.Array:
         cached = before[layer] if before else None
-        extended.append(append_cache(cached, heads.k, heads.v, start, count, size))
-        return attention(layer, heads)
+        extended.append(attention.append_cache(cached, heads.k, heads.v, start, count, size))
+        return attend_all(layer, heads)
 
     nnx.merge(graph, state).hidden(tokens, positions, attend)
     return tuple(extended)
@@ -143,17 +137,17 @@ def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) 
     def attend(layer: int, heads: Heads) -> jax.Array:
         q, window, own_mask = heads.q, heads.options.window, mask
         if window is not None:
-            own_mask = mask & in_window(positions, positions, window)
+            own_mask = mask & attention.in_window(positions, positions, window)
         prefix = _prefix(*cache[layer], positions, window) if cache else None
-        fits = fits_joint_attention(q.shape[-1], heads.options)
+        fits = attention.fits_joint_attention(q.shape[-1], heads.options)
         # cuDNN's softmax has no sinks.
         if kind == "joint" and heads.sinks is None and fits:
-            return joint_attention(heads, own_mask, prefix)
-        own, own_mass = self_attention(heads, own_mask, at_once=at_once)
+            return attention.joint_attention(heads, own_mask, prefix)
+        own, own_mass = attention.self_attention(heads, own_mask, at_once=at_once)
         if prefix is None:
             return own
         flat = q.reshape(-1, *q.shape[2:])
-        mean, mass = prefix_attention(flat, *prefix, heads.options, at_once=at_once)
+        mean, mass = attention.prefix_attention(flat, *prefix, heads.options, at_once=at_once)
         # Two softmaxes are one where each weighs as much as its exponentials sum to.
         share = jax.nn.sigmoid(mass.reshape(own_mass.shape) - own_mass)[..., None]
         return own + share.astype(own.dtype) * (mean.reshape(own.shape) - own)
@@ -172,5 +166,5 @@ def _prefix(
     first = jnp.clip((values[:, 0, -1] > 0).sum() - size, 0)
     keys, values = (jax.lax.dynamic_slice_in_dim(array, first, size) for array in (keys, values))
     # Padding weighs nothing, but is the first key again: it must not be the largest either.
-    near = in_window(positions.reshape(-1), first + jnp.arange(size), window)
+    near = attention.in_window(positions.reshape(-1), first + jnp.arange(size), window)
     return keys, values, near & (values[:, 0, -1] > 0)

@@ -115,13 +115,8 @@ WEIGHTS = {
     "transformer.word_embeddings.weight": family.Weight("embed.embedding", split=0),
     **family.norm_weights("transformer.word_embeddings_layernorm", "ln_embed"),
     **family.norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
-    **family.linear_weights(
-        f"{LAYER}.self_attention.query_key_value", "blocks.{i}.attention.qkv", 1
-    ),
-    **family.linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.attention.out", 0),
+    **family.fused_weights(LAYER, "self_attention"),
     **family.norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
-    **family.linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
-    **family.linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
     **family.norm_weights("transformer.ln_f", "ln"),
 }
 FAMILY = family.Family(

@@ -149,31 +149,23 @@ def flatten(raw: family.RawConfig) -> family.RawConfig:
 
 
 LAYER = "transformer.h.{i}"
-COMMON = {
+WEIGHTS = {
     "transformer.word_embeddings.weight": family.Weight("embed.embedding", split=0),
-    **family.linear_weights(
-        f"{LAYER}.self_attention.query_key_value", "blocks.{i}.attention.qkv", 1
-    ),
-    **family.linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.attention.out", 0),
-    **family.linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
-    **family.linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
+    **family.fused_weights(LAYER, "self_attention"),
     **family.norm_weights("transformer.ln_f", "ln"),
+    **family.norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
+    **family.norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
+    **family.norm_weights(f"{LAYER}.ln_attn", "blocks.{i}.ln_attention"),
+    **family.norm_weights(f"{LAYER}.ln_mlp", "blocks.{i}.ln_mlp"),
     "lm_head.weight": family.Weight("head.embedding", split=0),
 }
 FAMILY = family.Family(
     name="falcon",
     config=Config,
     model=Model,
-    weights=COMMON
-    | family.norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1")
-    | family.norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2")
-    | family.norm_weights(f"{LAYER}.ln_attn", "blocks.{i}.ln_attention")
-    | family.norm_weights(f"{LAYER}.ln_mlp", "blocks.{i}.ln_mlp"),
+    weights=WEIGHTS,
     prefixes=("transformer.",),
-    fixed={
-        "partial_rotary_factor": 1.0,
-        "apply_residual_connection_post_layernorm": False,
-    },
+    fixed={"partial_rotary_factor": 1.0, "apply_residual_connection_post_layernorm": False},
     keys=(*rotary.KEYS, "n_embed", "layer_norm_epsilon"),
     inert=("ff_factor",),  # ffn_hidden_size says it
     ignored=("h.{i}.self_attention.rotary_emb.inv_freq",),

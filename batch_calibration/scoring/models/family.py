@@ -1,12 +1,13 @@
 """A model family: a value that says how its checkpoints become a network."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass
 from itertools import repeat
 from operator import attrgetter
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from types import MappingProxyType, UnionType
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,43 @@ from batch_calibration.scoring.models.layers import TokenSet
 
 class TokenId(int):
     """A field of a config that is a token's id, from 0 on, where other numbers are sizes."""
+
+
+def is_positive(number: Any) -> bool:
+    """True of a positive, finite number; True and False are numbers to no config."""
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    return is_number and 0 < number < math.inf
+
+
+FIELDS: dict[object, tuple[str, Callable[[Any], bool]]] = {
+    int: ("a whole number from 1 on", lambda n: type(n) is int and n >= 1),
+    TokenId: ("a token id, a whole number from 0 on", lambda i: type(i) is int and i >= 0),
+    float: ("a positive number", is_positive),
+    bool: ("true or false", lambda setting: isinstance(setting, bool)),
+    str: ("text", lambda setting: isinstance(setting, str)),
+    tuple[int, ...]: ("a list of whole numbers", lambda member: type(member) is int),
+    tuple[float, ...]: ("a list of positive numbers", is_positive),
+    tuple[str, ...]: ("a list of names", lambda member: isinstance(member, str)),
+}  # fmt: skip
+"""The types that a config's fields have: each in words, and what is true of a setting or of the
+members of a list."""
+
+
+def misfit(kind: object, setting: object) -> str:
+    """The words for what a field of a config takes, where a setting is not that; else "".
+
+    >>> misfit(int | None, 0), misfit(int | None, None)
+    ('a whole number from 1 on, or null', '')
+    """
+    or_null = ""
+    if isinstance(kind, UnionType):
+        kind, or_null = get_args(kind)[0], ", or null"
+    words, fits = FIELDS.get(kind, ("no such key", lambda _: False))
+    if get_origin(kind) is tuple:
+        is_right = isinstance(setting, tuple) and all(map(fits, setting))
+    else:
+        is_right = fits(setting)
+    return "" if is_right or (or_null and setting is None) else words + or_null
 
 
 RawConfig = dict[str, object]
@@ -236,6 +274,16 @@ def attention_weights(
     for name, part in zip(names, ("q", "k", "v", "out"), strict=True):
         rows |= linear_weights(f"{theirs}.{name}", f"{ours}.{part}", 0 if part == "out" else 1)
     return rows
+
+
+def fused_weights(layer: str, attention: str) -> dict[str, Weight]:
+    """The rows of attention, its matrix fused, and of a two-layer MLP, by Megatron's names."""
+    return {
+        **linear_weights(f"{layer}.{attention}.query_key_value", "blocks.{i}.attention.qkv", 1),
+        **linear_weights(f"{layer}.{attention}.dense", "blocks.{i}.attention.out", 0),
+        **linear_weights(f"{layer}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
+        **linear_weights(f"{layer}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
+    }
 
 
 def norm_weights(theirs: str, ours: str) -> dict[str, Weight]:

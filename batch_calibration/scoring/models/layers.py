@@ -55,9 +55,11 @@ def linear(inputs: int, outputs: int, rngs: nnx.Rngs, bias: bool = True) -> nnx.
     return nnx.Linear(inputs, outputs, use_bias=bias, kernel_init=INIT, rngs=rngs)
 
 
-def embedding(rows: int, width: int, rngs: nnx.Rngs) -> nnx.Embed:
-    """A table of embeddings, drawn as `INIT` says."""
-    return nnx.Embed(rows, width, embedding_init=INIT, rngs=rngs)
+def embedding(
+    rows: int, width: int, rngs: nnx.Rngs, init: nnx.initializers.Initializer = INIT
+) -> nnx.Embed:
+    """A table of embeddings, drawn as `init` says."""
+    return nnx.Embed(rows, width, embedding_init=init, rngs=rngs)
 
 
 def split_heads(h: jax.Array, heads: int) -> jax.Array:

@@ -1,4 +1,4 @@
-"""The GPT-NeoX family, Pythia among it: partial rotary positions, parallel residual."""
+"""GPT-NeoX (Pythia), the first Phi and GPT-J: partial rotary positions, parallel blocks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.scoring.models import family, gated, layers, rotary
+from batch_calibration.scoring.models import family, gated, gpt2, layers, rotary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,7 @@ class Model(family.Decoder):
     """GPT-NeoX (Black et al. 2022), loadable from any Hugging Face `gpt_neox` directory."""
 
     block: ClassVar[family.MakeBlock] = Block
+    interleaved = False  # whether the numbers that turn together are neighbors
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         norm = partial(layers.layer_norm, config.hidden_size, config.layer_norm_eps)
@@ -50,7 +51,7 @@ class Model(family.Decoder):
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """The rotation of heads at `positions [b, t]`."""
-        return repeat((rotary.turn(positions, self.frequencies, dtype),))
+        return repeat((rotary.turn(positions, self.frequencies, dtype, self.interleaved),))
 
 
 def flatten(raw: family.RawConfig) -> family.RawConfig:
@@ -61,24 +62,19 @@ def flatten(raw: family.RawConfig) -> family.RawConfig:
     )
 
 
-WEIGHTS = {
-    "gpt_neox.embed_in.weight": family.Weight("embed.embedding", split=0),
-    **family.norm_weights("gpt_neox.layers.{i}.input_layernorm", "blocks.{i}.ln_1"),
-    **family.linear_weights(
-        "gpt_neox.layers.{i}.attention.query_key_value", "blocks.{i}.attention.qkv", 1
-    ),
-    **family.linear_weights("gpt_neox.layers.{i}.attention.dense", "blocks.{i}.attention.out", 0),
-    **family.norm_weights("gpt_neox.layers.{i}.post_attention_layernorm", "blocks.{i}.ln_2"),
-    **family.linear_weights("gpt_neox.layers.{i}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
-    **family.linear_weights("gpt_neox.layers.{i}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
-    **family.norm_weights("gpt_neox.final_layer_norm", "ln"),
-    "embed_out.weight": family.Weight("head.embedding", split=0),
-}
+LAYER = "gpt_neox.layers.{i}"
 FAMILY = family.Family(
     name="neox",
     config=Config,
     model=Model,
-    weights=WEIGHTS,
+    weights={
+        "gpt_neox.embed_in.weight": family.Weight("embed.embedding", split=0),
+        **family.norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
+        **family.fused_weights(LAYER, "attention"),
+        **family.norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
+        **family.norm_weights("gpt_neox.final_layer_norm", "ln"),
+        "embed_out.weight": family.Weight("head.embedding", split=0),
+    },
     prefixes=("gpt_neox.",),
     fixed={"is_decoder": False},
     keys=(*rotary.KEYS, "rotary_emb_base", "rotary_pct"),
@@ -90,4 +86,133 @@ FAMILY = family.Family(
         "layers.{i}.attention.rotary_emb.inv_freq",
     ),
     flatten=flatten,
+)
+
+
+# --- the first Phi family, Phi-2 among it
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhiConfig(gated.RotaryConfig):
+    """Shape of a Phi network, in the names of its Hugging Face `config.json`."""
+
+    intermediate_size: int = 8192
+    max_position_embeddings: int = 2048
+    num_key_value_heads: int | None = None  # as many as heads
+    layer_norm_eps: float = 1e-5
+    hidden_act: str = "gelu_new"
+    tie_word_embeddings: bool = False
+
+
+class PhiBlock(family.Block):
+    """Attention and a two-layer MLP of the same normalized states."""
+
+    def __init__(self, config: PhiConfig, *, rngs: nnx.Rngs):
+        width = config.hidden_size
+        self.ln_1, self.ln_2 = layers.layer_norm(width, config.layer_norm_eps, rngs), None
+        self.attention = layers.Attention(
+            width, config.heads, rngs, groups=config.num_key_value_heads
+        )
+        self.mlp = layers.MLP(width, config.intermediate_size, config.hidden_act, rngs)
+
+
+class PhiModel(Model):
+    """Phi (Li et al. 2023), loadable from any Hugging Face `phi` directory."""
+
+    block: ClassVar[family.MakeBlock] = PhiBlock
+
+    def __init__(self, config: PhiConfig, *, rngs: nnx.Rngs):
+        # This config has all that is read of GPT-NeoX's.
+        super().__init__(config, rngs=rngs)  # type: ignore[arg-type]
+        self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (config.vocab_size,)))
+
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        # [v], like the logits
+        bias = layers.select_rows(self.bias[...], token_set).astype("float32")
+        return super().unembed(h, token_set) + bias
+
+
+def flatten_phi(raw: family.RawConfig) -> family.RawConfig:
+    """The raw config with the rope fields; half of each head is rotated by default."""
+    return rotary.flatten({"max_position_embeddings": 2048} | raw, share=0.5)
+
+
+PHI_LAYER = "model.layers.{i}"
+NAMES = ("q_proj", "k_proj", "v_proj", "dense")
+PHI = family.Family(
+    name="phi",
+    config=PhiConfig,
+    model=PhiModel,
+    weights={
+        "model.embed_tokens.weight": family.Weight("embed.embedding", split=0),
+        **family.norm_weights(f"{PHI_LAYER}.input_layernorm", "blocks.{i}.ln_1"),
+        **family.attention_weights(f"{PHI_LAYER}.self_attn", "blocks.{i}.attention", NAMES),
+        **family.linear_weights(f"{PHI_LAYER}.mlp.fc1", "blocks.{i}.mlp.fc", 1),
+        **family.linear_weights(f"{PHI_LAYER}.mlp.fc2", "blocks.{i}.mlp.proj", 0),
+        **family.norm_weights("model.final_layernorm", "ln"),
+        "lm_head.weight": family.Weight("head.embedding", split=0),
+        "lm_head.bias": family.Weight("bias", split=0),
+    },
+    prefixes=("model.",),
+    fixed={"qk_layernorm": False},
+    keys=rotary.KEYS,
+    ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
+    flatten=flatten_phi,
+)
+
+
+# --- GPT-J
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTJConfig(gpt2.Config):
+    """Shape of a GPT-J network, in the names of its Hugging Face `config.json`."""
+
+    rotary_dim: int = 64  # numbers of each head that are rotated
+    tie_word_embeddings: bool = False
+
+
+class GPTJBlock(family.Block):
+    """Attention and a two-layer MLP of the same normalized states."""
+
+    def __init__(self, config: GPTJConfig, *, rngs: nnx.Rngs):
+        width, inner = config.n_embd, config.n_inner or 4 * config.n_embd
+        self.ln_1, self.ln_2 = layers.layer_norm(width, config.layer_norm_epsilon, rngs), None
+        self.attention = layers.Attention(width, config.n_head, rngs, (False, False))
+        self.mlp = layers.MLP(width, inner, config.activation_function, rngs)
+
+
+class GPTJModel(PhiModel):
+    """GPT-J (Wang and Komatsuzaki 2021), loadable from any Hugging Face `gptj` directory."""
+
+    block = GPTJBlock
+    interleaved = True
+
+    def __init__(self, config: GPTJConfig, *, rngs: nnx.Rngs):
+        norm = partial(layers.layer_norm, config.n_embd, config.layer_norm_epsilon)
+        self.make(config, norm, config.tie_word_embeddings, rngs)
+        self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (config.vocab_size,)))
+        self.frequencies = rotary.frequencies(config.rotary_dim, rotary.Rope())
+
+
+H = "transformer.h.{i}"
+GPTJ = family.Family(
+    name="gptj",
+    config=GPTJConfig,
+    model=GPTJModel,
+    weights={
+        "transformer.wte.weight": family.Weight("embed.embedding", split=0),
+        **family.norm_weights(f"{H}.ln_1", "blocks.{i}.ln_1"),
+        **family.attention_weights(f"{H}.attn", "blocks.{i}.attention", family.OUT_PROJ),
+        **family.linear_weights(f"{H}.mlp.fc_in", "blocks.{i}.mlp.fc", 1),
+        **family.linear_weights(f"{H}.mlp.fc_out", "blocks.{i}.mlp.proj", 0),
+        **family.norm_weights("transformer.ln_f", "ln"),
+        "lm_head.weight": family.Weight("head.embedding", split=0),
+        "lm_head.bias": family.Weight("bias", split=0),
+    },
+    prefixes=("transformer.",),
+    fixed={"rotary": True, "scale_attn_weights": True},
+    inert=("n_ctx", "summary_*"),
+    ignored=("h.{i}.attn.bias", "h.{i}.attn.masked_bias"),
 )

@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.models.family import RawConfig
+from batch_calibration.scoring.models.family import RawConfig, misfit
 
 NEEDED: dict[str, tuple[str, ...]] = {
     "default": (),
@@ -170,20 +170,14 @@ def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
 def _checked(parameters: RawConfig) -> Rope:
     """The parameters as a `Rope`, or a sentence that names the one of another type."""
     checked: dict[str, Any] = {}
+    types = get_type_hints(Rope)
     for field in fields(Rope):
-        parameter: Any = parameters.get(field.name, field.default)
-        if isinstance(field.default, tuple):
-            fits = isinstance(parameter, list | tuple) and all(map(_positive, parameter))
-            expected = "a list of positive numbers"
-            parameter = tuple(parameter) if fits else parameter
-        elif field.name in ("truncate", "rope_type"):
-            fits, expected = isinstance(parameter, type(field.default)), "true or false"
-        else:
-            fits, expected = parameter is field.default or _positive(parameter), "a positive number"
-        if not fits:
+        given = parameters.get(field.name, field.default)
+        parameter = tuple(given) if isinstance(given, list) else given
+        if expected := parameter is not field.default and misfit(types[field.name], parameter):
             raise InputError(
-                f"config.json says {field.name} = {parameter!r} of its rope parameters; expected "
-                f"{expected}; fetch the file again."
+                f"config.json says {field.name} = {given!r} of its rope parameters; expected "
+                f"{expected.removesuffix(', or null')}; fetch the file again."  # null: left out
             )
         checked[field.name] = parameter
     rope = Rope(**checked)
@@ -200,12 +194,6 @@ def _checked(parameters: RawConfig) -> Rope:
             "fetch it again",
         )
     return rope
-
-
-def _positive(number: object) -> bool:
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        return False
-    return 0 < number < math.inf
 
 
 def frequencies(size: int, rope: Rope, is_long: bool = False) -> Frequencies:

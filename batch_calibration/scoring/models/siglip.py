@@ -10,7 +10,7 @@ from flax import nnx
 from tokenizers import Regex, Tokenizer, normalizers
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.models import clip, layers, towers
+from batch_calibration.scoring.models import clip, layers
 from batch_calibration.scoring.models.attention import Heads, full
 from batch_calibration.scoring.models.family import TokenId, Weight, linear_weights, norm_weights
 from batch_calibration.scoring.models.files.config import read_json
@@ -48,13 +48,13 @@ class Text(nnx.Module):
     """The tower of captions, which sees all of a caption and is read at its last position."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        shape = towers.Shape.of(config, "text")
+        shape = clip.Shape.of(config, "text")
         self.padding = config.text_pad_token_id
         self.positions = config.text_max_position_embeddings
         self.token_embedding = layers.embedding(config.text_vocab_size, shape.width, rngs)
         self.position_embedding = layers.embedding(self.positions, shape.width, rngs)
-        self.blocks = nnx.List([towers.Block(shape, rngs=rngs) for _ in range(shape.layers)])
-        self.ln = towers.norm(shape, rngs)
+        self.blocks = nnx.List([clip.Block(shape, rngs=rngs) for _ in range(shape.layers)])
+        self.ln = clip.norm(shape, rngs)
         self.head = layers.linear(shape.width, config.text_projection_size or shape.width, rngs)
 
     def __call__(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
@@ -75,13 +75,13 @@ class Text(nnx.Module):
 class Pooling(nnx.Module):
     """Attention of one learned query over all patches, then an MLP."""
 
-    def __init__(self, shape: towers.Shape, *, rngs: nnx.Rngs):
+    def __init__(self, shape: clip.Shape, *, rngs: nnx.Rngs):
         width = shape.width
         self.heads = shape.heads
         self.probe = nnx.Param(layers.INIT(rngs.params(), (1, 1, width)))
         self.qkv = layers.linear(width, 3 * width, rngs)
         self.out = layers.linear(width, width, rngs)
-        self.ln = towers.norm(shape, rngs)
+        self.ln = clip.norm(shape, rngs)
         self.mlp = layers.MLP(width, shape.inner, shape.act, rngs)
 
     def __call__(self, h: jax.Array) -> jax.Array:
@@ -99,19 +99,19 @@ class Vision(nnx.Module):
     """The tower of images cut into square patches."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        shape, edge = towers.Shape.of(config, "vision"), config.vision_patch_size
+        shape, edge = clip.Shape.of(config, "vision"), config.vision_patch_size
         self.patch = nnx.Param(layers.INIT(rngs.params(), (edge, edge, 3, shape.width)))
         self.patch_bias = nnx.Param(jnp.zeros(shape.width))
         self.position_embedding = nnx.Param(
             layers.INIT(rngs.params(), (config.image_tokens, shape.width))
         )
-        self.blocks = nnx.List([towers.Block(shape, rngs=rngs) for _ in range(shape.layers)])
-        self.ln = towers.norm(shape, rngs)
+        self.blocks = nnx.List([clip.Block(shape, rngs=rngs) for _ in range(shape.layers)])
+        self.ln = clip.norm(shape, rngs)
         self.pooling = Pooling(shape, rngs=rngs)
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """Embeddings `[b, p]` of `pixels [b, h, w, 3]`."""
-        h = towers.embed_patches(pixels, self.patch[...]) + self.patch_bias[...]
+        h = clip.embed_patches(pixels, self.patch[...]) + self.patch_bias[...]
         h = h + self.position_embedding[...]  # [b, patches, d]
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, full)
@@ -180,12 +180,12 @@ def canonicalize(tokenizer: Tokenizer, directory: Path) -> None:
 WEIGHTS = {
     "logit_scale": Weight("log_scale"),
     "logit_bias": Weight("logit_bias"),
-    **towers.caption_weights(),
+    **clip.caption_weights(),
     **linear_weights("text_model.head", "text.head", 1),
     f"{EMBEDDINGS}.patch_embedding.weight": Weight("vision.patch", True),
     f"{EMBEDDINGS}.patch_embedding.bias": Weight("vision.patch_bias"),
     f"{EMBEDDINGS}.position_embedding.weight": Weight("vision.position_embedding"),
-    **towers.tower_weights("vision_model", "vision"),
+    **clip.tower_weights("vision_model", "vision"),
     **norm_weights("vision_model.post_layernorm", "vision.ln"),
     f"{HEAD}.probe": Weight(f"{POOLING}.probe"),
     f"{HEAD}.attention.in_proj_weight": Weight(f"{POOLING}.qkv.kernel", True, 1),
@@ -202,8 +202,8 @@ FAMILY = clip.FAMILY._replace(
     weights=WEIGHTS,
     fixed={"vision_num_channels": 3, "vision_vision_use_head": True},
     parts={
-        "text_config": towers.tower_keys(Config, "text"),
-        "vision_config": (*towers.tower_keys(Config, "vision"), "vision_use_head"),
+        "text_config": clip.tower_keys(Config, "text"),
+        "vision_config": (*clip.tower_keys(Config, "vision"), "vision_use_head"),
     },
     adapt_tokenizer=canonicalize,
 )

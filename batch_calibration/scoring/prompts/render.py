@@ -14,14 +14,6 @@ from batch_calibration.scores import TRAIN_LABELS
 from batch_calibration.scoring.embedded import label_words as drawn_words
 from batch_calibration.scoring.prompts import demonstrations, length_limit, rendered, template
 from batch_calibration.scoring.prompts.length_limit import TokenCounter
-from batch_calibration.scoring.prompts.template import (
-    ChatRenderer,
-    Compose,
-    Shown,
-    chat,
-    label_text,
-    plain_text,
-)
 from batch_calibration.scoring.tasks import Row, Rows, Task
 from batch_calibration.scoring.tasks.base import LabelWords, first_form
 from batch_calibration.settings import Cell
@@ -37,8 +29,8 @@ Render = Callable[[Row, int], str]
 class RowFormat(NamedTuple):
     """The way rows become texts: `fill` renders a row of one field, `input`, the whole input part.
 
-    `template`, `shown`, the demonstrations, and `compose`, which puts them and a query together,
-    are of prompts; a dual encoder has none of them.
+    `form`, the template, `shown`, the demonstrations, and `compose`, which puts them and a query
+    together, are of prompts; a dual encoder has none of them.
     """
 
     fields: tuple[str, ...]
@@ -46,9 +38,9 @@ class RowFormat(NamedTuple):
     render: Render
     fill: Render
     labels: tuple[tuple[str, ...], ...]
-    template: str = ""
-    shown: Sequence[Shown] = ()
-    compose: Compose | None = None
+    form: str = ""
+    shown: Sequence[template.Shown] = ()
+    compose: template.Compose | None = None
 
 
 class BlockRows(NamedTuple):
@@ -75,7 +67,7 @@ def render(
     compares_statements: bool = False,
     budget: TokenCounter | None = None,
     log_probs: bool = True,
-    renderer: ChatRenderer | None = None,
+    renderer: template.ChatRenderer | None = None,
     keep: int = 0,
 ) -> rendered.RenderedContext:
     """Render a context of texts: test rows, probe inputs, the labeled set.
@@ -164,7 +156,7 @@ def _probe_rows(
     "N/A" appears once, and random words are drawn from all of it. Fei et al. have one task, of
     medical questions, whose texts are filled one by one.
     """
-    prompt, shots, form = cell.prompt, len(row_format.shown), row_format.template
+    prompt, shots, form = cell.prompt, len(row_format.shown), row_format.form
 
     def probe(name: str, rows: list[Row], render: Render) -> BlockRows:
         return rendered_rows(rows, _numbered(name, len(rows)), render, shots)
@@ -266,7 +258,7 @@ def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
 
 
 def _prompts(
-    task: Task, cell: Cell, train: Rows, chosen: list[int], renderer: ChatRenderer | None
+    task: Task, cell: Cell, train: Rows, chosen: list[int], renderer: template.ChatRenderer | None
 ) -> RowFormat:
     """Rows as prompts: the demonstrations, then the row without its label."""
     choice = cell.prompt.template
@@ -278,17 +270,17 @@ def _prompts(
     for i in chosen:
         # A demonstration shows the first surface form of its label.
         first_word = first_form(label_words[train.labels[i]])
-        shown.append(Shown(template.query(form, train.rows[i]), first_word))
+        shown.append(template.Shown(template.query(form, train.rows[i]), first_word))
     labels = []
     for forms in label_words:
         surface_forms = (forms,) if isinstance(forms, str) else forms
-        labels.append(tuple(label_text(form, cell.prompt, text) for text in surface_forms))
+        labels.append(tuple(template.label_text(form, cell.prompt, text) for text in surface_forms))
     form_of_input = template.whole_input(form)
-    compose = plain_text(form)
+    compose = template.plain_text(form)
     # All demonstrations as text, in chats too: contexts are found by it.
     shown_text = compose(shown)("").removesuffix("\n\n")
     if cell.prompt.chat != "off":
-        compose = chat(form, cell.prompt, renderer)
+        compose = template.chat(form, cell.prompt, renderer)
     for key in ("system", "answer_start"):
         if cell.prompt.chat == "off" and getattr(cell.prompt, key):
             raise InputError(
@@ -444,7 +436,7 @@ def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> Block
         # Its own demonstration is left out by place: another may have the same text.
         shown = [text for i, text in enumerate(row_format.shown) if i >= skip and i != row]
         assert row_format.compose is not None
-        return row_format.compose(shown)(template.query(row_format.template, queries.rows[row]))
+        return row_format.compose(shown)(template.query(row_format.form, queries.rows[row]))
 
     return BlockRows(prompt, queries.labels, queries.ids, len(chosen) - 1)
 

@@ -33,10 +33,8 @@ from batch_calibration.scoring.models.files import (
     weights,
 )
 from batch_calibration.scoring.models.files.beginning_token import BeginningToken
-from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 from batch_calibration.scoring.models.files.config import read_config, read_json
-from batch_calibration.scoring.models.files.gguf_file import GGUFFile
-from batch_calibration.scoring.models.files.sentence_config import SentenceConfig, read_fixed
+from batch_calibration.scoring.models.files.sentence_config import SentenceConfig
 from batch_calibration.scoring.models.files.tensors import shards, tensors
 from batch_calibration.scoring.models.layers import activation
 
@@ -154,7 +152,7 @@ class ModelFiles:
     def __init__(self, directory: str | Path, accept_keys: Sequence[str] = ()):
         self.directory = Path(directory).expanduser()
         gguf = gguf_file.find(self.directory)
-        self._gguf = GGUFFile(gguf) if gguf else None
+        self._gguf = gguf_file.GGUFFile(gguf) if gguf else None
         self._accepted = tuple(sorted(accept_keys))
         with self._in_its_words():
             self._model_type, self._family, raw_config = _family(self.directory, self._gguf)
@@ -206,7 +204,7 @@ class ModelFiles:
         )  # fmt: skip
 
     @cached_property
-    def chat_template(self) -> ChatTemplate | None:
+    def chat_template(self) -> "chat_template.ChatTemplate | None":
         """The template for the messages of a chat; None where no file has one."""
         return self._gguf.chat_template if self._gguf else chat_template.read(self.directory)
 
@@ -284,7 +282,7 @@ def load_checkpoint(
     return ModelFiles(directory).load(dtype, mesh)
 
 
-def _family(directory: Path, gguf: GGUFFile | None) -> tuple[str, Family, RawConfig]:
+def _family(directory: Path, gguf: gguf_file.GGUFFile | None) -> tuple[str, Family, RawConfig]:
     """The model type, its family, and the raw config."""
     if gguf is not None:
         return gguf.model_type, gguf.family(FAMILIES[gguf.model_type]), gguf.config
@@ -420,7 +418,7 @@ def _pooled(directory: Path, encoder: Encoder, config: SentenceConfig, width: in
 
 
 def _dense(directory: Path, width: int) -> Dense:
-    raw = read_fixed(directory / "config.json", DENSE)
+    raw = sentence_config.read_fixed(directory / "config.json", DENSE)
     name = str(raw.get("activation_function", "torch.nn.Tanh"))
     torch, _, short = name.rpartition(".")
     if not torch.startswith("torch.nn") or short not in ACTIVATIONS:

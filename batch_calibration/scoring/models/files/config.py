@@ -1,31 +1,17 @@
 """Reads a checkpoint's `config.json` into its family's config; which keys change no score."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from fnmatch import fnmatchcase
 from glob import escape
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.files import parse_json
-from batch_calibration.scoring.models.family import Config, Family, RawConfig, TokenId
+from batch_calibration.scoring.models.family import Config, Family, RawConfig, misfit
 from batch_calibration.scoring.models.rotary import Rope
 
-EXPECTED: dict[object, str] = {
-    int: "a whole number from 1 on",
-    int | None: "a whole number from 1 on, or null",
-    TokenId: "a token id, a whole number from 0 on",
-    float: "a positive number",
-    float | None: "a positive number, or null",
-    bool: "true or false",
-    str: "text",
-    tuple[int, ...]: "a list of whole numbers",
-    tuple[float, ...]: "a list of positive numbers",
-    tuple[str, ...]: "a list of names",
-}
-"""Types of a config's fields, in words."""
 BOOKKEEPING = (
     "architectures", "auto_map", "model_type", "name_or_path", "_name_or_path", "_commit_hash",
     "transformers_version", "_*_version", "tokenizer_class", "dtype", "torch_dtype",
@@ -110,10 +96,11 @@ def read_config(
     types = get_type_hints(family.config)  # what each field may be
     settings: dict[str, Any] = {f.name: raw[f.name] for f in config_fields if f.name in raw}
     for name, setting in settings.items():
-        if not _is(types[name], setting):
+        # `flatten` made the parameters of ropes.
+        if expected := not isinstance(setting, Rope) and misfit(types[name], setting):
             raise InputError(
-                f"{where}: config.json says {name} = {setting!r:.200}; expected "
-                f"{EXPECTED[types[name]]}; fetch the file again."
+                f"{where}: config.json says {name} = {setting!r:.200}; expected {expected}; fetch "
+                "the file again."
             )
     config = family.config(**settings)
     # Only a family with `head_dim` may have heads that do not make up the hidden size.
@@ -169,25 +156,3 @@ def refuse_unknown(family: Family, raw: RawConfig, where: Path, at: str = "") ->
             "change scores; use a checkpoint without, or say which of them change none "
             f"({spell('accept_keys', unknown[0])})."
         )
-
-
-def _is(expected: object, setting: object) -> bool:
-    """True where a value from JSON is of a field's type; every number is positive."""
-    if isinstance(setting, Rope):
-        return expected in (Rope, Rope | None)
-    # True and False are integers to Python, and numbers to no config.
-    if expected is bool:
-        return isinstance(setting, bool)
-    if setting is None or isinstance(setting, bool):
-        return setting is None and type(None) in get_args(expected)
-    if expected in (float, float | None):
-        return isinstance(setting, int | float) and 0 < setting < math.inf
-    if expected in (tuple[int, ...], tuple[int, ...] | None):
-        return isinstance(setting, tuple) and set(map(type, setting)) <= {int}
-    if expected in (tuple[float, ...], tuple[str, ...]):
-        member_type = get_args(expected)[0]
-        return isinstance(setting, tuple) and all(_is(member_type, member) for member in setting)
-    if expected is str:
-        return isinstance(setting, str)
-    # Sizes and counts are from 1 on.
-    return isinstance(setting, int) and setting >= (0 if expected is TokenId else 1)
