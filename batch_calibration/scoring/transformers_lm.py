@@ -41,13 +41,17 @@ class Path(NamedTuple):
 
     Attributes:
         row: which prompt.
+        prompt: its token ids.
         tokens: label tokens that are fed after it.
         labels: the labels whose tokens but the last begin these.
+        targets: the token ids of each of these labels.
     """
 
     row: int
+    prompt: list[int]
     tokens: tuple[int, ...]
     labels: tuple[int, ...]
+    targets: LabelTokens
 
 
 class Prefix(NamedTuple):
@@ -142,67 +146,63 @@ class TransformersLM(label_texts.LabelScorer):
         def run(
             is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool
         ) -> label_texts.Batches:
-            own_prompts, own_labels = [prompts[r] for r in rows], [label_tokens[r] for r in rows]
             paths_of = []
-            for row, labels in enumerate(own_labels):
-                paths_of.append(label_paths(row, labels, np.flatnonzero(is_wanted[row])))
-            prefix = Prefix(0, None)
+            for number, row in enumerate(rows):
+                wanted = np.flatnonzero(is_wanted[number])
+                paths_of.append(label_paths(number, prompts[row], label_tokens[row], wanted))
+            prefix, labels = Prefix(0, None), is_wanted.shape[1]
             # What is cached was turned for short sequences.
             if not self.checkpoint.is_encoder_decoder and not beyond:
-                prefix = self._network.run_prefix(own_prompts, STEP)
+                prefix = self._network.run_prefix([prompts[row] for row in rows], STEP)
                 if max(map(len, paths_of)) > 1 and self._network.has_branching_cache:
-                    return self._run_branches(own_prompts, own_labels, paths_of, done, prefix)
-            return self._run_paths(own_prompts, own_labels, paths_of, done, prefix)
+                    return self._run_branches(paths_of, labels, done, prefix)
+            return self._run_paths(paths_of, labels, done, prefix)
 
         return label_texts.run_by_length(
             run, self._network.first_length, prompts, label_tokens, done
         )
 
     def _run_branches(
-        self, prompts: list[list[int]], label_tokens: list[LabelTokens],
-        paths_of: list[list[Path]], done: set[int], prefix: Prefix,
-    ) -> label_texts.Batches:  # fmt: skip
+        self, paths_of: list[list[Path]], labels: int, done: set[int], prefix: Prefix
+    ) -> label_texts.Batches:
         """Rows of equal length, each run once; the paths of its labels go on from its cache.
 
         Equal lengths leave no padding between a prompt and its labels, which networks that count
         places in the cache (GPT-Neo's windows, MPT's penalties) would take for tokens.
         """
         rows_by_length: dict[int, list[int]] = {}
-        for row, prompt in enumerate(prompts):
+        for row, paths in enumerate(paths_of):
             if row not in done:
-                rows_by_length.setdefault(len(prompt), []).append(row)
+                rows_by_length.setdefault(len(paths[0].prompt), []).append(row)
         for length, rows in sorted(rows_by_length.items(), reverse=True):
             size = max(1, min(self.batch_size, self._budget // (length - prefix.length)))
             for start in range(0, len(rows), size):
                 batch = rows[start : start + size]
-                batch_paths = list(chain.from_iterable(paths_of[row] for row in batch))
-                yield batch, self._network.score_branches(
-                    [prompts[row] for row in batch], [label_tokens[row] for row in batch],
-                    [path._replace(row=batch.index(path.row)) for path in batch_paths], prefix,
-                )  # fmt: skip
+                own = chain.from_iterable(paths_of[row] for row in batch)
+                renumbered = [path._replace(row=batch.index(path.row)) for path in own]
+                yield batch, self._network.score_branches(renumbered, labels, prefix)
 
     def _run_paths(
-        self, prompts: list[list[int]], label_tokens: list[LabelTokens],
-        paths_of: list[list[Path]], done: set[int], prefix: Prefix,
-    ) -> label_texts.Batches:  # fmt: skip
+        self, paths_of: list[list[Path]], labels: int, done: set[int], prefix: Prefix
+    ) -> label_texts.Batches:
         """Rows of like length, each run once for each path of its labels."""
         longest = max(len(path.tokens) for path in chain.from_iterable(paths_of))
         most_paths = max(map(len, paths_of))
-        lengths = [len(prompt) - prefix.length + longest for prompt in prompts]
+        lengths = [len(paths[0].prompt) - prefix.length + longest for paths in paths_of]
         # Padding within a batch is at most a bucket's, so that few logits beside those read come.
         most_logits = self._network.vocabulary * (longest + 2 * STEP) * most_paths
         fit = max(1, MOST_LOGITS // most_logits)
         budget = max(1, self._budget // most_paths)
         size = max(1, min(self.batch_size // most_paths, fit))
-        for rows, _, _ in batches(range(len(prompts)), lengths, size, budget, STEP):
+        for rows, _, _ in batches(range(len(lengths)), lengths, size, budget, STEP):
             if done.issuperset(rows):
                 continue
             batch = list(chain.from_iterable(paths_of[row] for row in rows))
             if self.checkpoint.is_encoder_decoder:
-                token_scores = self._network.decode(rows, batch, prompts, label_tokens)
+                token_scores = self._network.decode(batch)
             else:
-                token_scores = self._network.score_paths(batch, prompts, label_tokens, prefix)
-            scores = np.zeros((len(rows), len(label_tokens[0])), np.float32)
+                token_scores = self._network.score_paths(batch, prefix)
+            scores = np.zeros((len(rows), labels), np.float32)
             place = {row: i for i, row in enumerate(rows)}
             for path, of_labels in zip(batch, token_scores, strict=True):
                 scores[place[path.row], list(path.labels)] = of_labels
@@ -283,31 +283,29 @@ class TorchNetwork:
             except (AttributeError, RuntimeError, TypeError, ValueError):
                 return False
 
-    def score_branches(
-        self, prompts: list[list[int]], label_tokens: list[LabelTokens], label_paths: list[Path],
-        prefix: Prefix,
-    ) -> np.ndarray:  # fmt: skip
+    def score_branches(self, paths: list[Path], labels: int, prefix: Prefix) -> np.ndarray:
         """Log-probabilities `[rows, k]` of prompts of equal length: first they, then the paths."""
         import torch
 
-        ids = np.array([prompt[prefix.length :] for prompt in prompts])
-        scores = np.zeros((len(prompts), len(label_tokens[0])), np.float32)
-        branches = [path for path in label_paths if path.tokens]
+        prompts = {path.row: path.prompt for path in paths}
+        ids = np.array([prompt[prefix.length :] for prompt in prompts.values()])
+        scores = np.zeros((len(prompts), labels), np.float32)
+        branches = [path for path in paths if path.tokens]
         longest = max((len(path.tokens) for path in branches), default=1)
         length = len(prompts[0])
         size = min(MOST_LOGITS // (self.vocabulary * longest), CACHED_TOKENS // (length + longest))
         size = max(1, size)
-        first_tokens, following = [], []
-        for labels in label_tokens:
-            first_tokens.append([label[0] for label in labels])
-            following.append(tuple(label[1:] for label in labels))
         with torch.inference_mode():
             last = [[ids.shape[1] - 1]] * len(prompts)
             first, row_cache = self._read(
                 ids, np.ones_like(ids), prefix.length, prefix.repeat(len(prompts)), last
             )
-            for row, tokens in enumerate(first_tokens):
-                scores[row] = first[row, tokens].cpu().numpy()
+            rows_read, labels_read, tokens_read = list[int](), list[int](), list[int]()
+            for path in paths:
+                rows_read += [path.row] * len(path.labels)
+                labels_read += path.labels
+                tokens_read += [tokens[0] for tokens in path.targets]
+            scores[rows_read, labels_read] = first[rows_read, tokens_read].cpu().numpy()
             for start in range(0, len(branches), size):
                 chunk = branches[start : start + size]
                 cache = copy.deepcopy(row_cache)
@@ -316,19 +314,16 @@ class TorchNetwork:
                 ids, mask = padded([path.tokens for path in chunk])
                 reads = [list(range(len(path.tokens))) for path in chunk]
                 log_probs, _ = self._read(ids, mask, length, cache, reads)
-                sums = sum_label_tokens(log_probs, chunk, following, reads)
+                sums = sum_label_tokens(log_probs, chunk, reads, after=1)
                 for path, of_labels in zip(chunk, sums, strict=True):
                     scores[path.row, list(path.labels)] += of_labels
         return scores
 
-    def score_paths(
-        self, batch: list[Path], prompts: list[list[int]], label_tokens: list[LabelTokens],
-        prefix: Prefix,
-    ) -> list[list[float]]:  # fmt: skip
+    def score_paths(self, batch: list[Path], prefix: Prefix) -> list[list[float]]:
         """Log-probabilities of each path's labels, each path run after its prompt."""
         import torch
 
-        sequences = [[*prompts[path.row][prefix.length :], *path.tokens] for path in batch]
+        sequences = [[*path.prompt[prefix.length :], *path.tokens] for path in batch]
         ids, mask = padded(sequences)
         reads = []
         for sequence, path in zip(sequences, batch, strict=True):
@@ -336,17 +331,16 @@ class TorchNetwork:
             reads.append(range(len(sequence) - len(path.tokens) - 1, len(sequence)))
         with torch.inference_mode():
             log_probs, _ = self._read(ids, mask, prefix.length, prefix.repeat(len(batch)), reads)
-            return sum_label_tokens(log_probs, batch, label_tokens, reads)
+            return sum_label_tokens(log_probs, batch, reads)
 
-    def decode(
-        self, rows: list[int], batch: list[Path], prompts: list[list[int]],
-        label_tokens: list[LabelTokens],
-    ) -> list[list[float]]:  # fmt: skip
+    def decode(self, batch: list[Path]) -> list[list[float]]:
         """Log-probabilities of each path's labels, by an encoder-decoder model."""
         import torch
         from transformers.modeling_outputs import BaseModelOutput
 
-        ids, mask = padded([prompts[row] for row in rows])
+        prompts = {path.row: path.prompt for path in batch}
+        ids, mask = padded(list(prompts.values()))
+        rows = list(prompts)
         row_of_path = torch.as_tensor([rows.index(path.row) for path in batch])
         decoded, _ = padded([[self._begin, *path.tokens] for path in batch])
         device = self.model.device
@@ -363,7 +357,7 @@ class TorchNetwork:
             ).logits
             reads = [list(range(len(path.tokens) + 1)) for path in batch]
             log_probs = torch.log_softmax(logits[_indices(reads)].float(), dim=-1)
-            return sum_label_tokens(log_probs, batch, label_tokens, reads)
+            return sum_label_tokens(log_probs, batch, reads)
 
     @cached_property
     def _begin(self) -> int:
@@ -441,34 +435,40 @@ def _indices(reads: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
     return rows, columns
 
 
-def label_paths(row: int, labels: LabelTokens, wanted: Iterable[int]) -> list[Path]:
+def label_paths(
+    row: int, prompt: list[int], labels: LabelTokens, wanted: Iterable[int]
+) -> list[Path]:
     """The sequences that a row is run with: the longest beginnings of the labels wanted.
 
-    >>> label_paths(0, ((7, 8), (7, 9), (5,)), range(3))
-    [Path(row=0, tokens=(7,), labels=(0, 1, 2))]
+    >>> [path.tokens for path in label_paths(0, [1], ((7, 8), (7, 9), (5,)), range(3))]
+    [(7,)]
     """
     labels_of: dict[tuple[int, ...], list[int]] = {}
     # From the longest on, each label is read from the first path that begins as it does.
     for number in sorted(wanted, key=lambda number: (-len(labels[number]), number)):
         inner = labels[number][:-1]
-        paths = [tokens for tokens in labels_of if tokens[: len(inner)] == inner]
-        labels_of.setdefault(paths[0] if paths else inner, []).append(number)
-    return [Path(row, tokens, tuple(sorted(n))) for tokens, n in sorted(labels_of.items())]
+        longer = [tokens for tokens in labels_of if tokens[: len(inner)] == inner]
+        labels_of.setdefault(longer[0] if longer else inner, []).append(number)
+    paths = []
+    for tokens, numbers in sorted(labels_of.items()):
+        targets = tuple(labels[number] for number in sorted(numbers))
+        paths.append(Path(row, prompt, tokens, tuple(sorted(numbers)), targets))
+    return paths
 
 
 def sum_label_tokens(
     log_probs: "torch.Tensor",
     batch: list[Path],
-    label_tokens: list[LabelTokens],
     reads: Sequence[Sequence[int]],
+    after: int = 0,
 ) -> list[list[float]]:
     """The log-probability of each label of each path.
 
     Args:
         log_probs: `[n, v]`, of the next token at every position that is read, path after path.
         batch: the paths.
-        label_tokens: of each row that was asked.
         reads: the positions that are read of each path; a label's tokens are read at the first.
+        after: how many of a label's tokens are read elsewhere.
     """
     import torch
 
@@ -476,8 +476,8 @@ def sum_label_tokens(
     spans = []
     start = 0
     for path, positions in zip(batch, reads, strict=True):
-        for label in path.labels:
-            tokens = label_tokens[path.row][label]
+        for target in path.targets:
+            tokens = target[after:]
             spans.append(range(len(chosen), len(chosen) + len(tokens)))
             chosen += [(start + i, token) for i, token in enumerate(tokens)]
         start += len(positions)
