@@ -103,7 +103,7 @@ class CausalLM(label_texts.LabelScorer):
             tries = list(map(trie.build_trie, encoded.labels))
             self._check(start, encoded.prompts, tries)
             lengths = list(map(len, encoded.prompts))
-            yield label_texts.Part(start, lengths, partial(self._run, encoded, tries))
+            yield start, lengths, partial(self._run, encoded, tries)
 
     def _run(
         self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]
@@ -141,21 +141,16 @@ class CausalLM(label_texts.LabelScorer):
             for before, future in ahead:
                 yield before, future.result()
 
-    def _refuse_unembedded(self, row: int, tokens: set[int]) -> None:
-        most = self.checkpoint.config.vocab_size
-        for token in sorted(tokens & self._unembedded):
-            raise InputError.at(
-                f"row {row}",
-                f"embedded tokens, below {most}",
-                f"{self.checkpoint.tokenizer.id_to_token(token)!r}, id {token}",
-                "leave it out",
-            )
-
     def _check(self, start: int, prompts: list[list[int]], tries: Sequence[trie.Trie]) -> None:
         most = self.checkpoint.config.positions
         for row, (prompt, labels) in enumerate(zip(prompts, tries, strict=True)):
-            if self._unembedded:
-                self._refuse_unembedded(start + row, {*prompt, *labels.targets.tolist()})
+            for token in sorted({*prompt, *labels.targets.tolist()} & self._unembedded):
+                raise InputError.at(
+                    f"row {start + row}",
+                    f"embedded tokens, below {self.checkpoint.config.vocab_size}",
+                    f"{self.checkpoint.tokenizer.id_to_token(token)!r}, id {token}",
+                    "leave it out",
+                )
             need = len(prompt) + labels.paths.shape[1] - 1  # a label's last token is never fed
             if need > most:
                 raise label_texts.too_long(start + row, len(prompt), need, most)

@@ -102,7 +102,7 @@ class TransformersLM(label_texts.LabelScorer):
             prompts, label_tokens = self._encode(part, forms, start)
             self._check(start, prompts, label_tokens)
             lengths = list(map(len, prompts))
-            yield label_texts.Part(start, lengths, partial(self._run, prompts, label_tokens))
+            yield start, lengths, partial(self._run, prompts, label_tokens)
 
     def _encode(
         self, texts: Sequence[str], forms: Sequence[str], first: int

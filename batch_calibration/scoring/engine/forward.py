@@ -7,6 +7,7 @@ hidden states of packed sequences.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from itertools import accumulate, chain, takewhile
 from os.path import commonprefix
@@ -48,11 +49,8 @@ VOCABULARY_SPAN = {"cpu": 2048}
 """Words of the vocabulary whose logits are computed at a time, by backend; elsewhere all."""
 
 
-class ReadScores(NamedTuple):
-    """Log-probabilities of some reads, the first `reads` of an array; the others are padding."""
-
-    log_probs: jax.Array
-    reads: int
+ReadScores = tuple[jax.Array, int]
+"""Log-probabilities of some reads, the first so many of an array; the others are padding."""
 
 
 class PrefixCache(NamedTuple):
@@ -168,7 +166,11 @@ class Forward:
                 # All that was sent goes back, in its order, for smaller batches.
                 waiting = [*chain.from_iterable(sent.sequences for sent in running), *waiting]
                 running.clear()
-                self._halve(error, waiting[0].length)
+                self._budget = halve(self._budget, error, waiting[0].length)
+                self.notes.append(
+                    f"out of memory: batches were halved to {self._budget} token positions, and no "
+                    "row was lost"
+                )
                 continue
             rows = list(chain.from_iterable(packed.rows for packed in running.popleft().sequences))
             yield rows, trie.sums(values, [tries[row] for row in rows])
@@ -206,14 +208,6 @@ class Forward:
         step = sharding.row_multiple(self._mesh)
         return SequenceBatch(sequences[:count], -(-size // step) * step)
 
-    def _halve(self, error: Exception, length: int) -> None:
-        """Smaller batches from now on if the device is out of memory; other errors go on."""
-        self._budget = halve(self._budget, error, length)
-        self.notes.append(
-            f"out of memory: batches were halved to {self._budget} token positions, and no row "
-            "was lost"
-        )
-
     def _send(
         self, layouts: list[packing.Layout], threads: ThreadPoolExecutor | None
     ) -> Callable[[], np.ndarray]:
@@ -223,8 +217,8 @@ class Forward:
             (layout,) = layouts  # `_next` gives several on CPUs alone
             h = self._hidden(cache, layout)
             scores = self._read(h, layout.reads, layout.targets, layout.slots)
-            for chunk in scores:
-                chunk.log_probs.copy_to_host_async()  # while the next batch runs
+            for log_probs, _ in scores:
+                log_probs.copy_to_host_async()  # while the next batch runs
             return partial(wait, scores)
         futures = [threads.submit(self._states_read, cache, layout) for layout in layouts]
         # The states that are read are concatenated batch by batch.
@@ -241,15 +235,10 @@ class Forward:
     def _states_read(self, cache: programs.Cache, layout: packing.Layout) -> np.ndarray:
         """Hidden states `[m, d]` that a layout reads, waited for in a thread."""
         key = *layout.tokens.shape, cache[0][0].shape[0] if cache else 0  # what decides the program
-        if key in self._compiled:
-            return self._wait(cache, layout)
-        with self._compiling:  # or both threads would compile the same program
-            states = self._wait(cache, layout)
+        # Or both threads would compile the same program.
+        with nullcontext() if key in self._compiled else self._compiling:
+            h = np.asarray(self._hidden(cache, layout))
             self._compiled.add(key)
-        return states
-
-    def _wait(self, cache: programs.Cache, layout: packing.Layout) -> np.ndarray:
-        h = np.asarray(self._hidden(cache, layout))
         states: np.ndarray = h[layout.slots]
         return states
 
@@ -302,7 +291,7 @@ class Forward:
                     self._graph, home, vocabulary, at_a_time, self._state, states, tokens, after,
                     np.pad(indices[first:last], (0, size)),
                 )  # fmt: skip
-            scores.append(ReadScores(log_probs, last - first))
+            scores.append((log_probs, last - first))
         return scores
 
     def _run_prefix(self, tokens: list[int]) -> None:
@@ -406,4 +395,4 @@ def halve(positions: int, error: Exception, length: int) -> int:
 
 def wait(scores: Sequence[ReadScores]) -> np.ndarray:
     """Log-probabilities `[e]` of all chunks."""
-    return np.concatenate([np.asarray(chunk.log_probs)[: chunk.reads] for chunk in scores])
+    return np.concatenate([np.asarray(log_probs)[:reads] for log_probs, reads in scores])

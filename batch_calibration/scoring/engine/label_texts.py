@@ -41,18 +41,9 @@ class Asked(NamedTuple):
     finished: Finished
 
 
-class Part(NamedTuple):
-    """Some rows whose texts are tokenized.
-
-    Attributes:
-        start: the number of the first.
-        lengths: tokens of each prompt.
-        run: rows of the part that are finished -> the others and their scores, batch by batch.
-    """
-
-    start: int
-    lengths: Sequence[int]
-    run: Callable[[set[int]], Batches]
+Part = tuple[int, Sequence[int], Callable[[set[int]], Batches]]
+"""Some rows whose texts are tokenized: the number of the first, the tokens of each prompt, and
+rows of the part that are finished -> the others and their scores, batch by batch."""
 
 
 def flatten(labels: LabelTexts) -> tuple[list[str], list[int]]:

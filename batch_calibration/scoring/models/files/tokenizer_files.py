@@ -53,22 +53,11 @@ QWEN_WORDS = (
 )
 
 
-class CausalTokenizer(NamedTuple):
+def read_causal(directory: Path, config: RawConfig) -> tuple[Tokenizer, BeginningToken, str]:
     """The tokenizer that transformers reads a causal language model's text with.
 
-    Attributes:
-        tokenizer: with the padding and truncation of its file switched off.
-        beginning: what begins each sequence.
-        splits_as: the class that splits text otherwise than `tokenizer.json`, or `""`.
-    """
-
-    tokenizer: Tokenizer
-    beginning: BeginningToken
-    splits_as: str
-
-
-def read_causal(directory: Path, config: RawConfig) -> CausalTokenizer:
-    """The tokenizer of a causal language model, which splits text as its class does.
+    Also what begins each sequence, and the class that splits text otherwise than `tokenizer.json`,
+    or `""`. Padding and truncation of the file are switched off.
 
     Args:
         directory: with `tokenizer.json`, or `vocab.json` and `merges.txt`.
@@ -85,8 +74,7 @@ def read_causal(directory: Path, config: RawConfig) -> CausalTokenizer:
         tokenizer = read(directory, "causal_lm")
     name = class_of(options, config, tokenizer)
     beginning = beginning_token.read(path, options, name, tokenizer)
-    is_split_anew = split_as(tokenizer, name, options)
-    return CausalTokenizer(tokenizer, beginning, name if is_split_anew else "")
+    return tokenizer, beginning, name if split_as(tokenizer, name, options) else ""
 
 
 def read(directory: Path, kind: Kind) -> Tokenizer:
