@@ -13,31 +13,29 @@ from batch_calibration.scoring.models.family import Config, Family, RawConfig, m
 from batch_calibration.scoring.models.rotary import Rope
 
 BOOKKEEPING = (
-    "architectures", "auto_map", "model_type", "name_or_path", "_name_or_path", "_commit_hash",
-    "transformers_version", "_*_version", "tokenizer_class", "dtype", "torch_dtype",
-    "id2label", "label2id", "num_labels", "_num_labels", "problem_type", "finetuning_task",
-    "task_specific_params", "custom_pipelines", "transformers.js_config", "unsloth_*",
-)  # fmt: skip
+    "architectures auto_map model_type name_or_path _name_or_path _commit_hash "
+    "transformers_version _*_version tokenizer_class dtype torch_dtype id2label label2id "
+    "num_labels _num_labels problem_type finetuning_task task_specific_params custom_pipelines "
+    "transformers.js_config unsloth_*"
+)
 TRAINING = (
-    "*dropout", "*dropout_prob", "*_pdrop", "layerdrop", "initializer_range",
-    "initializer_factor", "init_std", "gradient_checkpointing", "bias_dropout_fusion",
-)  # fmt: skip
+    "*dropout *dropout_prob *_pdrop layerdrop initializer_range initializer_factor init_std "
+    "gradient_checkpointing bias_dropout_fusion"
+)
 RUNTIME = (
-    "use_cache", "cache_implementation", "pretraining_tp", "return_dict", "use_return_dict",
-    "output_attentions", "output_hidden_states", "output_past", "torchscript", "use_bfloat16",
-    "chunk_size_feed_forward", "attn_implementation", "_attn_implementation*",
-    "reorder_and_upcast_attn", "tf_legacy_loss", "is_encoder_decoder", "tie_encoder_decoder",
-    "cross_attention_hidden_size",
-)  # fmt: skip
+    "use_cache cache_implementation pretraining_tp return_dict use_return_dict output_attentions "
+    "output_hidden_states output_past torchscript use_bfloat16 chunk_size_feed_forward "
+    "attn_implementation _attn_implementation* reorder_and_upcast_attn tf_legacy_loss "
+    "is_encoder_decoder tie_encoder_decoder cross_attention_hidden_size"
+)
 GENERATION = (
-    "*_token_id", "prefix", "max_length", "min_length", "do_sample", "early_stopping",
-    "num_beams", "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p",
-    "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
-    "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "output_scores",
-    "return_dict_in_generate", "remove_invalid_values", "exponential_decay_length_penalty",
-    "suppress_tokens", "begin_suppress_tokens",
-)  # fmt: skip
-INERT = (*BOOKKEEPING, *TRAINING, *RUNTIME, *GENERATION)
+    "*_token_id prefix max_length min_length do_sample early_stopping num_beams num_beam_groups "
+    "diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty "
+    "no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences "
+    "output_scores return_dict_in_generate remove_invalid_values exponential_decay_length_penalty "
+    "suppress_tokens begin_suppress_tokens"
+)
+INERT = tuple(" ".join((BOOKKEEPING, TRAINING, RUNTIME, GENERATION)).split())
 """Patterns of keys that change no score of any family: of the file, of training, of generation."""
 QUANTIZED = ("quantization_config", "compression_config")
 

@@ -79,12 +79,15 @@ SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|" + ENDS
 GPT4O_WORDS = (CASED % ((CONTRACTIONS + "?",) * 2) + r"\p{N}{1,3}|" + SIGNS,)
 TEKKEN_WORDS = (CASED % ("", "") + r"\p{N}|" + SIGNS,)
 SPLITTINGS = {
-    "gpt-2": GPT2_WORDS, "smollm": DIGITS_FIRST, "refact": DIGITS_FIRST,
-    "minerva-7b": DIGITS_FIRST, "llama3": LLAMA3_WORDS, "llama-v3": LLAMA3_WORDS,
-    "llama-bpe": LLAMA3_WORDS, "falcon3": LLAMA3_WORDS, "dbrx": LLAMA3_WORDS,
-    "smaug-bpe": LLAMA3_WORDS, "qwen2": QWEN2_WORDS, "deepseek-r1-qwen": QWEN2_WORDS,
-    "gpt-4o": GPT4O_WORDS, "tekken": TEKKEN_WORDS,
-}  # fmt: skip
+    "gpt-2": GPT2_WORDS,
+    **dict.fromkeys(("smollm", "refact", "minerva-7b"), DIGITS_FIRST),
+    **dict.fromkeys(
+        ("llama3", "llama-v3", "llama-bpe", "falcon3", "dbrx", "smaug-bpe"), LLAMA3_WORDS
+    ),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), QWEN2_WORDS),
+    "gpt-4o": GPT4O_WORDS,
+    "tekken": TEKKEN_WORDS,
+}
 """Names of `tokenizer.ggml.pre` -> the expressions that split a text into words, in turn."""
 WHOLE_WORDS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "tekken")
 """Names where a word of the vocabulary needs no merges, and sequences have a beginning token."""

@@ -25,27 +25,29 @@ MOST_GROWTH = 10_000  # times as long as it was may a text become by a tokenizer
 SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 BACKEND = "TokenizersBackend"
 """The class that takes tokenizer.json as it is."""
-REGISTERED = {
-    "gpt2": "GPT2Tokenizer", "gptj": "GPT2Tokenizer", "opt": "GPT2Tokenizer",
-    "gpt_neo": "GPT2Tokenizer", "phi": "GPT2Tokenizer", "stablelm": BACKEND,
-    "gpt_neox": "GPTNeoXTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
-    "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
-    "cohere2": "CohereTokenizer", "mistral": BACKEND, "ministral": BACKEND, "granite": BACKEND,
-    "phi3": BACKEND, "olmo2": BACKEND, "olmo3": BACKEND, "mixtral": BACKEND,
-    "qwen3_moe": "Qwen2Tokenizer", "gemma": "GemmaTokenizer", "cohere": "CohereTokenizer",
-}  # fmt: skip
+MODEL_TYPES = {
+    "GPT2Tokenizer": "gpt2 gptj opt gpt_neo phi",
+    "GPTNeoXTokenizer": "gpt_neox",
+    "Qwen2Tokenizer": "qwen2 qwen3 qwen3_moe",
+    "GemmaTokenizer": "gemma gemma2 gemma3 gemma3_text",
+    "CohereTokenizer": "cohere cohere2",
+    BACKEND: "stablelm mistral ministral mixtral granite phi3 olmo2 olmo3",
+}
+REGISTERED = dict[str, str]()
+for class_name, model_types in MODEL_TYPES.items():
+    REGISTERED |= dict.fromkeys(model_types.split(), class_name)
 """Model type -> the class that transformers 5 has for it; absent: the one that the files name."""
 NOT_BY_THE_FILES = ("qwen2", "phi3")
 """Model types whose registered class is taken, whichever the files name."""
-UNSUPPORTED = (
-    "AlbertTokenizer", "BarthezTokenizer", "BertTokenizer", "BigBirdTokenizer",
-    "BlenderbotTokenizer", "CamembertTokenizer", "DebertaTokenizer", "DebertaV2Tokenizer",
-    "FNetTokenizer", "FunnelTokenizer", "HerbertTokenizer", "MBart50Tokenizer", "MBartTokenizer",
-    "MPNetTokenizer", "NllbTokenizer", "NougatTokenizer", "OpenAIGPTTokenizer", "PegasusTokenizer",
-    "Qwen3_5Tokenizer", "ReformerTokenizer", "RemBertTokenizer", "RobertaTokenizer",
-    "RoFormerTokenizer", "SplinterTokenizer", "T5Tokenizer", "WhisperTokenizer", "XGLMTokenizer",
-    "XLMRobertaTokenizer", "XLNetTokenizer",
-)  # fmt: skip
+LISTED_CLASSES = (
+    "AlbertTokenizer BarthezTokenizer BertTokenizer BigBirdTokenizer BlenderbotTokenizer "
+    "CamembertTokenizer DebertaTokenizer DebertaV2Tokenizer FNetTokenizer FunnelTokenizer "
+    "HerbertTokenizer MBart50Tokenizer MBartTokenizer MPNetTokenizer NllbTokenizer NougatTokenizer "
+    "OpenAIGPTTokenizer PegasusTokenizer Qwen3_5Tokenizer ReformerTokenizer RemBertTokenizer "
+    "RobertaTokenizer RoFormerTokenizer SplinterTokenizer T5Tokenizer WhisperTokenizer "
+    "XGLMTokenizer XLMRobertaTokenizer XLNetTokenizer"
+)
+UNSUPPORTED = LISTED_CLASSES.split()
 """Classes that split text their own way, which no causal network here was trained with."""
 QWEN_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
