@@ -116,7 +116,8 @@ class DualEncoder(label_texts.LabelScorer):
         }
 
     def _score(self, asked: label_texts.Asked) -> LabelScores:
-        embeddings, _ = self.embed(self._distinct(asked.forms))
+        self._check_labels(asked.forms)
+        embeddings, _ = self.embed(asked.forms)
         directions = label_texts.average_embeddings(embeddings, asked.counts)  # [k, d], unit length
         failed: dict[int, str] = {}
         if isinstance(asked.inputs, ImageInputs):
@@ -216,19 +217,16 @@ class DualEncoder(label_texts.LabelScorer):
             finished.add(rows, embeddings[: len(rows)], unreadable)
             progress(len(vectors) + len(failed))
         if failed:
-            self._report(failed, len(images))
+            few = " ".join(map(failed.__getitem__, sorted(failed)[:MAX_NAMED]))
+            few += " ..." if len(failed) > MAX_NAMED else ""
+            counts = f"{len(failed):,} of {len(images):,} images"
+            self.notes.append(f"{counts} could not be read and are left out: {few}")
         if not vectors:
             first = next(iter(failed.values()), "there are none")
             raise InputError(f"none of the {len(images)} images can be read: {first}")
         missing = np.full_like(next(iter(vectors.values())), np.nan)  # [d]
         stacked = np.stack([vectors.get(row, missing) for row in range(len(images))])
         return stacked, np.full(len(images), tokens, np.int32), failed
-
-    def _report(self, failed: dict[int, str], images: int) -> None:
-        few = " ".join(map(failed.__getitem__, sorted(failed)[:MAX_NAMED]))
-        few += " ..." if len(failed) > MAX_NAMED else ""
-        counts = f"{len(failed):,} of {images:,} images"
-        self.notes.append(f"{counts} could not be read and are left out: {few}")
 
     def _run(self, ids: list[list[int]], done: set[int]) -> Iterator[tuple[list[int], jax.Array]]:
         """Rows and their embeddings, batch by batch, without batches that are all `done`."""
@@ -254,8 +252,8 @@ class DualEncoder(label_texts.LabelScorer):
         """The texts, each after the checkpoint's prompt if it has one."""
         return list(map(self.checkpoint.sentence.prompt.__add__, texts))
 
-    def _distinct(self, labels: Sequence[str]) -> Sequence[str]:
-        """The labels, if there are any, they fit, and the tokenizer can tell them apart."""
+    def _check_labels(self, labels: Sequence[str]) -> None:
+        """Refuse labels unless there are some, that fit and the tokenizer can tell apart."""
         if not labels:
             raise InputError(where="labels", expected="one or more sentences", got="none")
         token_lists = token_ids(self.checkpoint.tokenizer, self._prompted(labels), special=True)
@@ -266,16 +264,13 @@ class DualEncoder(label_texts.LabelScorer):
                     "the most; shorten it."
                 )
         refuse_same_tokens(token_lists, labels)
-        return labels
 
 
 Embed = Callable[..., jax.Array]
-
-
 T = TypeVar("T")
 
 
-def program(checkpoint: Checkpoint, embed: Callable[..., jax.Array], *options: Hashable) -> Embed:
+def program(checkpoint: Checkpoint, embed: Embed, *options: Hashable) -> Embed:
     """A compiled `embed(network, *inputs, *options)`: embeddings `[b, p]`, of length one."""
     home = sharding.replicated(checkpoint.mesh)
     graph, state = nnx.split(checkpoint.model)
@@ -292,7 +287,7 @@ def program(checkpoint: Checkpoint, embed: Callable[..., jax.Array], *options: H
 def _run(
     graph: nnx.GraphDef[nnx.Module],
     home: NamedSharding | None,
-    embed: Callable[..., jax.Array],
+    embed: Embed,
     options: tuple[Hashable, ...],
     state: State,
     *inputs: jax.Array,

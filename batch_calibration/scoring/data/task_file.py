@@ -44,23 +44,20 @@ from batch_calibration.scoring.tasks import TASKS, base, get_task
 from batch_calibration.scoring.tasks.base import IMAGE, NAMES, NUMBERS, Task
 
 ENDING = ".toml"
-# What each key holds: of task files of texts, then of images; the needed keys, then the others.
-NEEDED: dict[str, type] = {
-    "name": str, "fields": list, "label_names": list, "labels_are": str, "template": str,
-    "verbalizer": dict, "files": dict,
-}  # fmt: skip
-OPTIONAL: dict[str, type] = {
-    "title": str, "label_column": str, "zero_shot": str, "zero_shot_verbalizer": dict,
-    "statement": str, "statement_words": dict, "statement_fields": list, "options": list,
+# Keys of task files of texts, then of images; the needed keys, then the others.
+NEEDED = "name fields label_names labels_are template verbalizer files"
+OPTIONAL = (
+    "title label_column zero_shot zero_shot_verbalizer statement statement_words statement_fields "
+    "options balanced"
+)
+NEEDED_OF_IMAGES = "kind name label_names statements"
+OPTIONAL_OF_IMAGES = "title label_column labels_are statement_words folder files balanced"
+HOLDS: dict[str, type] = {
+    **dict.fromkeys(("fields", "label_names", "statements", "statement_fields", "options"), list),
+    **dict.fromkeys(("verbalizer", "zero_shot_verbalizer", "statement_words", "files"), dict),
     "balanced": bool,
-}  # fmt: skip
-NEEDED_OF_IMAGES: dict[str, type] = {
-    "kind": str, "name": str, "label_names": list, "statements": list,
-}  # fmt: skip
-OPTIONAL_OF_IMAGES: dict[str, type] = {
-    "title": str, "label_column": str, "labels_are": str, "statement_words": dict,
-    "folder": str, "files": dict, "balanced": bool,
-}  # fmt: skip
+}
+"""What a key holds that is no text."""
 KINDS: dict[type, str] = {
     str: "a text", list: "a list of texts", dict: "a table of texts", bool: "true or false",
 }  # fmt: skip
@@ -188,17 +185,16 @@ def _check_words(table: dict[str, Any], path: str, key: str) -> None:
         )
 
 
-def _check_keys(
-    table: dict[str, Any], path: str, needed: dict[str, type], optional: dict[str, type]
-) -> None:
+def _check_keys(table: dict[str, Any], path: str, needed: str, optional: str) -> None:
     """Refuse keys that are unknown, missing or empty, and values of another kind."""
-    kinds = needed | optional
+    known = f"{needed} {optional}".split()
     for key in table:
-        if key not in kinds:
-            raise InputError.unknown("key of a task file", key, kinds, where=path)
-        if not isinstance(table[key], kinds[key]) or not _holds_texts(table[key], key):
-            raise InputError.at(f"{path}, {key}", KINDS[kinds[key]], shown(table[key]))
-    missing = [key for key in needed if not table.get(key)]
+        if key not in known:
+            raise InputError.unknown("key of a task file", key, known, where=path)
+        kind = HOLDS.get(key, str)
+        if not isinstance(table[key], kind) or not _holds_texts(table[key], key):
+            raise InputError.at(f"{path}, {key}", KINDS[kind], shown(table[key]))
+    missing = [key for key in needed.split() if not table.get(key)]
     if missing:
         raise InputError(
             f"{path}: a task file needs {', '.join(missing)}; "

@@ -5,6 +5,8 @@ as the task says.
 """
 
 import re
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import product
 
 from batch_calibration.errors import InputError
@@ -12,6 +14,13 @@ from batch_calibration.scoring.tasks.base import Row, Rows, Task, image_task, te
 
 PAPER = "Zhou et al. 2024, app. F, Tables 8 and 11 (templates)"
 """Where the templates and words of most language tasks are printed."""
+paper_task = partial(text_task, source=PAPER)
+
+
+def numbered(names: Sequence[str], words: Iterable[Sequence[str]]) -> dict[str, dict[str, str]]:
+    """Verbalizers of these label names by their numbers, from 1 on."""
+    return {str(n): dict(zip(names, own, strict=True)) for n, own in enumerate(words, 1)}
+
 
 # Is a movie review's sentence negative or positive? The paper varies RTE's prompts alone; these
 # choices are the project's.
@@ -27,10 +36,8 @@ SST2_WORDS = (
     ("negative", "positive"), ("bad", "good"), ("terrible", "great"), ("no", "yes"),
     ("dislike", "like"), ("\U0001f44e", "\U0001f44d"),
 )  # fmt: skip
-SST2_VERBALIZERS = {}
-for number, (negative, positive) in enumerate(SST2_WORDS, 1):
-    SST2_VERBALIZERS[str(number)] = {"negative": negative, "positive": positive}
-SST2 = text_task(
+SST2_VERBALIZERS = numbered(("negative", "positive"), SST2_WORDS)
+SST2 = paper_task(
     "sst2",
     "SST-2",
     objective="sentence classification",
@@ -44,7 +51,6 @@ SST2 = text_task(
     test_rows=872,
     # Of 872 validation rows 444 are positive.
     balanced=True,
-    source=PAPER,
 )
 # The same of Pang and Lee 2005.
 MR = text_task(
@@ -93,7 +99,7 @@ TREC = text_task(
     source="label words and template style of Zhao et al. 2021, appendix",
 )  # fmt: skip
 # Does a sentence hold the answer to a question?
-QNLI = text_task(
+QNLI = paper_task(
     "qnli",
     "QNLI",
     objective="question-answering NLI",
@@ -107,10 +113,9 @@ QNLI = text_task(
     test_rows=5463,
     # Of 5,463 validation rows 2,702 hold the answer.
     balanced=True,
-    source=PAPER,
 )
 # Is the answer to a question about a passage yes?
-BOOLQ = text_task(
+BOOLQ = paper_task(
     "boolq",
     "BoolQ",
     objective="commonsense reasoning",
@@ -120,11 +125,10 @@ BOOLQ = text_task(
     statement="The answer to the question is {label}.",
     tfds=("super_glue/boolq",),
     test_rows=3270,
-    source=PAPER,
 )
 # Which of two choices is the likelier cause or effect of a premise? The paper's template leaves out
 # which of the two is asked for.
-COPA = text_task(
+COPA = paper_task(
     "copa",
     "COPA",
     objective="commonsense reasoning",
@@ -137,12 +141,11 @@ COPA = text_task(
     test_rows=100,
     # The right choice stands first in half of the questions (Roemmele et al. 2011).
     balanced=True,
-    source=PAPER,
     options=("choice1", "choice2"),
 )
 # Does a premise entail a hypothesis, contradict it, or neither? The matched half of the data. The
 # paper prints one row of templates and words for MNLI, CB and ANLI.
-MNLI = text_task(
+MNLI = paper_task(
     "mnli",
     "MNLI",
     objective="NLI",
@@ -158,7 +161,6 @@ MNLI = text_task(
     stand_ins={"validation": "validation_matched"},
     # Writers gave each premise a hypothesis of each label (Williams et al. 2018).
     balanced=True,
-    source=PAPER,
 )  # fmt: skip
 # Does a text commit its author to a clause inside it? CB has its own order of the labels.
 CB = MNLI._replace(
@@ -211,9 +213,7 @@ RTE_WORDS = (
     ("\U0001f646\u200d\u2642\ufe0f", "\U0001f645\u200d\u2642\ufe0f"),
     ("\u2714\ufe0f", "\u274c"),
 )  # fmt: skip
-VERBALIZERS = {}
-for number, (follows, does_not) in enumerate(RTE_WORDS, 1):
-    VERBALIZERS[str(number)] = {"entailment": follows, "not_entailment": does_not}
+VERBALIZERS = numbered(("entailment", "not_entailment"), RTE_WORDS)
 RTE = text_task(
     "rte",
     "RTE",
@@ -235,7 +235,7 @@ RTE = text_task(
     source="Zhou et al. 2024, app. F, Tables 8 to 11 (templates, verbalizers)",
 )
 # Do two sentences from the news mean the same?
-MRPC = text_task(
+MRPC = paper_task(
     "mrpc",
     "MRPC",
     objective="paraphrasing",
@@ -246,10 +246,9 @@ MRPC = text_task(
     statement_words={"not_equivalent": "say different things", "equivalent": "say the same thing"},
     tfds=("glue/mrpc",),
     test_rows=408,
-    source=PAPER,
 )
 # Do two questions, asked on a public site, ask for the same?
-QQP = text_task(
+QQP = paper_task(
     "qqp",
     "QQP",
     objective="paraphrasing",
@@ -261,10 +260,9 @@ QQP = text_task(
     tfds=("glue/qqp",),
     test_rows=40430,
     stand_ins={"validation": "validation_proxy"},
-    source=PAPER,
 )
 # Is a word used in the same sense in two sentences? Its label words depend on the shots.
-WIC = text_task(
+WIC = paper_task(
     "wic",
     "WiC",
     objective="context comprehension",
@@ -280,7 +278,6 @@ WIC = text_task(
     test_rows=638,
     # Half of the pairs are of each label (Pilehvar and Camacho-Collados 2019).
     balanced=True,
-    source=PAPER,
 )
 
 # Which digit stands in the middle of a cropped photo of a house number?

@@ -25,7 +25,7 @@ from batch_calibration.scoring.models.family import Config, Family, RawConfig, W
 from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.config import read_config, read_json
 from batch_calibration.scoring.models.files.gguf_file import GGUFTensor
-from batch_calibration.scoring.models.files.tensors import PLAIN, Tensor, tensors
+from batch_calibration.scoring.models.files.tensors import PLAIN, Tensor, filled, tensors
 from batch_calibration.scoring.models.layers import product, product_dtype
 
 NAMED = 10
@@ -76,10 +76,7 @@ class PackedTensor:
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
         """Its numbers as `dtype`."""
-        array = np.empty(self.shape, dtype)
-        for expert, numbers in zip(array, self.parts(dtype), strict=True):
-            expert[...] = numbers.reshape(expert.shape)
-        return array
+        return filled(self.shape, self.parts(dtype), dtype)
 
 
 AnyTensor = Tensor | PackedTensor | GGUFTensor
