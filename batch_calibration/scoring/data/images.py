@@ -292,23 +292,21 @@ def _images(task: Task, root: Path, notes: list[str]) -> list[Image]:
 
 def image_tables(task: Task, paths: dict[str, Path], where: str) -> ImageSource:
     """Images that tables of one split each name, by path and label."""
-    images = {split: _listed_images(task, paths[split]) for split in paths}
+    images = {}
+    for split, table in paths.items():
+        listed = []
+        for place, record in files.records(task, table):
+            row, label = bind(task, record, place)
+            # Paths are relative to the table, wherever the program runs.
+            path = table.parent / row[IMAGE]
+            if not path.is_file():
+                raise InputError(
+                    f"{place}: no image {path}; paths are read from the table's own folder: "
+                    "correct it or put the image there."
+                )
+            listed.append(Image(ImageFile(path), row[IMAGE], label))
+        images[split] = sorted(listed, key=_hash)
     return _source(task, f"files in {where}" if Path(where).is_dir() else where, images, [])
-
-
-def _listed_images(task: Task, table: Path) -> list[Image]:
-    images = []
-    for where, record in files.records(task, table):
-        row, label = bind(task, record, where)
-        # Paths are relative to the table, wherever the program runs.
-        path = table.parent / row[IMAGE]
-        if not path.is_file():
-            raise InputError(
-                f"{where}: no image {path}; paths are read from the table's own folder: correct "
-                "it or put the image there."
-            )
-        images.append(Image(ImageFile(path), row[IMAGE], label))
-    return sorted(images, key=_hash)
 
 
 # --- what folders and tables share

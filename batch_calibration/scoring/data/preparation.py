@@ -101,7 +101,9 @@ def prepare(
                 f"{path}: its split {split} is that of another file too; give "
                 f"{spell('rename')} another."
             )
-        records_by_split[split] = _checked_records(task, path)
+        records_by_split[split] = list(files.records(task, path))
+        for where, record in records_by_split[split]:
+            bind(task, record, where)  # for its errors alone, so that a wrong row is found here
         sizes[split] = len(records_by_split[split])
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         # Kept in the description, which tells folders of other rows apart.
@@ -127,14 +129,6 @@ def prepare(
             f"{spell('data_dir')}."
         )
     return Prepared(folder, sizes, was_there)
-
-
-def _checked_records(task: Task, path: Path) -> list[tuple[str, dict[str, object]]]:
-    """All records of a file, each bound to the task once so that a wrong row is found here."""
-    records = list(files.records(task, path))
-    for where, record in records:
-        bind(task, record, where)  # for its errors alone
-    return records
 
 
 def _declared_dataset(task: Task, present: tuple[str, ...]) -> tuple[str, str, Any]:

@@ -47,7 +47,18 @@ def read(
         return suite.read_rows(task.name, split, limit)._replace(split=split)
     source = _find(task, data)
     if source is None:
-        raise InputError(_nothing(task, data))
+        looked = [f"{task.name}/<split>.jsonl", *(f"{name}/<version>/" for name in task.tfds)]
+        remedy = ""
+        if task.tfds:
+            remedy = (
+                "; where TensorFlow and a network are, "
+                f"`tfds build {task.tfds[0]} --data_dir={data}` downloads and prepares it; to make "
+                f"it from files, {step('prepare_data')}"
+            )
+        raise InputError(
+            f"data {data}: no rows of task {task.name} there; looked for {', '.join(looked)}"
+            f"{remedy}; for a task of your own, {spell('tasks', 'FILE.toml')} names its files."
+        )
     served = files.served_split(task, split, source.splits, source.where)
     rows, labels = [], []
     for where, record in source.splits[served]():
@@ -96,20 +107,6 @@ def _files(task: Task, where: str, paths: Mapping[str, Path | str]) -> TextSourc
     for split, path in paths.items():
         readers[split] = partial(files.records, task, Path(path))
     return TextSource(where, readers)
-
-
-def _nothing(task: Task, data: str) -> str:
-    looked = [f"{task.name}/<split>.jsonl", *(f"{name}/<version>/" for name in task.tfds)]
-    remedy = (
-        f"; where TensorFlow and a network are, `tfds build {task.tfds[0]} --data_dir={data}` "
-        f"downloads and prepares it; to make it from files, {step('prepare_data')}"
-        if task.tfds
-        else ""
-    )
-    return (
-        f"data {data}: no rows of task {task.name} there; looked for {', '.join(looked)}{remedy}; "
-        f"for a task of your own, {spell('tasks', 'FILE.toml')} names its files."
-    )
 
 
 class RowReader:

@@ -155,9 +155,7 @@ class Forward:
                     batches = self._next(waiting)
                     count = sum(len(batch.sequences) for batch in batches)
                     if not done.issuperset(chain.from_iterable(p.rows for p in waiting[:count])):
-                        layouts = [
-                            packing.lay_out(*batch, shared, prompts, tries) for batch in batches
-                        ]
+                        layouts = [packing.lay_out(*b, shared, prompts, tries) for b in batches]
                         running.append(_Sent(batches, self._send(layouts, threads)))
                     waiting = waiting[count:]
                     continue

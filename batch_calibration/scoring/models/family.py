@@ -23,7 +23,7 @@ class TokenId(int):
     """A field of a config that is a token's id, from 0 on, where other numbers are sizes."""
 
 
-def is_positive(number: Any) -> bool:
+def _is_positive(number: Any) -> bool:
     """True of a positive, finite number; True and False are numbers to no config."""
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     return is_number and 0 < number < math.inf
@@ -32,11 +32,11 @@ def is_positive(number: Any) -> bool:
 FIELDS: dict[object, tuple[str, Callable[[Any], bool]]] = {
     int: ("a whole number from 1 on", lambda n: type(n) is int and n >= 1),
     TokenId: ("a token id, a whole number from 0 on", lambda i: type(i) is int and i >= 0),
-    float: ("a positive number", is_positive),
+    float: ("a positive number", _is_positive),
     bool: ("true or false", lambda setting: isinstance(setting, bool)),
     str: ("text", lambda setting: isinstance(setting, str)),
     tuple[int, ...]: ("a list of whole numbers", lambda member: type(member) is int),
-    tuple[float, ...]: ("a list of positive numbers", is_positive),
+    tuple[float, ...]: ("a list of positive numbers", _is_positive),
     tuple[str, ...]: ("a list of names", lambda member: isinstance(member, str)),
 }  # fmt: skip
 """The types that a config's fields have: each in words, and what is true of a setting or of the

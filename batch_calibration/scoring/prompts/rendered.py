@@ -143,14 +143,6 @@ ENSEMBLE = "ensemble"  # the template of an image task that stands for all its s
 POOL = 10_000  # images of the train split that the labeled set is drawn from, at most
 
 
-class _Classes(NamedTuple):
-    """Labels that are scored, names of those without images, and what a reader must know of it."""
-
-    scored: Sequence[int]
-    absent: list[str]
-    notes: tuple[str, ...]
-
-
 def render_images(
     task: Task, cell: Cell, test: ImageRows, train: ImageRows | None
 ) -> RenderedContext:
@@ -169,20 +161,20 @@ def render_images(
     elif cell.data.labeled_per_class:
         split = cell.data.train_split
         notes += (f"{task.name}: {test.where} has no {split!r} split, so there is no bcl",)
-    classes = _classes(task, cell, test)
+    scored, absent, more_notes = _classes(task, cell, test)
     statements = _statements(task, cell.prompt.template)
-    names = tuple(task.label_names[label] for label in classes.scored)
+    names = tuple(task.label_names[label] for label in scored)
     label_texts = []
     for name in names:
         noun = task.statement_words[name]
         label_texts.append(tuple(statement.replace("{label}", noun) for statement in statements))
-    blocks = {"test": _block(test, range(len(test.images)), classes.scored)}
+    blocks = {"test": _block(test, range(len(test.images)), scored)}
     if train is not None:
         # No image is shown in a prompt, so none is excluded.
         chosen = demonstrations.labeled_set(
-            train.labels, len(classes.scored), cell.data.labeled_per_class, (), cell.seed
+            train.labels, len(scored), cell.data.labeled_per_class, (), cell.seed
         )
-        labeled = _block(train, chosen, classes.scored)
+        labeled = _block(train, chosen, scored)
         labeled.spec.update(block_options(cell, "labeled"))
         blocks["labeled"] = labeled
     context = specify(
@@ -194,10 +186,10 @@ def render_images(
         demonstrations=(),
         label_texts=label_texts,
         form={"template": " | ".join(statements), "shown": ""},  # one text for all statements
-        absent=list(classes.absent),
+        absent=list(absent),
         options=unusual(cell, ("template", "classes")),
     )
-    return RenderedContext(context, names, tuple(label_texts), blocks, (*notes, *classes.notes))
+    return RenderedContext(context, names, tuple(label_texts), blocks, (*notes, *more_notes))
 
 
 def _block(rows: ImageRows, chosen: Sequence[int], scored: Sequence[int]) -> RenderedBlock:
@@ -222,22 +214,27 @@ def _check_apart(task: Task, test: ImageRows, train: ImageRows) -> None:
         )
 
 
-def _classes(task: Task, cell: Cell, test: ImageRows) -> _Classes:
-    """All classes, or only classes with images where `classes` is "present"."""
+def _classes(
+    task: Task, cell: Cell, test: ImageRows
+) -> tuple[Sequence[int], list[str], tuple[str, ...]]:
+    """Labels that are scored, names of those without images, and what a reader must know of it.
+
+    All classes are, or only classes with images where `classes` is "present".
+    """
     labels = range(len(task.label_names))
     absent = [task.label_names[i] for i in labels if test.present and i not in test.present]
     if not absent:
-        return _Classes(labels, [], ())
+        return labels, [], ()
     listed = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
     fact = f"{task.name}: {len(absent)} of {len(labels)} classes have no image ({listed}); "
     if cell.data.classes == "present":
         note = f"only the other {len(test.present)} are scored: an easier task than the whole one"
-        return _Classes(test.present, absent, (fact + note,))
+        return test.present, absent, (fact + note,)
     note = (
         "they are scored all the same, and bc, which evens out all labels, pays for it; "
         f"{spell('classes', 'present')} leaves them out"
     )
-    return _Classes(labels, absent, (fact + note,))
+    return labels, absent, (fact + note,)
 
 
 def _check(task: Task, cell: Cell) -> None:

@@ -54,7 +54,14 @@ def read(
     Raises:
         InputError: more than one token before a text, or a `bos_token` that the tokenizer lacks.
     """
-    token_id = template_id = _template_token(path.parent, tokenizer)
+    before = tokens_before(tokenizer)  # tokens behind a text are left out
+    if len(before) > 1:
+        raise InputError(
+            f"{path.parent / 'tokenizer.json'}: the post-processor puts the tokens "
+            f"{[tokenizer.id_to_token(number) for number in before]} before a text, expected one "
+            "or none; use another checkpoint."
+        )
+    token_id = template_id = before[0] if before else None
     decider = "tokenizer.json's post-processor"
     if class_name in REBUILT:
         token_id = _bos_token(path, tokenizer_config, tokenizer) if REBUILT[class_name] else None
@@ -98,18 +105,6 @@ def tokens_before(tokenizer: Tokenizer) -> list[int]:
     mask = encoding.special_tokens_mask  # 1 where the post-processor put a token, 0 of the text
     # no token of the text: all is unknown
     return list(encoding.ids[: mask.index(0)]) if 0 in mask else []
-
-
-def _template_token(directory: Path, tokenizer: Tokenizer) -> int | None:
-    """The tokens that the post-processor puts before a text; tokens behind it are left out."""
-    before = tokens_before(tokenizer)
-    if len(before) > 1:
-        raise InputError(
-            f"{directory / 'tokenizer.json'}: the post-processor puts the tokens "
-            f"{[tokenizer.id_to_token(number) for number in before]} before a text, expected one "
-            "or none; use another checkpoint."
-        )
-    return before[0] if before else None
 
 
 def _bos_token(path: Path, tokenizer_config: RawConfig, tokenizer: Tokenizer) -> int:

@@ -97,6 +97,9 @@ SPECIAL = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "sepe
 """The file's names of special tokens (its spelling) -> the templates' names."""
 
 
+USE_SAFETENSORS = "use the model's Hugging Face checkpoint (safetensors)"
+
+
 class GGUFTensor(NamedTuple):
     """One tensor of a GGUF file, in the form that Hugging Face directories have.
 
@@ -306,18 +309,20 @@ class GGUFFile:
         numbers = [header.metadata.get("split.no", 0) for header in headers]
         expected = ([*range(len(paths))], count or 1, total or len(self._tensors))
         if (numbers, len(paths), len(self._tensors)) != expected:
-            raise InputError.at(
-                self.path, f"{shown(count)} files with {shown(total)} tensors in all",
+            raise self._wrong(
+                f"{shown(count)} files with {shown(total)} tensors in all",
                 f"{len(paths)} with {len(self._tensors)}",
                 "keep all files and their names, NAME-00001-of-00003.gguf",
-            )  # fmt: skip
+            )
         self.architecture: str = self.metadata.get("general.architecture", "")
         if self.architecture not in ARCHITECTURES:
             known = f"an architecture of {', '.join(ARCHITECTURES)}"
-            remedy = "use the model's Hugging Face checkpoint (safetensors)"
-            raise InputError.at(self.path, known, shown(self.architecture), remedy)
+            raise self._wrong(known, shown(self.architecture), USE_SAFETENSORS)
         self.model_type = ARCHITECTURES[self.architecture]
         self.config = self._config()
+
+    def _wrong(self, expected: str, got: object, remedy: str = "convert it again") -> InputError:
+        return InputError.at(self.path, expected, got, remedy)
 
     def _config(self) -> RawConfig:
         """The metadata in the names of `config.json`; keys that are not known keep their own."""
@@ -405,10 +410,8 @@ class GGUFFile:
             part = pattern.split(".")[-2] if "." in pattern else ""
             count = heads.get(part, 0)
             if count and tensor.shape[0] % (2 * count):
-                raise InputError.at(
-                    self.path, f"{name} with an even number of rows for each of {count} heads",
-                    tensor.shape[0], "convert it again",
-                )  # fmt: skip
+                expected = f"{name} with an even number of rows for each of {count} heads"
+                raise self._wrong(expected, tensor.shape[0])
             is_centered = self.architecture in GEMMAS and part.endswith("norm")
             tensor = tensor._replace(name=theirs, heads=count, less=float(is_centered))
             if not part.endswith("_exps") or pattern not in names:
@@ -433,9 +436,7 @@ class GGUFFile:
     def _tokens(self) -> list[str]:
         tokens = self.metadata.get("tokenizer.ggml.tokens")
         if not isinstance(tokens, list) or not tokens or not isinstance(tokens[0], str):
-            raise InputError.at(
-                self.path, "tokens in tokenizer.ggml.tokens", shown(tokens), "convert it again"
-            )
+            raise self._wrong("tokens in tokenizer.ggml.tokens", shown(tokens))
         return tokens
 
     def _special(self, name: str) -> int | None:
@@ -456,14 +457,11 @@ class GGUFFile:
         tokens = self._tokens
         types = self.metadata.get("tokenizer.ggml.token_type", [NORMAL] * len(tokens))
         if not isinstance(types, list) or len(types) != len(tokens):
-            raise InputError.at(
-                self.path, f"tokenizer.ggml.token_type for each of {len(tokens)} tokens",
-                shown(types), "convert it again",
-            )  # fmt: skip
+            expected = f"tokenizer.ggml.token_type for each of {len(tokens)} tokens"
+            raise self._wrong(expected, shown(types))
         if (kind == "gpt2" and pre not in SPLITTINGS) or kind not in ("gpt2", "llama"):
             expected = f"tokenizer.ggml.model llama, or gpt2 with pre of {', '.join(SPLITTINGS)}"
-            remedy = "use the model's Hugging Face checkpoint (safetensors)"
-            raise InputError.at(self.path, expected, f"{shown(kind)} with {shown(pre)}", remedy)
+            raise self._wrong(expected, f"{shown(kind)} with {shown(pre)}", USE_SAFETENSORS)
         try:
             read = self._byte_level if kind == "gpt2" else self._sentence_piece
             tokenizer = read(tokens, types)
@@ -482,9 +480,7 @@ class GGUFFile:
         begin, is_told = self._special("bos"), key in self.metadata
         begins = bool(self.metadata.get(key, begins and begin is not None))
         if begins and begin is None:
-            raise InputError.at(
-                self.path, "tokenizer.ggml.bos_token_id", "none", "convert it again"
-            )
+            raise self._wrong("tokenizer.ggml.bos_token_id", "none")
         token = f"{tokens[begin]} (id {begin})" if begins and begin is not None else "none"
         decider = key if is_told else f"tokenizer.ggml.model = {kind}"
         note = f"beginning token: {token}, as {decider} says"

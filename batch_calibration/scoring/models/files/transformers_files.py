@@ -116,13 +116,11 @@ class TransformersFiles:
         notes = [f"run by transformers {self._transformers.__version__}"]
         if self._config.is_encoder_decoder:
             notes.append("an encoder-decoder: prompts are encoded, labels decoded after them")
-        return TokenizerInfo(tokenizer, begin, self._positions(), "", tuple(notes), prefix)
-
-    def _positions(self) -> int:
         config = self._config.get_text_config()
         stated = [getattr(config, key, None) for key in POSITIONS]
         numbers = [number for number in stated if isinstance(number, int) and number > 0]
-        return UNLIMITED if config.model_type in RELATIVE or not numbers else numbers[0]
+        positions = UNLIMITED if config.model_type in RELATIVE or not numbers else numbers[0]
+        return TokenizerInfo(tokenizer, begin, positions, "", tuple(notes), prefix)
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
