@@ -66,25 +66,19 @@ Kind = Literal["causal_lm", "sentence_encoder", "clip"]
 """The interface of a network: `CausalNetwork`, `SentenceEncoder` or `ClipNetwork`."""
 
 
-class CausalNetwork(Protocol):
-    """A language model: scored by `CausalLM`."""
+class Encoder(Protocol):
+    """A network over texts: each token's states see what `attend` lets them see."""
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         ...
 
+
+class CausalNetwork(Encoder, Protocol):
+    """A language model: scored by `CausalLM`."""
+
     def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        ...
-
-
-class Encoder(Protocol):
-    """A network that reads a whole text at once."""
-
-    def hidden(
-        self, tokens: jax.Array, positions: jax.Array, attend: Attend, types: jax.Array | int = 0
-    ) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         ...
 
 

@@ -1,12 +1,13 @@
 """The ModernBERT family: pre-norm rotary encoders, most layers of which see a window."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 from flax import nnx
 
-from batch_calibration.scoring.models import family, gated, layers, rotary
+from batch_calibration.scoring.models import family, gated, layers, llama, rotary
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 
 
@@ -28,50 +29,43 @@ class Config(gated.Config):
 class Block(family.Block):
     """Attention, then a gated MLP, each normalized before it; the first attention is not."""
 
-    def __init__(self, config: Config, window: int | None, is_first: bool, *, rngs: nnx.Rngs):
+    def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         width, bias = config.hidden_size, config.attention_bias
         norm = width, config.norm_eps, rngs, config.norm_bias
-        self.ln_1 = layers.unchanged if is_first else layers.layer_norm(*norm)
+        self.ln_1, self.ln_2 = layers.layer_norm(*norm), layers.layer_norm(*norm)
         self.attention = gated.Attention(
             config, AttentionOptions(window=window), (bias, bias), rngs=rngs
         )
-        self.ln_2 = layers.layer_norm(*norm)
         self.mlp = gated.MLP(
             width, config.intermediate_size, config.hidden_activation, config.mlp_bias, fused=True,
             rngs=rngs,
         )  # fmt: skip
 
 
-class Model(nnx.Module):
+class Model(llama.Model):
     """ModernBERT (Warner et al. 2024) without its heads."""
 
+    block = Block
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        norm = config.hidden_size, config.norm_eps, rngs, config.norm_bias
-        self.windows = tuple(gated.windows(config))
-        self.embed = layers.embedding(config.vocab_size, config.hidden_size, rngs)
-        self.ln = layers.layer_norm(*norm)
-        self.blocks = nnx.List[Block]()
-        for layer, window in enumerate(self.windows):
-            self.blocks.append(Block(config, window, is_first=layer == 0, rngs=rngs))
-        self.ln_last = layers.layer_norm(*norm)
-        self.frequencies = rotary.frequencies(config.head_size, config.rope)
+        width, eps, bias = config.hidden_size, config.norm_eps, config.norm_bias
+        norm = partial(layers.layer_norm, width, eps, bias=bias)
+        self.begin(config, norm, rngs)
+        self.blocks[0].ln_1 = nnx.static(layers.unchanged)
+        self.ln_embed = norm(rngs=rngs)
+        # Layers with a window rotate by a base of their own.
         self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
+
+    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """Normalized embeddings `[b, t, d]`."""
+        h: jax.Array = self.ln_embed(self.embed(tokens))
+        return h
 
     def hidden(
         self, tokens: jax.Array, positions: jax.Array, attend: Attend, types: jax.Array | int = 0
     ) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
-
-        `attend` holds the padding mask. ModernBERT has no token types.
-        """
-        h: jax.Array = self.ln(self.embed(tokens))
-        turn = rotary.turn(positions, self.frequencies, h.dtype)
-        local = rotary.turn(positions, self.local_frequencies, h.dtype)
-        # Layers with a window rotate by a base of their own.
-        for layer, (block, window) in enumerate(zip(self.blocks, self.windows, strict=True)):
-            h = block(h, layer, attend, turn if window is None else local)
-        h = self.ln_last(h)
-        return h
+        """Final hidden states `[b, t, d]`; ModernBERT has no token types."""
+        return super().hidden(tokens, positions, attend)
 
 
 def flatten(raw: family.RawConfig) -> family.RawConfig:
@@ -94,14 +88,14 @@ def flatten(raw: family.RawConfig) -> family.RawConfig:
 LAYER = "model.layers.{i}"
 WEIGHTS = {
     "model.embeddings.tok_embeddings.weight": family.Weight("embed.embedding", split=0),
-    **family.norm_weights("model.embeddings.norm", "ln"),
+    **family.norm_weights("model.embeddings.norm", "ln_embed"),
     **family.norm_weights(f"{LAYER}.attn_norm", "blocks.{i}.ln_1"),
     **family.linear_weights(f"{LAYER}.attn.Wqkv", "blocks.{i}.attention.qkv", 1),
     **family.linear_weights(f"{LAYER}.attn.Wo", "blocks.{i}.attention.out", 0),
     **family.norm_weights(f"{LAYER}.mlp_norm", "blocks.{i}.ln_2"),
     **family.linear_weights(f"{LAYER}.mlp.Wi", "blocks.{i}.mlp.gate_up", 1),
     **family.linear_weights(f"{LAYER}.mlp.Wo", "blocks.{i}.mlp.down", 0),
-    **family.norm_weights("model.final_norm", "ln_last"),
+    **family.norm_weights("model.final_norm", "ln"),
 }
 FAMILY = family.Family(
     name="modernbert",

@@ -389,11 +389,9 @@ class PooledEncoder(nnx.Module):
         self.pooling = pooling
         self.layers = nnx.List(layers)
 
-    def hidden(
-        self, tokens: jax.Array, positions: jax.Array, attend: Attend, types: jax.Array | int = 0
-    ) -> jax.Array:
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        return self.encoder.hidden(tokens, positions, attend, types)
+        return self.encoder.hidden(tokens, positions, attend)
 
     def pool(self, h: jax.Array, real: jax.Array) -> jax.Array:
         """Embeddings `[b, p]` of hidden states `[b, t, d]`, of which `real [b, t]` are a text's."""
