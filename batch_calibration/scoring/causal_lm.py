@@ -145,12 +145,9 @@ class CausalLM(label_texts.LabelScorer):
         most = self.checkpoint.config.positions
         for row, (prompt, labels) in enumerate(zip(prompts, tries, strict=True)):
             for token in sorted({*prompt, *labels.targets.tolist()} & self._unembedded):
-                raise InputError.at(
-                    f"row {start + row}",
-                    f"embedded tokens, below {self.checkpoint.config.vocab_size}",
-                    f"{self.checkpoint.tokenizer.id_to_token(token)!r}, id {token}",
-                    "leave it out",
-                )
+                expected = f"embedded tokens, below {self.checkpoint.config.vocab_size}"
+                got = f"{self.checkpoint.tokenizer.id_to_token(token)!r}, id {token}"
+                raise InputError.at(f"row {start + row}", expected, got, "leave it out")
             need = len(prompt) + labels.paths.shape[1] - 1  # a label's last token is never fed
             if need > most:
                 raise label_texts.too_long(start + row, len(prompt), need, most)

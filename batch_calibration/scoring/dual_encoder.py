@@ -76,11 +76,8 @@ class DualEncoder(label_texts.LabelScorer):
             )
         super().__init__(f"{checkpoint.directory}: a {checkpoint.model_type} network", batch_size)
         if not 0 <= scale < math.inf:
-            raise InputError.at(
-                "scale",
-                "a positive, finite number (20 is usual), or 0 for the checkpoint's own",
-                scale,
-            )
+            expected = "a positive, finite number (20 is usual), or 0 for the checkpoint's own"
+            raise InputError.at("scale", expected, scale)
         if not scale and checkpoint.kind != "clip":
             raise InputError(
                 f"scale: 0 stands for the scale that a checkpoint has learned, but this "

@@ -133,12 +133,9 @@ class TransformersLM(label_texts.LabelScorer):
             if need > most:
                 raise label_texts.too_long(start + row, len(prompt), need, most)
             if not prompt or not all(labels):
-                raise InputError.at(
-                    f"row {start + row}",
-                    "a prompt and labels of a token or more",
-                    "an empty one",
-                    "give it some text",
-                )
+                expected = "a prompt and labels of a token or more"
+                remedy = "give it some text"
+                raise InputError.at(f"row {start + row}", expected, "an empty one", remedy)
 
     def _run(
         self, prompts: list[list[int]], label_tokens: list[LabelTokens], done: set[int]

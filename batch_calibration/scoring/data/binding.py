@@ -51,12 +51,8 @@ def _bind_label(task: Task, label: object, where: str) -> int:
         if task.is_image:
             return label_of(task, str(label), where)
         if label not in task.label_names:
-            raise InputError.at(
-                where,
-                f"a label of {names}, or -1 (unknown)",
-                shown(label),
-                "where labels are numbers from 0, say labels_are = 'numbers' in the task file",
-            )
+            remedy = "where labels are numbers from 0, say labels_are = 'numbers' in the task file"
+            raise InputError.at(where, f"a label of {names}, or -1 (unknown)", shown(label), remedy)
         return task.label_names.index(str(label))
     # `type`, as True is an int of another kind.
     if type(label) is not int or not UNKNOWN <= label < len(task.label_names):

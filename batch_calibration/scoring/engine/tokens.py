@@ -126,12 +126,9 @@ def _prompts(
         if not prompt and prefix is not None:
             prompts[row] = [prefix]
         elif not prompt:
-            raise InputError.at(
-                f"row {first + row}",
-                "a token before the label",
-                f"{texts[row]!r} without a beginning token",
-                "say something before the label",
-            )
+            got = f"{texts[row]!r} without a beginning token"
+            remedy = "say something before the label"
+            raise InputError.at(f"row {first + row}", "a token before the label", got, remedy)
     return prompts
 
 

@@ -219,12 +219,9 @@ class Experts(nnx.Module):
         width, inner = config.hidden_size, config.intermediate_size
         experts = config.num_local_experts
         if config.num_experts_per_tok > experts:
-            raise InputError.at(
-                "config.json",
-                "no fewer experts than num_experts_per_tok",
-                f"{experts} and {config.num_experts_per_tok}",
-                "fetch the file again",
-            )
+            expected = "no fewer experts than num_experts_per_tok"
+            got = f"{experts} and {config.num_experts_per_tok}"
+            raise InputError.at("config.json", expected, got, "fetch the file again")
         self.chosen, self.experts = config.num_experts_per_tok, experts
         self.alpha, self.limit = config.swiglu_alpha, config.swiglu_limit
         self.router = layers.linear(width, experts, rngs)

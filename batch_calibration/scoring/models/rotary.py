@@ -139,12 +139,9 @@ def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
     by_kind = nested if isinstance(nested, dict) else {}
     local_kind, full_kind = "sliding_attention", "full_attention"
     if by_kind.keys() - {local_kind, full_kind}:
-        raise InputError.at(
-            "config.json",
-            f"rope_parameters of {local_kind!r} and {full_kind!r}",
-            f"{', '.join(map(str, by_kind))}",
-            "fetch it again",
-        )
+        expected = f"rope_parameters of {local_kind!r} and {full_kind!r}"
+        remedy = "fetch it again"
+        raise InputError.at("config.json", expected, f"{', '.join(map(str, by_kind))}", remedy)
     scaling = raw.get("rope_scaling")
     if isinstance(scaling, dict) and ("rope_type" not in scaling or by_kind):
         raise InputError(
@@ -187,12 +184,9 @@ def _checked(parameters: RawConfig) -> Rope:
             "each head, at most 1; fetch the file again."
         )
     if rope.rope_type == "llama3" and rope.low_freq_factor >= rope.high_freq_factor:
-        raise InputError.at(
-            "config.json",
-            "low_freq_factor below high_freq_factor",
-            f"{rope.low_freq_factor} and {rope.high_freq_factor}",
-            "fetch it again",
-        )
+        got = f"{rope.low_freq_factor} and {rope.high_freq_factor}"
+        remedy = "fetch it again"
+        raise InputError.at("config.json", "low_freq_factor below high_freq_factor", got, remedy)
     return rope
 
 

@@ -31,12 +31,9 @@ class HeadNorms(nnx.Module):
 
     def __init__(self, heads: int, size: int, eps: float):
         if heads > MOST_HEADS:
-            raise InputError.at(
-                "config.json",
-                f"at most {MOST_HEADS} heads with qk_layernorm",
-                heads,
-                f"{spell('scorer', 'transformers')} may run it",
-            )
+            expected = f"at most {MOST_HEADS} heads with qk_layernorm"
+            remedy = f"{spell('scorer', 'transformers')} may run it"
+            raise InputError.at("config.json", expected, heads, remedy)
         self.eps = eps
         self.scales = nnx.List([nnx.Param(jnp.ones(size)) for _ in range(heads)])
 

@@ -428,11 +428,7 @@ def _dense(directory: Path, width: int) -> Dense:
     arrays = {tensor.name: tensor.read(np.float32) for tensor in tensors(directory)}
     shapes = {tensor: array.shape for tensor, array in arrays.items()}
     if shapes != expected:
-        raise InputError.at(
-            directory,
-            f"a layer of width {width}, {expected}",
-            shapes,
-            "files of different checkpoints",
-        )
+        remedy = "files of different checkpoints"
+        raise InputError.at(directory, f"a layer of width {width}, {expected}", shapes, remedy)
     bias = arrays.get("linear.bias", np.zeros(len(arrays["linear.weight"]), np.float32))
     return Dense(arrays["linear.weight"].T, bias, short)  # torch holds [out, in]

@@ -291,10 +291,8 @@ class GGUFFile:
         try:
             import gguf  # noqa: F401
         except ImportError as error:
-            raise InputError.at(
-                path, "the library gguf", "it is not installed",
-                "pip install 'batch-calibration[gguf]'",
-            ) from error  # fmt: skip
+            remedy = "pip install 'batch-calibration[gguf]'"
+            raise InputError.at(path, "the library gguf", "it is not installed", remedy) from error
         shard, paths = SHARD.fullmatch(path.name), [path]
         if shard:
             names = [f"{shard[1]}{n:05}-of-{shard[3]}.gguf" for n in range(1, int(shard[3]) + 1)]

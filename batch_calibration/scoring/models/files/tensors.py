@@ -150,12 +150,9 @@ def tensors(directory: Path) -> Iterator[Tensor]:
             header = json.loads(file.read(length))
         for name in sorted(names, key=lambda name: header[name]["data_offsets"]):
             if name in read:
-                raise InputError.at(
-                    path,
-                    f"each tensor in one file, {name!r} in {read[name]}",
-                    "it again",
-                    "keep the files of one checkpoint in the folder",
-                )
+                expected = f"each tensor in one file, {name!r} in {read[name]}"
+                remedy = "keep the files of one checkpoint in the folder"
+                raise InputError.at(path, expected, "it again", remedy)
             read[name] = shard
             entry_header = header[name]
             # offsets count from the header's end

@@ -93,12 +93,8 @@ def read(directory: Path, kind: Kind) -> Tokenizer:
         read_json(path, "a tokenizer")  # says more of a file that is missing or no JSON
         raise InputError(f"{path}: not a tokenizer ({error}); fetch the file again.") from error
     if getattr(tokenizer.model, "dropout", None):
-        raise InputError.at(
-            path,
-            "merges that are always made",
-            f"dropout {tokenizer.model.dropout}, at random",
-            "write null for it",
-        )
+        got = f"dropout {tokenizer.model.dropout}, at random"
+        raise InputError.at(path, "merges that are always made", got, "write null for it")
     if tokenizer.normalizer is not None:
         growth = _growth(json.loads(tokenizer.normalizer.__getstate__()))
         if growth > MOST_GROWTH:
@@ -140,12 +136,9 @@ def _of_pair(directory: Path, options: RawConfig, config: RawConfig) -> Tokenize
     tokenizer.decoder = decoders.ByteLevel()
     name = class_of(options, config, tokenizer)
     if name not in OF_PAIRS:
-        raise InputError.at(
-            directory,
-            "tokenizer.json",
-            f"vocab.json and merges.txt of {name}",
-            "use a checkpoint with tokenizer.json",
-        )
+        expected = "tokenizer.json"
+        remedy = "use a checkpoint with tokenizer.json"
+        raise InputError.at(directory, expected, f"vocab.json and merges.txt of {name}", remedy)
     tokens = {key: beginning_token.special_token(key, options, name) for key in SPECIAL}
     named = list(dict.fromkeys(token for token in tokens.values() if token is not None))
     tokenizer.add_special_tokens(named)

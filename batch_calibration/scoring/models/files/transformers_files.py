@@ -102,12 +102,9 @@ class TransformersFiles:
         theirs = self._read(self._transformers.AutoTokenizer)
         tokenizer: Tokenizer | None = getattr(theirs, "backend_tokenizer", None)
         if tokenizer is None:
-            raise InputError.at(
-                self.directory,
-                "a tokenizer of the tokenizers library",
-                type(theirs).__name__,
-                "use a checkpoint with tokenizer.json",
-            )
+            expected = "a tokenizer of the tokenizers library"
+            remedy = "use a checkpoint with tokenizer.json"
+            raise InputError.at(self.directory, expected, type(theirs).__name__, remedy)
         tokenizer.no_padding()
         tokenizer.no_truncation()
         begins = [] if self._config.is_encoder_decoder else tokens_before(tokenizer)
