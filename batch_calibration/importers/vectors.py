@@ -8,23 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.importers import cells
 from batch_calibration.importers.base import Reading
-from batch_calibration.importers.cells import (
-    LABEL_NAMES,
-    NUMBERED,
-    Column,
-    bare_names,
-    derived_names,
-    note_measures,
-    note_places,
-    number_of,
-    numbered_names,
-    text_of,
-)
 
 OWN_LISTS = ("choices", "options")
 """Labels among them that a person wrote, so that an index of the right label may count in them."""
-LIST_NAMES = (*LABEL_NAMES, "answers", "candidates", "tokens")
+LIST_NAMES = (*cells.LABEL_NAMES, "answers", "candidates", "tokens")
 """Names under which rows list what their scores are of."""
 MAX_TEXTS_PER_PLACE = 5
 """Different texts a place of the lists, beyond which they are each row's own answers, no labels."""
@@ -52,12 +41,12 @@ def first_cell(column: Sequence[object] | np.ndarray) -> object:
     return next((cell for cell in column if cell is not None), None)
 
 
-def is_vector(column: Column, *, may_be_texts: bool = False) -> bool:
+def is_vector(column: cells.Column, *, may_be_texts: bool = False) -> bool:
     """True if the cells of a column are lists or dicts of numbers, or of numbers as texts."""
     for score in scores_of(first_cell(column)):
         # Texts that are numbers may be choices.
         is_text = isinstance(score, str) and not may_be_texts
-        if score is not None and not is_text and number_of(score) is not None:
+        if score is not None and not is_text and cells.number_of(score) is not None:
             return True
     return False
 
@@ -80,13 +69,13 @@ def _plain(cell: object) -> object:
     for pair in cell:
         if not isinstance(pair, dict) or not {"label", "score"} <= pair.keys():
             return cell
-        scores[text_of(pair["label"])] = pair["score"]
+        scores[cells.text_of(pair["label"])] = pair["score"]
     return scores if len(scores) == len(cell) else cell
 
 
 def read_vectors(
     where: str,
-    candidates: Mapping[str, Column],
+    candidates: Mapping[str, cells.Column],
     vector_name: str,
     reading: Reading,
     names_of_table: Sequence[str],
@@ -97,21 +86,21 @@ def read_vectors(
     the table's names; or, without any, places.
     """
     at = f"{where}, column {vector_name!r}"
-    cells = list(map(_plain, candidates[vector_name]))
-    first, left_out = first_cell(cells), dict[str, str]()
+    column = list(map(_plain, candidates[vector_name]))
+    first, left_out = first_cell(column), dict[str, str]()
     if isinstance(first, dict) and not reading.labels:
-        left_out = derived_names(list(map(str, first)))
-        for row, cell in enumerate(cells):
+        left_out = cells.derived_names(list(map(str, first)))
+        for row, cell in enumerate(column):
             if isinstance(cell, dict):
-                cells[row] = {key: cell[key] for key in cell if str(key) not in left_out}
-    keys, rows = _read_cells(at, cells)
-    if isinstance(first_cell(cells), dict):
+                column[row] = {key: cell[key] for key in cell if str(key) not in left_out}
+    keys, rows = _read_cells(at, column)
+    if isinstance(first_cell(column), dict):
         # Of a list of {"label": ..., "score": ...} the order may say which is the likeliest.
         is_list = not isinstance(first_cell(candidates[vector_name]), dict)
         said = [f"The key {name!r} of {vector_name!r} {why}." for name, why in left_out.items()]
         vectors = _by_name(at, keys, rows, vector_name if is_list else "")
         if len(vectors.names) > 1:
-            said += note_measures(dict(zip(vectors.names, vectors.scores.T, strict=True)))
+            said += cells.note_measures(dict(zip(vectors.names, vectors.scores.T, strict=True)))
         return vectors._replace(notes=tuple(said))
     source, lists = _find_lists(where, candidates, vector_name, rows)
     if source and are_labels(lists, rows):
@@ -121,14 +110,14 @@ def read_vectors(
         return vectors
     names, k = tuple(names_of_table), len(next(filter(None, rows), ()))
     if not names:
-        names = numbered_names(k) if source else tuple(map("label {}".format, range(k)))
+        names = cells.numbered_names(k) if source else tuple(map("label {}".format, range(k)))
     for row, numbers in enumerate(rows):
-        if len(numbers) != len(names) and cells[row] is not None:
-            raise _other_cell(at, row, len(names), cells[row])
+        if len(numbers) != len(names) and column[row] is not None:
+            raise _other_cell(at, row, len(names), column[row])
     empty = [np.nan] * len(names)  # no label was returned
     scores = np.array([numbers or empty for numbers in rows], np.float64)
     are_named = bool(names_of_table)
-    notes = (note_places(names[0]),) if source else ()
+    notes = (cells.note_places(names[0]),) if source else ()
     return Vectors(names, scores, lists, are_named, bool(source), source, notes=notes)
 
 
@@ -138,25 +127,25 @@ def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:
     )
 
 
-def _read_cells(where: str, cells: Sequence[object]) -> tuple[list[Names], list[list[float]]]:
+def _read_cells(where: str, column: Sequence[object]) -> tuple[list[Names], list[list[float]]]:
     """The keys of each row's dict, and its numbers; none where a cell is empty."""
-    kind = dict if isinstance(first_cell(cells), dict) else list
+    kind = dict if isinstance(first_cell(column), dict) else list
     keys: list[Names] = []
     rows: list[list[float]] = []
-    for row, cell in enumerate(cells):
+    for row, cell in enumerate(column):
         scores = kind() if cell is None else cell
         numbers: list[float | None] = [None]
         if isinstance(scores, kind):
-            numbers = list(map(number_of, scores_of(scores)))
+            numbers = list(map(cells.number_of, scores_of(scores)))
         if None in numbers:
             raise _other_cell(where, row, len(rows[0] if rows else numbers), cell)
-        keys.append(bare_names(list(map(str, scores))) if isinstance(scores, dict) else ())
+        keys.append(cells.bare_names(list(map(str, scores))) if isinstance(scores, dict) else ())
         rows.append(numbers)  # type: ignore[arg-type]
     return keys, rows
 
 
 def _find_lists(
-    where: str, candidates: Mapping[str, Column], vector_name: str, rows: list[list[float]]
+    where: str, candidates: Mapping[str, cells.Column], vector_name: str, rows: list[list[float]]
 ) -> tuple[str, list[Names]]:
     """The column that lists what each of a row's scores is of, and its lists; "" without one."""
     named: dict[str, list[Names]] = {}  # lists of a known name
@@ -200,7 +189,7 @@ def _find_lists(
     return source, named.get(source, [])
 
 
-def _read_texts(column: Column, may_be_real: bool) -> list[Names] | None:
+def _read_texts(column: cells.Column, may_be_real: bool) -> list[Names] | None:
     """A column's lists of texts, or of numbers that differ; None where it holds others."""
     numbers = (int, float) if may_be_real else (int,)
     lists: list[Names] = []
@@ -211,7 +200,7 @@ def _read_texts(column: Column, may_be_real: bool) -> list[Names] | None:
         are_texts = all(isinstance(member, str | None) for member in members)
         if not are_texts and not all(type(member) in numbers for member in members):
             return None
-        lists.append(tuple(map(text_of, members)))
+        lists.append(tuple(map(cells.text_of, members)))
         if not are_texts and len(set(members)) < len(members):
             return None  # flags of the right label, such as [0, 1, 0]
     return lists if any(lists) else None
@@ -250,7 +239,7 @@ def _by_name(
 ) -> Vectors:
     """Each score under the name that its row lists for it."""
     names = dict.fromkeys(chain.from_iterable(lists))
-    if all(map(NUMBERED.fullmatch, names)):
+    if all(map(cells.NUMBERED.fullmatch, names)):
         names = dict.fromkeys(sorted(names, key=lambda name: int(name.partition("_")[2])))
     if set(names_of_table) >= names.keys():
         names = dict.fromkeys(names_of_table)

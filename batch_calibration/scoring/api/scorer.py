@@ -13,18 +13,8 @@ from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, value_at
 from batch_calibration.scores import canonical
 from batch_calibration.scoring import Identity, Inputs, LabelScores, LabelTexts, Refused
-from batch_calibration.scoring.api import label_scores
+from batch_calibration.scoring.api import client, label_scores
 from batch_calibration.scoring.api.answers import Answers, Request
-from batch_calibration.scoring.api.client import (
-    ApiCost,
-    Client,
-    Failures,
-    Pace,
-    ask_all,
-    connect,
-    refuse_unanswered,
-    run_coroutine,
-)
 from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
 from batch_calibration.scoring.api.server import Server
 from batch_calibration.scoring.engine import label_texts
@@ -78,7 +68,7 @@ class ApiScorer(label_texts.LabelScorer):
         model: str,
         tokenizer: "TokenizerInfo | None" = None,
         answers: Path | None = None,
-        pace: Pace | None = None,
+        pace: client.Pace | None = None,
     ):
         if not model:
             raise InputError(
@@ -99,7 +89,7 @@ class ApiScorer(label_texts.LabelScorer):
         self._missing = check_missing(settings.missing)
         self._tokenizer = tokenizer
         self.answers = Answers(answers)
-        self._pace = pace or Pace(settings.per_minute)
+        self._pace = pace or client.Pace(settings.per_minute)
         self._notes = label_scores.Notes(settings.top_logprobs, self._missing, model)
 
     @property
@@ -147,11 +137,11 @@ class ApiScorer(label_texts.LabelScorer):
             asked.progress(rows_done)
 
         with self.answers.opened():
-            failures = run_coroutine(self._ask(self._requests(texts, forms), receive))
+            failures = client.run_coroutine(self._ask(self._requests(texts, forms), receive))
         refused = {key.row: why for key, why in failures.refused}
         rows_left = [row for row in range(len(texts)) if row not in refused]
         unanswered = failures.sentences + ([] if rows_left else [*refused.values()])
-        refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
+        client.refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
         self._notes.add_damaged(self.answers.damaged)
         if refused:
             self._notes.add(np.empty((0, 0)), sentences=[label_scores.note_refused(refused, texts)])
@@ -191,7 +181,7 @@ class ApiScorer(label_texts.LabelScorer):
             self._notes.add(scores)
         return LabelScores(scores, tokens)
 
-    def estimate(self, inputs: Inputs, labels: LabelTexts) -> ApiCost:
+    def estimate(self, inputs: Inputs, labels: LabelTexts) -> client.ApiCost:
         """The requests that `score` would send: without an answer, and their tokens.
 
         What is asked twice, as by blocks that have a prompt in common, is one request.
@@ -219,7 +209,7 @@ class ApiScorer(label_texts.LabelScorer):
                     else:
                         unanswered += 1
                         tokens += counts[key.row - start] + label_tokens[key.number]
-        return ApiCost(unanswered, tokens, answered)
+        return client.ApiCost(unanswered, tokens, answered)
 
     def count_interrupted(self) -> int:
         """Requests that earlier runs had under way when they were stopped."""
@@ -249,12 +239,12 @@ class ApiScorer(label_texts.LabelScorer):
         self,
         requests: Iterator[tuple[RequestKey, Request]],
         receive: Callable[[RequestKey, Json], None],
-    ) -> Failures[RequestKey]:
+    ) -> client.Failures[RequestKey]:
         timeout, in_flight = self.settings.timeout, self.settings.in_flight
         with self._server.logs_without_key():
-            async with connect(self._server, timeout) as connection:
-                client = Client(self._server, connection, self._pace, timeout, self.notify)
-                return await ask_all(requests, client, self.answers, receive, in_flight)
+            async with client.connect(self._server, timeout) as connection:
+                asker = client.Client(self._server, connection, self._pace, timeout, self.notify)
+                return await client.ask_all(requests, asker, self.answers, receive, in_flight)
 
 
 def _refusal_in(answer: Json) -> str:
