@@ -163,12 +163,10 @@ def in_label_order(
         column = columns.get(name)
         if column is None or column in by_column:
             order = "indices of columns from 0 on" if names is None else shown([*names])
-            raise InputError.at(
-                where,
-                f"one share for each of {labels} labels by name, {order}",
-                f"{shown(name)}{'' if column is None else ' twice'}",
-                "name the labels as their columns, or give shares in that order",
-            )
+            expected = f"one share for each of {labels} labels by name, {order}"
+            got = f"{shown(name)}{'' if column is None else ' twice'}"
+            remedy = "name the labels as their columns, or give shares in that order"
+            raise InputError.at(where, expected, got, remedy)
         by_column[column] = share
     if absent is None and len(by_column) < labels:
         raise InputError.at(

@@ -68,12 +68,10 @@ def usual_jax(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
             except (RuntimeError, AssertionError) as error:
                 if _has_devices():
                     raise
-                raise InputError.at(
-                    "JAX_PLATFORMS",
-                    "a platform that JAX has here",
-                    repr(os.environ.get("JAX_PLATFORMS", "")),
-                    "unset it, say JAX_PLATFORMS=cpu, or install the platform's JAX",
-                ) from error
+                expected = "a platform that JAX has here"
+                got = repr(os.environ.get("JAX_PLATFORMS", ""))
+                remedy = "unset it, say JAX_PLATFORMS=cpu, or install the platform's JAX"
+                raise InputError.at("JAX_PLATFORMS", expected, got, remedy) from error
 
     return call
 

@@ -11,8 +11,7 @@ from batch_calibration.arrays.missing_scores import BELOW, Missing
 from batch_calibration.files import Json
 from batch_calibration.importers.cells import choose_labels, renumber_labels
 
-ALIGNED = ("pmi",)
-"""Blocks that may have a row for each row of scores, if the choices differ from row to row."""
+ALONE = "pmi"  # the block of scores of choices without the question
 CONTEXT_NAMES = ("model", "model_name", "task", "task_name")
 """Names of columns that say which model or task a row is of."""
 
@@ -108,9 +107,9 @@ class Imported:
         n = len(self.log_probs)
         index = np.arange(n)[chosen]  # of a mask, too
         blocks, columns = dict(self.blocks), {}
-        for name in ALIGNED:
-            if name in blocks and len(blocks[name]) == n:
-                blocks[name] = blocks[name][index]
+        # It has a row for each row of scores if the choices differ from row to row.
+        if len(blocks.get(ALONE, ())) == n:
+            blocks[ALONE] = blocks[ALONE][index]
         for name, cells in self.columns.items():
             columns[name] = [cells[i] for i in index]
         return replace(

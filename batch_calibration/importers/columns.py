@@ -260,12 +260,10 @@ def _score_column(where: str, name: str, column: Column) -> np.ndarray:
     """A column of scores; a cell that is no number is refused."""
     numbers, bad_rows = numbers_of(column)
     if bad_rows:
-        raise InputError.at(
-            f"{where}, column {name!r}, row {bad_rows[0]} (counted from 0)",
-            "a number",
-            f"{shown(column[bad_rows[0]])} ({len(bad_rows)} rows like it)",
-            "correct it, or leave it empty where the label was not returned",
-        )
+        at = f"{where}, column {name!r}, row {bad_rows[0]} (counted from 0)"
+        got = f"{shown(column[bad_rows[0]])} ({len(bad_rows)} rows like it)"
+        remedy = "correct it, or leave it empty where the label was not returned"
+        raise InputError.at(at, "a number", got, remedy)
     return numbers
 
 
@@ -422,12 +420,10 @@ def named_or_real_columns(
         )
     if len(real) < 2:
         example = spell("labels", ("A", "B"))
-        raise InputError.at(
-            where,
-            "two columns of real numbers or more, one per label",
-            f"{', '.join(map(repr, real)) or 'none'} among {len(candidates)} columns",
-            " ".join([f"name them by {example}.", *notes]).removesuffix("."),
-        )
+        expected = "two columns of real numbers or more, one per label"
+        got = f"{', '.join(map(repr, real)) or 'none'} among {len(candidates)} columns"
+        remedy = " ".join([f"name them by {example}.", *notes]).removesuffix(".")
+        raise InputError.at(where, expected, got, remedy)
     _refuse_ranks(where, real, candidates)
     return tuple(real), (*notes, *note_measures(real))
 

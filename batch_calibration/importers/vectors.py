@@ -162,11 +162,9 @@ def _find_lists(
             named[name] = lists
             if other_lengths:
                 row = other_lengths[0]
-                raise InputError.at(
-                    f"{where}, column {name!r}, row {row} (counted from 0)",
-                    f"{len(rows[row])} labels, one for each score",
-                    shown(list(lists[row])),
-                )
+                at = f"{where}, column {name!r}, row {row} (counted from 0)"
+                expected = f"{len(rows[row])} labels, one for each score"
+                raise InputError.at(at, expected, shown(list(lists[row])))
     # Without a list of a known name, texts that change places can be no chance.
     shuffled = [name for name in shuffled if name in named or not named]
     if shuffled and list(named) != shuffled[:1]:
@@ -178,12 +176,10 @@ def _find_lists(
             "call the one that does 'labels', and leave the others out",
         )
     if shuffled and set(named[shuffled[0]]) == {("0", "1"), ("1", "0")}:
-        raise InputError.at(
-            f"{where}, column {shuffled[0]!r}",
-            "the names of the labels in the order of the scores",
-            "[0, 1] and [1, 0], which may be flags of the right label",
-            "write names in place of numbers, or call the flags otherwise",
-        )
+        expected = "the names of the labels in the order of the scores"
+        got = "[0, 1] and [1, 0], which may be flags of the right label"
+        remedy = "write names in place of numbers, or call the flags otherwise"
+        raise InputError.at(f"{where}, column {shuffled[0]!r}", expected, got, remedy)
     fixed = [name for name in named if len(set(named[name])) == 1]
     source = next(iter([*fixed, *named]), "")
     return source, named.get(source, [])

@@ -168,12 +168,10 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         settings.pop("class", None)  # no field of the harness's own configuration
         super().__init__(config=settings, **options)
         if self.OUTPUT_TYPE != "multiple_choice":
-            raise InputError.at(
-                f"task {settings.get('task', '')}",
-                "the output type 'multiple_choice'",
-                repr(self.OUTPUT_TYPE),
-                "choose a task that scores choices",
-            )
+            expected = "the output type 'multiple_choice'"
+            got = repr(self.OUTPUT_TYPE)
+            remedy = "choose a task that scores choices"
+            raise InputError.at(f"task {settings.get('task', '')}", expected, got, remedy)
         arguments = dict((self.config.metadata or {}).get("batch_calibration", {}))
         method = arguments.get("method", "bc")
         self._aggregations: dict[str, Aggregation] = {
@@ -247,12 +245,10 @@ def _as_rows(rows: Sequence[np.ndarray], choices: int | None) -> np.ndarray:
     """The scores [n, k] of n documents, all with k choices."""
     counts = {len(row) for row in rows} | ({choices} if choices is not None else set())
     if len(counts) > 1:
-        raise InputError.at(
-            "the task",
-            "as many choices in each document, for a choice has one bias",
-            f"{' and '.join(map(str, sorted(counts)))} choices",
-            "leave out documents with fewer choices, or make a task of each number",
-        )
+        expected = "as many choices in each document, for a choice has one bias"
+        got = f"{' and '.join(map(str, sorted(counts)))} choices"
+        remedy = "leave out documents with fewer choices, or make a task of each number"
+        raise InputError.at("the task", expected, got, remedy)
     return np.stack(rows)
 
 

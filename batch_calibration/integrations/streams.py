@@ -304,12 +304,10 @@ class Learned:
         hashes = self._hashes[: self._rows]
         hashes.sort()
         if repeated := int((hashes[1:] == hashes[:-1]).sum()):
-            raise InputError.at(
-                f"{self.where}, column {self._source.reading.ids!r}",
-                "an id of its own for each row of a context",
-                f"{repeated:,} rows with the id of another",
-                f"keep one of them, or leave {spell('ids')} out",
-            )
+            at = f"{self.where}, column {self._source.reading.ids!r}"
+            expected = "an id of its own for each row of a context"
+            got = f"{repeated:,} rows with the id of another"
+            raise InputError.at(at, expected, got, f"keep one of them, or leave {spell('ids')} out")
 
 
 StreamProgress = Callable[[int, int, float], None]
