@@ -90,9 +90,7 @@ def column_by_name(names: Sequence[Hashable]) -> dict[Hashable, int]:
     return columns
 
 
-def column_numbers(
-    labels: Container, names: Sequence[Hashable] | None, where: str = "labels"
-) -> Container:
+def column_numbers(labels: Container, names: Sequence[Hashable] | None) -> Container:
     """Right labels, of any shape, as columns: looks up names and keeps everything else.
 
     None, NaN and gaps among names are unknown, as -1 is. `names` are of the columns of the scores.
@@ -125,7 +123,7 @@ def column_numbers(
         if cell not in column_of and not is_unknown:
             expected = f"names of columns of the scores, {shown([*names])}"
             remedy = "name the label as its column, or give scores.to_numpy() and column indices"
-            raise InputError.at(where, expected, shown(cell), remedy)
+            raise InputError.at("labels", expected, shown(cell), remedy)
         columns.append(column_of.get(cell, UNKNOWN))
     return np.array(columns, np.int32).reshape(array.shape)
 

@@ -144,14 +144,14 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool, where: str) -> Path:
 
 def open_zstandard(
     source: str | BinaryIO, where: object, remedy: str
-) -> AbstractContextManager[Any]:
+) -> AbstractContextManager[BinaryIO]:
     """What a file, by its name or open, holds when it is unpacked."""
     try:
         import pyarrow
     except ImportError as error:
         expected = "pyarrow, which unpacks Zstandard"
         raise InputError.at(where, expected, "none", remedy) from error
-    stream: AbstractContextManager[Any] = pyarrow.CompressedInputStream(source, "zstd")
+    stream: AbstractContextManager[BinaryIO] = pyarrow.CompressedInputStream(source, "zstd")
     return stream
 
 

@@ -171,25 +171,14 @@ def _last_line(ending: str) -> str:
 # Rows as scores
 
 
-def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
-    """Names of the labels; True with them if they are the choices' texts, in whatever order.
+def choice_orders(rows: Sequence[Row]) -> np.ndarray | None:
+    """Places [n, k] of the first row's choices in each row; None if a row has other choices.
 
-    >>> label_names([Row("0", (-1.0, -2.0), (" no", " yes"))])
-    (('no', 'yes'), True)
-    >>> label_names([Row("0", (-1.0, -2.0), ("a", "b")), Row("1", (-1.0, -2.0), ("c", "d"))])
-    (('A', 'B'), False)
+    >>> choice_orders([Row("0", (), (" no", " yes")), Row("1", (), ("yes", "no"))]).tolist()
+    [[0, 1], [1, 0]]
     """
     first = rows[0].bare_choices
-    are_names = len(set(first)) == len(first) > 0 and all(first)
-    if are_names and choice_orders(rows) is not None:
-        return first, True
-    return cells.numbered_names(len(rows[0].scores)), False
-
-
-def choice_orders(rows: Sequence[Row]) -> np.ndarray | None:
-    """Places [n, k] of the first row's choices in each row; None if a row has other choices."""
-    first = rows[0].bare_choices
-    if not first or len(set(first)) < len(first):
+    if not first or not all(first) or len(set(first)) < len(first):
         return None
     orders = []
     for row in rows:
@@ -250,8 +239,10 @@ def import_rows(
 
 def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.Imported:
     """Rows of one number of choices as scores."""
-    names, are_fixed = label_names(rows)
-    notes = [] if are_fixed else [cells.note_places(names[0])]
+    # Labels are the choices' texts, in whatever order, or else their places.
+    orders, names = choice_orders(rows), rows[0].bare_choices
+    names = cells.numbered_names(len(rows[0].scores)) if orders is None else names
+    notes = [cells.note_places(names[0])] if orders is None else []
     scores = np.array([row.scores for row in rows], np.float64)
     # As a table holds them: numbers that round to the same float32 are a tie there.
     predicted = scores.astype(np.float32).argmax(axis=1)
@@ -268,7 +259,7 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
             "rows, so the log's counts something else, or a target was read wrongly."
         )
     right_labels = np.unique(gold[gold >= 0])
-    if not are_fixed and len(right_labels) == 1 and len(gold) >= MIN_ROWS_TO_WARN:
+    if orders is None and len(right_labels) == 1 and len(gold) >= MIN_ROWS_TO_WARN:
         notes.append(
             f"The right choice is {names[right_labels[0]]} in every row: its position reveals the "
             "answer, so accuracy after correction is meaningless; shuffle the choices and ask "
@@ -277,7 +268,6 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
     blocks = {}
     if all(row.alone for row in rows):  # a block has scores for every row or is left out
         blocks["pmi"] = np.array([row.alone for row in rows], np.float64)
-    orders = choice_orders(rows) if are_fixed else None
     if orders is not None and (orders != orders[0]).any():
         notes.append("The choices change places from row to row: they are matched by their texts.")
         scores = np.take_along_axis(scores, orders, axis=1)
@@ -294,7 +284,7 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
         columns[name] = [str(len(r.scores)) if name == CHOICES else r.columns[name] for r in rows]
     ids = tuple(row.id for row in rows)
     imported = base.Imported(where, scores, names, gold, ids, bound, columns=columns, blocks=blocks)
-    imported = replace(imported, notes=tuple(notes), full=are_fixed)
+    imported = replace(imported, notes=tuple(notes), full=orders is not None)
     return imported.take_labels(reading.labels)
 
 
