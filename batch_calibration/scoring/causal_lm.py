@@ -126,10 +126,8 @@ class CausalLM(label_texts.LabelScorer):
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:
         """Some rows at a time as token ids, the next ones tokenized while these are scored."""
         checkpoint = self.checkpoint
-        read = partial(
-            encode, checkpoint.tokenizer, labels=labels, bos=checkpoint.bos,
-            prefix=checkpoint.prefix,
-        )  # fmt: skip
+        bos, prefix = checkpoint.bos, checkpoint.prefix
+        read = partial(encode, checkpoint.tokenizer, labels=labels, bos=bos, prefix=prefix)
         with ThreadPoolExecutor(1) as pool:
             ahead = deque[tuple[int, Future[Encoded]]]()
             rows = TOKENIZED_ROWS.get(jax.default_backend(), 8192)  # rows at a time

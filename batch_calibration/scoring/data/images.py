@@ -127,15 +127,9 @@ def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
             f"{source.where}: split {served} is empty, expected at least one image; of "
             f"{TRAIN_ONE_IN} images of a class in no splits, one is for train."
         )
-    return ImageRows(
-        tuple(image.reference for image in images),
-        tuple(image.label for image in images),
-        tuple(f"{task.name}/{served}/{image.name}" for image in images),
-        source.where,
-        served,
-        source.present,
-        source.notes,
-    )
+    references, names, labels = zip(*images, strict=True)
+    ids = tuple(f"{task.name}/{served}/{name}" for name in names)
+    return ImageRows(references, labels, ids, source.where, served, source.present, source.notes)
 
 
 def image_splits(task: Task, data: str) -> tuple[str, ...]:

@@ -243,11 +243,11 @@ class Forward:
     def _hidden(self, cache: programs.Cache, layout: packing.Layout) -> jax.Array:
         """Hidden states `[b t, d]` of a layout after a prefix, not waited for."""
         arrays = (layout.tokens, layout.positions, layout.ends)
+        placed = sharding.shard_rows(self._mesh, arrays)
         with self._precision():
             h: jax.Array = programs.forward_packed(
-                self._graph, self._attention, self._state, cache,
-                *sharding.shard_rows(self._mesh, arrays),
-            )  # fmt: skip
+                self._graph, self._attention, self._state, cache, *placed
+            )
         return h
 
     def _read(
@@ -271,7 +271,7 @@ class Forward:
         # On a mesh the devices share the vocabulary, and each has all of its part at once.
         home, vocabulary = sharding.replicated(self._mesh), self._vocabulary
         spans = VOCABULARY_SPAN if home is None else {}
-        at_a_time = spans.get(jax.default_backend(), vocabulary) if self._normalized else None
+        words = spans.get(jax.default_backend(), vocabulary) if self._normalized else None
         scores: list[ReadScores] = []
         for start in range(0, int(reads[-1]) + 1, MAX_READS):
             count = min(MAX_READS, int(reads[-1]) + 1 - start)
@@ -284,11 +284,11 @@ class Forward:
             first, last = np.searchsorted(reads, (start, start + count)).tolist()
             size = power(last - first) - (last - first)  # to a power of two
             after = np.pad(reads[first:last] - start, (0, size))
+            picked = np.pad(indices[first:last], (0, size))
             with self._precision():
                 log_probs = programs.read(
-                    self._graph, home, vocabulary, at_a_time, self._state, states, tokens, after,
-                    np.pad(indices[first:last], (0, size)),
-                )  # fmt: skip
+                    self._graph, home, vocabulary, words, self._state, states, tokens, after, picked
+                )
             scores.append((log_probs, last - first))
         return scores
 
@@ -306,14 +306,14 @@ class Forward:
         size = -(-len(tokens) // STEP) * STEP  # positions of the cache
         while start < len(tokens):
             chunk = tokens[start : start + PREFIX_CHUNK]
-            padded = np.zeros((1, -(-len(chunk) // STEP) * STEP), np.int32)
-            padded[0, : len(chunk)] = chunk
+            count = len(chunk)
+            padded = np.zeros((1, -(-count // STEP) * STEP), np.int32)
+            padded[0, :count] = chunk
             with self._precision():
                 cache = programs.prefill(
-                    self._graph, size, self._attention, self._state, cache, start,
-                    padded, len(chunk),
-                )  # fmt: skip
-            start += len(chunk)
+                    self._graph, size, self._attention, self._state, cache, start, padded, count
+                )
+            start += count
         self.prefix = PrefixCache(tokens, cache)
 
 

@@ -169,16 +169,13 @@ def _resized(size: tuple[int, int], edge: int | tuple[int, int]) -> tuple[int, i
 
 def _cropped(pixels: np.ndarray, crop: tuple[int, int]) -> np.ndarray:
     """The middle of `pixels [h, w, 3]`, black where it is smaller."""
-    for axis, size in enumerate(crop):
-        if pixels.shape[axis] < size:
-            lacking = size - pixels.shape[axis]
-            before = -(-lacking // 2)  # the odd pixel comes first, as in transformers
-            pads = [(0, 0)] * 3
-            pads[axis] = (before, lacking - before)
-            pixels = np.pad(pixels, pads)
-        start = (pixels.shape[axis] - size) // 2
-        pixels = pixels[start : start + size] if axis == 0 else pixels[:, start : start + size]
-    return pixels
+    lacking = [max(0, size - have) for size, have in zip(crop, pixels.shape, strict=False)]
+    if any(lacking):
+        # The odd pixel comes first, as in transformers.
+        pads = [(-(-pixels_lacking // 2), pixels_lacking // 2) for pixels_lacking in lacking]
+        pixels = np.pad(pixels, [*pads, (0, 0)])
+    top, left = (pixels.shape[0] - crop[0]) // 2, (pixels.shape[1] - crop[1]) // 2
+    return pixels[top : top + crop[0], left : left + crop[1]]
 
 
 def decode_batches(

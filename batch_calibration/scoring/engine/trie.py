@@ -61,15 +61,10 @@ def build_trie(labels: LabelTokens) -> Trie:
     # A subtree is a run: it is as long as the nodes that begin with its root are many.
     for number, root in enumerate(nodes):
         ends.append(number + sum(node[: len(root)] == root for node in nodes[number:]))
+    tokens = np.array([node[-1] for node in nodes], np.int32)
+    depths = np.array(list(map(len, nodes)), np.int32) - 1
     slots, targets = np.array(reads, np.int32).T
-    return Trie(
-        np.array([node[-1] for node in nodes], np.int32),
-        np.array(list(map(len, nodes)), np.int32) - 1,
-        np.array(ends, np.int32),
-        slots,
-        targets,
-        paths,
-    )
+    return Trie(tokens, depths, np.array(ends, np.int32), slots, targets, paths)
 
 
 def sums(read_scores: np.ndarray, tries: Sequence[Trie]) -> np.ndarray:

@@ -55,12 +55,10 @@ def with_distances(q: jax.Array, k: jax.Array, v: jax.Array, positions: jax.Arra
     # The scale, which attention multiplies by, is taken out again.
     slope = (jnp.array(slopes(q.shape[-2])) / scale).astype(q.dtype)
     shape = (*q.shape[:-1], 2)
-    return Heads(
-        jnp.concatenate([q, jnp.broadcast_to(slope[:, None], shape)], axis=-1),
-        jnp.concatenate([k, jnp.broadcast_to(high_and_low, shape)], axis=-1),
-        jnp.concatenate([v, jnp.zeros(shape, v.dtype)], axis=-1),
-        AttentionOptions(scale),
-    )
+    q = jnp.concatenate([q, jnp.broadcast_to(slope[:, None], shape)], axis=-1)
+    k = jnp.concatenate([k, jnp.broadcast_to(high_and_low, shape)], axis=-1)
+    v = jnp.concatenate([v, jnp.zeros(shape, v.dtype)], axis=-1)
+    return Heads(q, k, v, AttentionOptions(scale))
 
 
 class Block(nnx.Module):

@@ -104,12 +104,10 @@ def with_penalties(q: jax.Array, k: jax.Array, v: jax.Array, added: jax.Array) -
     """
     one_more = (*k.shape[:-1], 1)
     added = jnp.broadcast_to(added[..., None], one_more).astype(k.dtype)  # of a batch of one, too
-    return Heads(
-        jnp.concatenate([q, jnp.ones(one_more, q.dtype)], axis=-1),
-        jnp.concatenate([k, added], axis=-1),
-        jnp.concatenate([v, jnp.zeros(one_more, v.dtype)], axis=-1),
-        AttentionOptions(q.shape[-1] ** -0.5),
-    )
+    options = AttentionOptions(q.shape[-1] ** -0.5)
+    q = jnp.concatenate([q, jnp.ones(one_more, q.dtype)], axis=-1)
+    v = jnp.concatenate([v, jnp.zeros(one_more, v.dtype)], axis=-1)
+    return Heads(q, jnp.concatenate([k, added], axis=-1), v, options)
 
 
 class Model(neox.Model):

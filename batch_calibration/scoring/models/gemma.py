@@ -44,15 +44,9 @@ class Block(nnx.Module):
         width = config.hidden_size
         self.ln_1, self.ln_attention = _norm(config, rngs), _norm(config, rngs)
         self.ln_2, self.ln_mlp = _norm(config, rngs), _norm(config, rngs)
-        self.attention = gated.Attention(
-            config,
-            AttentionOptions(
-                config.query_pre_attn_scalar**-0.5, window, config.attn_logit_softcapping
-            ),
-            (config.attention_bias, config.attention_bias),
-            centered=True,
-            rngs=rngs,
-        )
+        scale, bias = config.query_pre_attn_scalar**-0.5, config.attention_bias
+        options = AttentionOptions(scale, window, config.attn_logit_softcapping)
+        self.attention = gated.Attention(config, options, (bias, bias), centered=True, rngs=rngs)
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:

@@ -44,10 +44,14 @@ def activation(name: str) -> Callable[[jax.Array], jax.Array]:
     return ACTIVATIONS[name]
 
 
-def layer_norm(width: int, eps: float, rngs: nnx.Rngs, bias: bool = True) -> nnx.LayerNorm:
-    """A layer norm with a scale, and with a bias if it has one."""
+def layer_norm(
+    width: int, eps: float, rngs: nnx.Rngs, bias: bool = True, scale: bool = True
+) -> nnx.LayerNorm:
+    """A layer norm with a scale and a bias if it has them."""
     # The fast variance, E[h^2] - E[h]^2, loses digits where the mean is large.
-    return nnx.LayerNorm(width, epsilon=eps, use_bias=bias, use_fast_variance=False, rngs=rngs)
+    return nnx.LayerNorm(
+        width, epsilon=eps, use_bias=bias, use_scale=scale, use_fast_variance=False, rngs=rngs
+    )
 
 
 def linear(inputs: int, outputs: int, rngs: nnx.Rngs, bias: bool = True) -> nnx.Linear:

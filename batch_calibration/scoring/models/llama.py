@@ -50,10 +50,8 @@ class Block(nnx.Module):
         self.ln_1 = gated.RMSNorm(width, eps, rngs=rngs)
         self.attention = gated.Attention(config, options, bias, rngs=rngs)
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
-        self.mlp = gated.MLP(
-            width, config.intermediate_size, config.hidden_act, config.mlp_bias, config.fused,
-            rngs=rngs,
-        )  # fmt: skip
+        inner, act = config.intermediate_size, config.hidden_act
+        self.mlp = gated.MLP(width, inner, act, config.mlp_bias, config.fused, rngs=rngs)
         self.multiplier = config.residual_multiplier
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:

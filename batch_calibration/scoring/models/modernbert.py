@@ -33,13 +33,10 @@ class Block(family.Block):
         width, bias = config.hidden_size, config.attention_bias
         norm = width, config.norm_eps, rngs, config.norm_bias
         self.ln_1, self.ln_2 = layers.layer_norm(*norm), layers.layer_norm(*norm)
-        self.attention = gated.Attention(
-            config, AttentionOptions(window=window), (bias, bias), rngs=rngs
-        )
-        self.mlp = gated.MLP(
-            width, config.intermediate_size, config.hidden_activation, config.mlp_bias, fused=True,
-            rngs=rngs,
-        )  # fmt: skip
+        options = AttentionOptions(window=window)
+        self.attention = gated.Attention(config, options, (bias, bias), rngs=rngs)
+        inner, act = config.intermediate_size, config.hidden_activation
+        self.mlp = gated.MLP(width, inner, act, config.mlp_bias, fused=True, rngs=rngs)
 
 
 class Model(llama.Model):

@@ -32,10 +32,7 @@ class Config(family.TransformerConfig):
 
 def _norm(config: Config, rngs: nnx.Rngs) -> nnx.LayerNorm:
     affine = config.layer_norm_elementwise_affine
-    return nnx.LayerNorm(
-        config.hidden_size, epsilon=1e-5, use_bias=affine, use_scale=affine,
-        use_fast_variance=False, rngs=rngs,
-    )  # fmt: skip
+    return layers.layer_norm(config.hidden_size, 1e-5, rngs, affine, affine)
 
 
 class Block(nnx.Module):

@@ -122,12 +122,13 @@ def find(name: str) -> Path:
 
     repository, revision = match.groups()
     try:
-        return Path(
-            snapshot_download(
-                repository, revision=revision, allow_patterns=list(FILES),
-                ignore_patterns=list(NO_FILES),
-            )
-        )  # fmt: skip
+        folder = snapshot_download(
+            repository,
+            revision=revision,
+            allow_patterns=list(FILES),
+            ignore_patterns=list(NO_FILES),
+        )
+        return Path(folder)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise InputError(
             f"{name}: no such directory, and the Hugging Face hub gave none of that name "
@@ -197,11 +198,10 @@ class ModelFiles:
         """The way the model reads text; `InputError` where a file of it is missing or broken."""
         tokenizer, start, sentence = self._texts
         positions = self._config.positions
-        notes = {"causal_lm": (start.note,), "sentence_encoder": (sentence.note,), "clip": ()}
-        return TokenizerInfo(
-            tokenizer, start.id, min(positions, sentence.max_tokens or positions), sentence.prompt,
-            notes[self._family.kind], start.prefix,
-        )  # fmt: skip
+        most = min(positions, sentence.max_tokens or positions)
+        notes_of = {"causal_lm": (start.note,), "sentence_encoder": (sentence.note,), "clip": ()}
+        notes = notes_of[self._family.kind]
+        return TokenizerInfo(tokenizer, start.id, most, sentence.prompt, notes, start.prefix)
 
     @cached_property
     def chat_template(self) -> "chat_template.ChatTemplate | None":

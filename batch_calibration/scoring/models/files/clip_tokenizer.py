@@ -53,22 +53,17 @@ def build(merges: list[tuple[str, str]]) -> Tokenizer:
     tokens = [*letters, *(letter + WORD for letter in letters)]  # 512 in all
     tokens += [first + second for first, second in merges]
     vocabulary = {token: i for i, token in enumerate([*tokens, START, END])}
-    tokenizer = Tokenizer(
-        models.BPE(
-            vocab=vocabulary, merges=merges, continuing_subword_prefix="",
-            end_of_word_suffix=WORD, unk_token=END,
-        )
-    )  # fmt: skip
+    model = models.BPE(
+        vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=WORD, unk_token=END
+    )
+    tokenizer = Tokenizer(model)
     tokenizer.add_special_tokens([START, END])  # so that neither is split
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
     )
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PARTS), behavior="removed", invert=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
+    words = pre_tokenizers.Split(Regex(PARTS), behavior="removed", invert=True)
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, to_bytes])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{START} $A {END}",

@@ -519,12 +519,9 @@ class GGUFFile:
                     ranked.append((-scores[number], ids[halves[0]], ids[halves[1]], halves))
         merges = [halves for *_, halves in sorted(ranked)]
         unknown = self._special("unknown")
-        tokenizer = Tokenizer(
-            models.BPE(
-                pieces, merges, fuse_unk=True, byte_fallback=True,
-                unk_token=None if unknown is None else tokens[unknown],
-            )
-        )  # fmt: skip
+        token = None if unknown is None else tokens[unknown]
+        model = models.BPE(pieces, merges, fuse_unk=True, byte_fallback=True, unk_token=token)
+        tokenizer = Tokenizer(model)
         spaces: list[normalizers.Normalizer] = [normalizers.Replace(" ", "▁")]
         if self.metadata.get("tokenizer.ggml.add_space_prefix", True):
             spaces = [normalizers.Prepend("▁"), *spaces]
