@@ -85,9 +85,7 @@ class DualEncoder(label_texts.LabelScorer):
             )
         if max_tokens != 0 and max_tokens < 3:
             raise InputError.at(
-                "max_tokens",
-                "3 or more (two are special), or 0 for the checkpoint's",
-                max_tokens,
+                "max_tokens", "3 or more (two are special), or 0 for the checkpoint's", max_tokens
             )
         self.checkpoint = checkpoint
         self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)

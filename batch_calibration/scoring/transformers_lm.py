@@ -454,10 +454,7 @@ def label_paths(
 
 
 def sum_label_tokens(
-    log_probs: "torch.Tensor",
-    batch: list[Path],
-    reads: Sequence[Sequence[int]],
-    after: int = 0,
+    log_probs: "torch.Tensor", batch: list[Path], reads: Sequence[Sequence[int]], after: int = 0
 ) -> list[list[float]]:
     """The log-probability of each label of each path.
 

@@ -117,12 +117,7 @@ class RowReader:
         self._images: dict[tuple[str, ...], ImageRows] = {}
 
     def texts(
-        self,
-        task: Task,
-        data: str,
-        split: str,
-        limit: int = 0,
-        limit_rows: LimitRows = "sample",
+        self, task: Task, data: str, split: str, limit: int = 0, limit_rows: LimitRows = "sample"
     ) -> Rows:
         """The rows of a task of texts, `limit` of them where it is not 0: `read`."""
         if data == MINI and not task.files:  # the suite keeps what was read

@@ -62,11 +62,7 @@ class _Item(NamedTuple):
 
 
 def pack_prompts(
-    rows: Sequence[int],
-    prompts: Sequence[list[int]],
-    shared: int,
-    extra: Sequence[int],
-    most: int,
+    rows: Sequence[int], prompts: Sequence[list[int]], shared: int, extra: Sequence[int], most: int
 ) -> list[PackedSequence]:
     """Rows into sequences by best fit, from long to short, up to `most` in one; long ones first.
 

@@ -179,9 +179,7 @@ def _cropped(pixels: np.ndarray, crop: tuple[int, int]) -> np.ndarray:
 
 
 def decode_batches(
-    refs: Sequence[ImageRef],
-    how: Preprocessing,
-    size: int,
+    refs: Sequence[ImageRef], how: Preprocessing, size: int
 ) -> Iterator[DecodedImages]:
     """Batches of up to `size` images, decoded ahead in threads, few at a time in memory."""
 

@@ -71,7 +71,7 @@ def flatten_first(raw: RawConfig) -> RawConfig:
 
 
 WEIGHTS = gated.weights_without("post_attention_layernorm") | {
-    "model.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
+    "model.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale")
 }
 FAMILY = Family(
     name="cohere2",
