@@ -5,7 +5,7 @@ Rows hold references, never pixels.
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -335,17 +335,15 @@ def _source(
     return ImageSource(where, readers, tuple(sorted(counts)), tuple(notes))
 
 
-def _split_by_class(images: Iterable[Image]) -> tuple[list[Image], list[Image]]:
+def _split_by_class(images: Sequence[Image]) -> tuple[list[Image], list[Image]]:
     """Train and test: the first fifth of each class by hash, so that both hold every class."""
-    by_label: dict[int, list[Image]] = {}
+    sizes, seen = Counter(image.label for image in images), Counter[int]()
+    train, test = list[Image](), list[Image]()
     for image in images:
-        by_label.setdefault(image.label, []).append(image)
-    train, test = [], []
-    for of_class in by_label.values():
-        cut = len(of_class) // TRAIN_ONE_IN
-        train += of_class[:cut]
-        test += of_class[cut:]
-    return sorted(train, key=_hash), sorted(test, key=_hash)
+        is_train = seen[image.label] < sizes[image.label] // TRAIN_ONE_IN
+        (train if is_train else test).append(image)
+        seen[image.label] += 1
+    return train, test
 
 
 def _first(images: Sequence[Image], limit: int) -> Sequence[Image]:

@@ -9,25 +9,28 @@ import numpy as np
 from batch_calibration.scoring.embedded import drawing
 
 
-def _ellipse(x: float, y: float, a: float, b: float) -> list[tuple[float, float]]:
-    return [(x + a * np.sin(t), y - b * np.cos(t)) for t in np.linspace(0, 2 * np.pi, 17)]
+def _ellipse(x: float, y: float, a: float, b: float) -> np.ndarray:
+    return np.array([(x + a * np.sin(t), y - b * np.cos(t)) for t in np.linspace(0, 2 * np.pi, 17)])
 
 
-SIX = [(.75, .03), (.4, .15), (.18, .55), (.2, .85), (.5, 1), (.8, .85), (.8, .6), (.5, .48),
-       (.2, .64)]  # fmt: skip
-STROKES: tuple[Sequence[Sequence[tuple[float, float]]], ...] = (
-    [_ellipse(.5, .5, .36, .5)],
-    [[(.28, .22), (.55, 0), (.55, 1)]],
-    [[(.15, .25), (.3, .04), (.6, 0), (.83, .15), (.8, .38), (.15, 1), (.87, 1)]],
-    [[(.15, .1), (.5, 0), (.8, .15), (.75, .4), (.42, .48), (.8, .6), (.83, .85), (.5, 1),
-      (.14, .9)]],
-    [[(.66, 1), (.66, 0), (.08, .68), (.92, .68)]],
-    [[(.82, 0), (.25, 0), (.2, .45), (.55, .4), (.84, .6), (.8, .88), (.5, 1), (.14, .9)]],
+def _line(hundredths: str) -> np.ndarray:
+    return np.array(hundredths.replace(",", " ").split(), float).reshape(-1, 2) / 100
+
+
+SIX = _line("75,3 40,15 18,55 20,85 50,100 80,85 80,60 50,48 20,64")
+THREE = _line("15,10 50,0 80,15 75,40 42,48 80,60 83,85 50,100 14,90")
+STROKES: tuple[Sequence[np.ndarray], ...] = (
+    [_ellipse(0.5, 0.5, 0.36, 0.5)],
+    [_line("28,22 55,0 55,100")],
+    [_line("15,25 30,4 60,0 83,15 80,38 15,100 87,100")],
+    [THREE],
+    [_line("66,100 66,0 8,68 92,68")],
+    [_line("82,0 25,0 20,45 55,40 84,60 80,88 50,100 14,90")],
     [SIX],
-    [[(.1, 0), (.88, 0), (.4, 1)]],
-    [_ellipse(.5, .25, .28, .25), _ellipse(.5, .75, .36, .25)],
-    [[(1 - x, 1 - y) for x, y in SIX]],
-)  # fmt: skip
+    [_line("10,0 88,0 40,100")],
+    [_ellipse(0.5, 0.25, 0.28, 0.25), _ellipse(0.5, 0.75, 0.36, 0.25)],
+    [1 - SIX],
+)
 """Each digit as lines through points of the unit square, y downward."""
 TALL, WIDE, MARGIN = 64, 48, 16  # of a glyph's field, in its own pixels
 
@@ -41,7 +44,7 @@ def stroke_distances() -> np.ndarray:
     field = np.full((10, rows, columns), 9, np.float32)
     for digit, lines in enumerate(STROKES):
         for line in lines:
-            ends = np.array(line, np.float32) * (WIDE / TALL, 1)  # the unit square, made narrower
+            ends = line.astype(np.float32) * (WIDE / TALL, 1)  # the unit square, made narrower
             for start, end in pairwise(ends):
                 along = end - start
                 # Where on the stroke the nearest point is, 0 to 1.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -40,15 +41,9 @@ class TokenBudget:
         longer = {"NoneType": 1, "NFC": 3}.get(normalizer) if by_bytes else None
         self._tokens_per_byte = longer or math.inf
 
-    @property
-    def positions(self) -> int:
-        """Positions of the model."""
-        return self.tokenizer_info.positions
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences on how the model reads texts, which readers of the scores must know."""
-        return self.tokenizer_info.notes
+    # Of the model; and sentences on how it reads texts, which readers of the scores must know.
+    positions = property(attrgetter("tokenizer_info.positions"))
+    notes = property(attrgetter("tokenizer_info.notes"))
 
     def positions_needed(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
         """Positions that each text and the longest of its labels take, the beginning token's too.

@@ -1,6 +1,7 @@
 """The parts of networks: activations, norms, heads of attention, the output layer."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -14,17 +15,13 @@ from batch_calibration.scoring.models.attention import PLAIN, Attend, AttentionO
 INIT = nnx.initializers.normal(0.02)  # GPT-2's, and of all that came after it
 
 
-def _exact_gelu(h: jax.Array) -> jax.Array:
-    return jax.nn.gelu(h, approximate=False)
-
-
 def _quick_gelu(h: jax.Array) -> jax.Array:
     return h * jax.nn.sigmoid(1.702 * h)
 
 
 # gelu_new is the tanh approximation, gelu the exact one
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "gelu": _exact_gelu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
     "gelu_fast": jax.nn.gelu,
     "gelu_new": jax.nn.gelu,
     "gelu_pytorch_tanh": jax.nn.gelu,

@@ -18,14 +18,9 @@ FIXED: dict[str, Mapping[str, object]] = {
     TEXTS: {
         "transformer_task": "feature-extraction",
         "module_output_name": "token_embeddings",
-        "query_length": None,
-        "document_length": None,
-        "query_expansion": None,
-        "processor_kwargs": {},
-        "tokenizer_args": {},
-        "config_kwargs": {},
-        "config_args": {},
-        "processing_kwargs": {},
+        **dict.fromkeys(("query_length", "document_length", "query_expansion")),
+        **{key: {} for key in ("processor_kwargs", "tokenizer_args", "config_kwargs")},
+        **{key: {} for key in ("config_args", "processing_kwargs")},
         "modality_config": {
             "text": {"method": "forward", "method_output_name": "last_hidden_state"}
         },

@@ -182,14 +182,6 @@ def _unk_token(options: RawConfig) -> str:
     return str(token["content"] if isinstance(token, dict) else token)
 
 
-def _gpt2(options: RawConfig) -> Splitting:
-    return Splitting(None, _byte_level(options))
-
-
-def _gpt_neox(options: RawConfig) -> Splitting:
-    return Splitting(normalizers.NFC(), _byte_level(options))
-
-
 def _cohere(options: RawConfig) -> Splitting:
     digits = pre_tokenizers.Digits(individual_digits=True)
     words = pre_tokenizers.Sequence([digits, _byte_level(options)])
@@ -222,10 +214,14 @@ def _code_llama(options: RawConfig) -> Splitting:
 
 
 SPLITTINGS: dict[str, Callable[[RawConfig], Splitting]] = {
-    "GPT2Tokenizer": _gpt2, "GPTNeoXTokenizer": _gpt_neox, "CohereTokenizer": _cohere,
-    "Qwen2Tokenizer": _qwen2, "GemmaTokenizer": _gemma, "LlamaTokenizer": _llama,
+    "GPT2Tokenizer": lambda options: Splitting(None, _byte_level(options)),
+    "GPTNeoXTokenizer": lambda options: Splitting(normalizers.NFC(), _byte_level(options)),
+    "CohereTokenizer": _cohere,
+    "Qwen2Tokenizer": _qwen2,
+    "GemmaTokenizer": _gemma,
+    "LlamaTokenizer": _llama,
     "CodeLlamaTokenizer": _code_llama,
-}  # fmt: skip
+}
 """Class -> how it splits, from the options of `tokenizer_config.json`."""
 
 

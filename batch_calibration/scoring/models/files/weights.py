@@ -113,7 +113,13 @@ def load(
     if config is None:
         config = read_config(family, read_json(directory / "config.json", "a config"), directory)
     files = join(tensors(directory)) if files is None else list(files)
-    _check_depth(directory, config, [tensor.name for tensor in files])
+    # Before as many layers are traced.
+    numbers = [int(found.group()) for tensor in files if (found := LAYER.search(tensor.name))]
+    if config.layers > (deepest := max(numbers, default=-1) + 1):
+        raise InputError(
+            f"{directory}: config.json says {config.layers:,} layers, the weights are of "
+            f"{deepest:,}; the two files belong to different checkpoints."
+        )
     # The network's shapes, of which no number is made: the files' are put in their place.
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))
     leaves = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
@@ -183,16 +189,6 @@ class _OneKey(nnx.Rngs):
         """The key."""
         key: jax.Array = self["default"].key[...]
         return key
-
-
-def _check_depth(directory: Path, config: Config, names: list[str]) -> None:
-    """Refuse a config of more layers than there are tensors of, before they are traced."""
-    numbers = [int(number.group()) for name in names if (number := LAYER.search(name))]
-    if config.layers > (deepest := max(numbers, default=-1) + 1):
-        raise InputError(
-            f"{directory}: config.json says {config.layers:,} layers, the weights are of "
-            f"{deepest:,}; the two files belong to different checkpoints."
-        )
 
 
 def _equal(used: AnyTensor, tensor: AnyTensor, dtype: DTypeLike) -> bool:
