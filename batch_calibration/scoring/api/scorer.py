@@ -43,6 +43,9 @@ class RequestKey(NamedTuple):
     question: Question
 
 
+Receive = Callable[[RequestKey, Json], None]  # takes the answer to a request
+
+
 class ApiScorer(label_texts.LabelScorer):
     """Log-probability of each label after each text, as a server says.
 
@@ -156,9 +159,8 @@ class ApiScorer(label_texts.LabelScorer):
     ) -> LabelScores:
         """Scores of rows whose requests are all answered."""
         tokens = np.zeros(len(texts), np.int32)
-        for start in range(0, len(texts) if self._tokenizer else 0, ROWS_AT_ONCE):
-            batch = slice(start, start + ROWS_AT_ONCE)
-            tokens[batch] = count_tokens(texts[batch], self._tokenizer)
+        if self._tokenizer:
+            tokens[:] = count_tokens(texts, self._tokenizer)
         where, path = self._server.address, self.answers.path
         if self._protocol.first_tokens:
             lists = [row[0] for row in rows]  # one request a row
@@ -194,21 +196,20 @@ class ApiScorer(label_texts.LabelScorer):
             label_tokens = [0]
             if self.requests_per_row(forms) > 1:
                 label_tokens = count_tokens(forms, self._tokenizer)
-            for start in range(0, len(texts), ROWS_AT_ONCE):
-                counts = count_tokens(texts[start : start + ROWS_AT_ONCE], self._tokenizer)
-                for key, request in self._requests(texts, forms, start, start + ROWS_AT_ONCE):
-                    # The number alone is kept: the texts would fill the memory.
-                    content = hash(canonical([request.path, request.body]))
-                    if content in seen:
-                        continue
-                    seen.add(content)
-                    asked = self._server.address, request
-                    earlier = self.answers.get(*asked)
-                    if earlier is not None or self.answers.refusal(*asked) is not None:
-                        answered += 1
-                    else:
-                        unanswered += 1
-                        tokens += counts[key.row - start] + label_tokens[key.number]
+            counts = count_tokens(texts, self._tokenizer)
+            for key, request in self._requests(texts, forms):
+                # The number alone is kept: the texts would fill the memory.
+                content = hash(canonical([request.path, request.body]))
+                if content in seen:
+                    continue
+                seen.add(content)
+                asked = self._server.address, request
+                earlier = self.answers.get(*asked)
+                if earlier is not None or self.answers.refusal(*asked) is not None:
+                    answered += 1
+                else:
+                    unanswered += 1
+                    tokens += counts[key.row] + label_tokens[key.number]
         return client.ApiCost(unanswered, tokens, answered)
 
     def count_interrupted(self) -> int:
@@ -221,10 +222,10 @@ class ApiScorer(label_texts.LabelScorer):
         return 1 if self._protocol.asks_once else len(forms)
 
     def _requests(
-        self, texts: Sequence[str], forms: Sequence[str], first: int = 0, last: int | None = None
+        self, texts: Sequence[str], forms: Sequence[str]
     ) -> Iterator[tuple[RequestKey, Request]]:
-        """Every request about the rows from `first` to `last`, made as it is needed."""
-        for start in range(first, min(len(texts), last or len(texts)), ROWS_AT_ONCE):
+        """Every request, made as it is needed."""
+        for start in range(0, len(texts), ROWS_AT_ONCE):
             batch = texts[start : start + ROWS_AT_ONCE]
             ids: Sequence[LabelIds] = [LabelIds()] * len(batch)
             if self._protocol.sends_ids and self._tokenizer:
@@ -236,9 +237,7 @@ class ApiScorer(label_texts.LabelScorer):
                     yield RequestKey(row, number, question), request
 
     async def _ask(
-        self,
-        requests: Iterator[tuple[RequestKey, Request]],
-        receive: Callable[[RequestKey, Json], None],
+        self, requests: Iterator[tuple[RequestKey, Request]], receive: Receive
     ) -> client.Failures[RequestKey]:
         timeout, in_flight = self.settings.timeout, self.settings.in_flight
         with self._server.logs_without_key():
@@ -261,12 +260,15 @@ def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> lis
     >>> count_tokens(["Review: a fine film"], None)
     [5]
     """
-    if tokenizer:
-        from batch_calibration.scoring.engine.token_budget import TokenBudget
+    if not tokenizer:
+        # Negated twice, the division rounds up.
+        return [-(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN) for text in texts]
+    from batch_calibration.scoring.engine.token_budget import TokenBudget
 
-        return TokenBudget(tokenizer).token_counts(texts)
-    # Negated twice, the division rounds up.
-    return [-(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN) for text in texts]
+    budget, counts = TokenBudget(tokenizer), list[int]()
+    for start in range(0, len(texts), ROWS_AT_ONCE):
+        counts += budget.token_counts(texts[start : start + ROWS_AT_ONCE])
+    return counts
 
 
 def label_ids(
