@@ -57,12 +57,7 @@ MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never 
 
 
 def from_columns(
-    where: str,
-    columns: Mapping[str, Column],
-    reading: Reading,
-    *,
-    task: str,
-    label_names: Names = (),
+    where: str, columns: Mapping[str, Column], reading: Reading, task: str, label_names: Names = ()
 ) -> Imported:
     """The scores in a table of named columns, all of one length.
 

@@ -70,11 +70,7 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
     """
 
     def __init__(
-        self,
-        method: str = "bc",
-        prior: Prior = None,
-        choices: int | None = None,
-        **options: object,
+        self, method: str = "bc", prior: Prior = None, choices: int | None = None, **options: object
     ) -> None:
         self.correct = _correction(method, prior, options)
         self.choices = choices

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.responses.top_k import AROUND, SPACES
+from batch_calibration.responses.top_k import AROUND, SPACES, Forms
 
 MAX_TOKENS_AT_ONCE = 4  # tokens that an answer without an explanation may have
 END = re.compile(r"<[|\uff5c/]{0,2}[\w\u2581 -]+[|\uff5c]?>|\[/?[A-Z]+\]")
@@ -62,7 +62,7 @@ def find_place(
     written: Sequence[str],
     labels: Sequence[str],
     at: str = "",
-    forms: Mapping[str, Sequence[str]] | None = None,
+    forms: Forms | None = None,
     recorded: str | None = None,
 ) -> Place:
     """The place of the answer among the tokens that a model wrote.
@@ -109,11 +109,7 @@ def find_place(
 
 
 def _choose(
-    text: str,
-    mentions: Sequence[Mention],
-    label_of: Mapping[str, str],
-    at: str,
-    recorded: str | None,
+    text: str, mentions: Sequence[Mention], label_of: dict[str, str], at: str, recorded: str | None
 ) -> tuple[Mention | None, str]:
     """The mention that is the answer, None where it cannot be told, and the kind of its place."""
     if at == LAST:
@@ -196,7 +192,7 @@ def choose_places(
     where: Sequence[str],
     labels: Sequence[str],
     at: str = "",
-    forms: Mapping[str, Sequence[str]] | None = None,
+    forms: Forms | None = None,
 ) -> tuple[list[int | None], list[str]]:
     """The token of each answer where its label is, None where it names none; and notes.
 

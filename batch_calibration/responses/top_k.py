@@ -16,6 +16,8 @@ AROUND = " \t\r\n()[]{}\"'`\u201c\u201d\u2018\u2019.,:;!?*"
 """Signs that may surround an answer in its token: "(A", "A)", " yes.", "**Yes"; but no minus and no
 "#", which make another answer (-1, C#)."""
 
+Forms = Mapping[str, Sequence[str]]  # label -> the tokens that mean it, or other texts of it
+
 MIN_BEGINNING = 2
 """Letters that the beginning of a label must have at least: "p" begins too much else."""
 
@@ -34,7 +36,7 @@ class TopK(NamedTuple):
 def scores_of_top_k(
     rows: Sequence[Mapping[str, float]],
     labels: Sequence[str],
-    tokens: Mapping[str, Sequence[str]] | None = None,
+    tokens: Forms | None = None,
     where: str = "top-k",
     asked: int | None = None,
 ) -> TopK:
@@ -82,7 +84,8 @@ def scores_of_top_k(
         for i in group:
             for token, log_prob in returned[i].items():
                 probs[token] = probs.get(token, 0.0) + np.exp(log_prob)
-        label_of = match_tokens(probs, labels, tokens or {}, where, unclear)
+        label_of, errors = match_tokens(probs, labels, tokens or {}, where)
+        unclear |= errors
         for token, label in label_of.items():
             taken[labels[label]][token] = None
         for i in group:
@@ -114,23 +117,18 @@ def refuse_absent_labels(top: TopK, rows: Sequence[Mapping[str, float]], where: 
 
 
 def match_tokens(
-    probs: Mapping[str, float],
-    labels: Sequence[str],
-    tokens: Mapping[str, Sequence[str]],
-    where: str,
-    unclear: dict[int, InputError],
-) -> dict[str, int]:
-    """Token -> the label's index, of the tokens that mean one.
+    probs: Mapping[str, float], labels: Sequence[str], tokens: Forms, where: str
+) -> tuple[dict[str, int], dict[int, InputError]]:
+    """Token -> the label's index, of tokens that mean one; and why a label's beginning is unclear.
 
     Args:
         probs: the tokens of all rows and the sum of the probabilities of each.
         labels: k names.
         tokens: label -> the tokens that mean it, of labels for which they are given.
         where: what to call the rows in sentences.
-        unclear: gets the labels whose beginning is another label's too, and the error of each.
 
-    >>> match_tokens({" Yes": 0.5, "No": 0.1, " n": 0.1}, ("yes", "no"), {}, "", {})
-    {' Yes': 0, 'No': 1}
+    >>> match_tokens({" Yes": 0.5, "No": 0.1, " n": 0.1}, ("yes", "no"), {}, "")
+    ({' Yes': 0, 'No': 1}, {})
     """
     bare_labels = _bare_labels(labels, where)
     named = _named_tokens(tokens, labels, where)
@@ -148,6 +146,7 @@ def match_tokens(
     exact = {bare_labels[j]: j for j in unnamed}
     loose = {loose_key(bare_labels[j]): j for j in unnamed}
     label_of: dict[str, int] = {}
+    unclear: dict[int, InputError] = {}
     token_keys = {}
     for token in probs:
         text = _bare(token)
@@ -162,11 +161,10 @@ def match_tokens(
         if j not in matched:
             try:
                 beginning = _match_beginning(j, label_keys, token_keys, matched, probs, where)
+                label_of |= dict.fromkeys(beginning, j)
             except InputError as error:
                 unclear[j] = error
-                continue
-            label_of.update(dict.fromkeys(beginning, j))
-    return label_of
+    return label_of, unclear
 
 
 def _match_beginning(
@@ -246,9 +244,7 @@ def _bare_labels(labels: Sequence[str], where: str) -> list[str]:
     return bare
 
 
-def _named_tokens(
-    tokens: Mapping[str, Sequence[str]], labels: Sequence[str], where: str
-) -> dict[str, int]:
+def _named_tokens(tokens: Forms, labels: Sequence[str], where: str) -> dict[str, int]:
     """Bare token -> label, of the tokens that a person named."""
     named: dict[str, int] = {}
     unnamed = {_bare(name): j for j, name in enumerate(labels) if name not in tokens}
