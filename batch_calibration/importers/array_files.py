@@ -1,7 +1,7 @@
 """npz, npy and safetensors files: named arrays, of which one or several hold scores."""
 
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,9 +81,7 @@ def read(load: Callable[[Path], Arrays], path: Path, reading: Reading) -> list[I
     return from_arrays(str(path), arrays, reading, task=path.stem)
 
 
-def from_arrays(
-    where: str, arrays: Mapping[str, np.ndarray], reading: Reading, *, task: str
-) -> list[Imported]:
+def from_arrays(where: str, arrays: Arrays, reading: Reading, *, task: str) -> list[Imported]:
     """The contexts in named arrays.
 
     - Scores are the array named `scores`, `log_probs`, `logits`, `probs` ..., or the only array of
@@ -126,9 +124,7 @@ def from_arrays(
     return contexts
 
 
-def _score_arrays(
-    where: str, arrays: Mapping[str, np.ndarray], reading: Reading
-) -> list[tuple[str, str]]:
+def _score_arrays(where: str, arrays: Arrays, reading: Reading) -> list[tuple[str, str]]:
     """The prefix of each array of scores, "" if there is none, and the array's name."""
     if len(reading.labels) == 1 and reading.labels[0] in arrays:
         return [("", reading.labels[0])]
@@ -185,7 +181,7 @@ def _context(
     return label_rows(where, vectors, columns, reading, (name,))
 
 
-def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, list[str]]:
+def _context_names(arrays: Arrays, count: int) -> tuple[str, list[str]]:
     """The name of the leading axis, for example "model", and the name of each context in it."""
     for key, array in arrays.items():
         if key not in LABEL_NAMES and _are_texts(array, count):
@@ -193,7 +189,7 @@ def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, l
     return "", list(map("context {}".format, range(count)))
 
 
-def _decode(key: str, column: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+def _decode(key: str, column: np.ndarray, arrays: Arrays) -> np.ndarray:
     """A column; if it indexes texts of another array, as `subject` does `subjects`, the texts."""
     texts = next((arrays[name] for name in (f"{key}s", f"{key}_names") if name in arrays), None)
     if texts is None or not _are_texts(texts, len(texts)) or column.dtype.kind not in "iu":

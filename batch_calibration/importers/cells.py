@@ -13,6 +13,7 @@ from batch_calibration.responses.top_k import SPACES
 
 Column = Sequence[object] | np.ndarray
 """One value a row: a number, a text, None; or a list or dict of the scores of a row."""
+Columns = Mapping[str, Column]
 EMPTY = ("", "na", "n/a", "nan", "null", "none", "<na>", "#n/a")
 """Texts for an empty cell; the last one is written by spreadsheets."""
 DASHES = ("-", "--")  # empty cells in columns of numbers, perhaps words in others

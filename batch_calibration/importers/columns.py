@@ -20,6 +20,7 @@ from batch_calibration.importers.cells import (
     MINUS_SIGNS,
     NUMBERED,
     Column,
+    Columns,
     Texts,
     are_whole,
     bare_names,
@@ -57,7 +58,7 @@ MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never 
 
 
 def from_columns(
-    where: str, columns: Mapping[str, Column], reading: Reading, task: str, label_names: Names = ()
+    where: str, columns: Columns, reading: Reading, task: str, label_names: Names = ()
 ) -> Imported:
     """The scores in a table of named columns, all of one length.
 
@@ -109,7 +110,7 @@ def from_columns(
     return replace(imported, about={"task": reading.task or task})
 
 
-def _full_names(columns: Mapping[str, Column], reading: Reading) -> Names:
+def _full_names(columns: Columns, reading: Reading) -> Names:
     """The columns of labels whose names are parts of theirs, in one way; () without these."""
     labels, found = reading.labels, set[Names]()
     if len(labels) < 2 or any(label in columns for label in labels):
@@ -122,7 +123,7 @@ def _full_names(columns: Mapping[str, Column], reading: Reading) -> Names:
     return found.pop() if len(found) == 1 else ()
 
 
-def _short_names(names: Names, columns: Mapping[str, Column], reading: Reading) -> Names:
+def _short_names(names: Names, columns: Columns, reading: Reading) -> Names:
     """The names without what all share, where the right labels are called so."""
     cells = set(map(text_of, columns[reading.gold])) - {"", "-1"} if reading.gold else set()
     short = short_names(names)
@@ -130,9 +131,7 @@ def _short_names(names: Names, columns: Mapping[str, Column], reading: Reading) 
     return short if is_needed and not all(map(str.isdecimal, cells)) else names
 
 
-def _two_of_one(
-    columns: Mapping[str, Column], reading: Reading
-) -> tuple[Mapping[str, Column], Reading, list[str]]:
+def _two_of_one(columns: Columns, reading: Reading) -> tuple[Columns, Reading, list[str]]:
     """One column of probabilities p of one of two labels as two columns, p and 1 - p."""
     others = {reading.gold, reading.ids, *reading.by}
     if not reading.from_probs or not reading.gold or reading.labels:
@@ -155,7 +154,7 @@ def _two_of_one(
 
 
 def label_rows(
-    where: str, vectors: Vectors, columns: Mapping[str, Column], reading: Reading, read_names: Names
+    where: str, vectors: Vectors, columns: Columns, reading: Reading, read_names: Names
 ) -> Imported:
     """Scores with their labels chosen, and with the columns that say something of the rows.
 
@@ -196,9 +195,7 @@ def label_rows(
     )
 
 
-def label_columns(
-    where: str, columns: Mapping[str, Column], reading: Reading
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def label_columns(where: str, columns: Columns, reading: Reading) -> tuple[Names, Names]:
     """The columns that hold a label's scores each, and notes on them; see `from_columns`."""
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
@@ -209,9 +206,7 @@ def label_columns(
     return named_or_real_columns(where, candidates, reading)
 
 
-def _vector_column(
-    where: str, candidates: Mapping[str, Column], labels: tuple[str, ...]
-) -> str | None:
+def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None:
     """The column that holds all scores of a row, None where each label has one of its own."""
     vectors = []
     for name, column in candidates.items():
@@ -324,7 +319,7 @@ LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?
 """Texts that people read as numbers, such as 1,234 or 35 %."""
 
 
-def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Reading, list[str]]:
+def recognize_gold(columns: Columns, reading: Reading) -> tuple[Reading, list[str]]:
     """The reading with the column of right labels that nobody named, and a note that says so.
 
     It has a usual name of right labels and holds only names of other columns, as no scores do. If
@@ -349,9 +344,7 @@ def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Rea
     return replace(reading, gold=name), [note]
 
 
-def score_candidates(
-    where: str, columns: Mapping[str, Column], reading: Reading
-) -> dict[str, Column]:
+def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str, Column]:
     """The columns that may hold scores: all that are not named as something else."""
     named = [name for name in (reading.gold, reading.ids, *reading.by) if name]
     for name in named:
@@ -380,9 +373,7 @@ def score_candidates(
     return candidates
 
 
-def named_or_real_columns(
-    where: str, candidates: Mapping[str, Column], reading: Reading
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def named_or_real_columns(where: str, candidates: Columns, reading: Reading) -> tuple[Names, Names]:
     """The columns of `reading.labels`, or else all columns of real numbers, and notes on them."""
     if reading.labels:  # whatever is in them: a cell that is no number is refused later
         return choose_labels(where, reading.labels, reading.labels, are_named=True)[0], ()
@@ -468,9 +459,7 @@ def _is_like_others(name: str, real: Mapping[str, np.ndarray]) -> bool:
     return bool(np.nanmin(numbers) >= 0 and np.nansum(numbers, axis=0).max() <= 1 + 1e-3)
 
 
-def _refuse_ranks(
-    where: str, real: Mapping[str, np.ndarray], candidates: Mapping[str, Column]
-) -> None:
+def _refuse_ranks(where: str, real: Mapping[str, np.ndarray], candidates: Columns) -> None:
     """Refuse columns score_1, score_2 with label_1, label_2: their labels differ by row."""
     # Found rather than replaced: a pattern with \D* on both sides takes hours for long names.
     ranks = ["".join(re.findall(r"\d+", name)) or name for name in real]

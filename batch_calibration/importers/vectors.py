@@ -1,7 +1,7 @@
 """Columns whose cells hold all scores of a row, and columns that list the labels of each row."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -74,11 +74,7 @@ def _plain(cell: object) -> object:
 
 
 def read_vectors(
-    where: str,
-    candidates: Mapping[str, cells.Column],
-    vector_name: str,
-    reading: Reading,
-    names_of_table: Sequence[str],
+    where: str, candidates: cells.Columns, vector_name: str, reading: Reading, names_of_table: Names
 ) -> Vectors:
     """The scores of a column of lists or dicts, each under its label's name.
 
@@ -145,7 +141,7 @@ def _read_cells(where: str, column: Sequence[object]) -> tuple[list[Names], list
 
 
 def _find_lists(
-    where: str, candidates: Mapping[str, cells.Column], vector_name: str, rows: list[list[float]]
+    where: str, candidates: cells.Columns, vector_name: str, rows: list[list[float]]
 ) -> tuple[str, list[Names]]:
     """The column that lists what each of a row's scores is of, and its lists; "" without one."""
     named: dict[str, list[Names]] = {}  # lists of a known name
@@ -227,11 +223,7 @@ def are_ranked(rows: Sequence[Sequence[float]]) -> bool:
 
 
 def _by_name(
-    where: str,
-    lists: list[Names],
-    rows: list[list[float]],
-    source: str,
-    names_of_table: Sequence[str] = (),
+    where: str, lists: list[Names], rows: list[list[float]], source: str, names_of_table: Names = ()
 ) -> Vectors:
     """Each score under the name that its row lists for it."""
     names = dict.fromkeys(chain.from_iterable(lists))
