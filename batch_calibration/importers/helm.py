@@ -23,6 +23,9 @@ SEPARATE, JOINT = "multiple_choice_separate_", "multiple_choice_joint"
 REMEDY = "ask again with the same demonstrations in all prompts."
 
 
+Rows = dict[tuple[int, str], questions.Row]  # trial and question -> its row
+
+
 class HelmRequest(NamedTuple):
     """One request of a run.
 
@@ -138,9 +141,7 @@ def _requests(states: list[Json], path: str) -> Iterator[HelmRequest]:
             yield HelmRequest(where, trial, name, state)
 
 
-def _separate(
-    requests: Iterator[HelmRequest], reading: Reading
-) -> dict[tuple[int, str], questions.Row]:
+def _separate(requests: Iterator[HelmRequest], reading: Reading) -> Rows:
     """Questions whose choices were scored one by one, by trial and id."""
     first: dict[tuple[int, str], tuple[HelmRequest, str]] = {}  # question -> request, prompt
     # Question -> mode ("original", "calibration") -> choice -> log-probability
@@ -175,11 +176,9 @@ def _separate(
     return rows
 
 
-def _joint(
-    requests: Iterator[HelmRequest], path: str, reading: Reading
-) -> dict[tuple[int, str], questions.Row]:
+def _joint(requests: Iterator[HelmRequest], path: str, reading: Reading) -> Rows:
     """Questions that were answered by a letter."""
-    rows: dict[tuple[int, str], questions.Row] = {}
+    rows: Rows = {}
     lists: list[dict[str, float]] = []
     for request in requests:
         # "A" -> the text of the choice.

@@ -33,6 +33,9 @@ CONVERT = (
 MAX_BYTES = 1 << 28  # of one sample or header, beyond which it is none
 
 
+Sample = Mapping[str, Json]  # one as the log has it, or a part of it
+
+
 def recognizes(path: Path, start: bytes) -> bool:
     """True for a log: a zip named `.eval`, or JSON that begins like one."""
     if start.startswith(b"PK"):
@@ -148,7 +151,7 @@ class AnswerPosition:
 
 
 def read_sample(
-    sample: Mapping[str, Json], where: str, reading: Reading, order: Sequence[int] | None = None
+    sample: Sample, where: str, reading: Reading, order: Sequence[int] | None = None
 ) -> tuple[questions.Row, AnswerPosition]:
     """A sample's question, without scores, and the position of its answer.
 
@@ -230,9 +233,7 @@ def keep_answered(
     return list(compress(rows, is_kept)), list(compress(positions, is_kept)), notes
 
 
-def _shown_order(
-    sample: Mapping[str, Json], grades: Sequence[Mapping[str, Json]], where: str
-) -> list[int] | None:
+def _shown_order(sample: Sample, grades: Sequence[Sample], where: str) -> list[int] | None:
     """The number of the choice under each letter that the model saw, None where as in the log.
 
     Inspect's scorer of choices repeats what was sent to the model where a solver shuffled them.
@@ -259,7 +260,7 @@ def _shown_order(
     return order
 
 
-def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[str, ...]:
+def _labels(sample: Sample, where: str, reading: Reading) -> tuple[str, ...]:
     """The answers of a sample: letters of its choices, or the labels that the user names."""
     choices = len(list_at(sample, "choices"))
     if choices > 26:
@@ -273,7 +274,7 @@ def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[s
 
 
 def _refuse_other_letter(
-    sample: Mapping[str, Json], position: AnswerPosition, labels: Sequence[str], where: str
+    sample: Sample, position: AnswerPosition, labels: Sequence[str], where: str
 ) -> None:
     """Refuse an answer whose text names another letter than its tokens.
 
@@ -293,7 +294,7 @@ def _refuse_other_letter(
 
 
 def _answer_position(
-    sample: Mapping[str, Json], labels: Sequence[str], recorded: str, where: str, at: str
+    sample: Sample, labels: Sequence[str], recorded: str, where: str, at: str
 ) -> AnswerPosition:
     """The position of the answer; `recorded` is the label that a scorer took, "" if unknown."""
     tokens = list_at(sample, "output", "choices", 0, "logprobs", "content")

@@ -17,6 +17,7 @@ AROUND = " \t\r\n()[]{}\"'`\u201c\u201d\u2018\u2019.,:;!?*"
 "#", which make another answer (-1, C#)."""
 
 Forms = Mapping[str, Sequence[str]]  # label -> the tokens that mean it, or other texts of it
+LogProbs = Mapping[str, float]  # token -> its log-probability in nats
 
 MIN_BEGINNING = 2
 """Letters that the beginning of a label must have at least: "p" begins too much else."""
@@ -34,7 +35,7 @@ class TopK(NamedTuple):
 
 
 def scores_of_top_k(
-    rows: Sequence[Mapping[str, float]],
+    rows: Sequence[LogProbs],
     labels: Sequence[str],
     tokens: Forms | None = None,
     where: str = "top-k",
@@ -103,7 +104,7 @@ def scores_of_top_k(
     return TopK(scores, np.array(bound), np.exp(scores).sum(axis=-1), taken_tokens)
 
 
-def refuse_absent_labels(top: TopK, rows: Sequence[Mapping[str, float]], where: str) -> None:
+def refuse_absent_labels(top: TopK, rows: Sequence[LogProbs], where: str) -> None:
     """Refuse rows of tokens in which no token means a label."""
     for name, taken in top.tokens.items():
         if not taken:
@@ -204,7 +205,7 @@ def _match_beginning(
     )
 
 
-def _returned_tokens(row: Mapping[str, float], where: str) -> dict[str, float]:
+def _returned_tokens(row: LogProbs, where: str) -> dict[str, float]:
     """The tokens that a row returned, or a sentence."""
     log_probs = np.array(list(row.values()), np.float64)
     is_absent = find_missing(log_probs)

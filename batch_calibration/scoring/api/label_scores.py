@@ -34,11 +34,7 @@ class FirstTokenScores(NamedTuple):
 
 
 def score_first_tokens(
-    rows: Sequence[Mapping[str, float]],
-    labels: LabelTexts,
-    missing: Missing,
-    where: str,
-    asked: int,
+    rows: Sequence[top_k.LogProbs], labels: LabelTexts, missing: Missing, where: str, asked: int
 ) -> FirstTokenScores:
     """Scores of labels; `responses.scores_of_top_k` says which tokens mean one.
 
