@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import compress
 from operator import not_
@@ -320,22 +321,16 @@ def results_of(path: Path) -> tuple[str, Mapping[str, Json], str]:
     named = re.fullmatch(rf"samples_(.+)_({DATE})", path.stem)
     # Without a date there is one file of results a folder.
     name = f"results_{named[2]}.json" if named else "results.json"
-    averages = _read_results(path.with_name(name))
+    file, averages = path.with_name(name), dict[str, Json]()
+    # It is never required, and none where it is so long.
+    with suppress(OSError, ValueError):
+        if file.stat().st_size <= MAX_RESULTS_BYTES:
+            averages = object_at(parse_json(file.read_text(encoding="utf-8-sig")))
     if named:
         return name, averages, named[1]
     # The longest known task that the name ends in.
     tasks = [task for task in object_at(averages, "configs") if path.stem.endswith(f"_{task}")]
     return name, averages, max(tasks, key=len, default=path.stem)
-
-
-def _read_results(path: Path) -> Mapping[str, Json]:
-    """The file of results, {} if it is absent or unreadable: it is never required."""
-    try:
-        if path.stat().st_size > MAX_RESULTS_BYTES:
-            return {}
-        return object_at(parse_json(path.read_text(encoding="utf-8-sig")))
-    except (OSError, ValueError):
-        return {}
 
 
 def _model(averages: Mapping[str, Json], run: Mapping[str, Json]) -> str:

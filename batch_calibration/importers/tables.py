@@ -1,6 +1,7 @@
 """Makes score tables of imported scores: splits contexts, fills missing labels, joins shards."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -181,10 +182,10 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     # Rows of one context among several, and those beside dropped ones, keep their numbers.
     file_rows = np.asarray(imported.file_rows).tolist()
     ids = imported.row_ids or tuple(map(str, file_rows))
-    if len(set(ids)) < len(ids):
-        twice = next(row_id for row_id in dict.fromkeys(ids) if ids.count(row_id) > 1)
+    row_id, times = Counter(ids).most_common(1)[0]
+    if times > 1:
         raise InputError(
-            f"{where}: the row id {twice!r} appears {ids.count(twice)} times; give each row an id "
+            f"{where}: the row id {row_id!r} appears {times} times; give each row an id "
             "of its own, or keep one of the rows."
         )
     if imported.full:
