@@ -78,7 +78,8 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
         # Where all columns hold whole numbers, none stands out as labels or row numbers.
         if len(whole_numbers) < len(names):
             faults |= dict.fromkeys(whole_numbers, "holds whole numbers")
-        faults |= dict.fromkeys(filter(_is_gold, names), "has the name of right labels")
+        gold = [name for name in names if str(name).strip().lower() in GOLD]
+        faults |= dict.fromkeys(gold, "has the name of right labels")
     if faults:
         usable = [name for name in names if name not in faults]
         name, why = next(iter(faults.items()))
@@ -122,10 +123,6 @@ def _values(column: object) -> np.ndarray:
     except (TypeError, ValueError):
         return array
     return plain if plain.ndim == 1 else array
-
-
-def _is_gold(name: Hashable) -> bool:
-    return isinstance(name, str) and name.strip().lower() in GOLD
 
 
 def _is_whole(column: np.ndarray) -> bool:

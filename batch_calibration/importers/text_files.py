@@ -91,15 +91,14 @@ def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
         first = file.read(1)
         while first.isspace():  # spaces before the first row or bracket
             first = file.read(1)
-        yield from _listed(path, file) if first == "[" else _lines(path, file, first)
-
-
-def _lines(path: Path, file: TextIO, first: str) -> Iterator[tuple[str, dict[str, Json]]]:
-    for number, line in enumerate(file, 1):
-        text = first + line if number == 1 else line
-        if text.strip():
-            where = f"{path}, line {number}"
-            yield where, parse_object(text, where, "line")
+        if first == "[":
+            yield from _listed(path, file)
+            return
+        for number, line in enumerate(file, 1):
+            text = first + line if number == 1 else line
+            if text.strip():
+                where = f"{path}, line {number}"
+                yield where, parse_object(text, where, "line")
 
 
 def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:

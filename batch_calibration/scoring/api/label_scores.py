@@ -133,7 +133,7 @@ class Notes:
         self._missing = missing
         self._model = model
         self._rows = self._lacking = 0
-        self._damaged: set[bytes] = set()
+        self.damaged: set[bytes] = set()  # hashes of kept answers that could not be read
         self._models: Counter[str] = Counter()
         self._sizes: dict[int, set[int]] = {}  # tokens of a prompt, as counted -> bytes of texts
         self._mass = 0.0
@@ -155,10 +155,6 @@ class Notes:
         if tokens is not None:
             self._sizes.setdefault(tokens, set()).add(len(text.encode(errors="replace")))
 
-    def add_damaged(self, hashes: set[bytes]) -> None:
-        """Note kept answers that could not be read."""
-        self._damaged |= hashes
-
     def sentences(self) -> list[str]:
         """A sentence on each thing to know."""
         sentences = list(servers.note_little_mass(self._mass / self._rows)) if self._rows else []
@@ -169,8 +165,8 @@ class Notes:
                 f"{self._lacking:,} answers lack a label among their {self._top} most probable "
                 f"tokens: {way} ({spell('missing')})."
             )
-        if self._damaged:
-            sentences.append(f"{len(self._damaged):,} kept answers were damaged and asked again.")
+        if self.damaged:
+            sentences.append(f"{len(self.damaged):,} kept answers were damaged and asked again.")
         return [*sentences, *self._note_models(), *self._note_cut(), *self._sentences]
 
     def _note_models(self) -> list[str]:

@@ -145,7 +145,7 @@ class ApiScorer(label_texts.LabelScorer):
         rows_left = [row for row in range(len(texts)) if row not in refused]
         unanswered = failures.sentences + ([] if rows_left else [*refused.values()])
         client.refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
-        self._notes.add_damaged(self.answers.damaged)
+        self._notes.damaged |= self.answers.damaged
         if refused:
             self._notes.add(np.empty((0, 0)), sentences=[label_scores.note_refused(refused, texts)])
         # Answers come in any order: those of a row are put in the order of its requests.
