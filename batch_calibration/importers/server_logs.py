@@ -22,6 +22,7 @@ from batch_calibration.importers.server_lines import (
 )
 from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
+from batch_calibration.responses.servers import ResponseFormat
 
 # Server -> patterns in the first bytes of its files; all those of one tuple occur.
 PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
@@ -96,9 +97,8 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
     else:
         # A request of completions may hold several prompts, each a choice.
         choices = list(chain.from_iterable(map(split_choices, answered)))
-        prompts = [response_format.prompt_tokens(choice.body, choice.where) for choice in choices]
         failed = len(answers) - len(answered)
-        imported = _from_prompts(path, choices, prompts, reading, response_format.scorer, failed)
+        imported = _from_prompts(path, choices, reading, response_format, failed)
     return [replace(imported, notes=(*notes, *imported.notes))]
 
 
@@ -160,19 +160,14 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
 
 
 def _from_prompts(
-    path: Path,
-    answers: Sequence[SavedAnswer],
-    scored_prompts: Sequence[servers.PromptTokens],
-    reading: Reading,
-    scorer: str,
-    failed: int,
+    path: Path, answers: list[SavedAnswer], reading: Reading, kind: ResponseFormat, failed: int
 ) -> Imported:
     """Scores from prompts that each end with one label; the answers to one prompt make a row.
 
     Prompts that lack a label are left out if as many requests failed, and refused otherwise.
     """
     labels = reading.labels
-    prompts, longest = _group_prompts(answers, scored_prompts, labels)
+    prompts, longest = _group_prompts(answers, kind, labels)
     # A row that lacks a label has no bound either: nothing says how low it lies.
     rows = {number: prompt for number, prompt in enumerate(prompts) if len(prompt) == len(labels)}
     if len(prompts) * len(labels) - len(answers) > failed:
@@ -195,7 +190,7 @@ def _from_prompts(
     gold = _right_labels(prompts, list(rows.values()), reading) if reading.gold else None
     firsts = list(map(_first_answer, rows.values()))
     ids = tuple(map(str, rows))
-    imported = import_answers(path, firsts, reading, scores, scorer, gold=gold, row_ids=ids)
+    imported = import_answers(path, firsts, reading, scores, kind.scorer, gold=gold, row_ids=ids)
     if len(rows) < len(prompts):
         note = f"{len(prompts) - len(rows):,} of {len(prompts):,} prompts lack a label that failed."
         imported = replace(imported, notes=(note,))
@@ -203,16 +198,15 @@ def _from_prompts(
 
 
 def _group_prompts(
-    answers: Sequence[SavedAnswer],
-    scored_prompts: Sequence[servers.PromptTokens],
-    labels: Sequence[str],
+    answers: list[SavedAnswer], kind: ResponseFormat, labels: Sequence[str]
 ) -> tuple[list[ScoredPrompt], int]:
     """The prompts in the file's order, and the number of tokens of the longest label."""
     # A prompt may occur twice; its second scores are another row: (prompt, 2).
     prompts: dict[tuple[str, int], ScoredPrompt] = {}
     times: dict[tuple[str, int], int] = {}
     longest = 0
-    for answer, scored in zip(answers, scored_prompts, strict=True):
+    for answer in answers:
+        scored = kind.prompt_tokens(answer.body, answer.where)
         texts = {}  # label -> the prompt that ends with it
         for name in labels:
             ended = "".join(servers.without_end(scored, name).tokens)
@@ -220,12 +214,10 @@ def _group_prompts(
             if text.endswith(name.strip()):
                 texts[name] = text
         if not texts:
-            raise InputError.at(
-                answer.where,
-                f"a prompt that ends with one of the labels ({', '.join(labels)}), "
-                f"but it ends with {shown(text[-30:])}",
-                remedy=f"name the labels as the prompts have them ({spell('labels')})",
-            )
+            expected = f"a prompt that ends with one of the labels ({', '.join(labels)}), "
+            expected += f"but it ends with {shown(text[-30:])}"
+            remedy = f"name the labels as the prompts have them ({spell('labels')})"
+            raise InputError.at(answer.where, expected, remedy=remedy)
         label = max(texts, key=len)  # "not so" ends in "so" as well
         log_prob, size = servers.end_log_prob(scored, label, answer.where)
         longest, j = max(longest, size), labels.index(label)
