@@ -57,13 +57,11 @@ def in_row_order(
     are_alike = own.is_unique and index.is_unique and not (_counts(own) or _counts(index))
     places = own.get_indexer(index) if are_alike else np.array([-1])  # -1: no such entry
     if (places < 0).any():
-        raise InputError.at(
-            where,
-            f"the index of {rows_where}, or its entries in another order",
-            f"{shown(list(own[:4]))} and {shown(list(index[:4]))}",
-            f"give {where}.to_numpy() if rows belong together by place, or "
-            f"{where}.reindex({rows_where}.index) if by index",
-        )
+        expected = f"the index of {rows_where}, or its entries in another order"
+        got = f"{shown(list(own[:4]))} and {shown(list(index[:4]))}"
+        remedy = f"give {where}.to_numpy() if rows belong together by place, or "
+        remedy += f"{where}.reindex({rows_where}.index) if by index"
+        raise InputError.at(where, expected, got, remedy)
     return values.iloc[places]
 
 

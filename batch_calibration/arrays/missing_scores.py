@@ -112,14 +112,11 @@ def refuse_greedy(scores: np.ndarray, where: str) -> None:
     is_present = ~find_missing(scores)
     is_zero = bool(is_present.any()) and bool((np.abs(scores[is_present]) <= CERTAIN).all())
     if is_zero and not is_present.all() and is_present.sum(axis=-1).max() == 1:
-        raise InputError.at(
-            where,
-            "log-probabilities of several labels a row",
-            "one label of probability 1 in each row and none of the others: log-probabilities "
-            "after the sampling settings (temperature 0), of which nothing can be measured",
-            "ask for log-probabilities before sampling settings (vLLM: raw_logprobs), or at "
-            "temperature 1",
-        )
+        got = "one label of probability 1 in each row and none of the others: log-probabilities "
+        got += "after the sampling settings (temperature 0), of which nothing can be measured"
+        remedy = "ask for log-probabilities before sampling settings (vLLM: raw_logprobs), or at "
+        remedy += "temperature 1"
+        raise InputError.at(where, "log-probabilities of several labels a row", got, remedy)
 
 
 def fill_scores(

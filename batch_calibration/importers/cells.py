@@ -367,12 +367,10 @@ def look_up_gold(
         if name not in label_of:
             listed = ", ".join(map(repr, names[:MAX_LISTED]))
             listed += " ..." if len(names) > MAX_LISTED else ""
-            raise InputError.at(
-                f"{where}, row {row} (counted from 0)",
-                f"the right label, by its name ({listed}), by its index from 0 to "
-                f"{len(names) - 1}, or nothing where it is unknown",
-                f"{shown(cell)}, which names no label{nearest(cell, names, 0.6)}",
-            )
+            expected = f"the right label, by its name ({listed}), by its index from 0 to "
+            expected += f"{len(names) - 1}, or nothing where it is unknown"
+            got = f"{shown(cell)}, which names no label{nearest(cell, names, 0.6)}"
+            raise InputError.at(f"{where}, row {row} (counted from 0)", expected, got)
         gold.append(label_of[name])
     return np.array(gold, np.int32)
 

@@ -477,11 +477,8 @@ def _refuse_ranks(where: str, real: Mapping[str, np.ndarray], candidates: Column
         texts = [map(text_of, candidates[name]) for name in names]
         lists = list(zip(*texts, strict=True))
         if len(set(lists)) > 1 and are_labels(lists, rows):
-            raise InputError.at(
-                where,
-                "columns that hold one label's scores each",
-                f"{', '.join(map(repr, real))} next to {', '.join(map(repr, names))}, which "
-                "name other labels from row to row",
-                "write one column a label, or JSON lines of lists labels and scores; "
-                f"where they are no labels, say {spell('labels', tuple(real))}",
-            )
+            got = f"{', '.join(map(repr, real))} next to {', '.join(map(repr, names))}, which "
+            got += "name other labels from row to row"
+            remedy = "write one column a label, or JSON lines of lists labels and scores; "
+            remedy += f"where they are no labels, say {spell('labels', tuple(real))}"
+            raise InputError.at(where, "columns that hold one label's scores each", got, remedy)

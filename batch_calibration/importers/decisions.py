@@ -151,13 +151,10 @@ def _import_decisions(decisions: Sequence[Decision], path: Path, reading: Readin
     for decision in decisions:
         if decision.row.choices != options:
             column = OPTIONS if QUESTION in reading.by else QUESTION
-            raise InputError.at(
-                decision.where,
-                f"the options {shown(list(options))}",
-                shown(list(decision.row.choices)),
-                f"say {spell('by', (*reading.by, column))}, which makes each {column} a "
-                "context of its own",
-            )
+            expected = f"the options {shown(list(options))}"
+            remedy = f"say {spell('by', (*reading.by, column))}, which makes each {column} a "
+            remedy += "context of its own"
+            raise InputError.at(decision.where, expected, shown(list(decision.row.choices)), remedy)
         (content_free if decision.is_content_free else answered).append(decision)
     if not answered:
         raise InputError.at(path, "a decision with content", "content-free ones alone")

@@ -212,13 +212,10 @@ def keep_answered(
     is_kept = [p.before is not None or (is_at_once and not p.names_label) for p in positions]
     open_count = is_kept.count(False)
     if rows and open_count == len(rows):
-        raise InputError.at(
-            where,
-            "samples that name one of their labels after 'ANSWER:', or one label alone",
-            f"none in {open_count:,} samples",
-            f"say where it is ({spell('at', 'last')}, 'json:KEY'), or evaluate again with a "
-            "prompt that asks for 'ANSWER: $LETTER'",
-        )
+        expected = "samples that name one of their labels after 'ANSWER:', or one label alone"
+        remedy = f"say where it is ({spell('at', 'last')}, 'json:KEY'), or evaluate again with a "
+        remedy += "prompt that asks for 'ANSWER: $LETTER'"
+        raise InputError.at(where, expected, f"none in {open_count:,} samples", remedy)
     notes = []
     if any(starts):
         notes.append(
@@ -284,13 +281,11 @@ def _refuse_other_letter(
     rewritten = re.fullmatch(r"ANSWER: ([A-Z])", text)
     written = fold(position.written)
     if rewritten and written != fold(rewritten[1]) and written in map(fold, labels):
-        raise InputError.at(
-            where,
-            f"the answer {rewritten[1]} among the tokens that the model wrote",
-            f"{position.written!r}: choices were shuffled, and the order is not told",
-            "keep the scores of Inspect's own scorer, which tell it (inspect score "
-            "--action append)",
-        )
+        expected = f"the answer {rewritten[1]} among the tokens that the model wrote"
+        got = f"{position.written!r}: choices were shuffled, and the order is not told"
+        remedy = "keep the scores of Inspect's own scorer, which tell it (inspect score "
+        remedy += "--action append)"
+        raise InputError.at(where, expected, got, remedy)
 
 
 def _answer_position(

@@ -214,13 +214,10 @@ def check_unpacked(path: Path, unpacked: int) -> None:
     """Refuse a file that says to unpack to far more than it holds."""
     size, most = path.stat().st_size, _max_unpacked(path)
     if unpacked > most:
-        raise InputError.at(
-            path,
-            f"a file of {size:,} bytes to unpack to at most {most / GIB:.3g} GiB",
-            f"{unpacked / GIB:.3g} GiB",
-            "these files fill the memory on purpose, or by one number repeated; if it is "
-            "meant, save it without compression",
-        )
+        expected = f"a file of {size:,} bytes to unpack to at most {most / GIB:.3g} GiB"
+        remedy = "these files fill the memory on purpose, or by one number repeated; if it is "
+        remedy += "meant, save it without compression"
+        raise InputError.at(path, expected, f"{unpacked / GIB:.3g} GiB", remedy)
 
 
 def check_archive(archive: zipfile.ZipFile, path: Path) -> None:

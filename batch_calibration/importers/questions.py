@@ -323,13 +323,10 @@ def gold_labels(
             are_all = {"indices": (index >= 0)[have_target], "texts": (text >= 0)[have_target]}
             possible = [kind for kind in kinds if are_all[kind].all()]
             if len(possible) != 1:
-                raise InputError.at(
-                    where,
-                    "right choices that are indices or texts",
-                    "numbers that are both, and no `acc` that tells",
-                    "name a field of the document that holds one of these, "
-                    f"{spell('gold', 'FIELD')}",
-                )
+                got = "numbers that are both, and no `acc` that tells"
+                remedy = "name a field of the document that holds one of these, "
+                remedy += spell("gold", "FIELD")
+                raise InputError.at(where, "right choices that are indices or texts", got, remedy)
             kind, reason = possible[0], "all of them can be"
         gold = kinds[kind]
         notes.append(

@@ -267,11 +267,8 @@ def right_labels(answers: Sequence[SavedAnswer], reading: Reading) -> np.ndarray
     for answer, cell in zip(answers, cells, strict=True):
         label = -1 if cell is None else index_of.get(str(cell).strip())
         if label is None:
-            raise InputError.at(
-                answer.where,
-                f"the right label in {reading.gold!r}, one of "
-                f"{', '.join(reading.labels)}, its index where none is a number, or null",
-                shown(cell),
-            )
+            expected = f"the right label in {reading.gold!r}, one of "
+            expected += f"{', '.join(reading.labels)}, its index where none is a number, or null"
+            raise InputError.at(answer.where, expected, shown(cell))
         gold.append(label)
     return np.array(gold, np.int32)

@@ -119,12 +119,9 @@ def _split_prompts(answer: SavedAnswer, reading: Reading) -> list[SavedAnswer]:
     """One answer for each prompt of a request; a right label of one prompt is not of the others."""
     choices = split_choices(answer)
     if len(choices) > 1 and reading.gold and choices[0].is_shared(reading.gold):
-        raise InputError.at(
-            answer.where,
-            f"a list of {len(choices)} right labels in {reading.gold!r}, one for each "
-            "prompt of the request",
-            shown(answer.value(reading.gold)),
-        )
+        expected = f"a list of {len(choices)} right labels in {reading.gold!r}, one for each "
+        expected += "prompt of the request"
+        raise InputError.at(answer.where, expected, shown(answer.value(reading.gold)))
     return choices
 
 

@@ -146,13 +146,10 @@ def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Re
             telling[name] = (kind, f"{models[0]!r}, {models[1]!r}{more}")
     if telling:
         name, (kind, came) = next(iter(telling.items()))
-        raise InputError.at(
-            f"{where}, column {name!r}",
-            f"one {kind} in a context, which has one bias",
-            came,
-            f"say {spell('by', (*reading.by, *telling))}, which makes each a context, or "
-            f"{spell(kind, 'NAME')} where they are one",
-        )
+        expected = f"one {kind} in a context, which has one bias"
+        remedy = f"say {spell('by', (*reading.by, *telling))}, which makes each a context, or "
+        remedy += f"{spell(kind, 'NAME')} where they are one"
+        raise InputError.at(f"{where}, column {name!r}", expected, came, remedy)
 
 
 def to_table(imported: Imported, reading: Reading) -> ScoreTable:

@@ -169,13 +169,11 @@ def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:
             _check_names(f"{path}, line 1", names)
             for cells in filter(any, lines):  # without lines that are empty, or of commas alone
                 if len(cells) != len(names):
-                    raise InputError.at(
-                        f"{path}, line {lines.line_num}",
-                        f"{len(names)} cells ({shown(delimiter.join(names))})",
-                        len(cells),
-                        f"complete the line if it is cut short, or put a {delimiter!r} within "
-                        "a cell in quotes",
-                    )
+                    expected = f"{len(names)} cells ({shown(delimiter.join(names))})"
+                    got = len(cells)
+                    remedy = f"complete the line if it is cut short, or put a {delimiter!r} within "
+                    remedy += "a cell in quotes"
+                    raise InputError.at(f"{path}, line {lines.line_num}", expected, got, remedy)
                 rows.append(cells)
         except csv.Error as error:
             raise InputError(

@@ -247,10 +247,8 @@ def _refuse_incomplete(where: str, vectors: Vectors, reading: Reading) -> None:
     chosen = set(reading.labels) & set(vectors.names) or set(vectors.names)
     for row, listed in enumerate(vectors.lists):
         if listed and not chosen <= set(listed) and reading.missing is None:
-            raise InputError.at(
-                f"{where}, row {row} (counted from 0)",
-                f"the labels {shown(list(vectors.names))} in any order",
-                shown(list(listed)),
-                f"say {spell('missing', 'least')} where a row lists some of the labels, "
-                " or leave the column out where a place means one thing in all rows",
-            )
+            expected = f"the labels {shown(list(vectors.names))} in any order"
+            got = shown(list(listed))
+            remedy = f"say {spell('missing', 'least')} where a row lists some of the labels, "
+            remedy += " or leave the column out where a place means one thing in all rows"
+            raise InputError.at(f"{where}, row {row} (counted from 0)", expected, got, remedy)

@@ -140,13 +140,11 @@ def remove_preference(judgments: Judgments, *, by_candidate: bool = True) -> np.
     shares = np.bincount(preference.group, judgments.is_first) / np.maximum(counts, 1)
     for group in np.flatnonzero((counts > 0) & ~((shares >= 0.25) & (shares <= 0.75))):
         name = judgments.names[group] if by_candidate else "all candidates"
-        raise InputError.at(
-            f"the order of {name}",
-            "the candidate first in about half of them",
-            f"first in {100 * shares[group]:.0f} %",
-            "judge both orders, or draw the order by a coin: as it is the place cannot "
-            "be told from the answer's worth",
-        )
+        expected = "the candidate first in about half of them"
+        got = f"first in {100 * shares[group]:.0f} %"
+        remedy = "judge both orders, or draw the order by a coin: as it is the place cannot "
+        remedy += "be told from the answer's worth"
+        raise InputError.at(f"the order of {name}", expected, got, remedy)
     corrected: np.ndarray = judgments.margins - preference.nats
     return corrected
 

@@ -40,13 +40,10 @@ def read_log_prob(number: object, where: str) -> float:
 def check_log_prob(number: float, where: str) -> float:
     """The same number, where a log-probability may be it."""
     if number > MAX_LOG_PROB:
-        raise InputError.at(
-            where,
-            "a log-probability in nats, which is at most 0",
-            f"{number:g}",
-            "if these are losses (negated log-probabilities), write them with their sign; "
-            "if probabilities, write their logarithms",
-        )
+        expected = "a log-probability in nats, which is at most 0"
+        remedy = "if these are losses (negated log-probabilities), write them with their sign; "
+        remedy += "if probabilities, write their logarithms"
+        raise InputError.at(where, expected, f"{number:g}", remedy)
     return number
 
 

@@ -220,12 +220,10 @@ def _returned_tokens(row: LogProbs, where: str) -> dict[str, float]:
     # exp(1) is above the limit already, and exp of a wild number would overflow.
     total = float(np.exp(np.minimum(log_probs[~is_absent], 1.0)).sum())
     if total > 1.01:  # a hundredth for rounding, in half precision too
-        raise InputError.at(
-            where,
-            "log-probabilities over the vocabulary in nats, but the probabilities of the "
-            f"{len(returned)} tokens returned sum to the probability {total:.3g}, above 1",
-            remedy="some servers answer so (all 0.0) when they do not support log-probabilities",
-        )
+        expected = "log-probabilities over the vocabulary in nats, but the probabilities of the "
+        expected += f"{len(returned)} tokens returned sum to the probability {total:.3g}, above 1"
+        remedy = "some servers answer so (all 0.0) when they do not support log-probabilities"
+        raise InputError.at(where, expected, remedy=remedy)
     return returned
 
 

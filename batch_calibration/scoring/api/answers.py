@@ -54,12 +54,9 @@ class Answers:
             self._rows = self._rows or self._connect()  # answers in memory are still open
             yield self
         except sqlite3.Error as error:
-            raise InputError.at(
-                self.path,
-                "the answers of earlier runs, which cannot be read or written "
-                f"({error}); make room, or move the file away",
-                remedy="all is then asked again",
-            ) from error
+            expected = "the answers of earlier runs, which cannot be read or written "
+            expected += f"({error}); make room, or move the file away"
+            raise InputError.at(self.path, expected, remedy="all is then asked again") from error
         finally:
             if self._rows:
                 with suppress(sqlite3.Error), self._rows as transaction:  # said above

@@ -305,13 +305,10 @@ def label_log_probs(
         got = f"{len(joined):,} letters, {shown(joined, 60)}"
         if sent.endswith(joined):
             got = f"its last {len(joined):,} letters alone"
-        raise InputError.at(
-            where,
-            f"the prompt that was sent, {len(sent):,} letters, {shown(sent, 60)}",
-            got,
-            f"the server cuts or changes prompts: send shorter ones ({spell('over_long')} "
-            f"with {spell('tokenizer')}), or have it take them as they are",
-        )
+        expected = f"the prompt that was sent, {len(sent):,} letters, {shown(sent, 60)}"
+        remedy = f"the server cuts or changes prompts: send shorter ones ({spell('over_long')} "
+        remedy += f"with {spell('tokenizer')}), or have it take them as they are"
+        raise InputError.at(where, expected, got, remedy)
     start = _first_token(texts, form, match.view)
     if start is None:  # a token holds a space of the prompt, or more of it, which is refused
         start = len(texts) - servers.end_log_prob(decoded, form, where)[1]
