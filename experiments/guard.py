@@ -8,8 +8,7 @@ from typing import Any
 from absl import flags, logging
 
 from batch_calibration.cli import guard, launchers, machine
-from batch_calibration.cli.config_files import read_config, read_study
-from batch_calibration.cli.study_options import read_values
+from batch_calibration.cli.study_options import read_config, read_study, read_values
 from batch_calibration.errors import InputError, Spelling, doors_spelling
 from batch_calibration.settings import (
     CalibrationSettings,

@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 
-from batch_calibration.cli import config_files
+from batch_calibration.cli import study_options
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.settings import Settings, keys
 
@@ -28,14 +28,14 @@ for path in PATHS:
 def config_of(path):
     """The config of a file, with or without a preset."""
     file, _, preset = path.partition(":")
-    return config_files.load_config(file).get_config(preset)
+    return study_options.load_config(file).get_config(preset)
 
 
 def cells(name, preset="", **values):
     path = str(FOLDER / f"{name}.py")
     config = config_of(f"{path}:{preset}")
     config.update(values)
-    return list(config_files.load_config(path).sweep(config))
+    return list(study_options.load_config(path).sweep(config))
 
 
 @pytest.mark.parametrize("path", PRESETS, ids=lambda p: Path(p).name)
@@ -43,9 +43,9 @@ def test_every_cell_of_every_sweep_is_one_of_its_settings(path):
     config = config_of(path)
     assert set(config.keys()) == set(keys()) and config.is_locked
     assert {task for task in config.tasks if not task.endswith(".toml")} <= set(TASKS)
-    settings, studied_cells = config_files.read_study(path, config.to_dict())
+    settings, studied_cells = study_options.read_study(path, config.to_dict())
     assert studied_cells and len(set(studied_cells)) == len(studied_cells)
-    for cell in config_files.load_config(path).sweep(config):
+    for cell in study_options.load_config(path).sweep(config):
         assert {"task", "seed"} <= set(cell) <= {"task", "seed", *config.keys()}
         for key in set(cell) - {"task", "seed"}:
             assert type(cell[key]) is type(config[key])
@@ -55,8 +55,8 @@ def test_every_cell_of_every_sweep_is_one_of_its_settings(path):
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: Path(p).stem)
 def test_a_config_says_its_command_and_what_to_expect_in_few_lines(path):
     with pytest.raises(ValueError, match=r"no preset 'smok'; there are: .*smoke"):
-        config_files.load_config(path).get_config("smok")
-    docstring = config_files.load_config(path).__doc__
+        study_options.load_config(path).get_config("smok")
+    docstring = study_options.load_config(path).__doc__
     assert f"python -m experiments.score --config=configs/{Path(path).name}" in docstring
     assert len(Path(path).read_text().splitlines()) <= 50
     assert median(len(Path(p).read_text().splitlines()) for p in PATHS) <= 40

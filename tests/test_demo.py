@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from batch_calibration import cli
-from batch_calibration.cli import demo, options, progress
+from batch_calibration.cli import options, progress, studies
 from batch_calibration.reporting import terminal
 from batch_calibration.reporting.items import ACROSS, Table
 
@@ -18,14 +18,14 @@ def contents(folder):
 
 @pytest.fixture(scope="module")
 def files():
-    return demo.make_files()
+    return studies.make_demo()
 
 
 def test_a_demo_writes_its_files_and_its_commands_run_as_printed(
     files, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "make_files", lambda: files)
+    monkeypatch.setattr(studies, "make_demo", lambda: files)
     cli.run(["demo"])
     said = capsys.readouterr().out
     assert {path.name for path in tmp_path.iterdir()} == set(files)
@@ -47,7 +47,7 @@ def test_a_demo_writes_its_files_and_its_commands_run_as_printed(
 
 
 def test_a_demo_leaves_other_files_alone(files, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(demo, "make_files", lambda: files)
+    monkeypatch.setattr(studies, "make_demo", lambda: files)
     (tmp_path / "demo.csv").write_text("mine")
     with pytest.raises(SystemExit):
         cli.run(["demo", f"--output={tmp_path}"])

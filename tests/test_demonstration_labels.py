@@ -10,7 +10,7 @@ from making import make_record
 from rendering import label_texts, rendered, settings_of
 from tokenizers import Tokenizer
 
-from batch_calibration.cli.config_files import read_config, read_study
+from batch_calibration.cli.study_options import read_config, read_study
 from batch_calibration.reporting import catalogue, controls, words, writing
 from batch_calibration.reporting.frame import by_setting
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binomtest, norm, permutation_test
 
-from batch_calibration.cli import config_files
+from batch_calibration.cli import study_options
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import balanced_accuracy
 from batch_calibration.scores import ScoreTable, make_block
@@ -274,7 +274,7 @@ def marks():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_study_writes_its_parts_of_the_page(shared, tmp_path, name, capsys):
-    config = config_files.read_config(str(ROOT / f"configs/evidence_{name}.py:smoke"))
+    config = study_options.read_config(str(ROOT / f"configs/evidence_{name}.py:smoke"))
     target = tmp_path / "docs/evidence.md"
     target.parent.mkdir()
     target.write_text(f"before\n{marks()}\nafter\n")
@@ -300,7 +300,7 @@ def test_a_study_writes_its_parts_of_the_page(shared, tmp_path, name, capsys):
 
 def test_the_page_s_numbers_are_the_program_s(shared):
     """Of one set, run as its config says but with two methods: rows of the page's tables."""
-    config = config_files.read_config(str(ROOT / "configs/evidence_real.py"))
+    config = study_options.read_config(str(ROOT / "configs/evidence_real.py"))
     config.pop("study")
     options = real.Options(**config | {"methods": ("icl", "bc"), "knowing": ()})
     (score_set,) = sets.read_sets(shared / "scores", ("oodcv",))
@@ -316,14 +316,14 @@ def test_the_page_s_numbers_are_the_program_s(shared):
 def test_configs_are_locked_and_their_keys_are_the_study_s(name):
     path = str(ROOT / f"configs/evidence_{name}.py")
     for preset in ("", ":smoke"):
-        config = config_files.load_config(path).get_config(preset.removeprefix(":"))
+        config = study_options.load_config(path).get_config(preset.removeprefix(":"))
         assert config.is_locked and config.study == name
         expected = studies.STUDIES[name].options._fields
         assert set(config.keys()) == {"study", *expected}
         assert set(config.get("methods", ())) <= set(METHODS)
     with pytest.raises(ValueError, match="no preset 'smok'; there are: smoke"):
-        config_files.load_config(path).get_config("smok")
-    docstring = config_files.load_config(path).__doc__
+        study_options.load_config(path).get_config("smok")
+    docstring = study_options.load_config(path).__doc__
     assert f"python -m experiments.evidence --config=configs/evidence_{name}.py" in docstring
 
 

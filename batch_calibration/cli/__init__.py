@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from batch_calibration.cli import guard, options, studies
-from batch_calibration.cli.config_files import load_module
+from batch_calibration.cli.study_options import load_module
 from batch_calibration.errors import doors_spelling
 from batch_calibration.files import remove_unfinished
 

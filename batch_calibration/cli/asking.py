@@ -51,6 +51,60 @@ class Scores(NamedTuple):
     absent: list[str]
 
 
+class Output(NamedTuple):
+    """The file of scores.
+
+    Attributes:
+        path: where it is.
+        labels: its columns of scores.
+        facts: what is the same in all rows: the model, the way of asking, the server.
+        gold: the name of its column of right labels, "" where it has none.
+    """
+
+    path: Path
+    labels: list[str]
+    facts: tuple[str, str, str]
+    gold: str
+
+    def read(self) -> list[Prompt]:
+        """The rows of an earlier output; none where there is no output.
+
+        Raises:
+            InputError: it is of another model, server, way of asking or other labels.
+        """
+        if not self.path.exists():
+            return []
+        names, rows = _read_rows(self.path)
+        expected = {*ASKED, *self.labels, *filter(None, [self.gold])}
+        differing = sorted(expected.symmetric_difference(names) - {FILLED})
+        for name, fact in zip(ASKED[2:], self.facts, strict=True):
+            if not differing and any(row[name] != fact for row in rows):
+                differing.append(name)
+        if differing:
+            raise InputError.at(
+                self.path,
+                f"scores of {', '.join(self.labels)} by {', '.join(self.facts)}",
+                f"another {', '.join(differing)}",
+                "name another --output, or move this file away: the answers next to it stay",
+            )
+        # Columns of a CSV file hold texts.
+        columns = ("id", "prompt", *filter(None, [self.gold]))
+        return [Prompt(*map(str, map(row.__getitem__, columns))) for row in rows]
+
+    def write(self, prompts: Sequence[Prompt], scored: Scores) -> None:
+        """Write a row for each prompt, whole or not at all."""
+        has_filled = any(scored.filled) and not scored.absent
+        names = [*ASKED, *self.labels, *[FILLED] * has_filled, *filter(None, [self.gold])]
+        lines = [names]
+        for prompt, cells, filled in zip(prompts, scored.cells, scored.filled, strict=True):
+            row = dict(zip(self.labels, cells, strict=True)) | dict.fromkeys(scored.absent, "")
+            row |= dict(zip(ASKED, (prompt.id, prompt.text, *self.facts), strict=True))
+            row[FILLED] = ", ".join(map(repr, filled))  # in quotes: no number, whatever the label
+            row[self.gold] = prompt.gold
+            lines.append([row[name] for name in names])
+        write_whole(self.path, write_csv(lines, ",").encode())
+
+
 def ask_server(args: Namespace) -> None:
     """Ask an API about each prompt that has no answer yet, and write all scores.
 
@@ -65,7 +119,9 @@ def ask_server(args: Namespace) -> None:
             "--labels", "no column of the output", shown(sorted(taken)), "rename these"
         )
     answers = path_written.with_name(f"{path_written.name}.answers.sqlite")
-    settings = _settings(args).api
+    texts = study_options.given_keys(args, ("api",))
+    given = {name: study_options.read_value(name, text) for name, text in texts.items()}
+    settings = Settings.of(**{"api_scores": DEFAULT_WAY, **given}).api
     # A dry run makes no file of answers.
     is_kept = answers.exists() or not args.dry_run
     scorer = ApiScorer(settings, args.model, answers=answers if is_kept else None)
@@ -73,8 +129,9 @@ def ask_server(args: Namespace) -> None:
         raise InputError.at("--api_scores", "chat, for prompts that are messages")
     scorer.notify = lambda sentence: summaries.say_notes([sentence])
     _say_cost(scorer, prompts, labels)
-    facts = [args.model, settings.api_scores, settings.server]
-    earlier = read_output(path_written, labels, facts, gold_name)
+    facts = args.model, settings.api_scores, settings.server
+    output = Output(path_written, labels, facts, gold_name)
+    earlier = output.read()
     rows = join_rows(prompts, earlier, path, path_written)
     _refuse_unanswered(scorer, rows[len(prompts) :], labels, path_written)
     if args.dry_run:
@@ -84,13 +141,13 @@ def ask_server(args: Namespace) -> None:
     is_written = False
     while not is_written:
         scored = _score(scorer, rows, labels)
-        if "missing" in study_options.given_keys(args, ("api",)):  # somebody chose what it is
+        if "missing" in given:  # somebody chose what it is
             scored.absent.clear()
         with scorer.answers.locked():
-            written = read_output(path_written, labels, facts, gold_name)
+            written = output.read()
             # Another run may have written rows of its own meanwhile.
             if is_written := written == earlier:
-                write_scores(path_written, rows, scored, labels, facts, gold_name)
+                output.write(rows, scored)
         earlier = written
         rows = rows if is_written else join_rows(prompts, earlier, path, path_written)
     summaries.say_notes(scorer.notes)
@@ -142,12 +199,6 @@ def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
     return Path(args.files[0]), Path(args.output), labels
 
 
-def _settings(args: Namespace) -> Settings:
-    texts = study_options.given_keys(args, ("api",))
-    settings = {name: study_options.read_value(name, text) for name, text in texts.items()}
-    return Settings.of(**{"api_scores": DEFAULT_WAY, **settings})
-
-
 def _texts(prompts: Sequence[Prompt]) -> list[str]:
     return [prompt.text for prompt in prompts]
 
@@ -163,8 +214,8 @@ def _say_cost(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str
     cost = estimate._replace(dollars=dollars, interrupted=scorer.count_interrupted())
     per_prompt = scorer.requests_per_row(_forms(labels))
     unit = "request" if per_prompt == 1 else "requests"
-    print(f"{scorer.settings.server} will be asked {len(prompts):,} prompts x {per_prompt} {unit}: "
-          + str(cost), flush=True)  # fmt: skip
+    requests = f"{len(prompts):,} prompts x {per_prompt} {unit}"
+    print(f"{scorer.settings.server} will be asked {requests}: {cost}", flush=True)
 
 
 def _score(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str]) -> Scores:
@@ -271,54 +322,3 @@ def _read_rows(path: Path) -> tuple[list[str], list[dict[str, Json]]]:
         return list(empty), [empty | row for row in rows]
     names, cells = read_cells(path)
     return names, [dict[str, Json](zip(names, row, strict=True)) for row in cells]
-
-
-def read_output(
-    path: Path, labels: Sequence[str], facts: Sequence[str], gold_name: str
-) -> list[Prompt]:
-    """The rows of an earlier output; none where there is no output.
-
-    Raises:
-        InputError: it is of another model, server, way of asking or other labels.
-    """
-    if not path.exists():
-        return []
-    names, rows = _read_rows(path)
-    expected = [*ASKED, *labels, *([gold_name] if gold_name else [])]
-    differing = sorted(set(expected).symmetric_difference(names) - {FILLED})
-    for name, fact in zip(ASKED[2:], facts, strict=True):
-        if not differing and any(row[name] != fact for row in rows):
-            differing.append(name)
-    if differing:
-        raise InputError.at(
-            path,
-            f"scores of {', '.join(labels)} by {', '.join(facts)}",
-            f"another {', '.join(differing)}",
-            "name another --output, or move this file away: the answers next to it stay",
-        )
-    # Columns of a CSV file hold texts.
-    gold = [str(row[gold_name]) for row in rows] if gold_name else [""] * len(rows)
-    ids = [str(row["id"]) for row in rows]
-    texts = [str(row["prompt"]) for row in rows]
-    return list(map(Prompt, ids, texts, gold))
-
-
-def write_scores(
-    path: Path,
-    prompts: Sequence[Prompt],
-    scored: Scores,
-    labels: Sequence[str],
-    facts: Sequence[str],
-    gold_name: str,
-) -> None:
-    """Write a row for each prompt, whole or not at all."""
-    has_filled = any(scored.filled) and not scored.absent
-    names = [*ASKED, *labels, *[FILLED] * has_filled, *[gold_name] * bool(gold_name)]
-    lines = [names]
-    for prompt, cells, filled in zip(prompts, scored.cells, scored.filled, strict=True):
-        row = dict(zip(labels, cells, strict=True)) | dict.fromkeys(scored.absent, "")
-        row |= dict(zip(ASKED, (prompt.id, prompt.text, *facts), strict=True))
-        row[FILLED] = ", ".join(map(repr, filled))  # in quotes: no number, whatever the label
-        row[gold_name] = prompt.gold
-        lines.append([row[name] for name in names])
-    write_whole(path, write_csv(lines, ",").encode())

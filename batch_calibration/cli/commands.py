@@ -10,37 +10,19 @@ from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
-from batch_calibration.cli import (
-    inputs,
-    options,
-    output,
-    prior,
-    summaries,
-)
+from batch_calibration.cli import inputs, options, output, prior, summaries
 from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
-from batch_calibration.diagnosis import (
-    DISTANCES,
-    Comparison,
-    Recommendation,
-    diagnose,
-    recommend,
-)
+from batch_calibration.diagnosis import DISTANCES, Comparison, Recommendation, diagnose, recommend
 from batch_calibration.diagnosis.comparison import compare_tables
 from batch_calibration.diagnosis.recommend import LIKELY, POOLED
 from batch_calibration.diagnosis.together import recommend_tables
 from batch_calibration.errors import InputError
-from batch_calibration.methods import (
-    Options,
-    check_scores,
-    get_method,
-    read_options,
-    run_methods,
-    warn_of_few_rows,
-)
+from batch_calibration.methods import Options, get_method, read_options, run_methods
 from batch_calibration.methods.run import holds_cosines, task_of
+from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scores import check as check_table
@@ -167,7 +149,6 @@ def _recommended_alone(table: ScoreTable, stated: prior.Stated, *, measure: bool
 def compare_files(args: Namespace) -> None:
     """Methods side by side: one table, or lines of JSON."""
     tables = _tables(args)
-    titles = [summaries.title(table) for table in tables]
     for table in tables:
         check_labeled(table)
     comparisons, options_of_methods = list[Comparison](), read_options(args.option)
@@ -182,7 +163,7 @@ def compare_files(args: Namespace) -> None:
         for table, of_context in zip(tables, comparisons, strict=True):
             output.print_line(table, of_context)
     else:
-        summaries.show_comparison(tables, comparisons, titles, is_all=args.all, is_quiet=args.quiet)
+        summaries.show_comparison(tables, comparisons, is_all=args.all, is_quiet=args.quiet)
 
 
 def convert_files(args: Namespace) -> None:
@@ -226,10 +207,10 @@ def report_files(args: Namespace) -> None:
     methods, options_of_methods = _methods(args), read_options(args.option)
     records = Records()
     if labeled:
+        common = [stated[table.id].options for table in labeled]
         records = run_calibration(
-            labeled, methods, seed=args.seed, options=options_of_methods,
-            common=[stated[table.id].options for table in labeled],
-        )  # fmt: skip
+            labeled, methods, seed=args.seed, options=options_of_methods, common=common
+        )
     by_id = {table.id: table for table in tables}
     results = catalogue.collect(records, lambda record: by_id[record.id])
     models = [str(table.context.get("model") or "") for table in tables]
@@ -238,10 +219,10 @@ def report_files(args: Namespace) -> None:
     changed = [path.stat().st_mtime for path in files if path.is_file()]
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
     notes = summaries.group_notes(tables)  # printed already
+    cards, title = _cards(tables, records, stated), writing.name_page(models, tasks)
     cards, missing = writing.write_report(
-        results, Path(args.output), notes, _cards(tables, records, stated),
-        title=writing.name_page(models, tasks), date=date,
-    )  # fmt: skip
+        results, Path(args.output), notes, cards, title=title, date=date
+    )
     for sentence in missing[len(notes) :]:
         summaries.print_filled(sentence)
     summaries.show_gains(cards)
@@ -302,11 +283,8 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
             "give contexts of the same questions, with row ids that tell them apart",
         )  # fmt: skip
     rows = make_block(block.log_probs[order][:, columns], labels, row_ids=ids)
-    return table._replace(
-        context={**table.context, "rows": "same"},
-        label_names=first.label_names,
-        blocks={"test": rows},
-    )
+    context, blocks = {**table.context, "rows": "same"}, {"test": rows}
+    return table._replace(context=context, label_names=first.label_names, blocks=blocks)
 
 
 def _cards(
@@ -321,10 +299,8 @@ def _cards(
     for table in tables:
         scores = check_scores(table.blocks["test"].log_probs, from_probs=False)
         name, task = summaries.title(table), str(table.context.get("task") or table.id)
-        verdict = writing.judge_scores(
-            name, task, table, np.asarray(scores), record_of_table.get(table.id),
-            stated[table.id].shares, stated[table.id].share,
-        )  # fmt: skip
+        record, (shares, share, _) = record_of_table.get(table.id), stated[table.id]
+        verdict = writing.judge_scores(name, task, table, np.asarray(scores), record, shares, share)
         shots = table.context.get("shots")
         model = str(table.context.get("model") or "unnamed model")
         heading = model if shots is None else f"{model}, {shots}-shot"
@@ -391,10 +367,10 @@ def _correct(
     names = [str(table.context.get("task") or f"table {table.id}") for table in tables]
     for table, where in zip(tables, names, strict=True):
         check_table(table, where)
+    groups, common = [*map(task_of, tables)], [of_context.options for of_context in stated]
     found = run_methods(
-        tables, [method], options={method: chosen}, seed=seed, groups=[*map(task_of, tables)],
-        common=[of_context.options for of_context in stated],
-    )  # fmt: skip
+        tables, [method], options={method: chosen}, seed=seed, groups=groups, common=common
+    )
     for table, where, skipped in zip(tables, names, found.skipped, strict=True):
         if reason := skipped.get(method):
             raise InputError(

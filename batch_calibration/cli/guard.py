@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 from batch_calibration.errors import InputError, Spelling, escape_controls
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
-EXTRA = ("flax", "huggingface_hub", "matplotlib", "optax", "PIL", "platformdirs",
-         "pyarrow", "rich", "tokenizers")  # fmt: skip
+EXTRA = "flax huggingface_hub matplotlib optax PIL platformdirs pyarrow rich tokenizers"
 """Packages of the extra "experiments", without which some commands cannot run."""
 
 
@@ -107,7 +106,7 @@ def answer(main: Callable[[], None], destination: str = "a file") -> None:
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         # A package that every installation has is missing by our own mistake: show the traceback.
-        if package not in EXTRA:
+        if package not in EXTRA.split():
             raise
         fail(f"{package} is not installed: pip install 'batch-calibration[experiments]'.")
     except KeyboardInterrupt as error:

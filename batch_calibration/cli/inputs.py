@@ -47,19 +47,14 @@ def reading_of(args: Namespace) -> Reading:
                 f"allow; give {args.command} --missing=least."
             )
         missing = "least"
+    as_given = ("format", "gold", "ids", "task", "model", "filter", "at")
     return Reading(
-        format=args.format,
         labels=options.split_names(args.labels),
         tokens=options.split_tokens(args.tokens),
-        gold=args.gold,
-        ids=args.ids,
         by=options.split_names(args.by),
         missing=None if missing is None else check_missing(missing),
         from_probs=False if args.cosines else args.from_probs,
-        task=args.task,
-        model=args.model,
-        filter=args.filter,
-        at=args.at,
+        **{name: getattr(args, name) for name in as_given},
     )
 
 

@@ -7,18 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
-from argparse import (
-    SUPPRESS,
-    ArgumentParser,
-    BooleanOptionalAction,
-    Namespace,
-    RawDescriptionHelpFormatter,
-)
-from collections.abc import Callable, Sequence
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from batch_calibration.cli import demo, guard, study_options
+from batch_calibration.cli import guard, studies, study_options
+from batch_calibration.cli.study_options import Flag
 from batch_calibration.errors import InputError
 from batch_calibration.settings import keys
 from batch_calibration.version import __version__
@@ -40,6 +35,18 @@ HARNESS = "lm-eval"
 HARNESS_EXAMPLE = """example:
   batch-calibration lm-eval --tasks=boolq,mmlu_anatomy -- --model hf --model_args pretrained=MODEL
 """
+OF_HARNESS = (
+    Flag("tasks", "A,B", "tasks, groups and tags of the harness", None, is_required=True),
+    Flag("method", None, "method without labels and probes (default: bc)", "bc"),
+    Flag("prior", "P,Q", "share of each choice among the right ones, in their order"),
+    Flag("include_path", "DIR", "a folder of tasks of your own"),
+    Flag(
+        "output",
+        "DIR",
+        "folder of the tasks' YAML files (default: corrected_tasks)",
+        "corrected_tasks",
+    ),
+)
 OVERLAY_FLAGS = ("--tasks", "--include_path")
 """Flags of the harness that stand before the two dashes, since overlays are made of them."""
 ON_FILES = {
@@ -55,6 +62,9 @@ ON_FILES = {
 }
 ON_BOTH = ("calibrate", "report")
 """Commands on files of scores, or on the scores of a study in a workdir."""
+CORRECTING = ("calibrate", "diagnose")
+NO_SCORES = ("ask", "judge")
+"""Commands whose files hold no scores."""
 COMMANDS = {
     **ON_FILES,
     **study_options.COMMANDS,
@@ -72,45 +82,27 @@ TASK_FILE = """a task file:
   verbalizer = {billing = "billing", bug = "bug"}
   files = {train = "train.csv", validation = "validation.csv"}
 """
-OWN_EXAMPLES = {
-    "calibrate": (
-        "scores.csv --gold=label --output=corrected.csv",
-        "'logs/**/samples_*.jsonl' --prior=no=0.8,yes=0.2 --output=corrected.csv",
-    ),
-    "diagnose": (
-        "scores.csv --gold=label --changed=20 --plot=bias.png",
-        "responses.jsonl --labels=yes,no --tokens='yes=Yes|yes,no=No|no' --missing=bound",
-    ),
-    "compare": (
-        "samples_boolq_2026-01-01.jsonl --all",
-        "mmlu.npz --gold=answer --by=subject --probe=content_free.npz --methods=icl,bc,cc",
-    ),
-    "convert": (
-        "'logs/**/samples_*.jsonl' --workdir=W",
-        "scores.npz --labels=no,yes --output=scores.parquet",
-    ),
-    "ensemble": (
-        "prompt_1.csv prompt_2.csv prompt_3.csv --gold=label",
-        "scores.csv --by=prompt --ids=id --output=averaged.csv",
-    ),
-    "recommend": (
-        "scores.csv --gold=label",
-        "scores.csv --share=0.3,0.7 --labeled=labeled.csv",
-    ),
-    "report": (
-        "'logs/**/samples_*.jsonl' --output=report.html",
-        "--workdir=W",
-    ),
-    "ask": (
-        "prompts.csv --labels=no,yes --model=NAME --server=URL --output=scores.csv --dry-run",
-        "prompts.csv --labels=no,yes --model=NAME --output=scores.csv --key_variable=KEY",
-    ),
-    "judge": (
-        "pairs.jsonl --output=win_rates.csv",
-        "annotations.json --dry-run",
-    ),
-}
-"""What follows the name of a command on files in its two examples."""
+OWN_EXAMPLES = """
+calibrate scores.csv --gold=label --output=corrected.csv
+calibrate 'logs/**/samples_*.jsonl' --prior=no=0.8,yes=0.2 --output=corrected.csv
+diagnose scores.csv --gold=label --changed=20 --plot=bias.png
+diagnose responses.jsonl --labels=yes,no --tokens='yes=Yes|yes,no=No|no' --missing=bound
+compare samples_boolq_2026-01-01.jsonl --all
+compare mmlu.npz --gold=answer --by=subject --probe=content_free.npz --methods=icl,bc,cc
+convert 'logs/**/samples_*.jsonl' --workdir=W
+convert scores.npz --labels=no,yes --output=scores.parquet
+ensemble prompt_1.csv prompt_2.csv prompt_3.csv --gold=label
+ensemble scores.csv --by=prompt --ids=id --output=averaged.csv
+recommend scores.csv --gold=label
+recommend scores.csv --share=0.3,0.7 --labeled=labeled.csv
+report 'logs/**/samples_*.jsonl' --output=report.html
+report --workdir=W
+ask prompts.csv --labels=no,yes --model=NAME --server=URL --output=scores.csv --dry-run
+ask prompts.csv --labels=no,yes --model=NAME --output=scores.csv --key_variable=KEY
+judge pairs.jsonl --output=win_rates.csv
+judge annotations.json --dry-run
+"""
+"""Two examples of each command on files."""
 JUDGE_LINE = """
 a line of pairs.jsonl, its log-odds in nats (p_first: from 0 to 1):
   {"question": 7, "candidate": "mine", "candidate_first": true,
@@ -123,41 +115,101 @@ EPILOGS = {
     "demo": "examples:\n  batch-calibration demo\n  batch-calibration demo --output=DIR\n",
 }  # fmt: skip
 """What follows the flags in a command's help, where that is no example of a study."""
+SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
+SHARES = (
+    "shares of the labels, such as no=0.8,yes=0.2, or ranges such as no=0.7..0.9,yes=0.1..0.3; "
+    "balanced; estimated; a file with LABEL,SHARE a line; or FILE:COLUMN, labels to count"
+)
 READING = (
-    ("format", "NAME", "an importer's name, where it is not found out"),
-    ("labels", "A,B", "columns of scores, or label names in order"),
-    ("tokens", "A=x|y,B=z", "tokens that mean a label"),
-    ("gold", "COLUMN", "column of the right label, its name or index"),
-    ("ids", "COLUMN", "column of row ids"),
-    ("by", "COLUMN", "columns that tell contexts apart"),
-    ("task", "NAME", "what to call the task"),
-    ("model", "NAME", "what to call the model"),
-    (
+    Flag("format", "NAME", "an importer's name, where it is not found out"),
+    Flag("labels", "A,B", "columns of scores, or label names in order"),
+    Flag("tokens", "A=x|y,B=z", "tokens that mean a label"),
+    Flag("gold", "COLUMN", "column of the right label, its name or index"),
+    Flag("ids", "COLUMN", "column of row ids"),
+    Flag("by", "COLUMN", "columns that tell contexts apart"),
+    Flag("task", "NAME", "what to call the task"),
+    Flag("model", "NAME", "what to call the model"),
+    Flag(
         "at",
         "PLACE",
         "place of the label among several tokens: first, last, json:KEY or a regular expression",
     ),
-    ("filter", "NAME", "the filter of a harness log to read"),
+    Flag("filter", "NAME", "the filter of a harness log to read"),
+    Flag(
+        "missing",
+        None,
+        "labels that were not returned: least (just below the least returned), drop, bound (the "
+        "range that is possible), or nats such as -30",
+        None,
+    ),
+    # By default each file is a context, unless their names say that they are shards.
+    Flag("shards", "", "the files are parts of one data set", None),
+    # By default found out from the numbers.
+    Flag("from-probs", "", "the numbers are probabilities, or are not", None),
+    Flag("cosines", "", "the numbers are cosines, scaled or not"),
 )
-MISSING = (
-    "labels that were not returned: least (just below the least returned), drop, bound (the range "
-    "that is possible), or nats such as -30"
+LEARNING = (
+    Flag("methods", "A,B", "methods (default: all that scores allow)", of=("compare", "report")),
+    Flag(
+        "option",
+        "METHOD.NAME=VALUE",
+        "an option of a method; may be repeated",
+        [],
+        of=("compare", "report"),
+    ),
+    Flag("method", None, "method (default: bc); see docs/method.md", "bc", of=CORRECTING),
+    Flag("option", "NAME=VALUE", "an option of the method; may be repeated", [], of=CORRECTING),
+    Flag(
+        "strength", None, "how much of the bias is removed (default: 1)", None, float, of=CORRECTING
+    ),
+    Flag("dtype", "NAME", "what the model computed in, as bfloat16", of=CORRECTING),
+    Flag("prior", "SHARES", SHARES),
+    Flag(
+        "share",
+        "LOW,HIGH",
+        "range of the first of two labels' share, as 0.3,0.7",
+        of=("recommend",),
+    ),
+    Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
+    Flag("labeled", "FILE", "scores of a labeled set, read as the files are"),
+    Flag("seed", None, "of methods that start at random (default: 0)", 0, int),
 )
-LABELED = "scores of a labeled set, read as the files are"
-PRIOR = (
-    "shares of the labels, such as no=0.8,yes=0.2, or ranges such as no=0.7..0.9,yes=0.1..0.3; "
-    "balanced; estimated; a file with LABEL,SHARE a line; or FILE:COLUMN, labels to count"
+WRITING = (
+    Flag("output", "FILE", f"corrected scores: {SCORES}; - is the output", of=("calibrate",)),
+    Flag("output", "FILE", f"a score table (.safetensors), or scores as {SCORES}", of=("convert",)),
+    Flag("output", "FILE", "the page (default: report.html)", "report.html", of=("report",)),
+    Flag("output", "FILE", f"the averaged scores: {SCORES}; - is the output", of=("ensemble",)),
+    Flag("output", "FILE", "every candidate's win rates, .csv", of=("judge",)),
+    Flag(
+        "output",
+        "FILE",
+        "the scores, .csv; answers are kept next to it and not asked for again",
+        of=("ask",),
+    ),
+    Flag("changed", "N", "rows shown whose prediction changes (default: 5)", 5, int, of=CORRECTING),
+    Flag("plot", "FILE", "a figure of shares and preferences: .png, .pdf or .svg", of=CORRECTING),
+    Flag("results", "", "a copy of results_*.json with acc_METHOD", of=("calibrate",)),
+    Flag("all", "", "all methods, and why others are left out", of=("compare",)),
+    Flag(
+        "json",
+        "",
+        "a line of JSON a context, for programs",
+        of=("compare", "diagnose", "recommend"),
+    ),
+    Flag("quiet", "", "no notes and no progress, errors alone"),
+    Flag("dry-run", "", "say what would be done, and do not do it", of=NO_SCORES),
+    Flag("workdir", "DIR", "keep score tables in a workdir", of=("convert",)),
 )
-SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
-OUTPUTS = {
-    "calibrate": f"corrected scores: {SCORES}; - is the output",
-    "convert": f"a score table (.safetensors), or scores as {SCORES}",
-    "report": "the page (default: report.html)",
-    "ensemble": f"the averaged scores: {SCORES}; - is the output",
-    "judge": "every candidate's win rates, .csv",
-    "ask": "the scores, .csv; answers are kept next to it and not asked for again",
-}
-"""Meaning of --output, by command."""
+# Of prompts.
+ASKING = (
+    Flag("labels", "A,B", "the answers whose scores are asked for", None, is_required=True),
+    Flag("model", "NAME", "what the server calls the model", None, is_required=True),
+    Flag(
+        "prompt", "COLUMN", "prompts' column (default: prompt, text, input, question or messages)"
+    ),
+    Flag("ids", "COLUMN", "column of row ids (default: id, or numbers)"),
+    Flag("gold", "COLUMN", "column of the right label (default: label, gold or answer)"),
+)
 
 
 class HelpFormatter(RawDescriptionHelpFormatter):
@@ -224,7 +276,8 @@ def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[st
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands = dict[str, Parser]()
     for name, summary in COMMANDS.items():
-        lines = [f"  batch-calibration {name} {flags}" for flags in OWN_EXAMPLES.get(name, ())]
+        own = (line for line in OWN_EXAMPLES.splitlines() if line.startswith(f"{name} "))
+        lines = [f"  batch-calibration {line}" for line in own]
         lines += [JUDGE_LINE] * (name == "judge")
         if name in ON_BOTH and not of_study:
             lines.append(f"on a study:\n  batch-calibration {name} --workdir=W [--help]")
@@ -247,16 +300,14 @@ def _add_flags(parser: Parser, command: str, *, of_study: bool) -> None:
     if command in ON_FILES:
         _add_file_flags(parser, command)
     if command in study_options.COMMANDS:
-        study_options.add_flags(parser, command)
+        study_options.add_flags(parser, study_options.flags_of(command))
     if command in ON_BOTH:
         group = parser.add_argument_group("of a study, in place of files")
-        study_options.add_flags(group, command)
+        study_options.add_flags(group, study_options.flags_of(command))
         for action in () if of_study else group._group_actions:
             action.help = SUPPRESS
-    parser.add_argument(
-        "--plugin", action="append", default=[], metavar="FILE",
-        help="a Python file with a method or task of your own",
-    )  # fmt: skip
+    plugin = Flag("plugin", "FILE", "a Python file with a method or task of your own", [])
+    study_options.add_flags(parser, [plugin])
 
 
 def print_completions(args: Namespace) -> None:
@@ -276,22 +327,22 @@ def print_completions(args: Namespace) -> None:
     print(shtab.complete(parser, args.shell), end="")
 
 
+def _add_folder(parser: ArgumentParser) -> None:
+    folder = Flag("output", "DIR", "folder for the files (default: this one)", ".")
+    study_options.add_flags(parser, [folder])
+
+
 def _add_shell(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
 
 
 def add_harness_flags(parser: ArgumentParser) -> None:
     """Add the flags of the command; what follows two dashes is the harness's."""
-    add = parser.add_argument
-    add("--tasks", required=True, metavar="A,B", help="tasks, groups and tags of the harness")
-    add("--method", default="bc", help="method without labels and probes (default: bc)")
-    add("--prior", default="", metavar="P,Q",
-        help="share of each choice among the right ones, in their order")  # fmt: skip
-    add("--include_path", default="", metavar="DIR", help="a folder of tasks of your own")
-    add("--output", default="corrected_tasks", metavar="DIR",
-        help="folder of the tasks' YAML files (default: corrected_tasks)")  # fmt: skip
-    add("arguments", nargs="*", metavar="-- ARGS",
-        help="arguments of lm_eval; without any, the command is printed and not run")  # fmt: skip
+    study_options.add_flags(parser, OF_HARNESS)
+    parser.add_argument(
+        "arguments", nargs="*", metavar="-- ARGS",
+        help="arguments of lm_eval; without any, the command is printed and not run",
+    )  # fmt: skip
 
 
 def run_harness(args: Namespace) -> None:
@@ -348,7 +399,7 @@ def _shares(text: str) -> list[float] | None:
 APART: dict[str, tuple[Callable[[Namespace], None], Callable[[ArgumentParser], None]]] = {
     HARNESS: (run_harness, add_harness_flags),
     "completions": (print_completions, _add_shell),
-    "demo": (demo.run_demo, demo.add_folder),
+    "demo": (studies.run_demo, _add_folder),
 }
 """Commands that neither read scores nor run a study: what runs each, and what adds its flags."""
 
@@ -357,7 +408,7 @@ def _check_source(parser: Parser, args: Namespace) -> None:
     """Refuse neither files nor a workdir, both, and flags of the other."""
     if bool(args.files) == bool(args.workdir):  # both, or neither
         parser.error("expected files of scores, or --workdir=DIR of a study, and not both")
-    names = study_options.flag_names(args.command)
+    names = {flag.name for flag in study_options.flags_of(args.command)}
     for name, chosen in vars(args).items():
         # A flag that is given its default cannot be told from one that is left out.
         is_given = name not in ("command", "files", "plugin") and chosen != parser.get_default(name)
@@ -372,77 +423,20 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     parser.add_argument(
         "files", nargs=count, metavar="FILE", help="files, folders or globs; - is the input"
     )
-    if command in ("judge", "ask"):
-        if command == "ask":
-            study_options.add_asking(parser)
-        _add_writing(parser, command)
-        return
-    add = parser.add_argument_group("what the files hold").add_argument
-    for name, metavar, explanation in READING:
-        add(f"--{name}", default="", metavar=metavar, help=explanation)
-    add("--missing", help=MISSING)
-    # None, the default: each file is a context, unless their names say that they are shards.
-    add("--shards", action=BooleanOptionalAction,
-        help="the files are parts of one data set")  # fmt: skip
-    # None, the default: found out from the numbers.
-    add("--from-probs", action=BooleanOptionalAction,
-        help="the numbers are probabilities, or are not")  # fmt: skip
-    add("--cosines", action="store_true", help="the numbers are cosines, scaled or not")
-    if command not in ("convert", "ensemble"):
-        _add_learning(parser, command)
-    _add_writing(parser, command)
-
-
-def _add_learning(parser: Parser, command: str) -> None:
-    add = parser.add_argument_group("how the bias is learned").add_argument
-    if command in ("compare", "report"):
-        add("--methods", default="", metavar="A,B",
-            help="methods (default: all that scores allow)")  # fmt: skip
-        add("--option", action="append", default=[], metavar="METHOD.NAME=VALUE",
-            help="an option of a method; may be repeated",
-        )  # fmt: skip
-    if command in ("calibrate", "diagnose"):
-        add("--method", default="bc", help="method (default: bc); see docs/method.md")
-        add("--option", action="append", default=[], metavar="NAME=VALUE",
-            help="an option of the method; may be repeated",
-        )  # fmt: skip
-        add("--strength", type=float, help="how much of the bias is removed (default: 1)")
-        add("--dtype", default="", metavar="NAME",
-            help="what the model computed in, as bfloat16")  # fmt: skip
-    add("--prior", default="", metavar="SHARES", help=PRIOR)
-    if command == "recommend":
-        add("--share", default="", metavar="LOW,HIGH",
-            help="range of the first of two labels' share, as 0.3,0.7")  # fmt: skip
-    add("--probe", action="append", default=[], metavar="[cc=|dc=]FILE",
-        help="scores of content-free or random-word prompts")  # fmt: skip
-    add("--labeled", default="", metavar="FILE", help=LABELED)
-    add("--seed", type=int, default=0, help="of methods that start at random (default: 0)")
-
-
-def _add_writing(parser: Parser, command: str) -> None:
-    add = parser.add_argument_group("what is written").add_argument
-    if command in OUTPUTS:
-        default = "report.html" if command == "report" else ""
-        add("--output", default=default, metavar="FILE", help=OUTPUTS[command])
-    if command in ("calibrate", "diagnose"):
-        add("--changed", type=int, default=5, metavar="N",
-            help="rows shown whose prediction changes (default: 5)")  # fmt: skip
-        add("--plot", default="", metavar="FILE",
-            help="a figure of shares and preferences: .png, .pdf or .svg")  # fmt: skip
-    if command == "calibrate":
-        add("--results", action="store_true",
-            help="a copy of results_*.json with acc_METHOD")  # fmt: skip
-    if command == "compare":
-        add("--all", action="store_true",
-            help="all methods, and why others are left out",
-        )  # fmt: skip
-    if command in ("compare", "diagnose", "recommend"):
-        add("--json", action="store_true", help="a line of JSON a context, for programs")
-    add("--quiet", action="store_true", help="no notes and no progress, errors alone")
-    if command in ("ask", "judge"):
-        add("--dry-run", action="store_true", help="say what would be done, and do not do it")
-    if command == "convert":
-        add("--workdir", default="", metavar="DIR", help="keep score tables in a workdir")
+    groups = dict[str, Iterable[Flag]]()
+    if command == "ask":
+        groups["what is asked"] = ASKING
+        # A tokenizer is for ways that send token ids, which studies alone take.
+        keys_of_server = study_options.flags_of_keys(("api",), without=("tokenizer",))
+        groups["how; api_scores is chat here by default"] = keys_of_server
+    elif command not in NO_SCORES:
+        groups["what the files hold"] = READING
+        if command not in ("convert", "ensemble"):
+            groups["how the bias is learned"] = LEARNING
+    groups["what is written"] = WRITING
+    for title, flags in groups.items():
+        group = parser.add_argument_group(title)
+        study_options.add_flags(group, (flag for flag in flags if command in (flag.of or ON_FILES)))
 
 
 def split_names(text: str) -> tuple[str, ...]:

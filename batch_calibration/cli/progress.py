@@ -66,7 +66,7 @@ class ProgressBar:
 
     Example:
         with ProgressBar("scoring", "examples") as bar:
-            bar.update(done=3, total=10, description="sst2, seed 0")
+            bar.update("sst2, seed 0", done=3, total=10)
     """
 
     def __init__(self, description: str, unit: str):
@@ -99,7 +99,7 @@ class ProgressBar:
         self._said = 0.0  # when a line was printed last
 
     def update(
-        self, done: int, total: int, description: str,
+        self, description: str, done: int, total: int,
         asked: int = 0, to_ask: int = 0, tokens: int = 0, tokens_run: int = 0,
     ) -> None:  # fmt: skip
         """Move the bar; of `to_ask`, which leaves out what was stored, `asked` are done.
@@ -193,4 +193,4 @@ def _show_rows(
     more = f" and {len(running) - 1} more" if running[1:] else ""
     waiting = "waiting" if len(planned) > len(rows_done) else "scored"
     description = f"{running[0]}{more}" if running else waiting
-    bar.update(rows, sum(context.rows for context in planned), description)
+    bar.update(description, rows, sum(context.rows for context in planned))

@@ -1,13 +1,16 @@
 """The commands on studies: what `batch-calibration score` and `python -m experiments.score` do."""
 
+import json
 import shlex
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from batch_calibration import studies
 from batch_calibration.cli import launchers, machine
 from batch_calibration.cli.compilation_cache import keep_programs
 from batch_calibration.cli.study_options import chosen_settings, chosen_studies
@@ -20,6 +23,18 @@ if TYPE_CHECKING:
     from batch_calibration.studies.workers import Launcher, SweepReport
 
 Say = Callable[[str], None]
+DEMO_ROWS = 200
+SCORES, LOG = "demo.csv", "demo_samples.jsonl"
+PROMPTS, JUDGE = "demo_prompts.csv", "demo_judge.jsonl"
+FIRST = ("diagnose demo.csv --gold=label", "recommend demo.csv --gold=label")
+"""Commands that the demo itself runs."""
+NEXT = (
+    "calibrate demo.csv --gold=label --output=demo_corrected.csv",
+    "report demo_samples.jsonl --output=demo.html",
+    "ask demo_prompts.csv --labels=yes,maybe,no --output=demo_asked.csv \\\n"
+    "  --server=http://127.0.0.1:8000/v1 --model=NAME --dry-run",
+)
+"""Commands that the demo names; each runs as it is printed, `judge demo_judge.jsonl` too."""
 
 
 def typed_command(arguments: Sequence[str]) -> str:
@@ -42,18 +57,14 @@ def typed_command(arguments: Sequence[str]) -> str:
 def score(study: "Study", workdir: str, say: Say | None = None) -> None:
     """Score every context of the study that the workdir does not hold yet."""
     from batch_calibration.cli.progress import ProgressBar
-    from batch_calibration.studies import Store, run_scoring
 
     say = say or (lambda sentence: _print_lines([sentence]))
-    store = Store(workdir, create=True)
+    store = studies.Store(workdir, create=True)
     with ProgressBar("scoring", "examples") as bar:
-        report = run_scoring(
-            *study, store, notify=say, command=typed_command(sys.argv),
-            progress=lambda status: bar.update(
-                status.done, status.total, status.context,
-                status.asked, status.to_ask, status.tokens, status.tokens_run,
-            ),
-        )  # fmt: skip
+        command = typed_command(sys.argv)
+        report = studies.run_scoring(
+            *study, store, notify=say, command=command, progress=lambda status: bar.update(*status)
+        )
     for note in report.notes:
         say(note)
     say(
@@ -76,14 +87,12 @@ def calibrate_workdir(
     Raises:
         InputError: after all others, where tables could not be read.
     """
-    from batch_calibration.studies import calibrate_study, csv_text
-
-    report = calibrate_study(workdir, settings, floor=floor, tasks=tasks, shots=shots)
+    report = studies.calibrate_study(workdir, settings, floor=floor, tasks=tasks, shots=shots)
     _print_lines(report.notes)
     if report.skipped:
         listing = Path(workdir) / "left_out.csv"
         rows = [("method", "why it is left out of some contexts"), *report.skipped.items()]
-        write_whole(listing, csv_text(rows).encode())
+        write_whole(listing, studies.csv_text(rows).encode())
         print(f"left out of some contexts: {len(report.skipped)} methods; why: {listing}")
     print(
         f"{len(report.records)} score tables in {report.seconds:.1f} s, compilation included; the "
@@ -104,12 +113,11 @@ def _print_lines(sentences: Iterable[str]) -> None:
 def show_tables(workdir: str, *, quiet: bool = False) -> None:
     """Write every table and all results; print the tables that are no points of a curve."""
     from batch_calibration.reporting import catalogue, terminal, writing
-    from batch_calibration.studies import Store, write_results
 
-    store = Store(workdir)
+    store = studies.Store(workdir)
     records, folder = store.records(), store.workdir / "tables"
     tables = writing.write_tables(catalogue.collect(records, store.table_of), folder)
-    files, missing = write_results(records, store.workdir)
+    files, missing = studies.write_results(records, store.workdir)
     if not quiet:
         terminal.print_tables([table for table in tables if table.shown])
     # "" where results.parquet was written, too
@@ -121,10 +129,9 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
     """Draw every figure in the catalogue, as PNG and PDF."""
     from batch_calibration.cli.progress import Waiting
     from batch_calibration.reporting import catalogue, writing
-    from batch_calibration.studies import Store
 
     keep_programs()
-    store = Store(workdir)
+    store = studies.Store(workdir)
     records = store.records()
     results = catalogue.collect(records, store.table_of, boundary_tasks)
     files = list[Path]()
@@ -143,20 +150,20 @@ def make_report(workdir: str) -> None:
     """Write the page, print what each task gains, and say where the files are."""
     from batch_calibration.cli import summaries
     from batch_calibration.reporting import catalogue, writing
-    from batch_calibration.studies import Store, runs
+    from batch_calibration.studies import runs
     from batch_calibration.studies.loading import row_texts
 
     keep_programs()
-    store = Store(workdir)
+    store = studies.Store(workdir)
     page = store.workdir / "report.html"
     records = store.records()
     results = catalogue.collect(records, store.table_of)
     earlier_runs, broken = runs.read(store.workdir)
     warnings = [*store.unmatched(records), *broken]
+    texts = row_texts(earlier_runs)
     cards, notes = writing.write_report(
-        results, page, warnings, runs=earlier_runs, texts=row_texts(earlier_runs),
-        contexts=True,
-    )  # fmt: skip
+        results, page, warnings, runs=earlier_runs, texts=texts, contexts=True
+    )
     _print_lines(notes)
     summaries.show_gains(cards)
     for folder in ("tables", "figures"):
@@ -166,30 +173,29 @@ def make_report(workdir: str) -> None:
 
 
 def run_sweep(
-    studies: "Sequence[Study]", workdir: str, launcher: "Launcher", workers: int, *, dry_run: bool
+    planned: "Sequence[Study]", workdir: str, launcher: "Launcher", workers: int, *, dry_run: bool
 ) -> None:
     """Start the workers, wait for them, and say what they did; dry, only what they would do."""
     from batch_calibration.cli import preview, progress
     from batch_calibration.studies.workers import sweep
 
     if dry_run:
-        preview.show_plan(studies, workdir, workers)
+        preview.show_plan(planned, workdir, workers)
         return
-    with progress.watch_workers(workdir, studies) as notify:
+    with progress.watch_workers(workdir, planned) as notify:
         command = typed_command(sys.argv)
-        report = sweep(studies, workdir, launch=launcher, notify=notify, command=command)
+        report = sweep(planned, workdir, launch=launcher, notify=notify, command=command)
     _show_sweep(report, workdir)
 
 
 def _show_sweep(report: "SweepReport", workdir: str) -> None:
     """Print what the workers did, and the wall time compared with one worker alone."""
-    from batch_calibration.studies import Store
-
     # Workers of one model say the same.
     notes = dict.fromkeys(chain.from_iterable(worker.notes for worker in report.workers))
     for line in [*report.lost, *notes]:
         print(line)
-    rate, scored = Store(workdir).progress.rate(), [worker.scored for worker in report.workers]
+    rate = studies.Store(workdir).progress.rate()
+    scored = [worker.scored for worker in report.workers]
     # Seconds.
     alone = f" (one worker alone: {sum(scored) / rate:.1f} s)" if rate and sum(scored) else ""
     workers = f"{len(scored)} worker{'s' * (len(scored) > 1)}"
@@ -203,12 +209,11 @@ def _show_sweep(report: "SweepReport", workdir: str) -> None:
 
 def show_status(workdir: str, study: "Study | None" = None) -> None:
     """Print how far runs are, a line for each context that is running or failed."""
-    from batch_calibration.studies import Store
     from batch_calibration.studies.scoring import plan_name
     from batch_calibration.studies.store import read_status
 
     plan = plan_name(*study) if study else None  # None: every plan of the workdir
-    for line in read_status(Store(workdir), plan).lines():
+    for line in read_status(studies.Store(workdir), plan).lines():
         print(line)
 
 
@@ -239,9 +244,7 @@ def merge_into(folders: Sequence[str], workdir: str, tolerance: float) -> None:
     Raises:
         InputError: after all others, where tables contradict each other.
     """
-    from batch_calibration.studies import merge_workdirs
-
-    report = merge_workdirs(folders, workdir, tolerance=tolerance)
+    report = studies.merge_workdirs(folders, workdir, tolerance=tolerance)
     print(
         f"{report.added} contexts added, {report.widened} given blocks that they lacked, "
         f"{report.unchanged} there already"
@@ -252,6 +255,98 @@ def merge_into(folders: Sequence[str], workdir: str, tolerance: float) -> None:
         raise InputError(" ".join(report.left_out))
 
 
+def run_demo(args: Namespace) -> None:
+    """Write the files, run two commands on them, and name the next three.
+
+    Raises:
+        InputError: a file of that name is there, with something else in it.
+    """
+    from batch_calibration import cli
+
+    began, folder = time.monotonic(), Path(args.output)
+    files = make_demo()
+    seconds = time.monotonic() - began
+    for name, content in files.items():
+        path = folder / name
+        if path.exists() and path.read_bytes() != content:
+            raise InputError.at(
+                path, "no other file of this name", remedy="move it away, or say --output=DIR"
+            )
+    for name, content in files.items():
+        write_whole(folder / name, content)
+    print(
+        f"{folder / SCORES}: {DEMO_ROWS} rows of a grammar (does a sentence follow from another?), "
+        f"scored by the embedded model in {seconds:.1f} s\n"
+        f"{folder / LOG}: the same as a log of lm-evaluation-harness\n"
+        f"{folder / PROMPTS}: the prompts, for ask\n"
+        f"{folder / JUDGE}: a judge of pairs, drawn at random, for judge"
+    )
+    for command in FIRST:
+        print(f"\n$ batch-calibration {(command := _in_folder(folder, command))}", flush=True)
+        cli.run(shlex.split(command))
+    print("\nnext:")
+    for command in NEXT:
+        print(f"batch-calibration {_in_folder(folder, command)}")
+
+
+def _in_folder(folder: Path, command: str) -> str:
+    """A command whose files are in the folder."""
+    return (
+        command if folder == Path() else command.replace("demo", f"{shlex.quote(str(folder))}/demo")
+    )
+
+
+def make_demo() -> dict[str, bytes]:
+    """Each file's name and content: the same whenever they are made.
+
+    Raises:
+        ModuleNotFoundError: flax, of the extra "experiments", is not installed.
+    """
+    import numpy as np
+
+    from batch_calibration.arrays.numbers import usual_jax
+    from batch_calibration.settings import Settings
+    from batch_calibration.studies.loading import load_scorer
+    from batch_calibration.studies.scoring import render_contexts
+
+    rows = {"limit": DEMO_ROWS, "limit_rows": "first"}
+    settings = Settings.of(
+        model="mini", data="mini", tasks="mnli", shots=0, methods="icl,bc", **rows
+    )
+    (context,) = render_contexts(settings, tuple(settings.grid()))
+    test = context.blocks["test"]
+    texts = list(cast(Sequence[str], test.inputs))
+    answer = usual_jax(load_scorer(settings).score)(texts, context.label_texts)
+    forms = [form for form, *_ in context.label_texts]
+    words = [form.strip() for form in forms]
+    table, prompts, log = [["id", *words, "label"]], [["id", "prompt", "label"]], list[str]()
+    for row, (text, label) in enumerate(zip(texts, test.labels, strict=True)):
+        scores = [f"{score:.4f}" for score in answer.log_probs[row].tolist()]
+        table.append([str(row), *scores, words[label]])
+        prompts.append([str(row), text, words[label]])
+        sample = {
+            "doc_id": row, "doc": {"text": text}, "target": str(label),
+            "arguments": [[text, form] for form in forms],
+            "resps": [[[float(score), False]] for score in scores],
+            "filtered_resps": [[float(score), False] for score in scores],
+            "acc": float(answer.log_probs[row].argmax() == label),
+        }  # fmt: skip
+        log.append(json.dumps(sample))
+    # A judge who prefers the answer shown first by 0.8 nats, on average.
+    random, judged = np.random.default_rng(0), list[str]()
+    for number in range(2 * DEMO_ROWS):
+        is_first, worth = bool(random.integers(2)), float(random.normal(0.3 * (number % 2), 1.5))
+        log_odds = 0.8 + (worth if is_first else -worth)
+        pair = {"candidate": "ab"[number % 2], "question": number // 2}
+        pair |= {"candidate_first": is_first, "log_odds_first": round(log_odds, 3)}
+        judged.append(json.dumps(pair))
+    contents = {
+        SCORES: studies.csv_text(table), PROMPTS: studies.csv_text(prompts),
+        LOG: "\n".join([*log, ""]), JUDGE: "\n".join([*judged, ""]),
+    }  # fmt: skip
+    return {name: content.encode() for name, content in contents.items()}
+
+
 def _score(args: Namespace) -> None:
     _set_up_machine(args)
     (study,) = chosen_studies(args)
@@ -260,10 +355,8 @@ def _score(args: Namespace) -> None:
 
 def _calibrate(args: Namespace) -> None:
     _set_up_machine(args)
-    calibrate_workdir(
-        args.workdir, chosen_settings(args).calibration, floor=args.floor,
-        tasks=args.tasks.split(",") if args.tasks else (), shots=args.shots,
-    )  # fmt: skip
+    tasks, settings = args.tasks.split(",") if args.tasks else (), chosen_settings(args).calibration
+    calibrate_workdir(args.workdir, settings, floor=args.floor, tasks=tasks, shots=args.shots)
 
 
 def _sweep(args: Namespace) -> None:
@@ -280,8 +373,8 @@ def _show(args: Namespace) -> None:
 
 
 def _status(args: Namespace) -> None:
-    studies = chosen_studies(args) if args.config is not None else [None]
-    show_status(args.workdir, studies[0])
+    study = chosen_studies(args)[0] if args.config is not None else None
+    show_status(args.workdir, study)
 
 
 def _figures(args: Namespace) -> None:

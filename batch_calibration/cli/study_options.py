@@ -1,14 +1,17 @@
-"""The flags of the console program on studies: one for each key of `Settings`, and its own."""
+"""Studies from flags, one for each key of `Settings`, and from config files."""
 
 import ast
-from argparse import ArgumentParser, Namespace, _ArgumentGroup
-from collections.abc import Collection
+import importlib.util
+import sys
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace, _ArgumentGroup
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
 
 from batch_calibration.cli import launchers, machine
-from batch_calibration.cli.config_files import read_config, read_study
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, spell
 from batch_calibration.settings import Settings, Study, combinations, gather, keys, varied
 from batch_calibration.settings.key import Value
 
@@ -30,98 +33,113 @@ PARTS = {"score": SCORING, "sweep": SCORING, "show": SCORING, "calibrate": ("cal
 """Command -> the parts of the settings whose keys are its flags."""
 WITH_CONFIG = (*PARTS, "status")
 """Commands that take a config file."""
+EXAMPLE = "configs/mini.py"
 WITHOUT_WORKDIR = ("show", "data", "prepare_data")
 METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "{True,False}"}
-MACHINE = {name: (kind, None, text) for name, (kind, text) in machine.FLAGS.items()}
-FLAGS: dict[str, dict[str, tuple[type, object, str]]] = {
-    "score": {**MACHINE},
-    "sweep": {
-        "launcher": (str, "local", f"{launchers.HELP} (default: local)"),
-        "workers": (int, 2, "how many share the sweep (default: 2)"),
-        "dry_run": (bool, False, "print contexts, tokens and time; score nothing"),
-        **{name: (flag.text_kind, None, flag.help) for name, flag in launchers.FLAGS.items()},
-    },
-    "show": {
-        "rows": (int, 3, "rows of each block to show (default: 3)"),
-        "nocost": (bool, False, "do not count the tokens of the whole sweep"),
-    },
-    "calibrate": {
-        "floor": (float, None, "raise scores below it, -inf too, to this many nats"),
-        "tasks": (str, None, "calibrate scores of these tasks alone"),
-        "shots": (int, None, "calibrate scores of so many shots alone"),
-        **MACHINE,
-    },
-    "tables": {"quiet": (bool, False, "write the files and print no table")},
-    "figures": {"boundary_tasks": (int, 2, "tasks in the figure of boundaries (default: 2)")},
-    "merge": {
-        "from": (str, None, "workdirs to read, comma-separated"),
-        "tolerance": (
-            float, 1e-3, "nats by which two scores of one label may differ (default: 0.001)"
-        ),
-    },
-    "data": {
-        "task": (str, "", "a task's name, or the path of a task file"),
-        "all": (bool, False, "every task that the package has"),
-        "data_dir": (str, "", "folder of rows, or 'mini'"),
-    },
-    "prepare_data": {
-        "source": (str, None, "folder of rows: one for each task, with a file for each split"),
-        "data_dir": (str, None, "folder for the TFDS folders"),
-        "rename": (
-            str, None, "task/file=split for rows with another official name; ANLI's pools, MNLI's "
-            "matched split, AG News and TREC have theirs"
-        ),
-    },
-}  # fmt: skip
-"""Command -> name -> kind, default and help of its flags that are no keys."""
-REQUIRED = ("from", "source", "data_dir")
-"""Those of them that must be given, where they have no default."""
 
 
-def add_flags(group: ArgumentParser | _ArgumentGroup, command: str) -> None:
-    """Add the flags of a command on studies to a parser or a group of one."""
+class Flag(NamedTuple):
+    """A flag of a command.
+
+    Attributes:
+        name: without its dashes.
+        metavar: what help has in place of its value, None for the name; "" of a switch.
+        help: what it means.
+        default: its value where it is left out; a list collects the values of a flag that is
+            repeated, and a switch whose default is None can be given as --no-NAME too.
+        kind: its type.
+        of: the commands that have it, where others of its table do not.
+        is_required: whether it must be given.
+    """
+
+    name: str
+    metavar: str | None
+    help: str
+    default: object = ""
+    kind: type = str
+    of: tuple[str, ...] = ()
+    is_required: bool = False
+
+
+OF_MACHINE = tuple(Flag(n, METAVARS[k], text, None, k) for n, (k, text) in machine.FLAGS.items())
+OF_LAUNCHERS = []
+for _name, _flag in launchers.FLAGS.items():
+    _kind = _flag.text_kind
+    OF_LAUNCHERS.append(Flag(_name, METAVARS[_kind], _flag.help, None, _kind))
+FLAGS: dict[str, tuple[Flag, ...]] = {
+    "score": OF_MACHINE,
+    "sweep": (
+        Flag("launcher", "TEXT", f"{launchers.HELP} (default: local)", "local"),
+        Flag("workers", "N", "how many share the sweep (default: 2)", 2, int),
+        Flag("dry_run", "", "print contexts, tokens and time; score nothing"),
+        *OF_LAUNCHERS,
+    ),
+    "show": (
+        Flag("rows", "N", "rows of each block to show (default: 3)", 3, int),
+        Flag("nocost", "", "do not count the tokens of the whole sweep"),
+    ),
+    "calibrate": (
+        Flag("floor", "X", "raise scores below it, -inf too, to this many nats", None, float),
+        Flag("tasks", "TEXT", "calibrate scores of these tasks alone", None),
+        Flag("shots", "N", "calibrate scores of so many shots alone", None, int),
+        *OF_MACHINE,
+    ),
+    "tables": (Flag("quiet", "", "write the files and print no table"),),
+    "figures": (
+        Flag("boundary_tasks", "N", "tasks in the figure of boundaries (default: 2)", 2, int),
+    ),
+    "merge": (
+        Flag("from", "TEXT", "workdirs to read, comma-separated", None, is_required=True),
+        Flag(
+            "tolerance",
+            "X",
+            "nats by which two scores of one label may differ (default: 0.001)",
+            1e-3,
+            float,
+        ),
+    ),
+    "data": (
+        Flag("task", "TEXT", "a task's name, or the path of a task file"),
+        Flag("all", "", "every task that the package has"),
+        Flag("data_dir", "TEXT", "folder of rows, or 'mini'"),
+    ),
+    "prepare_data": (
+        Flag(
+            "source",
+            "TEXT",
+            "folder of rows: one for each task, with a file for each split",
+            None,
+            is_required=True,
+        ),
+        Flag("data_dir", "TEXT", "folder for the TFDS folders", None, is_required=True),
+        Flag(
+            "rename",
+            "TEXT",
+            "task/file=split for rows with another official name; ANLI's pools, MNLI's matched "
+            "split, AG News and TREC have theirs",
+            None,
+        ),
+    ),
+}
+"""Command -> its flags that are no keys."""
+
+
+def flags_of(command: str) -> list[Flag]:
+    """The flags of a command on studies."""
+    flags = list[Flag]()
     if command not in WITHOUT_WORKDIR:
-        is_required = command in COMMANDS  # calibrate and report may have files in its place
-        group.add_argument(
-            "--workdir", required=is_required, default="", metavar="DIR", help="folder of the study"
-        )
+        # calibrate and report may have files in its place
+        is_required = command in COMMANDS
+        flags.append(Flag("workdir", "DIR", "folder of the study", is_required=is_required))
     if command in WITH_CONFIG:
-        group.add_argument(
-            "--config", metavar="FILE[:PRESET]",
-            help="a config file; other flags go before its keys, as --config.KEY or --KEY",
-        )  # fmt: skip
-    for name, (kind, default, text) in FLAGS.get(command, {}).items():
-        if kind is bool:
-            group.add_argument(f"--{name}", action="store_true", help=text)
-        else:
-            group.add_argument(
-                f"--{name}", type=kind, default=default, metavar=METAVARS[kind], help=text,
-                required=default is None and name in REQUIRED,
-            )  # fmt: skip
-    _add_keys(group, PARTS.get(command, ()))
+        text = "a config file; other flags go before its keys, as --config.KEY or --KEY"
+        flags.append(Flag("config", "FILE[:PRESET]", text, None))
+    return [*flags, *FLAGS.get(command, ()), *flags_of_keys(PARTS.get(command, ()))]
 
 
-def add_asking(parser: ArgumentParser) -> None:
-    """Add the flags of `ask`: the file's columns, and the keys of a server."""
-    add = parser.add_argument_group("what is asked").add_argument
-    add("--labels", required=True, metavar="A,B", help="the answers whose scores are asked for")
-    add("--model", required=True, metavar="NAME", help="what the server calls the model")
-    add("--prompt", default="", metavar="COLUMN",
-        help="prompts' column (default: prompt, text, input, question or messages)")  # fmt: skip
-    add("--ids", default="", metavar="COLUMN", help="column of row ids (default: id, or numbers)")
-    add("--gold", default="", metavar="COLUMN",
-        help="column of the right label (default: label, gold or answer)")  # fmt: skip
-    # A tokenizer is for ways that send token ids, which studies alone take.
-    group = parser.add_argument_group("how; api_scores is chat here by default")
-    _add_keys(group, ("api",), without=("tokenizer",))
-
-
-def _add_keys(
-    group: ArgumentParser | _ArgumentGroup,
-    part_names: Collection[str],
-    without: Collection[str] = (),
-) -> None:
-    """Add a flag for each key of some parts of the settings."""
+def flags_of_keys(part_names: Collection[str], without: Collection[str] = ()) -> list[Flag]:
+    """A flag for each key of some parts of the settings."""
+    flags = []
     for name, key in keys().items():
         if key.part in part_names and name not in without:
             default = f" (default: {key.default})" if key.default not in ("", ()) else ""
@@ -129,14 +147,23 @@ def _add_keys(
             metavar = choices or ("A,B" if key.is_tuple else METAVARS[key.kind])
             # argparse would read "%" as a place for something.
             text = (key.help.rstrip(".") + default).replace("%", "%%")
-            group.add_argument(f"--{name}", metavar=metavar, help=text)
+            flags.append(Flag(name, metavar, text, None))
+    return flags
 
 
-def flag_names(command: str) -> set[str]:
-    """The names of all flags of a command on studies."""
-    part_names = PARTS.get(command, ())
-    by_key = {name for name, key in keys().items() if key.part in part_names}
-    return {"workdir", "config", *FLAGS.get(command, {}), *by_key}
+def add_flags(group: ArgumentParser | _ArgumentGroup, flags: Iterable[Flag]) -> None:
+    """Add flags to a parser or a group of one."""
+    for flag in flags:
+        name = f"--{flag.name}"
+        if flag.metavar != "":
+            group.add_argument(
+                name, action="append" if flag.default == [] else "store", type=flag.kind,
+                default=flag.default, metavar=flag.metavar, required=flag.is_required,
+                help=flag.help,
+            )  # fmt: skip
+        else:
+            action = BooleanOptionalAction if flag.default is None else "store_true"
+            group.add_argument(name, action=action, help=flag.help)
 
 
 def read_value(name: str, text: str) -> Value:
@@ -220,3 +247,89 @@ def chosen_studies(args: Namespace) -> list[Study]:
 
 def _read_one(name: str, text: str) -> list[Value]:
     return [read_value(name, text)]
+
+
+def load_module(path: str, key: str) -> ModuleType:
+    """A Python file of the user's as a module; `key` is the flag that names it.
+
+    Raises:
+        InputError: the file is missing, or cannot be run.
+    """
+    file = Path(path)
+    if not file.is_file() or file.suffix != ".py":
+        raise InputError.at(
+            spell(key, path), "a Python file", "none", f"name one, such as {EXAMPLE} of a checkout"
+        )
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None  # a .py file always has a loader
+    module = importlib.util.module_from_spec(spec)
+    # A console script has neither the working directory nor a checkout on its path.
+    folder, path_before = file.resolve().parent, list(sys.path)
+    sys.path += [str(Path.cwd()), str(folder), str(folder.parent)]
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a person's own file may raise anything
+        raise InputError(f"{file}: cannot be run ({error!r}); correct it.") from error
+    finally:
+        sys.path[:] = path_before
+    return module
+
+
+def load_config(path: str) -> ModuleType:
+    """The config file as a module; what follows a colon in `path` is a preset's name.
+
+    Raises:
+        InputError: what `load_module` raises, or a file without `get_config`.
+    """
+    file = path.partition(":")[0]
+    module = load_module(file, "config")
+    if not hasattr(module, "get_config"):
+        remedy = f"see {EXAMPLE}"
+        raise InputError.at(file, "a function get_config", "none", remedy)
+    return module
+
+
+def read_config(path: str) -> dict[str, object]:
+    """The keys of the config that `path`, with or without a preset, names.
+
+    Raises:
+        InputError: what `load_config` raises, no such preset, or a `get_config` that fails.
+    """
+    get_config = load_config(path).get_config
+    try:
+        config = get_config(*path.split(":", 1)[1:])  # no preset, no argument
+    except Exception as error:  # a person's own file may raise anything
+        reason = error if isinstance(error, ValueError) else f"get_config fails with {error!r}"
+        raise InputError(f"{reason}.", where=spell("config", path)) from error
+    # A ConfigDict, or a dict where ml_collections is not installed.
+    values = config.to_dict() if hasattr(config, "to_dict") else config
+    if not isinstance(values, Mapping):
+        raise InputError.at(
+            spell("config", path), "a dict from get_config", type(config).__name__, f"see {EXAMPLE}"
+        )
+    return dict(values)
+
+
+def read_study(path: str, config: Mapping[str, object]) -> Study:
+    """The study of a config file: the settings, and the contexts of its `sweep`.
+
+    Args:
+        path: the file; without a function `sweep` it has the usual contexts of `Settings.grid`.
+        config: its keys and their values, overrides included.
+
+    Raises:
+        InputError: what `load_config` raises, a wrong cell in the sweep, a wrong setting.
+    """
+    settings, module = Settings.of(**config), load_config(path)
+    if not hasattr(module, "sweep"):
+        return Study(settings, tuple(settings.grid()))
+    from ml_collections import ConfigDict
+
+    # With defaults for keys that the config leaves out.
+    cells = list(module.sweep(ConfigDict(settings.flat())))
+    for cell in cells:
+        if not isinstance(cell, Mapping) or "task" not in cell:
+            raise InputError.at(
+                spell("config", path), "dicts as of configs/base.py from sweep", repr(cell)
+            )
+    return Study(settings, tuple(settings.cell(**cell) for cell in cells))

@@ -10,14 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import numpy as np
 
-from batch_calibration.diagnosis import (
-    DISTANCES,
-    Comparison,
-    Diagnosis,
-    Recommendation,
-    prediction_range,
-)
+from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
 from batch_calibration.diagnosis.comparison import pool
+from batch_calibration.diagnosis.stability import DISTANCES, prediction_range
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, measured_gain
 from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
@@ -116,7 +111,8 @@ def show_contexts(
             terminal.show_cells(heading, label_cells(context.diagnosis))
             if context.diagnosis.before:
                 terminal.show_cells(
-                    "Right answers in % [95 % interval]", right_cells(context.diagnosis)
+                    "Right answers in % [95 % interval]",
+                    right_cells(context.diagnosis),
                 )
             print()
             for sentence in context.sentences():
@@ -171,7 +167,10 @@ def _advice_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     for context in sorted(contexts, key=lambda context: title(context.table)):
         signals, expected = context.recommended.signals, context.recommended.expected
         gain = "" if expected.gain is None else expected.gain.points
-        size, information = size_cell(context.diagnosis), f"{signals.information:.2f}"
+        size, information = (
+            size_cell(context.diagnosis),
+            f"{signals.information:.2f}",
+        )
         if context.diagnosis.cosines:
             information = ""
         shown = [title(context.table), f"{signals.rows}", size, information, gain]
@@ -344,12 +343,7 @@ def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream:
 
 
 def show_comparison(
-    tables: Sequence[ScoreTable],
-    comparisons: Sequence[Comparison],
-    titles: Sequence[str],
-    *,
-    is_all: bool = False,
-    is_quiet: bool = False,
+    tables: Sequence[ScoreTable], comparisons: Sequence[Comparison], *, is_all: bool, is_quiet: bool
 ) -> None:
     """One table a model: of one context with intervals, of several together with counts."""
     by_model: dict[str, list[int]] = {}
@@ -357,7 +351,7 @@ def show_comparison(
         by_model.setdefault(str(table.context.get("model") or ""), []).append(number)
     for model, numbers in by_model.items():
         shown = comparisons[numbers[0]]
-        heading = titles[numbers[0]]
+        heading = title(tables[numbers[0]])
         if len(numbers) > 1:
             shown = pool([comparisons[number] for number in numbers])
             heading = f"{model or 'unnamed model'}: {len(numbers):,} contexts"

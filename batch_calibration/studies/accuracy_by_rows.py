@@ -51,10 +51,8 @@ def accuracy_by_size(
     for name, method in METHODS.items():
         max_labels = method.most_labels or log_probs.shape[-1]
         if method.over_probe_sizes and log_probs.shape[-1] <= max_labels:
-            accuracies = _accuracy_by_weight(
-                name, log_probs, labels, weights, jax.random.key(seed),
-                options=_option_pairs(options, name),
-            )  # fmt: skip
+            key, pairs = jax.random.key(seed), _option_pairs(options, name)
+            accuracies = _accuracy_by_weight(name, log_probs, labels, weights, key, options=pairs)
             by_size = np.split(np.asarray(accuracies), np.arange(1, len(used_sizes) + 1) * draws)
             by_method[name] = tuple(tuple(of_draws.tolist()) for of_draws in by_size)
     return ProbeSizes((*used_sizes, rows), by_method)
@@ -117,13 +115,10 @@ def accuracy_over_stream(
     by_method = {}
     for name, method in METHODS.items():
         if method.over_stream:
-            is_right = np.asarray(
-                _right_in_order(
-                    name, log_probs[order], labels[order], jax.random.key(seed),
-                    options=_option_pairs(options, name),
-                )
-            )  # fmt: skip
-            right = np.add.reduceat(is_right, (0, *counts[:-1]), axis=1)
+            rows_in_order, gold, key = log_probs[order], labels[order], jax.random.key(seed)
+            pairs = _option_pairs(options, name)
+            is_right = _right_in_order(name, rows_in_order, gold, key, options=pairs)
+            right = np.add.reduceat(np.asarray(is_right), (0, *counts[:-1]), axis=1)
             shares = right[:, has_value] / judged[:, has_value]
             by_method[name] = tuple(map(tuple, shares.T.tolist()))
     return OverStream(tuple(np.array(counts)[has_value].tolist()), by_method)

@@ -15,35 +15,18 @@ from batch_calibration import scores
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError, spell, step
-from batch_calibration.methods import (
-    METHODS,
-    Corrected,
-    Evidence,
-    Options,
-    check_scores,
-    get_method,
-    probes,
-    read_options,
-    run_methods,
-)
-from batch_calibration.methods.options import counted_shares, with_common
-from batch_calibration.methods.run import jit_quickly, pad_rows, task_of
+from batch_calibration.methods import METHODS, Corrected, Evidence, Options, get_method, probes
+from batch_calibration.methods.options import counted_shares, read_options, with_common
+from batch_calibration.methods.run import jit_quickly, pad_rows, run_methods, task_of
+from batch_calibration.methods.validation import check_scores
 from batch_calibration.metrics import Estimate, order_flip_rate, with_intervals
 from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import Block, ScoreTable
 from batch_calibration.scoring.prompts import length_limit
 from batch_calibration.settings import CalibrationSettings
-from batch_calibration.studies import (
-    ContextInfo,
-    Curve,
-    OverStream,
-    ProbeSizes,
-    Record,
-    Records,
-    Store,
-    pack,
-)
+from batch_calibration.studies import Record, Records, Store
 from batch_calibration.studies.accuracy_by_rows import accuracy_by_size, accuracy_over_stream
+from batch_calibration.studies.records import ContextInfo, Curve, OverStream, ProbeSizes, pack
 
 Progress = Callable[[int], None]
 
@@ -107,16 +90,19 @@ def run_calibration(
     _check_counts(probe_sizes, draws, stream_orders)
     for table in tables:
         check_labeled(table, floor)
+    groups = [*map(task_of, tables)]
     found = run_methods(
-        tables, names, options=options, floor=floor, seed=seed,
-        groups=[task_of(table) for table in tables], common=common,
-    )  # fmt: skip
+        tables, names, options=options, floor=floor, seed=seed, groups=groups, common=common
+    )
     records = list[Record]()
     common = common or [{}] * len(tables)
     for table, corrected, skipped, of_table in zip(
         tables, found.results, found.skipped, common, strict=True
     ):
-        test = _test_rows(table, floor)
+        # As methods see them: raised to the floor, and padded.
+        rows = table.blocks["test"].log_probs
+        rows = rows if floor is None else np.maximum(rows, np.float32(floor))
+        test = pad_rows(Evidence(rows, table.blocks["test"].labels))
         record = make_record(table, test, corrected, skipped, floor)
         used = {name: found.options[name] for name in record.methods if name in found.options}
         named = with_common(used, record.methods, dict.fromkeys(of_table, prior))
@@ -175,13 +161,6 @@ def order_flips(table: ScoreTable) -> Estimate | None:
     return order_flip_rate(block.log_probs, rows)
 
 
-def _test_rows(table: ScoreTable, floor: float | None) -> Evidence:
-    """The test rows as methods see them: raised to the floor, and padded."""
-    test = table.blocks["test"]
-    rows = test.log_probs if floor is None else np.maximum(test.log_probs, np.float32(floor))
-    return pad_rows(Evidence(rows, test.labels))
-
-
 def make_record(
     table: ScoreTable,
     test: Evidence,
@@ -224,6 +203,9 @@ def make_record(
     over_long, unreadable, notes = _outcomes(table)
     context = ContextInfo.from_table(table)
     shortened = sum(sum(counts.values()) for counts in over_long.values())
+    policy = context.options.get("over_long")
+    of_lengths = length_limit.shortening_notes(policy, context.shots, shortened)
+    of_labels = scores.one_label_notes(context.task, gold.tolist(), table.label_names)
     return Record(
         id=table.id,
         context=context,
@@ -237,22 +219,11 @@ def make_record(
         unreadable=unreadable,
         bias=bias,
         floor=floor,
-        notes=(
-            *length_limit.shortening_notes(
-                context.options.get("over_long"), context.shots, shortened
-            ),
-            *scores.one_label_notes(context.task, gold.tolist(), table.label_names),
-            *notes,
-        ),
+        notes=(*of_lengths, *of_labels, *notes),
         strength=strength,
         curve=curve,
-        order_flips=_numbers(order_flips(table)),
+        order_flips=tuple(order_flips(table) or ()),
     )
-
-
-def _numbers(estimate: Estimate | None) -> tuple[float, ...]:
-    """A share and the ends of its interval, none of none."""
-    return () if estimate is None else (estimate.value, estimate.low, estimate.high)
 
 
 def _outcomes(table: ScoreTable) -> tuple[dict[str, dict[str, int]], dict[str, int], list[str]]:
@@ -345,7 +316,10 @@ def calibrate_store(
     tables, broken = store.tables()
     if not tables and not broken:
         raise InputError(f"workdir {store.workdir}: no score tables yet; {step('score')} first.")
-    tables = [table for table in tables if _is_chosen(table, tasks, shots)]
+    if tasks:
+        tables = [table for table in tables if table.context.get("task") in tasks]
+    if shots is not None:
+        tables = [table for table in tables if table.context.get("shots") == shots]
     if not tables and not broken:
         chosen = [*tasks, *([] if shots is None else [f"{shots} shots"])]
         raise InputError(
@@ -415,12 +389,6 @@ def _shares_of_training(table: ScoreTable) -> Options:
             got="none", remedy=f"{step('score')} into a new workdir",
         )  # fmt: skip
     return {"target_prior": counted_shares(counts), "counts": tuple(counts)}
-
-
-def _is_chosen(table: ScoreTable, tasks: Sequence[str], shots: int | None) -> bool:
-    """True of a table of these tasks and so many shots; an empty choice takes all."""
-    context = table.context
-    return (not tasks or context.get("task") in tasks) and shots in (None, context.get("shots"))
 
 
 def _merge_earlier(record: Record, earlier: Record | None) -> Record:

@@ -26,17 +26,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from batch_calibration import files
 from batch_calibration.errors import InputError
-from batch_calibration.files import (
-    PARTIAL,
-    ended,
-    parse_json,
-    process_name,
-    read_as,
-    remove,
-    rename,
-    retry,
-)
+from batch_calibration.files import process_name
 
 LEASE = 60.0
 """Seconds without a heartbeat after which a worker on another machine counts as dead."""
@@ -103,7 +95,7 @@ class Claim:
             ClaimLost: another worker took it over.
         """
         try:
-            retry(self._path.stat)
+            files.retry(self._path.stat)
         except FileNotFoundError as error:
             raise ClaimLost from error
 
@@ -117,8 +109,8 @@ class Claim:
         self._thread.join()
         # It may have been taken over meanwhile: then there is nothing to give back.
         with suppress(OSError):
-            remove(self._path)
-            retry(self._path.parent.rmdir)
+            files.remove(self._path)
+            files.retry(self._path.parent.rmdir)
 
     def _keep_beating(self) -> None:
         while not self._stop.wait(self._period):
@@ -172,7 +164,7 @@ class Claims:
                     return None
                 # Of several that take over one alone finds the file; the others look again.
                 with suppress(FileNotFoundError):
-                    rename(holder.path, own_file)
+                    files.rename(holder.path, own_file)
                     break
         self._last_change.pop(context_id, None)
         return Claim(own_file, context, of, self._lease / BEATS)
@@ -183,9 +175,9 @@ class Claims:
         for folder in sorted(self._folder.glob("[!.]*")):  # not claims that are being laid
             # A heartbeat may be half written at the moment.
             with suppress(ValueError):
-                if (holder := _read_holder(folder)) and not ended(holder.path.stem):
-                    fields = parse_json(holder.content.decode())
-                    beats[folder.name] = read_as(Heartbeat, fields, "heartbeat")
+                if (holder := _read_holder(folder)) and not files.ended(holder.path.stem):
+                    fields = files.parse_json(holder.content.decode())
+                    beats[folder.name] = files.read_as(Heartbeat, fields, "heartbeat")
         return beats
 
     def broken(self) -> list[InputError]:
@@ -204,18 +196,18 @@ class Claims:
             # Another worker may take it over at the moment: then this does nothing.
             with suppress(InputError, OSError):
                 holder = _read_holder(folder)
-                if holder and ended(holder.path.stem):
+                if holder and files.ended(holder.path.stem):
                     holder.path.unlink()
                     folder.rmdir()
 
     def _put(self, folder: Path, name: str) -> bool:
         """Try to lay a claim, whole or not at all; True where none was there."""
-        partial = self._folder / f".{folder.name}.{Path(name).stem}{PARTIAL}"
-        retry(lambda: partial.mkdir(parents=True, exist_ok=True))
+        partial = self._folder / f".{folder.name}.{Path(name).stem}{files.PARTIAL}"
+        files.retry(lambda: partial.mkdir(parents=True, exist_ok=True))
         try:
-            retry((partial / name).touch)
+            files.retry((partial / name).touch)
             # With the file in it, so that no claim is ever seen empty and taken for free.
-            rename(partial, folder)
+            files.rename(partial, folder)
         except OSError as error:
             shutil.rmtree(partial)
             if error.errno == errno.ENOTDIR:
@@ -227,7 +219,7 @@ class Claims:
 
     def _is_dead(self, context_id: str, holder: _Holder) -> bool:
         # On this machine the kernel knows; elsewhere time alone tells.
-        if ended(holder.path.stem):
+        if files.ended(holder.path.stem):
             return True
         last_holder, changed_at = self._last_change.get(context_id, (None, 0.0))
         if last_holder != holder:
@@ -240,8 +232,8 @@ def _read_holder(folder: Path) -> _Holder | None:
     """Who holds a claim; None where it is free."""
     path = folder
     try:
-        for path in retry(lambda: list(folder.iterdir())):
-            return _Holder(path, retry(path.read_bytes))
+        for path in files.retry(lambda: list(folder.iterdir())):
+            return _Holder(path, files.retry(path.read_bytes))
     except FileNotFoundError as error:
         # What was there a moment ago was given back; a link that leads nowhere stays.
         if path.is_symlink():

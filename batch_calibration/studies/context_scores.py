@@ -170,10 +170,8 @@ def _block(rendered: RenderedBlock, answer: LabelScores, start: int) -> Block:
     if len(rows) < rendered.size:
         spec[UNREADABLE] = rendered.size - len(rows)
     labels, row_ids = compress(rendered.labels, is_kept), compress(rendered.row_ids, is_kept)
-    return make_block(
-        answer.log_probs[start + rows], list(labels), answer.tokens[start + rows], list(row_ids),
-        spec,
-    )  # fmt: skip
+    log_probs, tokens = answer.log_probs[start + rows], answer.tokens[start + rows]
+    return make_block(log_probs, list(labels), tokens, list(row_ids), spec)
 
 
 def _relabel(context: RenderedContext, table: ScoreTable) -> ScoreTable:

@@ -32,19 +32,6 @@ class MergeReport(NamedTuple):
     left_out: tuple[str, ...]
 
 
-class _Merged(NamedTuple):
-    """A table, and the folder that each of its blocks comes from."""
-
-    table: ScoreTable
-    origins: dict[str, Path]
-
-    def add(self, table: ScoreTable, folder: Path) -> "_Merged":
-        """The same with the further blocks of another table of the context."""
-        blocks = {**table.blocks, **self.table.blocks}  # own ones win
-        origins = dict.fromkeys(blocks, folder) | self.origins
-        return _Merged(self.table._replace(blocks=blocks), origins)
-
-
 def merge_workdirs(
     sources: Sequence[str | Path], workdir: str | Path, *, tolerance: float = TOLERANCE
 ) -> MergeReport:
@@ -65,28 +52,24 @@ def merge_workdirs(
         InputError: a source that is no workdir; a file of the workdir's that cannot be read; two
             folders that contradict each other. Nothing is written then.
     """
-    stores = [Store(source) for source in sources]
-    target = Store(workdir, create=True)
-    tables, broken = target.tables()
-    # What an unreadable table of the workdir held is not known: it could not be kept.
-    if broken:
-        raise InputError(" ".join(broken))
-    merged: dict[str, _Merged] = {}
-    for table in tables:
-        merged[table.id] = _Merged(table, dict.fromkeys(table.blocks, target.workdir))
-    before = {context_id: set(own.origins) for context_id, own in merged.items()}
+    target, stores = Store(workdir, create=True), [Store(source) for source in sources]
+    tables = dict[str, ScoreTable]()  # what each context holds now
+    origins = dict[str, dict[str, Path]]()  # the folder that each of its blocks comes from
     seen, contradictions, left_out = set[str](), list[str](), list[str]()
-    for store in stores:
-        tables, broken = store.tables()
+    for store in (target, *stores):
+        stored, broken = store.tables()
+        # What an unreadable table of the workdir held is not known: it could not be kept.
+        if broken and store is target:
+            raise InputError(" ".join(broken))
         left_out += broken
-        for table in tables:
-            seen.add(table.id)  # of the sources, not of the workdir alone
-            if own := merged.get(table.id):
-                contradictions += _contradictions(own, table, store.workdir, tolerance)
-                merged[table.id] = own.add(table, store.workdir)
-            else:
-                origins = dict.fromkeys(table.blocks, store.workdir)
-                merged[table.id] = _Merged(table, origins)
+        for table in stored:
+            own, origin = tables.get(table.id, table), origins.setdefault(table.id, {})
+            contradictions += _contradictions(own, origin, table, store.workdir, tolerance)
+            # Earlier ones win.
+            tables[table.id] = own._replace(blocks={**table.blocks, **own.blocks})
+            origins[table.id] = dict.fromkeys(table.blocks, store.workdir) | origin
+            if store is not target:
+                seen.add(table.id)
     # Nothing was written so far: a merge is done as a whole, or not begun.
     if contradictions:
         more = f" (and {len(contradictions) - 3} more)" if len(contradictions) > 3 else ""
@@ -94,18 +77,18 @@ def merge_workdirs(
             f"{'; '.join(contradictions[:3])}{more}. Nothing was merged: keep these workdirs "
             "apart, or delete the score tables that are out of date."
         )
-    changed = {name for name in seen if set(merged[name].origins) != before.get(name)}
+    changed = {name for name in seen if set(origins[name].values()) != {target.workdir}}
     for store in stores:
         runs.copy_runs(store.workdir, target.workdir)
-    busy = {name for name in sorted(changed) if not _put(target, merged[name].table)}
+    busy = {name for name in sorted(changed) if not _put(target, tables[name])}
     if busy:
         left_out.append(
             f"workdir {target.workdir}: {len(busy)} contexts are being scored there; merge again "
             "when they are done."
         )
-    widened = len((before.keys() & changed) - busy)
-    added = len(changed - before.keys() - busy)
-    return MergeReport(added, widened, len(seen - changed), tuple(left_out))
+    added = {name for name in changed - busy if target.workdir not in origins[name].values()}
+    widened = len(changed - busy - added)
+    return MergeReport(len(added), widened, len(seen - changed), tuple(left_out))
 
 
 def _put(target: Store, table: ScoreTable) -> bool:
@@ -120,16 +103,18 @@ def _put(target: Store, table: ScoreTable) -> bool:
     return True
 
 
-def _contradictions(own: _Merged, table: ScoreTable, folder: Path, tolerance: float) -> list[str]:
+def _contradictions(
+    own: ScoreTable, origin: dict[str, Path], table: ScoreTable, folder: Path, tolerance: float
+) -> list[str]:
     """Part of a sentence on each block that two folders hold and that differs."""
     sentences = []
-    for name in table.blocks.keys() & own.table.blocks.keys():
+    for name in table.blocks.keys() & origin.keys():
         difference = "other names of labels"
-        if table.label_names == own.table.label_names:
-            difference = _difference(own.table.blocks[name], table.blocks[name], tolerance)
+        if table.label_names == own.label_names:
+            difference = _difference(own.blocks[name], table.blocks[name], tolerance)
         if difference:
             where = f"{table.id}.safetensors, block {name!r}"
-            sentences.append(f"{where}: {folder} has {difference} than {own.origins[name]}")
+            sentences.append(f"{where}: {folder} has {difference} than {origin[name]}")
     return sentences
 
 

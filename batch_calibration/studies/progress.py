@@ -9,16 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from batch_calibration.files import (
-    Json,
-    file_name,
-    parse_json,
-    process_name,
-    read_as,
-    remove,
-    retry,
-    write_whole,
-)
+from batch_calibration import files
+from batch_calibration.files import Json
 
 T = TypeVar("T")
 
@@ -96,12 +88,12 @@ class WorkFiles:
 
     def clear_failure(self, context_id: str) -> None:
         """Forget a failure: the context can be scored."""
-        remove(self._path("failed", context_id))
+        files.remove(self._path("failed", context_id))
 
     def add_scored(self, rows: int, seconds: float) -> None:
         """Keep that this process scored so many more rows in so many more seconds."""
         # A file for each process: no two write one.
-        name = process_name()
+        name = files.process_name()
         before = self._read(_Throughput, "rates", name) or _Throughput()
         total = _Throughput(before.rows + rows, before.seconds + seconds)
         self._write("rates", name, asdict(total))
@@ -119,14 +111,14 @@ class WorkFiles:
         return sorted(path.stem for path in (self._folder / folder).glob("[!.]*.json"))
 
     def _path(self, folder: str, name: str) -> Path:
-        return self._folder / folder / f"{file_name(name)}.json"
+        return self._folder / folder / f"{files.file_name(name)}.json"
 
     def _write(self, folder: str, name: str, fields: Mapping[str, Json]) -> None:
-        write_whole(self._path(folder, name), json.dumps(fields).encode())
+        files.write_whole(self._path(folder, name), json.dumps(fields).encode())
 
     def _read(self, kind: type[T], folder: str, name: str) -> T | None:
         # A file that was damaged is as good as none: no number depends on it.
         with suppress(OSError, ValueError):
-            text = retry(lambda: self._path(folder, name).read_text("utf-8"))
-            return read_as(kind, parse_json(text), folder)
+            text = files.retry(lambda: self._path(folder, name).read_text("utf-8"))
+            return files.read_as(kind, files.parse_json(text), folder)
         return None

@@ -29,12 +29,7 @@ from batch_calibration.scoring.tasks.base import Rows
 from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.studies import Store, runs
 from batch_calibration.studies.claims import Claim, ClaimLost
-from batch_calibration.studies.context_scores import (
-    identify,
-    missing,
-    name_of,
-    score_context,
-)
+from batch_calibration.studies.context_scores import identify, missing, name_of, score_context
 from batch_calibration.studies.loading import api_cost, load_scorer, load_token_budget, open_model
 from batch_calibration.studies.progress import Planned
 
@@ -157,12 +152,11 @@ def run_scoring(
             if claim:
                 claim.rows = rows  # for its heartbeats
             if progress:
-                size, cost = sizes_to_ask[index], costs[index]
+                size, name = sizes_to_ask[index], plan[index].name
                 now = min(rows, size)
-                progress(ScoringProgress(
-                    plan[index].name, done_before + rows, total, asked + now, sum(sizes_to_ask),
-                    round(sum(costs)), round(run_before + cost * now / max(size, 1)),
-                ))  # fmt: skip
+                of_rows = done_before + rows, total, asked + now, sum(sizes_to_ask)
+                tokens_run = round(run_before + costs[index] * now / max(size, 1))
+                progress(ScoringProgress(name, *of_rows, round(sum(costs)), tokens_run))
 
         report_rows(0)
         started = time.monotonic()

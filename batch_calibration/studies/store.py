@@ -206,12 +206,12 @@ class Store:
         unrecorded = [path for path in self._table_paths() if path.stem not in recorded_ids]
         calibrate = step("calibrate")
         rescore = f"{step('score')} again, or delete it from {self.workdir / 'records'}"
+        titles = [_read_title(path) for path in unrecorded]
         return [
-            *_sentence([_read_title(path) for path in unrecorded], "score table",
-                       "without a record, so not shown", calibrate),
+            *_sentence(titles, "score table", "without a record, so not shown", calibrate),
             *_sentence(changed, "score table", "changed since its record was made", calibrate),
             *_sentence(lost, "record", "whose score table is gone", rescore),
-        ]  # fmt: skip
+        ]
 
     def _journal_folder(self, context_id: str) -> Path:
         return self.workdir / "work" / "journal" / file_name(context_id)

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from batch_calibration.errors import InputError
 from batch_calibration.settings import keys
@@ -96,11 +96,10 @@ class Records(Sequence[Record]):
                     # The ends of an interval stand beside their metric, in its own row.
                     if metric.removesuffix("_low").removesuffix("_high") in {*metrics} - {metric}:
                         continue
-                    low, high = metrics.get(f"{metric}_low"), metrics.get(f"{metric}_high")
-                    rows.append({
-                        **shared, **options, "method": method, "metric": metric, "value": number,
-                        "low": low, "high": high,
-                    })  # fmt: skip
+                    found: Row = {"method": method, "metric": metric, "value": number}
+                    for end in ("low", "high"):
+                        found[end] = metrics.get(f"{metric}_{end}")
+                    rows.append(shared | options | found)
         return fill_columns(rows)
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -241,13 +240,8 @@ def write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
     cells = list(map(list, rows))
     has_return = any("\r" in str(cell) for cell in chain.from_iterable(cells))
     buffer = io.StringIO()
-    writer = csv.writer(
-        buffer,
-        delimiter=delimiter,
-        lineterminator="\n",
-        quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL,
-    )
-    writer.writerows(cells)
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL
+    csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(cells)
     return buffer.getvalue()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from batch_calibration.cli import studies
-from batch_calibration.cli.config_files import load_config, read_study
+from batch_calibration.cli.study_options import load_config, read_study
 from batch_calibration.reporting import catalogue, terminal, writing
 from batch_calibration.reporting.curves import Points
 from batch_calibration.reporting.figures.files import save

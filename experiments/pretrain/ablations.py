@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from batch_calibration.cli.config_files import read_config
+from batch_calibration.cli.study_options import read_config
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.reporting.cells import Cells, markdown

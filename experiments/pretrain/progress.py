@@ -53,7 +53,7 @@ class TrainingProgress(ProgressBar):
         self._last = step_end
         for name, number in numbers.items():
             self._recent.setdefault(name, []).append(number)
-        self.update(done, done + left, "training")
+        self.update("training", done, done + left)
         if step % self._every == 0 or not left:  # the last steps, too, where they fill no line
             means = [f"{k} {sum(recent) / len(recent):.3f}" for k, recent in self._recent.items()]
             self.print(f"step {step}  {'  '.join(means)}")
