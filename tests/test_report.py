@@ -14,6 +14,7 @@ from batch_calibration.diagnosis.recommend import LIKELY, POOLED, likely_bias
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import catalogue, writing
 from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
+from batch_calibration.reporting.items import Table
 from batch_calibration.reporting.method_display import PALETTE
 from batch_calibration.reporting.page import make_page, table_html
 from batch_calibration.scores import ScoreTable, make_block
@@ -267,12 +268,10 @@ def test_a_field_filters_rows(driver):
 
 def test_intervals_are_parts_of_typed_cells():
     gain = estimate_cell(Estimate(0.015, 0.002, 0.028), "*")
-    text = table_html(catalogue.Table("a", "b", "c", [["", "x", "y"], ["row", gain, str(gain)]]))
+    text = table_html(Table("a", "b", "c", [["", "x", "y"], ["row", gain, str(gain)]]))
     assert "<td>+1.5<span> [+0.2, +2.8]</span>*</td><td>+1.5 [+0.2, +2.8]*</td>" in text
     (best,) = mark_best([1.5], [gain])
-    assert "<td><b>+1.5</b><span>" in table_html(
-        catalogue.Table("a", "b", "c", [["", "x"], ["row", best]])
-    )
+    assert "<td><b>+1.5</b><span>" in table_html(Table("a", "b", "c", [["", "x"], ["row", best]]))
 
 
 def test_a_column_that_is_the_same_in_every_row_is_said_once():
@@ -281,16 +280,16 @@ def test_a_column_that_is_the_same_in_every_row_is_said_once():
         *([name, "200", name] for name in "abc"),
         Sums(["sum", "", "d"]),
     ]
-    text = table_html(catalogue.Table("a", "b", "c", cells))
+    text = table_html(Table("a", "b", "c", cells))
     assert "In every row: rows 200." in text and text.count("<td hidden>") == 4
-    assert "In every row" not in table_html(catalogue.Table("a", "b", "c", cells[:3]))
+    assert "In every row" not in table_html(Table("a", "b", "c", cells[:3]))
 
 
 def test_only_sums_stand_in_the_footer():
     cells = [["label", "share"], ["no", "61"], ["yes", "39"]]
-    data = table_html(catalogue.Table("a", "labels", "Labels", cells))
+    data = table_html(Table("a", "labels", "Labels", cells))
     assert "<tfoot>" not in data and data.count('<th scope="row">') == 2
-    summed = table_html(catalogue.Table("a", "sums", "Sums", [*cells[:2], Sums(cells[2])]))
+    summed = table_html(Table("a", "sums", "Sums", [*cells[:2], Sums(cells[2])]))
     assert summed.count("<tfoot>") == 1 and ">yes</th>" in summed.split("<tfoot>")[1]
 
 

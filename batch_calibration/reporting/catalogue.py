@@ -10,16 +10,6 @@ from batch_calibration.reporting.tables import TABLES
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import Record
 
-__all__ = [
-    "ACROSS",
-    "TABLES",
-    "Drawing",
-    "Results",
-    "Table",
-    "collect",
-    "figures",
-    "tables",
-]  # fmt: skip
 Artifact = TypeVar("Artifact", Table, Drawing)
 
 
@@ -40,8 +30,7 @@ def collect(
 
 def tables(study: Results) -> list[Table]:
     """Every table: section by section, and in each in the order of `TABLES`."""
-    asked = [maker.make(study) for maker in TABLES if maker.needs in ("", *study.varies)]
-    return _in_sections(study, chain.from_iterable(asked))
+    return _in_sections(study, chain.from_iterable(make(study) for make in TABLES))
 
 
 def figures(study: Results) -> list[Drawing]:

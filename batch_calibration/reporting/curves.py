@@ -8,15 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.metrics import Estimate, deviation
+from batch_calibration.reporting import frame
 from batch_calibration.reporting.cells import Cells, best_of, notes
-from batch_calibration.reporting.frame import (
-    CORRECTED,
-    REFERENCES,
-    Frame,
-    gain,
-    group_by,
-    task_title,
-)
+from batch_calibration.reporting.frame import CORRECTED, REFERENCES, Frame, task_title
 from batch_calibration.reporting.method_display import is_over_shots
 
 # Accuracies in %, one for each seed or draw, by the number on the axis below them.
@@ -64,7 +58,7 @@ def by_shots(groups: Sequence[Frame]) -> list[Curves]:
     A task, or a method on it, that was run with one number of shots alone is left out.
     """
     with_shots = [group for group in groups if group.setting.shots is not None]
-    families = group_by(with_shots, lambda group: group.setting._replace(shots=None))
+    families = frame.group_by(with_shots, lambda group: group.setting._replace(shots=None))
     return [curves for curves in map(_shot_curves, families.values()) if curves.tasks]
 
 
@@ -73,24 +67,22 @@ def _shot_curves(family: Sequence[Frame]) -> Curves:
     gained: dict[str, dict[int, Estimate]] = {}
     for group in family:
         shots = group.setting.shots or 0
-        for task, frame in group.tasks.items():
+        for task, contexts in group.tasks.items():
             if group.has_references:
-                gained.setdefault(task, {})[shots] = gain(frame, CORRECTED)
+                gained.setdefault(task, {})[shots] = frame.gain(contexts, CORRECTED)
             for method in filter(is_over_shots, group.methods):
                 points = tasks.setdefault(task, {}).setdefault(method, {})
-                points[shots] = 100 * frame.values(method)
+                points[shots] = 100 * contexts.values(method)
     lines: dict[str, dict[str, Points]] = {}
     for task, by_method in tasks.items():
         # One point alone is no line.
         several = {method: points for method, points in by_method.items() if len(points) > 1}
         lines |= {task: several} if several else {}
     setting, most = family[0].setting, max(group.setting.shots or 0 for group in family)
-    return Curves(
-        setting.slug.replace(f"-{setting.shots}shot", f"-0to{most}shots", 1),
-        f"Shots: {setting._replace(shots=None)}", "shots per class", lines,
-        notes(chain.from_iterable(group.records for group in family)), gains=gained,
-        number="Figure 6",
-    )  # fmt: skip
+    slug = setting.slug.replace(f"-{setting.shots}shot", f"-0to{most}shots", 1)
+    heading = f"Shots: {setting._replace(shots=None)}"
+    note = notes(chain.from_iterable(group.records for group in family))
+    return Curves(slug, heading, "shots per class", lines, note, gains=gained, number="Figure 6")
 
 
 # A task, numbers, and method -> for each of them the shares that are right, a draw each.
@@ -132,9 +124,9 @@ def by_rows_seen(groups: Sequence[Frame]) -> list[Curves]:
         tasks = _pool((task, stream.rows, stream.accuracy) for task, stream in pairs if stream)
         for task in tasks:
             streamed = [record for record in group.tasks[task].records if record.over_stream]
-            frame = Frame(group.setting, streamed)
-            for method in filter(frame.methods.__contains__, REFERENCES):
-                levels.setdefault(task, {})[method] = 100 * float(frame.values(method).mean())
+            contexts = Frame(group.setting, streamed)
+            for method in filter(contexts.methods.__contains__, REFERENCES):
+                levels.setdefault(task, {})[method] = 100 * float(contexts.values(method).mean())
         if tasks:
             slug, heading = f"{group.setting.slug}-rows-seen", f"Rows seen: {group.setting}"
             note = notes(group.records, STREAM_NOTE)

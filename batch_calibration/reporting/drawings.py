@@ -4,24 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
-from batch_calibration.reporting import prompts, two_labels
+from batch_calibration.reporting import frame, items, prompts, two_labels
 from batch_calibration.reporting.figures import intervals, scores, studies
 from batch_calibration.reporting.figures.style import Drawn
-from batch_calibration.reporting.frame import (
-    CORRECTED,
-    REFERENCES,
-    Frame,
-    task_accuracy,
-    task_title,
-)
-from batch_calibration.reporting.items import (
-    ACROSS,
-    Drawing,
-    Results,
-    TextsOf,
-    compared_by_size,
-    setting_slug,
-)
+from batch_calibration.reporting.frame import Frame, task_accuracy
+from batch_calibration.reporting.items import ACROSS, Drawing, Results, setting_slug
 from batch_calibration.reporting.two_labels import Shifted, shift_scores
 
 BOUNDARY_TASKS = ("sst2", "qnli")
@@ -52,10 +39,10 @@ def of_methods(study: Results) -> Iterator[Drawing]:
 
 
 def _bc_first(methods: Sequence[str]) -> list[str]:
-    return sorted(methods, key=lambda method: method != CORRECTED)
+    return sorted(methods, key=lambda method: method != frame.CORRECTED)
 
 
-def _draw_page_gains(group: Frame, methods: Sequence[str], texts: TextsOf) -> Drawn:
+def _draw_page_gains(group: Frame, methods: Sequence[str], texts: items.TextsOf) -> Drawn:
     return intervals.draw_gains(group, methods)
 
 
@@ -63,7 +50,7 @@ def figure_1(study: Results) -> Iterator[Drawing]:
     """Average over the tasks of each method, a panel a model."""
     panels = {}
     for group in study.sizes:
-        methods = group.among(compared_by_size())
+        methods = group.among(items.compared_by_size())
         # All but icl itself have a gain over it.
         if len(set(methods) & set(group.compared)) == len(methods) - 1:
             means = {method: group.accuracy(method) for method in methods}
@@ -81,8 +68,8 @@ def figure_7(study: Results) -> Iterator[Drawing]:
     for group in study.groups:
         panels = {}
         for task in filter(group.tasks.__contains__, IMAGE_TASKS if group.has_references else ()):
-            estimates = {method: task_accuracy(group.tasks[task], method) for method in REFERENCES}
-            panels[task_title(task)] = estimates
+            estimates = {m: task_accuracy(group.tasks[task], m) for m in frame.REFERENCES}
+            panels[frame.task_title(task)] = estimates
         if panels:
             heading = f"Zero-shot images: {group.setting}"
             draw = partial(intervals.draw_estimates, panels, heading)
@@ -131,10 +118,9 @@ def of_boundaries(study: Results) -> Iterator[Drawing]:
         if not examples:
             continue
         is_main, setting = group == study.main, str(group.setting)
-        yield Drawing(
-            *setting_slug(group, "boundaries"), partial(scores.draw_boundaries, examples, setting),
-            "Figure 2" if is_main else "", partial(_draw_planes, study, group),
-        )  # fmt: skip
+        draw, number = partial(scores.draw_boundaries, examples, setting), "Figure 2" * is_main
+        draw_for_page = partial(_draw_planes, study, group)
+        yield Drawing(*setting_slug(group, "boundaries"), draw, number, draw_for_page)
         if is_main and study.all_boundaries:
             of_two = [table for table in (*examples, *drawable) if len(table.label_names) == 2]
             if len(of_two) > len(examples):
@@ -143,7 +129,7 @@ def of_boundaries(study: Results) -> Iterator[Drawing]:
                 yield Drawing(section, slug, draw, "Figure 10", is_on_page=False)
 
 
-def _draw_planes(study: Results, group: Frame, texts: TextsOf) -> Drawn:
+def _draw_planes(study: Results, group: Frame, texts: items.TextsOf) -> Drawn:
     """The planes of the first tasks that can be drawn."""
     loaded = map(study.load, group.first_seeds().records)
     drawable = filter(two_labels.can_draw, filter(None, loaded))

@@ -39,11 +39,8 @@ class Results:
     def varies(self) -> frozenset[str]:
         """Names of differences between the contexts, and of what was varied in one."""
         contexts = [record.context for record in self.records]
-        models = {(context.model, context.scorer.digest) for context in contexts}
         shots, names = {context.shots for context in contexts}, set(map(axis_name, self.records))
         found = {
-            "model": len(models) > 1,
-            "size": len(models) > 1 or 0 in shots,
             "shots": len(shots) > 1,
             "demonstration labels": CONTROL in names,
             "prompt": bool(names - {"", CONTROL}),

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.files import file_name
 from batch_calibration.reporting import verdict_tables, words
-from batch_calibration.reporting.catalogue import ACROSS, Table
 from batch_calibration.reporting.cells import Best, Cells, Sums, count_signs
 from batch_calibration.reporting.frame import group_by
+from batch_calibration.reporting.items import ACROSS, Table
 from batch_calibration.reporting.method_display import PALETTE, verdict_color
 from batch_calibration.studies import Run, csv_text
 
@@ -355,12 +355,8 @@ def context_html(context: Verdict, name: str, *, is_full: bool) -> str:
     sentences, table = context.diagnosis.sentences(), ""
     if is_full:
         sentences += context.recommendation.reason
-        table = table_html(
-            verdict_tables.context_tables(context)[0]._replace(slug=f"{name}-labels")
-        )
+        labels, *_ = verdict_tables.context_tables(context)
+        table = table_html(labels._replace(slug=f"{name}-labels"))
     content = f"<p>{escape(' '.join(sentences))}</p>\n{table}"
-    return _fold(
-        f'id="{name}" class="context"',
-        escape(f"{context.name}: {' '.join(words.card_lines([context])[:2])}"),
-        content,
-    )
+    summary = f"{context.name}: {' '.join(words.card_lines([context])[:2])}"
+    return _fold(f'id="{name}" class="context"', escape(summary), content)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -127,6 +126,10 @@ def accuracy_note(group: Frame, methods: Sequence[str]) -> str:
     return " ".join(filter(None, (SPREAD if group.max_seeds > 1 else "", learned, of_gains)))
 
 
+Mark = Callable[[Sequence[ArrayLike]], list[NumberCell]]
+"""Cells of samples, the best of them marked."""
+
+
 def _percents(samples: Sequence[ArrayLike]) -> list[NumberCell]:
     """Accuracies in %, `mean ± sd` over seeds."""
     return cells.best_of([100 * np.asarray(sample) for sample in samples])
@@ -138,10 +141,7 @@ def _lowest_best(samples: Sequence[ArrayLike]) -> list[NumberCell]:
     return cells.best_of(means, digits=3, is_lowest=True)
 
 
-def _metric_cells(
-    group: Frame, methods: Sequence[str], metric: str,
-    mark: Callable[[Sequence[ArrayLike]], list[NumberCell]],
-) -> Cells:  # fmt: skip
+def _metric_cells(group: Frame, methods: Sequence[str], metric: str, mark: Mark) -> Cells:
     """Header, a row a task, and the average over the tasks."""
 
     def cells_of(task: str) -> list[NumberCell]:
@@ -277,10 +277,8 @@ def bcl_cells(group: Frame) -> Cells:
 
 def method_cells(measured: Frame) -> Cells:
     """A row for each method that has formulas, and its gains in the measured setting of text."""
-    rows: Cells = [
-        ["method", "probe", "forward passes", "learning costs", "scores after", "learned",
-         "decides where"],
-    ]  # fmt: skip
+    header = "method, probe, forward passes, learning costs, scores after, learned, decides where"
+    rows: Cells = [header.split(", ")]
     for name in filter(FORMULAS.__contains__, METHODS):
         probe = METHODS[name].probe
         # The probe's own rows, where the setting asks for more or fewer than usual.
@@ -408,10 +406,10 @@ class SettingTable:
     heading: str  # what it shows; `{}` is the setting
     cells: Callable[[Frame], Cells]  # header and rows; empty where there is no such table
     # The sentences below it, before what a reader of the records must know.
-    note: Callable[[Frame], str] = lambda group: ""
+    note: Callable[[Frame], str] | str = ""
+    number: str = ""  # its number in the paper behind its kind
     csv: Callable[[Frame], Cells] | None = None  # rows of its CSV file, if it has one
     unit: str = "accuracy in %"  # of its numbers
-    number: str = ""  # its number in the paper behind its kind
     is_of_main: bool = False  # whether the main setting alone has it
     is_shown: bool = True  # whether it is shown where the setting has a section, or only written
     kind: Group | None = None  # the methods that it shows, where all contexts or some have them
@@ -423,11 +421,13 @@ class SettingTable:
             is_shown = self.is_shown and group in study.sections
             for part, slug, heading in self._parts(group):
                 if rows := self.cells(part):
+                    section, name = setting_slug(group, slug)
+                    title, csv = heading.format(group.setting), self.csv and self.csv(part)
+                    note = self.note if isinstance(self.note, str) else self.note(part)
+                    note = notes(part.records, note)
                     yield Table(
-                        *setting_slug(group, slug), heading.format(group.setting), rows,
-                        notes(part.records, self.note(part)), self.csv and self.csv(part),
-                        is_shown, self.unit, self.number,
-                    )  # fmt: skip
+                        section, name, title, rows, note, csv, is_shown, self.unit, self.number
+                    )
 
     def _parts(self, group: Frame) -> Iterator[tuple[Frame, str, str]]:
         """All contexts, then those with methods that others lack; with slug and heading."""
@@ -446,24 +446,28 @@ def by_methods(heading: str, slug: str, kind: Group) -> tuple[SettingTable, Sett
         # Other groups than the paper's are compared with icl and bc.
         return group.among([*REFERENCES, *methods]) if methods and kind != "paper" else methods
 
-    return SettingTable(
-        slug, heading, lambda group: accuracy_cells(group, methods_of(group)),
-        lambda group: accuracy_note(group, methods_of(group)), kind=kind,
-    ), SettingTable(
-        f"{slug}-gains", f"{heading}: gain over icl",
-        lambda group: gain_cells(group, methods_of(group)), gain_note, unit="points",
-        kind=kind,
-    )  # fmt: skip
+    def accuracies(group: Frame) -> Cells:
+        return accuracy_cells(group, methods_of(group))
+
+    def note(group: Frame) -> str:
+        return accuracy_note(group, methods_of(group))
+
+    def gains(group: Frame) -> Cells:
+        return gain_cells(group, methods_of(group))
+
+    gains_slug, gains_heading = f"{slug}-gains", f"{heading}: gain over icl"
+    return (
+        SettingTable(slug, heading, accuracies, note, kind=kind),
+        SettingTable(gains_slug, gains_heading, gains, gain_note, unit="points", kind=kind),
+    )
 
 
 def of_probabilities(
     slug: str, heading: str, unit: str, make: Callable[[Frame], Cells]
 ) -> SettingTable:
     """A table of probabilities; that of one metric task by task is only written."""
-    return SettingTable(
-        slug, heading, make, lambda group: PROBABILITIES_NOTE, make, unit,
-        is_shown=slug not in PROBABILITIES,
-    )  # fmt: skip
+    is_shown, note = slug not in PROBABILITIES, PROBABILITIES_NOTE
+    return SettingTable(slug, heading, make, note, csv=make, unit=unit, is_shown=is_shown)
 
 
 def across(study: prompts.PromptStudy | prompts.Grid | curves.Curves, rows: Cells) -> Table:
@@ -523,10 +527,8 @@ def of_demonstration_labels(study: Results) -> Iterator[Table]:
         note = " ".join(filter(None, (words.reading_verdict(control), controls.CONTROL_NOTE)))
         yield _control_table(control, "", "", note)
         rows = controls.difference_cells(control)
-        yield Table(
-            ACROSS, f"{control.slug}-differences", f"{control.heading}; differences", rows,
-            controls.DIFFERENCES_NOTE, rows,
-        )  # fmt: skip
+        slug, heading = f"{control.slug}-differences", f"{control.heading}; differences"
+        yield Table(ACROSS, slug, heading, rows, controls.DIFFERENCES_NOTE, rows)
     for control in controls.find_controls(
         study.records, controls.right_by_likelier_label(study.load)
     ):
@@ -537,20 +539,16 @@ def of_demonstration_labels(study: Results) -> Iterator[Table]:
 
 
 def _control_table(control: controls.Control, slug: str, truth: str, note: str) -> Table:
-    return Table(
-        ACROSS, f"{control.slug}{slug}", f"{control.heading}{truth}",
-        controls.condition_cells(control), note, controls.estimate_cells(control),
-    )  # fmt: skip
+    rows, csv = controls.condition_cells(control), controls.estimate_cells(control)
+    return Table(ACROSS, f"{control.slug}{slug}", f"{control.heading}{truth}", rows, note, csv)
 
 
 def table_1(study: Results) -> Iterator[Table]:
     """The methods' cost, form and boundary, and what they gain here."""
     if study.main:
-        yield Table(
-            ACROSS, "paper-methods", f"What each method does: {study.main.setting}",
-            rows := method_cells(study.main), METHODS_NOTE, rows, unit="gains in points",
-            number="Table 1",
-        )  # fmt: skip
+        rows, heading = method_cells(study.main), f"What each method does: {study.main.setting}"
+        table = Table(ACROSS, "paper-methods", heading, rows, METHODS_NOTE, rows)
+        yield table._replace(unit="gains in points", number="Table 1")
 
 
 def tables_2_and_5(study: Results) -> Iterator[Table]:
@@ -571,13 +569,6 @@ def tables_2_and_5(study: Results) -> Iterator[Table]:
             yield Table(ACROSS, slug, heading, rows, note, rows, number=number)
 
 
-class Maker(NamedTuple):
-    """A maker of tables of results, and what must vary in these for there to be any."""
-
-    make: Callable[[Results], Iterable[Table]]
-    needs: str = ""
-
-
 OF_SETTINGS = (
     *by_methods("Methods", "methods", "paper"),
     *by_methods("Published variants", "variants", "variant"),
@@ -585,28 +576,22 @@ OF_SETTINGS = (
     *by_methods("Beyond the paper, with labels", "labeled", "labeled"),
     # A row a method, whatever its group: accuracy and gain over all tasks.
     SettingTable(
-        "overview", "Each method over the tasks", method_overview, gain_note, overview_csv,
-        "accuracy in %, gain in points",
+        "overview", "Each method over the tasks", method_overview, gain_note, csv=overview_csv,
+        unit="accuracy in %, gain in points",
     ),
     of_probabilities("probabilities", "Probabilities over the tasks", "", probability_averages),
     *(of_probabilities(m, *PROBABILITIES[m], partial(probability_cells, m)) for m in PROBABILITIES),
 )  # fmt: skip
 OF_MAIN = (
     SettingTable(
-        "bcl", "A strength learned from labels: {}", bcl_cells, lambda group: BCL_NOTE,
-        number="Table 3", is_of_main=True,
+        "bcl", "A strength learned from labels: {}", bcl_cells, BCL_NOTE, "Table 3", is_of_main=True
     ),
-    SettingTable(
-        "data", "Data: {}", data_cells, data_note, unit="", number="Table 4", is_of_main=True,
-    ),
+    SettingTable("data", "Data: {}", data_cells, data_note, "Table 4", unit="", is_of_main=True),
     # With the paper's numbers where the setting is the same.
-    SettingTable("images", "Zero-shot images", image_cells, image_note, number="Table 6"),
-)  # fmt: skip
+    SettingTable("images", "Zero-shot images", image_cells, image_note, "Table 6"),
+)
 # What makes each table of a study, in the order in which they are shown.
-TABLES = (
-    *map(Maker, OF_SETTINGS), Maker(of_prompt_studies, "prompt"), Maker(table_1),
-    Maker(tables_2_and_5, "size"), *map(Maker, OF_MAIN), Maker(of_models, "model"),
-    Maker(of_grids, "prompt"), Maker(of_numbered_choices, "prompt"),
-    Maker(of_demonstration_labels, "demonstration labels"), Maker(of_axes, "prompt"),
-    Maker(of_curves),
+TABLES: tuple[Callable[[Results], Iterable[Table]], ...] = (
+    *OF_SETTINGS, of_prompt_studies, table_1, tables_2_and_5, *OF_MAIN, of_models, of_grids,
+    of_numbered_choices, of_demonstration_labels, of_axes, of_curves,
 )  # fmt: skip

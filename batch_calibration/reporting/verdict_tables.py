@@ -23,9 +23,7 @@ SD_NOTE = (
     "Cosines have no nats: SD are standard deviations of the difference between the scores of the "
     "labels most and least preferred."
 )
-OVERVIEW = (
-    "context", "gain", "before", "after", "prefers", "nats", "recommended", "expected", "rows",
-)  # fmt: skip
+OVERVIEW = "context gain before after prefers nats recommended expected rows"
 
 
 def size_cell(diagnosis: Diagnosis, *, error: bool = False) -> str:
@@ -68,7 +66,8 @@ def verdict_cells(verdicts: Sequence[Verdict]) -> Cells:
         diagnosis, gain = verdict.diagnosis, verdict.diagnosis.gain
         return gain is None, -abs(gain.value) if gain else -np.nan_to_num(diagnosis.size)
 
-    rows: Cells = [list(OVERVIEW)]
+    header = OVERVIEW.split()
+    rows: Cells = [header]
     for verdict in sorted(verdicts, key=effect):
         diagnosis, expected = verdict.diagnosis, verdict.recommendation.expected.gain
         cells = context_cells(verdict.name, diagnosis)
@@ -76,7 +75,7 @@ def verdict_cells(verdicts: Sequence[Verdict]) -> Cells:
         cells["recommended"] = verdict.recommendation.short
         cells["expected"] = estimate_cell(expected) if expected else ""
         cells["gain"] = gain_cell(diagnosis.gain) if diagnosis.gain else ""
-        rows.append([cells[column] for column in OVERVIEW])
+        rows.append([cells[column] for column in header])
     return rows
 
 

@@ -91,11 +91,10 @@ def to_frame(columns: Mapping[str, object], index: str) -> "pd.DataFrame":
 def diagnosis_frame(found: Diagnosis) -> "pd.DataFrame":
     """A row a label."""
     right = np.full(len(found.label_names), np.nan) if found.classes is None else found.classes
-    columns: dict[str, object] = {
-        "label": found.label_names, "preference": found.preference, "error": found.error,
-        "predicted": found.predicted, "corrected": found.corrected, "right": right,
-    }  # fmt: skip
-    return to_frame(columns, "label")
+    columns: dict[str, object] = {"label": found.label_names}
+    for name in ("preference", "error", "predicted", "corrected"):
+        columns[name] = getattr(found, name)
+    return to_frame(columns | {"right": right}, "label")
 
 
 def recommendation_frame(advice: Recommendation) -> "pd.DataFrame":
@@ -569,9 +568,7 @@ def _measured(verdicts: Sequence[Verdict]) -> str:
     return f"{_effects(verdicts)} ({rows:,} labeled rows{over}; 95 % intervals.)"
 
 
-def _answers(
-    verdicts: Sequence[Verdict],
-) -> dict[str, Callable[[Verdict], np.ndarray | None]]:
+def _answers(verdicts: Sequence[Verdict]) -> dict[str, Callable[[Verdict], np.ndarray | None]]:
     """What is recommended, by name, and where its gains are: bc first where there are two."""
     names = {verdict.recommendation.short for verdict in verdicts}
     name = names.pop() if len(names) == 1 else "the recommendations"

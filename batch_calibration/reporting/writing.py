@@ -15,9 +15,8 @@ from batch_calibration.methods import METHODS, Evidence, correct_context
 from batch_calibration.methods.options import counted_shares
 from batch_calibration.methods.run import holds_cosines
 from batch_calibration.reporting import catalogue, frame, verdict_tables, words
-from batch_calibration.reporting.catalogue import ACROSS, Results
 from batch_calibration.reporting.cells import latex, markdown
-from batch_calibration.reporting.items import TextsOf
+from batch_calibration.reporting.items import ACROSS, Drawing, Results, Table, TextsOf
 from batch_calibration.reporting.page import Card, Section, figure_html, make_page
 from batch_calibration.scores import BALANCED, TRAIN_LABELS, ScoreTable
 from batch_calibration.scoring.tasks import TASKS
@@ -29,7 +28,7 @@ WITHOUT_FIGURES = (
 )
 
 
-def write_tables(study: Results, folder: Path) -> list[catalogue.Table]:
+def write_tables(study: Results, folder: Path) -> list[Table]:
     """Each table as Markdown and LaTeX, some as CSV."""
     tables = catalogue.tables(study)
     for table in tables:
@@ -46,7 +45,7 @@ def write_figures(
             notify(path)
 
 
-def write_figure(drawing: catalogue.Drawing, path: Path) -> list[Path]:
+def write_figure(drawing: Drawing, path: Path) -> list[Path]:
     """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
     from batch_calibration.reporting.figures.files import save
 
@@ -54,7 +53,7 @@ def write_figure(drawing: catalogue.Drawing, path: Path) -> list[Path]:
     return [*save(drawn.figure, path), _write(path, "csv", csv_text(drawn.cells))]
 
 
-def write_table(table: catalogue.Table, path: Path) -> list[Path]:
+def write_table(table: Table, path: Path) -> list[Path]:
     """A table as Markdown and LaTeX, and as CSV where it has one; `path` lacks the ending."""
     files = [_write(path, "md", markdown(table.cells, table.note))]
     files.append(_write(path, "tex", latex(table.cells, table.note)))
@@ -130,10 +129,8 @@ def write_report(
     last_run = max((run.began for run in runs or ()), default="")
     models = [record.context.model for record in study.records]
     tasks = [record.context.task for record in study.records]
-    html = make_page(
-        sections, runs, cards=shown_cards, notices=missing, date=date or last_run[:10],
-        title=title or name_page(models, tasks),
-    )  # fmt: skip
+    title, date = title or name_page(models, tasks), date or last_run[:10]
+    html = make_page(sections, runs, cards=shown_cards, notices=missing, title=title, date=date)
     write_whole(page, html.encode())
     return shown_cards, [*missing]
 
@@ -199,10 +196,10 @@ def judge_scores(
     if bias is None and shares is None and share is None:
         bias = likely_bias(scores)
     cosines = holds_cosines(table)
+    stated = shares if share is None else None
     advice = recommend_by_bias(
-        scores, bias, names, shares if share is None else None, share, pooled=is_pooled,
-        cosines=cosines,
-    )  # fmt: skip
+        scores, bias, names, stated, share, pooled=is_pooled, cosines=cosines
+    )
     if bias is not None and advice.method in (LIKELY, POOLED):
         corrected = scores - bias
     else:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from batch_calibration.metrics import Estimate, over_tasks
 from batch_calibration.reporting.cells import estimate_cell, task_cell
 from batch_calibration.reporting.figures import style
-from batch_calibration.reporting.figures.style import ACCURACY, FAINT, INK, INTERVALS, Drawn
+from batch_calibration.reporting.figures.style import ACCURACY, ASIDE, FAINT, INK, INTERVALS, Drawn
 from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.method_display import PALETTE, verdict_color
 
@@ -20,8 +20,9 @@ VERDICT_NOTE = (
     "Blue: a gain beyond noise, orange: a loss, gray: 0 is inside the 95 % interval. An arrow: the "
     "end lies beyond the axis."
 )
-# Title -> row -> gain, 0 to 1, and the sign of what is beyond noise.
-Gains = Mapping[str, Mapping[str, tuple[Estimate, int]]]
+# Row -> gain, 0 to 1, and the sign of what is beyond noise.
+GainsOfRows = Mapping[str, tuple[Estimate, int]]
+Gains = Mapping[str, GainsOfRows]  # by title
 Accuracies = Mapping[str, Mapping[str, Estimate]]  # title -> method -> accuracy, 0 to 1
 
 
@@ -63,9 +64,8 @@ def draw_forest(
 
 
 def _draw_differences(
-    axes: Axes, places: Mapping[str, float], by_row: Mapping[str, tuple[Estimate, int]],
-    reach: float,
-) -> None:  # fmt: skip
+    axes: Axes, places: Mapping[str, float], by_row: GainsOfRows, reach: float
+) -> None:
     """Dots and their intervals; an end beyond the axis is an arrow, a dot there has its number."""
     value, low, high = 100 * np.array([by_row[row][0] for row in places]).T  # [row] each
     at, colors = np.array(list(places.values())), [verdict_color(by_row[row][1]) for row in places]
@@ -74,15 +74,13 @@ def _draw_differences(
     titles = [f"{row}: {estimate_cell(by_row[row][0])}" for row in places]
     style.dots(axes, shown, at, colors, titles)
     for is_beyond, edge, marker in ((low < -reach, -reach, "<"), (high > reach, reach, ">")):
-        count = int(is_beyond.sum())
-        style.dots(axes, np.full(count, edge), at[is_beyond], list(compress(colors, is_beyond)),
-                   size=4.0, marker=marker)  # fmt: skip
+        edges, its_colors = np.full(int(is_beyond.sum()), edge), [*compress(colors, is_beyond)]
+        style.dots(axes, edges, at[is_beyond], its_colors, size=4.0, marker=marker)
     for number, x, y in zip(value, shown, at, strict=True):
         if number != x:
             aside, side = (-6, "right") if number > 0 else (6, "left")
             # Above its own interval, which may reach to the left and to the right of the number.
-            axes.annotate(f"{number:+.0f}", (x, y), (aside, 1), textcoords="offset points",
-                          ha=side, va="bottom", fontsize=7)  # fmt: skip
+            axes.annotate(f"{number:+.0f}", (x, y), (aside, 1), ha=side, va="bottom", **ASIDE)
 
 
 def draw_gains(group: Frame, methods: Sequence[str]) -> Drawn:
@@ -129,11 +127,9 @@ def draw_strip(
     titles = [f"{name}: {number:.3g}" for name, number in zip(names, value, strict=True)]
     style.dots(axes, ranks, value, color, titles, size=3)
     style.label(axes, "", *axes_titles)
-    header, rows = (
-        ["rank", kind, "low", "high", "context"],
-        zip(ranks, *numbers.T, names, strict=True),
-    )
-    return style.finish(figure, heading, note, style.table_of(header, rows))
+    rows = zip(ranks, *numbers.T, names, strict=True)
+    cells = style.table_of(["rank", kind, "low", "high", "context"], rows)
+    return style.finish(figure, heading, note, cells)
 
 
 @style.styled
@@ -148,21 +144,15 @@ def draw_estimates(panels: Accuracies, heading: str) -> Drawn:
         first = 100 * next(iter(panel.values())).value
         axes.axvline(first, color=PALETTE.color(methods[0]), ls=":", lw=1.0, zorder=0)
         value, low, high = 100 * np.array(list(panel.values())).T  # [method] each
-        places, colors = (
-            [float(methods.index(method)) for method in panel],
-            list(map(PALETTE.color, panel)),
-        )
+        places = [float(methods.index(method)) for method in panel]
+        colors = list(map(PALETTE.color, panel))
         axes.hlines(places, low, high, colors=colors, lw=1.4)
         style.dots(axes, value, places, colors, style.percents(panel, value))
         for number, place in zip(value, places, strict=True):
-            axes.annotate(f"{number:.1f}", (number, place), (0, 4), textcoords="offset points",
-                          ha="center", fontsize=7)  # fmt: skip
+            axes.annotate(f"{number:.1f}", (number, place), (0, 4), ha="center", **ASIDE)
         rows += [[title, *line] for line in zip(panel, value, low, high, strict=True)]
         style.label(axes, title, ACCURACY, width=3.2)
         style.name_ticks(axes.yaxis, methods)
         axes.set_xlim(min(ends) - 2, max(ends) + 2)
-    note, header = (
-        f"{INTERVALS} Dotted: {methods[0]}.",
-        ["panel", "method", "accuracy", "low", "high"],
-    )
-    return style.finish(figure, heading, note, style.table_of(header, rows))
+    cells = style.table_of(["panel", "method", "accuracy", "low", "high"], rows)
+    return style.finish(figure, heading, f"{INTERVALS} Dotted: {methods[0]}.", cells)

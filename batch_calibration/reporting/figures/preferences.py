@@ -12,13 +12,7 @@ from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
 from batch_calibration.errors import InputError
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting.figures import style
-from batch_calibration.reporting.figures.intervals import (
-    draw_contexts,
-    draw_estimates,
-    draw_forest,
-    draw_strip,
-)
+from batch_calibration.reporting.figures import intervals, style
 from batch_calibration.reporting.figures.style import INK, Drawn
 from batch_calibration.reporting.frame import BASELINE, CORRECTED
 from batch_calibration.reporting.method_display import PALETTE
@@ -41,7 +35,7 @@ def draw_preferences(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> D
         return _draw_strengths(pairs)
     methods = {diagnosis.method for diagnosis in diagnoses}
     subject = methods.pop() if len(methods) == 1 else "the recommended method"
-    return draw_contexts(gains, f"Gain in accuracy by {subject}, context by context")
+    return intervals.draw_contexts(gains, f"Gain in accuracy by {subject}, context by context")
 
 
 @style.styled
@@ -120,7 +114,9 @@ def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
     unit = " or ".join(sorted(units))
     titles = "contexts, the strongest first", f"preference of a label ({unit})"
     heading, note = f"{HEADING}: how strongly", "Lines are ± 2 standard errors over rows."
-    return draw_strip(unit, names, numbers, PALETTE.color(CORRECTED), titles, heading, note)
+    return intervals.draw_strip(
+        unit, names, numbers, PALETTE.color(CORRECTED), titles, heading, note
+    )
 
 
 @usual_jax
@@ -161,7 +157,9 @@ def _draw(result: object, title: str) -> Drawn:
         return _draw_gains(gains, f"Gain over icl: {title}, {result.rows:,} labeled rows")
     if isinstance(result, Recommendation):
         if result.measured:
-            return draw_estimates({title: result.measured}, "Each judged by what other rows teach")
+            return intervals.draw_estimates(
+                {title: result.measured}, "Each judged by what other rows teach"
+            )
         if gain := result.expected.gain:
             heading = f"Gain to expect: {title} ({result.expected.source})"
             return _draw_gains({result.short: gain}, heading)
@@ -176,4 +174,4 @@ def _draw(result: object, title: str) -> Drawn:
 def _draw_gains(gains: Mapping[str, Estimate], heading: str) -> Drawn:
     pairs = {method: (gain, gain.beyond_noise) for method, gain in gains.items()}
     label, columns = "gain in accuracy (points)", ("", "method")
-    return draw_forest({"gain": pairs}, list(gains), label, heading, columns)
+    return intervals.draw_forest({"gain": pairs}, list(gains), label, heading, columns)

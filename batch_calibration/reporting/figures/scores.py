@@ -1,6 +1,7 @@
 """Rows by the scores of two labels: boundaries, distributions, an illustration of BC."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -42,12 +43,12 @@ def draw_boundaries(tables: Sequence[ScoreTable], setting: str) -> Drawn:
             axes = next(panels)
             in_probs = boundary_axes(method) == "probs"
             scale = np.exp if in_probs else np.asarray
-            axes.contourf(scale(ticks), scale(ticks), boundary.margin, levels=[-1e9, 0, 1e9],
-                          colors=PALETTE.labels[::-1], alpha=0.1)  # fmt: skip
+            at, colors = scale(ticks), PALETTE.labels[::-1]
+            axes.contourf(at, at, boundary.margin, [-1e9, 0, 1e9], colors=colors, alpha=0.1)
             _draw_rows(axes, two, scale(scores))
             _draw_lines(axes, "", map(scale, boundary.lines), INK, "solid")
             title = f"{two.heading}\n{method}: {100 * boundary.accuracy:.1f} % right"
-            _set_plane(axes, title, two, ticks, in_probs=in_probs)
+            _set_plane(axes, title, two, ticks, in_probs=in_probs, width=2.6)
     note = (
         "One context a task. Solid: the method's boundary; dashed: plain ICL's; shaded: predicted "
         "as the label of that color."
@@ -73,7 +74,7 @@ def draw_planes(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting:
         scores, _ = two.blocks["test"]
         # Colors that no method beside them has.
         _draw_rows(axes, two, scores, (PALETTE.spares[0], PALETTE.spares[4]))
-        _set_plane(axes, two.heading, two, ticks, width=3.2)
+        _set_plane(axes, two.heading, two, ticks, in_probs=False, width=3.2)
         if texts:
             rows += two_labels.text_cells(table, two, boundaries, texts)
     cells = two_labels.row_cells([table for table, _ in tables])
@@ -83,9 +84,8 @@ def draw_planes(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting:
 
 
 def _set_plane(
-    axes: Axes, title: str, two: TwoLabels, ticks: np.ndarray, *, in_probs: bool = False,
-    width: float = 2.6,
-) -> None:  # fmt: skip
+    axes: Axes, title: str, two: TwoLabels, ticks: np.ndarray, *, in_probs: bool, width: float
+) -> None:
     """The same range on both axes, and the diagonal where plain scores decide."""
     low, high = float(ticks[0]), float(ticks[-1])
     limits = (float(np.exp(low)), min(float(np.exp(high)), 1.02)) if in_probs else (low, high)
@@ -113,9 +113,13 @@ def _draw_rows(
     """Test rows by right label, at their places [n 2]."""
     labels = two.blocks["test"][1]
     for label, color in enumerate(colors):
-        y, x = places[labels == label].T
-        style.dots(axes, x, y, color, size=2.0, marker=MARKERS[label], alpha=0.5,
-                   name=SIDES[label], is_layer=True)  # fmt: skip
+        _draw_points(axes, places[labels == label], label, color, SIDES[label])
+
+
+def _draw_points(axes: Axes, points: np.ndarray, label: int, color: str, name: str) -> None:
+    """Rows of one right label, [n 2], as small marks of its own form."""
+    (y, x), marker = points.T, MARKERS[label]
+    style.dots(axes, x, y, color, size=2.0, marker=marker, alpha=0.5, name=name, is_layer=True)
 
 
 def _draw_lines(
@@ -123,8 +127,8 @@ def _draw_lines(
 ) -> None:
     """Where the margin is 0; pieces of a curve are lines of their own, the first has the name."""
     for number, line in enumerate(lines):
-        (drawn,) = axes.plot(*line.T, color=color, ls=DASHES[dash], lw=1.6, zorder=2,
-                             label=name if name and not number else None)  # fmt: skip
+        label = name if name and not number else None
+        (drawn,) = axes.plot(*line.T, color=color, ls=DASHES[dash], lw=1.6, zorder=2, label=label)
         if name:
             style.name_marks(drawn, [f"{name}: {100 * right:.1f} % right"])
 
@@ -145,8 +149,8 @@ def draw_distributions(context: Shifted, setting: str) -> Drawn:
         for label, color in enumerate(PALETTE.labels):
             name = f"right: {context.labels[label]}"
             counts, _ = np.histogram(margin[context.gold == label], edges)
-            bars = axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=color,
-                            alpha=0.45, label=name, edgecolor=color, lw=0.8)  # fmt: skip
+            look: dict[str, Any] = {"color": color, "edgecolor": color, "alpha": 0.45, "lw": 0.8}
+            bars = axes.bar(edges[:-1], counts, np.diff(edges), align="edge", label=name, **look)
             for bar, count, edge in zip(bars, counts, edges, strict=False):
                 style.name_marks(bar, [f"{name}: {count:.0f} rows from {edge:.2f}{context.unit}"])
         answered, right = 100 * float((margin > 0).mean()), 100 * context.accuracy(method)
@@ -192,9 +196,8 @@ def _draw_shifted(
     scores = context.scores - context.biases[method]
     for label, color in enumerate(PALETTE.labels):
         points = scores[context.gold == label]
-        (y, x), mean, name = points.T, points.mean(axis=0), f"right: {context.labels[label]}"
-        style.dots(axes, x, y, color, size=2.0, marker=MARKERS[label], alpha=0.5, name=name,
-                   is_layer=True)  # fmt: skip
+        mean, name = points.mean(axis=0), f"right: {context.labels[label]}"
+        _draw_points(axes, points, label, color, name)
         said = f"mean of {name}: {mean[1]:.2f} and {mean[0]:.2f}{context.unit}"
         style.dots(axes, mean[1:], mean[:1], color, [said], size=12.0, marker="*")
     less = "" if method == BASELINE else " less its mean"

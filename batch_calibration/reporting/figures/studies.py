@@ -256,8 +256,8 @@ def _write_numbers(
         is_light = 0.3 * red + 0.59 * green + 0.11 * blue > 0.5
         # Adding 0 makes 0 of -0.
         text = f"{round(float(number), digits) + 0.0:.{digits}f}"
-        axes.text(x, y, text, ha="center", va="center", fontsize=7 if digits else 5.5,
-                  color=CELL_INK if is_light else "#fefefe")  # fmt: skip
+        color, size = CELL_INK if is_light else "#fefefe", 7 if digits else 5.5
+        axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
 
 
 @style.styled
@@ -328,8 +328,8 @@ def _draw_task(axes: Axes, curves: Curves, task: str) -> list[Row]:
 def _draw_line(
     axes: Axes, curves: Curves, method: str, at: Sequence[int], mean: np.ndarray, width: float
 ) -> None:
-    (line,) = axes.plot(at, mean, marker="o", ms=3, color=PALETTE.color(method), lw=width,
-                        ls=DASHES[PALETTE.dash(method)], label=method)  # fmt: skip
+    color, dash = PALETTE.color(method), DASHES[PALETTE.dash(method)]
+    (line,) = axes.plot(at, mean, marker="o", ms=3, color=color, lw=width, ls=dash, label=method)
     style.name_marks(line, style.percents(map(f"{method}, {{:,}}".format, at), mean, curves.axis))
 
 

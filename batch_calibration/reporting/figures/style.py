@@ -39,6 +39,8 @@ DASHES: Mapping[str, Any] = {
     "solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3)),
     "longdashdot": (0, (8, 3, 1, 3)),
 }  # fmt: skip
+ASIDE: Mapping[str, Any] = {"textcoords": "offset points", "fontsize": 7}
+"""Of a number at some points' distance from its mark."""
 INTERVALS = "Lines are 95 % intervals."
 ACCURACY = "accuracy (%)"
 LETTER = 0.065  # inches of a letter of the names of an axis
@@ -112,8 +114,8 @@ def name_ticks(
     wrapped = [fill(" ".join(name.split()), LONGEST_NAME) for name in names]
     longest = max(map(len, wrapped))
     is_turned = not is_upright and len(names) > MAX_UPRIGHT and longest > 4
-    axis.set_ticks(range(len(names)), wrapped if is_shown else [""] * len(names),
-                   rotation=90 if is_turned else 0)  # fmt: skip
+    texts = wrapped if is_shown else [""] * len(names)
+    axis.set_ticks(range(len(names)), texts, rotation=90 if is_turned else 0)
     axis.set_view_interval(-0.6, len(names) - 0.4, ignore=True)
     axis.set_inverted(is_upright and from_top)
 
