@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from batch_calibration.cli.compilation_cache import keep_programs
-from batch_calibration.cli.machine import use_one_arena
+from batch_calibration.cli.machine import keep_programs, use_one_arena
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.engine import programs
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint

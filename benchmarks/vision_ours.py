@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from batch_calibration.cli.compilation_cache import keep_programs
+from batch_calibration.cli.machine import keep_programs
 from batch_calibration.scoring import ImageInputs
 from batch_calibration.scoring.data.images import ImageFile
 from batch_calibration.scoring.dual_encoder import DualEncoder

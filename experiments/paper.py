@@ -5,7 +5,7 @@ python -m experiments.paper --workdir=W
 
 from absl import app, flags
 
-from batch_calibration.cli.compilation_cache import keep_programs
+from batch_calibration.cli.machine import keep_programs
 from experiments.guard import guarded, parse_flags
 
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)

@@ -14,7 +14,7 @@ import sys
 import jax
 import numpy as np
 
-from batch_calibration.cli import compilation_cache
+from batch_calibration.cli import machine
 
 
 def main(first: int, last: int, how: str = "") -> None:
@@ -22,7 +22,7 @@ def main(first: int, last: int, how: str = "") -> None:
     missed = list[str]()
     if how == "linkless":
         os.link = refuse
-    compilation_cache.keep_programs()
+    machine.keep_programs()
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.monitoring.register_event_listener(
         lambda event, **_: missed.append(event) if event.endswith("cache_misses") else None

@@ -88,7 +88,7 @@ def standard_promotion() -> Iterator[None]:
 
 def pytest_configure() -> None:
     """Compiled programs are kept, small ones too, apart from the programs that tests run."""
-    from batch_calibration.cli.compilation_cache import keep_programs
+    from batch_calibration.cli.machine import keep_programs
 
     keep_programs("programs-of-tests", least=0.0)
 

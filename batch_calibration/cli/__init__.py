@@ -50,7 +50,7 @@ def _run_on_files(args: Namespace, *, keeps_programs: bool) -> None:
     if keeps_programs:
         # What says where caches lie comes with an extra; without it each run compiles anew.
         with suppress(ModuleNotFoundError):
-            from batch_calibration.cli.compilation_cache import keep_programs
+            from batch_calibration.cli.machine import keep_programs
 
             keep_programs()
     # NumPy and JAX take half a second to load, and help needs none of it.

@@ -15,9 +15,10 @@ from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
-from batch_calibration.diagnosis import DISTANCES, Comparison, Recommendation, diagnose, recommend
+from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation, diagnose, recommend
 from batch_calibration.diagnosis.comparison import compare_tables
 from batch_calibration.diagnosis.recommend import LIKELY, POOLED
+from batch_calibration.diagnosis.stability import DISTANCES
 from batch_calibration.diagnosis.together import recommend_tables
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Options, get_method, read_options, run_methods
@@ -108,10 +109,11 @@ def _followed(
     """A context as the recommendation corrects it, by its bias [k] where that is known."""
     method, options_of_method = recommendation.method, recommendation.options
     if method in (LIKELY, POOLED) and bias is not None:
-        return _diagnosed(method, table, table.blocks["test"].log_probs - bias, recommendation)
-    found = run_methods([table], [method], options={method: options_of_method})
-    corrected = np.asarray(next(found.results)[method].scores)
-    return _diagnosed(method, table, corrected, recommendation)
+        corrected = table.blocks["test"].log_probs - bias
+    else:
+        found = run_methods([table], [method], options={method: options_of_method})
+        corrected = np.asarray(next(found.results)[method].scores)
+    return CorrectedContext(table, corrected, _diagnose(method, table, corrected), recommendation)
 
 
 def _recommended(
@@ -355,7 +357,8 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
     strength, corrected = 1.0 if args.strength is None else args.strength, []
     recommended = _recommended(tables, stated, measure=False)
     for table, scores, (advice, _) in zip(tables, all_scores, recommended, strict=True):
-        corrected.append(_diagnosed(args.method, table, scores, advice, strength, args.dtype))
+        diagnosis = _diagnose(args.method, table, scores, strength, args.dtype)
+        corrected.append(CorrectedContext(table, scores, diagnosis, advice))
     return corrected
 
 
@@ -383,18 +386,16 @@ def _correct(
     return [np.asarray(corrected[method].scores) for corrected in found.results]
 
 
-def _diagnosed(
-    method: str, table: ScoreTable, scores: np.ndarray, recommended: Recommendation,
-    strength: float = 1.0, dtype: str = "",
-) -> CorrectedContext:  # fmt: skip
+def _diagnose(
+    method: str, table: ScoreTable, scores: np.ndarray, strength: float = 1.0, dtype: str = ""
+) -> Diagnosis:
     test = table.blocks["test"]
     labels = test.labels if (test.labels >= 0).any() else None  # -1 where unknown
-    diagnosis = diagnose(
+    return diagnose(
         test.log_probs, labels, corrected=scores, label_names=table.label_names, method=method,
         strength=strength, from_probs=False, dtype=dtype or table.dtype,
         cosines=holds_cosines(table),
     )  # fmt: skip
-    return CorrectedContext(table, scores, diagnosis, recommended)
 
 
 def _range(args: Namespace, output_stream: TextIO) -> None:

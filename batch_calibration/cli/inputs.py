@@ -149,19 +149,15 @@ def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
         name, equals, file = text.partition("=")
         # A path alone, which may hold "=" too: it is for the block that the method reads.
         if not equals or name not in PROBES:
-            name, file = _block_of(getattr(args, "method", "")), text
+            method = METHODS.get(getattr(args, "method", ""))
+            blocks = method.probe.blocks if method else ()
+            name, file = next((block for block in blocks if block in PROBES), "cc"), text
         # Prompts without an input have no subject and no right label.
         reading = reading_of(args)
         gold = reading.gold if name in LABELED else ""
         without = replace(reading, by=(), gold=gold, ids="")
         for table in _read(expand(file), without)[1]:
             yield name, table
-
-
-def _block_of(method: str) -> str:
-    """The block that a method's probes are for, "cc" of one that has none."""
-    blocks = METHODS[method].probe.blocks if method in METHODS else ()
-    return next((block for block in blocks if block in PROBES), "cc")
 
 
 def _read(files: Sequence[Path], reading: Reading) -> tuple[list[Path], list[ScoreTable]]:

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +107,9 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
             "change the preferred answer with the order. Their mean over both orders needs no "
             "correction."
         )
-        if (calls := _calls(judgments, pairs)) is not None:
+    if len(pairs.rows) > 1:
+        with suppress(InputError):  # orders that no coin drew
+            calls = judging.calls_per_swap(judgments, pairs)
             lines.append(
                 f"A pair in both orders costs two calls and has the standard error of {calls:.2f} "
                 "calls of one order, corrected."
@@ -122,15 +125,6 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
             "where one of them is a mistake, correct it."
         )
     return lines
-
-
-def _calls(judgments: Judgments, pairs: judging.SwapPairs) -> float | None:
-    if len(pairs.rows) < 2:
-        return None
-    try:
-        return judging.calls_per_swap(judgments, pairs)
-    except InputError:  # orders that no coin drew
-        return None
 
 
 def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, object]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from batch_calibration import studies
 from batch_calibration.cli import launchers, machine
-from batch_calibration.cli.compilation_cache import keep_programs
+from batch_calibration.cli.machine import keep_programs
 from batch_calibration.cli.study_options import chosen_settings, chosen_studies
 from batch_calibration.errors import InputError, escape_controls, spell
 from batch_calibration.files import write_whole

@@ -97,7 +97,10 @@ def show_contexts(
     are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
-            cells = _context_cells(contexts)
+            cells: Cells = [list(CONTEXT_COLUMNS)]
+            for context in sorted(contexts, key=lambda context: title(context.table)):
+                facts = context_cells(title(context.table), context.diagnosis)
+                cells.append([facts[column] for column in CONTEXT_COLUMNS])
             terminal.show_cells("Contexts", *with_unit(cells, CONTEXT_NOTE, are_cosines))
             # A header alone, or as many models as contexts, would say nothing more.
             if 1 < len(cells := model_cells(contexts)) <= len(contexts):
@@ -141,8 +144,10 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
             print_filled(title(context.table))
             for sentence in context.recommended.reason:
                 print_filled(sentence)
-            if context.recommended.measured:
-                cells = _measured_cells(context.recommended)
+            if measured := context.recommended.measured:
+                # Value: accuracy on the labeled rows.
+                ranked = sorted(measured.items(), key=lambda pair: -pair[1].value)
+                cells = [["method", "right"], *([name, str(share)] for name, share in ranked)]
                 terminal.show_cells("Labeled rows, each judged by what the others teach", cells)
             elif context.diagnosis.before:
                 terminal.show_cells(UNSEEN, right_cells(context.diagnosis))
@@ -199,15 +204,6 @@ CONTEXT_NOTE = (
 CONTEXT_COLUMNS = ("context", "rows", "prefers", "nats", "changed", "before", "after", "gain")
 
 
-def _context_cells(contexts: Sequence[CorrectedContext]) -> Cells:
-    """A row a context: what it prefers, and accuracies where right labels are known."""
-    rows: Cells = [list(CONTEXT_COLUMNS)]
-    for context in sorted(contexts, key=lambda context: title(context.table)):
-        cells = context_cells(title(context.table), context.diagnosis)
-        rows.append([cells[column] for column in CONTEXT_COLUMNS])
-    return rows
-
-
 def model_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     """A row a model: its contexts, accuracy over all their labeled rows, contexts won and lost."""
     rows: Cells = [
@@ -255,13 +251,6 @@ def _count_recommended(contexts: Sequence[CorrectedContext]) -> str:
     """The number of contexts for which each method is recommended."""
     counts = words.count_recommended(context.recommended for context in contexts)
     return f"Recommended, of {len(contexts):,} contexts: {counts}."
-
-
-def _measured_cells(recommendation: Recommendation) -> Cells:
-    """A row a method: its accuracy on the labeled rows, best first."""
-    # Value: accuracy on the labeled rows.
-    ranked = sorted(recommendation.measured.items(), key=lambda pair: -pair[1].value)
-    return [["method", "right"], *([name, str(share)] for name, share in ranked)]
 
 
 def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
@@ -346,10 +335,8 @@ def show_comparison(
     tables: Sequence[ScoreTable], comparisons: Sequence[Comparison], *, is_all: bool, is_quiet: bool
 ) -> None:
     """One table a model: of one context with intervals, of several together with counts."""
-    by_model: dict[str, list[int]] = {}
-    for number, table in enumerate(tables):
-        by_model.setdefault(str(table.context.get("model") or ""), []).append(number)
-    for model, numbers in by_model.items():
+    models = [str(table.context.get("model") or "") for table in tables]
+    for model, numbers in group_by(range(len(tables)), models.__getitem__).items():
         shown = comparisons[numbers[0]]
         heading = title(tables[numbers[0]])
         if len(numbers) > 1:
@@ -361,16 +348,8 @@ def show_comparison(
             continue
         print_filled(words.reading_note(shown, is_all=is_all, more="--all shows"))
         if is_all:
-            for sentence in _why_skipped(shown):
-                print_filled(sentence)
-
-
-def _why_skipped(comparison: Comparison) -> list[str]:
-    """The methods that are left out, by reason."""
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in comparison.skipped.items():
-        by_reason.setdefault(reason, []).append(name)
-    return [f"Left out, {reason}: {', '.join(names)}." for reason, names in by_reason.items()]
+            for reason, names in group_by(shown.skipped, shown.skipped.__getitem__).items():
+                print_filled(f"Left out, {reason}: {', '.join(names)}.")
 
 
 def group_notes(tables: Sequence[ScoreTable]) -> list[str]:

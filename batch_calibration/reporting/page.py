@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.files import file_name
 from batch_calibration.reporting import verdict_tables, words
-from batch_calibration.reporting.cells import Best, Cells, Sums, count_signs
+from batch_calibration.reporting.cells import Best, Sums, count_signs
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.reporting.items import ACROSS, Table
 from batch_calibration.reporting.method_display import PALETTE, verdict_color
@@ -264,17 +264,12 @@ def figure_html(slug: str, drawn: "Drawn") -> str:
         )
         heading = f"Texts of {len(drawn.rows) - 1:,} rows"
         lines.append(_fold(f'class="texts" id="{name}-rows"', heading, table_html(table)))
-    lines.append(f"<p>{_download(name, drawn.cells)}</p>")
-    return "\n".join([*lines, "</figure>"])
-
-
-def _download(name: str, cells: Cells) -> str:
-    """A link that saves the cells as a file of CSV, which the page holds."""
-    encoded = base64.b64encode(csv_text(cells).encode()).decode()
-    return (
-        f'<a class="csv" download="{name}.csv" '
-        f'href="data:text/csv;charset=utf-8;base64,{encoded}">{name}.csv</a>'
+    encoded = base64.b64encode(csv_text(drawn.cells).encode()).decode()
+    lines.append(
+        f'<p><a class="csv" download="{name}.csv" '
+        f'href="data:text/csv;charset=utf-8;base64,{encoded}">{name}.csv</a></p>'
     )
+    return "\n".join([*lines, "</figure>"])
 
 
 def table_html(table: Table) -> str:

@@ -417,13 +417,10 @@ def _effects(verdicts: Sequence[Verdict]) -> str:
         texts += [] if name == "leave it" else [f"{name}: {effect}"]
     if not texts:
         texts = [f"Accuracy: {before:.1f} %, as the scores are left"]
-    return f"{'; '.join(texts)}.{_two_draws(verdicts)}"
-
-
-def _two_draws(verdicts: Sequence[Verdict]) -> str:
-    """A sentence where a task has two contexts, as its interval shows nothing."""
+    # Of two contexts of a task the interval shows nothing.
     counts = Counter(verdict.task for verdict in verdicts if verdict.gains is not None)
-    return f" {TWO_DRAWS}" if counts and min(counts.values()) == 2 else ""
+    few = f" {TWO_DRAWS}" if counts and min(counts.values()) == 2 else ""
+    return f"{'; '.join(texts)}.{few}"
 
 
 def _advice(verdicts: Sequence[Verdict]) -> str:

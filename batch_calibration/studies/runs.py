@@ -84,7 +84,11 @@ def begin(
     # What others pass to their programs may hold keys.
     command = command or Path(sys.argv[0]).name
     began = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    run = Run(began, command, dict(config), contexts, device, _commit(), _versions())
+    versions = {"batch-calibration": __version__, "Python": platform.python_version()}
+    for name in LIBRARIES:  # some are optional
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    run = Run(began, command, dict(config), contexts, device, _commit(), versions)
     return RunFile(workdir, run)
 
 
@@ -108,14 +112,6 @@ def copy_runs(source: Path, workdir: Path) -> None:
         # Of one run the file says more once it has come to its end.
         if not target.exists() or len(target.read_bytes()) < len(run):
             write_whole(target, run)
-
-
-def _versions() -> dict[str, str]:
-    versions = {"batch-calibration": __version__, "Python": platform.python_version()}
-    for name in LIBRARIES:  # some are optional
-        with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return versions
 
 
 @cache

@@ -121,22 +121,19 @@ def run_scoring(
     scorer = load_scorer(settings, store.workdir, files) if scorer is None else scorer
     descriptions = [identify(context, scorer, settings.model.model) for context in contexts]
     facts = SCORERS.get(str(scorer.identity.get("kind")))
-    lacking = []
-    for context, description in zip(contexts, descriptions, strict=True):
-        lacking.append((context, missing(context, store.get(description))))
-    sizes_to_ask = []
-    for context, names in lacking:
-        sizes_to_ask.append(sum(context.blocks[name].size for name in names))
     budget = load_token_budget(settings, files) if progress and files else None
-    costs = [_estimate_tokens(*of_context, budget) for of_context in lacking]
+    plan, lacking, sizes_to_ask, costs = [], [], [], []
+    for context, description in zip(contexts, descriptions, strict=True):
+        names = missing(context, store.get(description))
+        lacking.append((context, names))
+        sizes_to_ask.append(sum(context.blocks[name].size for name in names))
+        costs.append(_estimate_tokens(context, names, budget))
+        sizes = {name: block.size for name, block in context.blocks.items()}
+        plan.append(Planned(context_id(description), name_of(context), sizes))
     if notify and facts and facts.asks_server:
         api_scorer = cast("ApiScorer", scorer)
         api_scorer.notify = notify
         notify(f"{api_scorer.settings.server} will be asked {api_cost(lacking, api_scorer)}")
-    plan = []
-    for context, description in zip(contexts, descriptions, strict=True):
-        sizes = {name: block.size for name, block in context.blocks.items()}
-        plan.append(Planned(context_id(description), name_of(context), sizes))
     # After all checks: a run that is refused leaves nothing in the workdir.
     run = begin_run(settings, store, len(contexts), command)
     total = sum(context.size for context in contexts)

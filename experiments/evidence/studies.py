@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.cli.compilation_cache import keep_programs
+from batch_calibration.cli.machine import keep_programs
 from batch_calibration.errors import InputError
 from experiments.evidence import (
     demonstrations,

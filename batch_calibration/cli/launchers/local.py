@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.cli import guard
-from batch_calibration.cli.compilation_cache import keep_programs
-from batch_calibration.cli.machine import use_one_arena
+from batch_calibration.cli.machine import keep_programs, use_one_arena
 from batch_calibration.errors import InputError
 from batch_calibration.studies.scoring import ScoringReport
 from batch_calibration.studies.workers import Work

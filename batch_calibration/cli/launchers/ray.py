@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batch_calibration.cli.compilation_cache import keep_programs, share_programs
+from batch_calibration.cli.machine import keep_programs, share_programs
 from batch_calibration.errors import InputError
 from batch_calibration.studies.scoring import ScoringReport
 from batch_calibration.studies.workers import Work

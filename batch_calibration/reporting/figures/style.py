@@ -67,9 +67,8 @@ class Drawn(NamedTuple):
     heading: str
     note: str
     cells: Cells
-    rows: Sequence[
-        list[str]
-    ] = ()  # more about the rows that are drawn, which a page has in a table below
+    # More about the rows that are drawn, which a page has in a table below.
+    rows: Sequence[list[str]] = ()
     unit: str = "nats"  # of their scores
 
 
