@@ -32,8 +32,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
     if args.command in options.APART:
-        run_apart, _ = options.APART[args.command]
-        run_apart(args)
+        options.APART[args.command](args)
         return
     with doors_spelling(guard.CONSOLE):
         for file in args.plugin:

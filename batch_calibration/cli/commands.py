@@ -13,6 +13,7 @@ import numpy as np
 from batch_calibration.cli import inputs, options, output, prior, summaries
 from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.judging import judge
+from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
 from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation, diagnose, recommend
@@ -117,7 +118,7 @@ def _followed(
 
 
 def _recommended(
-    tables: Sequence[ScoreTable], stated: Sequence[prior.Stated], *, measure: bool = True
+    tables: Sequence[ScoreTable], stated: Sequence[Stated], *, measure: bool = True
 ) -> list[tuple[Recommendation, np.ndarray | None]]:
     """A recommendation for each context, and the bias [k] found for it where nothing is stated.
 
@@ -131,7 +132,7 @@ def _recommended(
     return [*recommend_tables(tables, [*map(task_of, tables)])]
 
 
-def _recommended_alone(table: ScoreTable, stated: prior.Stated, *, measure: bool) -> Recommendation:
+def _recommended_alone(table: ScoreTable, stated: Stated, *, measure: bool) -> Recommendation:
     """The recommendation for a context; its labeled block is measured if there is one."""
     labeled = table.blocks.get("labeled") if measure else None
     probe = table.blocks.get("cc") if labeled else None
@@ -290,7 +291,7 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
 
 
 def _cards(
-    tables: Sequence[ScoreTable], records: Iterable[Record], stated: Mapping[str, prior.Stated]
+    tables: Sequence[ScoreTable], records: Iterable[Record], stated: Mapping[str, Stated]
 ) -> "list[Card]":
     """A card for each model and number of shots, in the order of the files."""
     from batch_calibration.reporting import writing
@@ -363,9 +364,8 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
 
 
 def _correct(
-    tables: Sequence[ScoreTable], method: str, chosen: Options, seed: int,
-    stated: Sequence[prior.Stated],
-) -> list[np.ndarray]:  # fmt: skip
+    tables: Sequence[ScoreTable], method: str, chosen: Options, seed: int, stated: Sequence[Stated]
+) -> list[np.ndarray]:
     """The tables' test rows as the method corrects them, or why it cannot."""
     names = [str(table.context.get("task") or f"table {table.id}") for table in tables]
     for table, where in zip(tables, names, strict=True):

@@ -35,18 +35,17 @@ HARNESS = "lm-eval"
 HARNESS_EXAMPLE = """example:
   batch-calibration lm-eval --tasks=boolq,mmlu_anatomy -- --model hf --model_args pretrained=MODEL
 """
-OF_HARNESS = (
-    Flag("tasks", "A,B", "tasks, groups and tags of the harness", None, is_required=True),
-    Flag("method", None, "method without labels and probes (default: bc)", "bc"),
-    Flag("prior", "P,Q", "share of each choice among the right ones, in their order"),
-    Flag("include_path", "DIR", "a folder of tasks of your own"),
-    Flag(
-        "output",
-        "DIR",
-        "folder of the tasks' YAML files (default: corrected_tasks)",
-        "corrected_tasks",
+OF_APART = {
+    "demo": (Flag("output", "DIR", "folder for the files (default: this one)", "."),),
+    HARNESS: (
+        Flag("tasks", "A,B", "tasks, groups and tags of the harness", None, is_required=True),
+        Flag("method", None, "method without labels and probes", "bc"),
+        Flag("prior", "P,Q", "share of each choice among the right ones, in their order"),
+        Flag("include_path", "DIR", "a folder of tasks of your own"),
+        Flag("output", "DIR", "folder of the tasks' YAML files", "corrected_tasks"),
     ),
-)
+}
+"""Flags of commands that neither read scores nor run a study."""
 OVERLAY_FLAGS = ("--tasks", "--include_path")
 """Flags of the harness that stand before the two dashes, since overlays are made of them."""
 ON_FILES = {
@@ -62,8 +61,8 @@ ON_FILES = {
 }
 ON_BOTH = ("calibrate", "report")
 """Commands on files of scores, or on the scores of a study in a workdir."""
-CORRECTING = ("calibrate", "diagnose")
-NO_SCORES = ("ask", "judge")
+CORRECTING = "calibrate diagnose"
+NO_SCORES = "ask judge"
 """Commands whose files hold no scores."""
 COMMANDS = {
     **ON_FILES,
@@ -149,13 +148,13 @@ READING = (
     Flag("cosines", "", "the numbers are cosines, scaled or not"),
 )
 LEARNING = (
-    Flag("methods", "A,B", "methods (default: all that scores allow)", of=("compare", "report")),
+    Flag("methods", "A,B", "methods (default: all that scores allow)", of="compare report"),
     Flag(
         "option",
         "METHOD.NAME=VALUE",
         "an option of a method; may be repeated",
         [],
-        of=("compare", "report"),
+        of="compare report",
     ),
     Flag("method", None, "method (default: bc); see docs/method.md", "bc", of=CORRECTING),
     Flag("option", "NAME=VALUE", "an option of the method; may be repeated", [], of=CORRECTING),
@@ -165,40 +164,32 @@ LEARNING = (
     Flag("dtype", "NAME", "what the model computed in, as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
     Flag(
-        "share",
-        "LOW,HIGH",
-        "range of the first of two labels' share, as 0.3,0.7",
-        of=("recommend",),
+        "share", "LOW,HIGH", "range of the first of two labels' share, as 0.3,0.7", of="recommend"
     ),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
     Flag("labeled", "FILE", "scores of a labeled set, read as the files are"),
-    Flag("seed", None, "of methods that start at random (default: 0)", 0, int),
+    Flag("seed", None, "of methods that start at random", 0, int),
 )
 WRITING = (
-    Flag("output", "FILE", f"corrected scores: {SCORES}; - is the output", of=("calibrate",)),
-    Flag("output", "FILE", f"a score table (.safetensors), or scores as {SCORES}", of=("convert",)),
-    Flag("output", "FILE", "the page (default: report.html)", "report.html", of=("report",)),
-    Flag("output", "FILE", f"the averaged scores: {SCORES}; - is the output", of=("ensemble",)),
-    Flag("output", "FILE", "every candidate's win rates, .csv", of=("judge",)),
+    Flag("output", "FILE", f"corrected scores: {SCORES}; - is the output", of="calibrate"),
+    Flag("output", "FILE", f"a score table (.safetensors), or scores as {SCORES}", of="convert"),
+    Flag("output", "FILE", "the page", "report.html", of="report"),
+    Flag("output", "FILE", f"the averaged scores: {SCORES}; - is the output", of="ensemble"),
+    Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag(
         "output",
         "FILE",
         "the scores, .csv; answers are kept next to it and not asked for again",
-        of=("ask",),
+        of="ask",
     ),
-    Flag("changed", "N", "rows shown whose prediction changes (default: 5)", 5, int, of=CORRECTING),
+    Flag("changed", "N", "rows shown whose prediction changes", 5, int, of=CORRECTING),
     Flag("plot", "FILE", "a figure of shares and preferences: .png, .pdf or .svg", of=CORRECTING),
-    Flag("results", "", "a copy of results_*.json with acc_METHOD", of=("calibrate",)),
-    Flag("all", "", "all methods, and why others are left out", of=("compare",)),
-    Flag(
-        "json",
-        "",
-        "a line of JSON a context, for programs",
-        of=("compare", "diagnose", "recommend"),
-    ),
+    Flag("results", "", "a copy of results_*.json with acc_METHOD", of="calibrate"),
+    Flag("all", "", "all methods, and why others are left out", of="compare"),
+    Flag("json", "", "a line of JSON a context, for programs", of="compare diagnose recommend"),
     Flag("quiet", "", "no notes and no progress, errors alone"),
     Flag("dry-run", "", "say what would be done, and do not do it", of=NO_SCORES),
-    Flag("workdir", "DIR", "keep score tables in a workdir", of=("convert",)),
+    Flag("workdir", "DIR", "keep score tables in a workdir", of="convert"),
 )
 # Of prompts.
 ASKING = (
@@ -295,7 +286,12 @@ def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[st
 def _add_flags(parser: Parser, command: str, *, of_study: bool) -> None:
     """Add the flags of a command to its parser."""
     if command in APART:
-        APART[command][1](parser)
+        study_options.add_flags(parser, OF_APART.get(command, ()))
+        if command == "completions":
+            parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
+        if command == HARNESS:  # what follows two dashes is the harness's
+            text = "arguments of lm_eval; without any, the command is printed and not run"
+            parser.add_argument("arguments", nargs="*", metavar="-- ARGS", help=text)
         return
     if command in ON_FILES:
         _add_file_flags(parser, command)
@@ -325,24 +321,6 @@ def print_completions(args: Namespace) -> None:
             if action.metavar in ("FILE", "FILE[:PRESET]", "DIR"):
                 action.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE  # type: ignore[attr-defined]
     print(shtab.complete(parser, args.shell), end="")
-
-
-def _add_folder(parser: ArgumentParser) -> None:
-    folder = Flag("output", "DIR", "folder for the files (default: this one)", ".")
-    study_options.add_flags(parser, [folder])
-
-
-def _add_shell(parser: ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
-
-
-def add_harness_flags(parser: ArgumentParser) -> None:
-    """Add the flags of the command; what follows two dashes is the harness's."""
-    study_options.add_flags(parser, OF_HARNESS)
-    parser.add_argument(
-        "arguments", nargs="*", metavar="-- ARGS",
-        help="arguments of lm_eval; without any, the command is printed and not run",
-    )  # fmt: skip
 
 
 def run_harness(args: Namespace) -> None:
@@ -396,10 +374,10 @@ def _shares(text: str) -> list[float] | None:
         ) from error
 
 
-APART: dict[str, tuple[Callable[[Namespace], None], Callable[[ArgumentParser], None]]] = {
-    HARNESS: (run_harness, add_harness_flags),
-    "completions": (print_completions, _add_shell),
-    "demo": (studies.run_demo, _add_folder),
+APART: dict[str, Callable[[Namespace], None]] = {
+    HARNESS: run_harness,
+    "completions": print_completions,
+    "demo": studies.run_demo,
 }
 """Commands that neither read scores nor run a study: what runs each, and what adds its flags."""
 
@@ -429,14 +407,16 @@ def _add_file_flags(parser: Parser, command: str) -> None:
         # A tokenizer is for ways that send token ids, which studies alone take.
         keys_of_server = study_options.flags_of_keys(("api",), without=("tokenizer",))
         groups["how; api_scores is chat here by default"] = keys_of_server
-    elif command not in NO_SCORES:
+    elif command not in NO_SCORES.split():
         groups["what the files hold"] = READING
         if command not in ("convert", "ensemble"):
             groups["how the bias is learned"] = LEARNING
     groups["what is written"] = WRITING
     for title, flags in groups.items():
         group = parser.add_argument_group(title)
-        study_options.add_flags(group, (flag for flag in flags if command in (flag.of or ON_FILES)))
+        study_options.add_flags(
+            group, (flag for flag in flags if command in (flag.of.split() or ON_FILES))
+        )
 
 
 def split_names(text: str) -> tuple[str, ...]:

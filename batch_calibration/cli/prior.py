@@ -19,6 +19,7 @@ from batch_calibration.methods.options import counted_shares
 from batch_calibration.scores import ScoreTable
 
 ESTIMATED = "estimated"
+Range = tuple[float, float]  # the lower and the upper end of a share
 FEW_COUNTED = 64
 """Counted labels below which a note says what their noise risks: from 64 on matching them gained
 more than BC and pooled shares on balanced and on uneven sources (docs/evidence-recommend.md)."""
@@ -98,7 +99,7 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
         return _count_labels(Path(path), column, names_by_context)
     else:
         pairs = [pair.rpartition("=")[::2] for pair in text.split(",")]  # without the "="
-    names, numbers = list[str](), list[tuple[float, float]]()
+    names, numbers = list[str](), list[Range]()
     with suppress(ValueError):  # what is no number is refused below
         for name, share in pairs:
             low, dots, high = share.partition("..")
@@ -129,9 +130,8 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
 
 
 def _in_order(
-    where: str, text: str, labels: Sequence[str], names: Sequence[str],
-    numbers: Sequence[tuple[float, float]],
-) -> Stated:  # fmt: skip
+    where: str, text: str, labels: Sequence[str], names: Sequence[str], numbers: Sequence[Range]
+) -> Stated:
     """The shares in the order of the labels; by place where they have no names."""
     k, is_named = len(labels), any(names)
     are_ranges = any(low != high for low, high in numbers)

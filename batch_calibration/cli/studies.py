@@ -207,54 +207,6 @@ def _show_sweep(report: "SweepReport", workdir: str) -> None:
     )
 
 
-def show_status(workdir: str, study: "Study | None" = None) -> None:
-    """Print how far runs are, a line for each context that is running or failed."""
-    from batch_calibration.studies.scoring import plan_name
-    from batch_calibration.studies.store import read_status
-
-    plan = plan_name(*study) if study else None  # None: every plan of the workdir
-    for line in read_status(studies.Store(workdir), plan).lines():
-        print(line)
-
-
-def show_study(study: "Study", *, rows: int = 3, cost: bool = True) -> None:
-    """Show the first context of each task, then what asking about all of them costs."""
-    from batch_calibration.cli import preview
-    from batch_calibration.scoring.table import SCORERS
-    from batch_calibration.studies.loading import load_token_budget, open_model
-    from batch_calibration.studies.scoring import render_contexts
-
-    settings, cells = study
-    files = open_model(settings)
-    budget = load_token_budget(settings, files)
-    if budget is None:
-        # Without a tokenizer no prompt can be measured: show each as it is before it is fitted.
-        cells = tuple(cell.unfitted() for cell in cells)
-        key = "tokenizer" if SCORERS[settings.model.scorer].asks_server else "model"
-        print(f"{spell(key)} is empty: texts only, no tokens, over-long prompts as they are.\n")
-    contexts = render_contexts(settings, cells, files=files)
-    preview.show_prompts(contexts, settings.model, budget, rows)
-    if cost:
-        preview.show_cost(contexts, settings, budget)
-
-
-def merge_into(folders: Sequence[str], workdir: str, tolerance: float) -> None:
-    """Bring the score tables of some workdirs into another, and say how many.
-
-    Raises:
-        InputError: after all others, where tables contradict each other.
-    """
-    report = studies.merge_workdirs(folders, workdir, tolerance=tolerance)
-    print(
-        f"{report.added} contexts added, {report.widened} given blocks that they lacked, "
-        f"{report.unchanged} there already"
-    )
-    if report.added or report.widened:
-        print(f"next: batch-calibration calibrate --workdir={workdir}")
-    if report.left_out:  # last: what could be merged is merged
-        raise InputError(" ".join(report.left_out))
-
-
 def run_demo(args: Namespace) -> None:
     """Write the files, run two commands on them, and name the next three.
 
@@ -366,15 +318,55 @@ def _sweep(args: Namespace) -> None:
 
 
 def _show(args: Namespace) -> None:
+    """Show the first context of each task, then what asking about all of them costs."""
+    from batch_calibration.cli import preview
+    from batch_calibration.scoring.table import SCORERS
+    from batch_calibration.studies.loading import load_token_budget, open_model
+    from batch_calibration.studies.scoring import render_contexts
+
     if args.rows < 1:
         raise InputError(key="rows", expected="1 or more", got=args.rows)
-    (study,) = chosen_studies(args)
-    show_study(study, rows=args.rows, cost=not args.nocost)
+    ((settings, cells),) = chosen_studies(args)
+    files = open_model(settings)
+    budget = load_token_budget(settings, files)
+    if budget is None:
+        # Without a tokenizer no prompt can be measured: show each as it is before it is fitted.
+        cells = tuple(cell.unfitted() for cell in cells)
+        key = "tokenizer" if SCORERS[settings.model.scorer].asks_server else "model"
+        print(f"{spell(key)} is empty: texts only, no tokens, over-long prompts as they are.\n")
+    contexts = render_contexts(settings, cells, files=files)
+    preview.show_prompts(contexts, settings.model, budget, args.rows)
+    if not args.nocost:
+        preview.show_cost(contexts, settings, budget)
 
 
 def _status(args: Namespace) -> None:
-    study = chosen_studies(args)[0] if args.config is not None else None
-    show_status(args.workdir, study)
+    """Print how far runs are, a line for each context that is running or failed."""
+    from batch_calibration.studies.scoring import plan_name
+    from batch_calibration.studies.store import read_status
+
+    # None: every plan of the workdir
+    plan = plan_name(*chosen_studies(args)[0]) if args.config is not None else None
+    for line in read_status(studies.Store(args.workdir), plan).lines():
+        print(line)
+
+
+def _merge(args: Namespace) -> None:
+    """Bring the score tables of some workdirs into another, and say how many.
+
+    Raises:
+        InputError: after all others, where tables contradict each other.
+    """
+    folders, workdir = vars(args)["from"].split(","), args.workdir  # `from` is a keyword
+    report = studies.merge_workdirs(folders, workdir, tolerance=args.tolerance)
+    print(
+        f"{report.added} contexts added, {report.widened} given blocks that they lacked, "
+        f"{report.unchanged} there already"
+    )
+    if report.added or report.widened:
+        print(f"next: batch-calibration calibrate --workdir={workdir}")
+    if report.left_out:  # last: what could be merged is merged
+        raise InputError(" ".join(report.left_out))
 
 
 def _figures(args: Namespace) -> None:
@@ -410,7 +402,7 @@ RUN: dict[str, Callable[[Namespace], None]] = {
     "calibrate": _calibrate,
     "data": _data,
     "figures": _figures,
-    "merge": lambda args: merge_into(vars(args)["from"].split(","), args.workdir, args.tolerance),
+    "merge": _merge,
     "prepare_data": _prepare_data,
     "report": lambda args: make_report(args.workdir),
     "score": _score,

@@ -44,7 +44,7 @@ class Flag(NamedTuple):
     Attributes:
         name: without its dashes.
         metavar: what help has in place of its value, None for the name; "" of a switch.
-        help: what it means.
+        help: what it means; the default is added where it does not say it.
         default: its value where it is left out; a list collects the values of a flag that is
             repeated, and a switch whose default is None can be given as --no-NAME too.
         kind: its type.
@@ -57,7 +57,7 @@ class Flag(NamedTuple):
     help: str
     default: object = ""
     kind: type = str
-    of: tuple[str, ...] = ()
+    of: str = ""
     is_required: bool = False
 
 
@@ -69,13 +69,13 @@ for _name, _flag in launchers.FLAGS.items():
 FLAGS: dict[str, tuple[Flag, ...]] = {
     "score": OF_MACHINE,
     "sweep": (
-        Flag("launcher", "TEXT", f"{launchers.HELP} (default: local)", "local"),
-        Flag("workers", "N", "how many share the sweep (default: 2)", 2, int),
+        Flag("launcher", "TEXT", f"{launchers.HELP}", "local"),
+        Flag("workers", "N", "how many share the sweep", 2, int),
         Flag("dry_run", "", "print contexts, tokens and time; score nothing"),
         *OF_LAUNCHERS,
     ),
     "show": (
-        Flag("rows", "N", "rows of each block to show (default: 3)", 3, int),
+        Flag("rows", "N", "rows of each block to show", 3, int),
         Flag("nocost", "", "do not count the tokens of the whole sweep"),
     ),
     "calibrate": (
@@ -85,18 +85,10 @@ FLAGS: dict[str, tuple[Flag, ...]] = {
         *OF_MACHINE,
     ),
     "tables": (Flag("quiet", "", "write the files and print no table"),),
-    "figures": (
-        Flag("boundary_tasks", "N", "tasks in the figure of boundaries (default: 2)", 2, int),
-    ),
+    "figures": (Flag("boundary_tasks", "N", "tasks in the figure of boundaries", 2, int),),
     "merge": (
         Flag("from", "TEXT", "workdirs to read, comma-separated", None, is_required=True),
-        Flag(
-            "tolerance",
-            "X",
-            "nats by which two scores of one label may differ (default: 0.001)",
-            1e-3,
-            float,
-        ),
+        Flag("tolerance", "X", "nats by which two scores of one label may differ", 1e-3, float),
     ),
     "data": (
         Flag("task", "TEXT", "a task's name, or the path of a task file"),
@@ -154,16 +146,17 @@ def flags_of_keys(part_names: Collection[str], without: Collection[str] = ()) ->
 def add_flags(group: ArgumentParser | _ArgumentGroup, flags: Iterable[Flag]) -> None:
     """Add flags to a parser or a group of one."""
     for flag in flags:
-        name = f"--{flag.name}"
-        if flag.metavar != "":
-            group.add_argument(
-                name, action="append" if flag.default == [] else "store", type=flag.kind,
-                default=flag.default, metavar=flag.metavar, required=flag.is_required,
-                help=flag.help,
-            )  # fmt: skip
-        else:
-            action = BooleanOptionalAction if flag.default is None else "store_true"
-            group.add_argument(name, action=action, help=flag.help)
+        name, text = f"--{flag.name}", flag.help
+        if flag.metavar == "":
+            switch = BooleanOptionalAction if flag.default is None else "store_true"
+            group.add_argument(name, action=switch, help=text)
+            continue
+        if flag.default not in (None, "", []) and "(default: " not in text:
+            text += f" (default: {flag.default})"
+        group.add_argument(
+            name, action="append" if flag.default == [] else "store", type=flag.kind, help=text,
+            default=flag.default, metavar=flag.metavar, required=flag.is_required,
+        )  # fmt: skip
 
 
 def read_value(name: str, text: str) -> Value:

@@ -45,6 +45,8 @@ class Sums(list[str]):
     """A row that sums up those above it."""
 
 
+Samples = Sequence[ArrayLike]  # numbers, several of each or none
+Marks = Sequence[type[NumberCell]]  # of the best, the second best, and so on
 Column = TypeVar("Column")
 Cells = list[list[str]]  # texts are names and counts, each `NumberCell` is a measured number
 
@@ -115,7 +117,7 @@ def spread(values: np.ndarray, digits: int = 1) -> NumberCell:
 
 def mark_best(
     numbers: Sequence[float | None], cells: Sequence[NumberCell], digits: int = 1, *,
-    is_lowest: bool = False, marks: Sequence[type[NumberCell]] = (Best,),
+    is_lowest: bool = False, marks: Marks = (Best,),
 ) -> list[NumberCell]:  # fmt: skip
     """The cells, with a mark on the highest numbers as rounded for print; None is never the best.
 
@@ -132,9 +134,8 @@ def mark_best(
 
 
 def best_of(
-    samples: Sequence[ArrayLike], digits: int = 1, *, is_lowest: bool = False,
-    marks: Sequence[type[NumberCell]] = (Best,),
-) -> list[NumberCell]:  # fmt: skip
+    samples: Samples, digits: int = 1, *, is_lowest: bool = False, marks: Marks = (Best,)
+) -> list[NumberCell]:
     """A cell for each sample, a number or several or none: `spread`, marked by its mean."""
     arrays = [np.atleast_1d(np.asarray(sample, float)) for sample in samples]
     means = [array.mean() if len(array) else None for array in arrays]

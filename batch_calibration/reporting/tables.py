@@ -7,13 +7,12 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from batch_calibration.methods import METHODS, Group
 from batch_calibration.metrics import Estimate, over_tasks
 from batch_calibration.reporting import cells, controls, curves, prompts, words
 from batch_calibration.reporting import frame as frames
-from batch_calibration.reporting.cells import Cells, NumberCell, Sums, notes
+from batch_calibration.reporting.cells import Cells, NumberCell, Samples, Sums, notes
 from batch_calibration.reporting.frame import BASELINE, REFERENCES, Frame, gain, task_title
 from batch_calibration.reporting.items import ACROSS, Results, Table, compared_by_size, setting_slug
 from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
@@ -126,16 +125,16 @@ def accuracy_note(group: Frame, methods: Sequence[str]) -> str:
     return " ".join(filter(None, (SPREAD if group.max_seeds > 1 else "", learned, of_gains)))
 
 
-Mark = Callable[[Sequence[ArrayLike]], list[NumberCell]]
+Mark = Callable[[Samples], list[NumberCell]]
 """Cells of samples, the best of them marked."""
 
 
-def _percents(samples: Sequence[ArrayLike]) -> list[NumberCell]:
+def _percents(samples: Samples) -> list[NumberCell]:
     """Accuracies in %, `mean ± sd` over seeds."""
     return cells.best_of([100 * np.asarray(sample) for sample in samples])
 
 
-def _lowest_best(samples: Sequence[ArrayLike]) -> list[NumberCell]:
+def _lowest_best(samples: Samples) -> list[NumberCell]:
     """Means of a metric of probabilities."""
     means = [np.asarray(sample).mean() if np.size(sample) else () for sample in samples]
     return cells.best_of(means, digits=3, is_lowest=True)

@@ -13,7 +13,7 @@ from batch_calibration.metrics import table as metrics
 from batch_calibration.studies import OverStream, ProbeSizes
 from batch_calibration.typing import Key, Labels, Rows, Weight
 
-OptionPairs = tuple[tuple[str, object], ...]
+Pairs = tuple[tuple[str, object], ...]
 """Options of one method, as a tuple: a compiled program can be kept under it."""
 
 
@@ -60,9 +60,8 @@ def accuracy_by_size(
 
 @partial(jax.jit, static_argnames=("name", "options"))
 def _accuracy_by_weight(
-    name: str, log_probs: Rows, labels: Labels, weights: jax.Array, key: Key,
-    *, options: OptionPairs,
-) -> jax.Array:  # fmt: skip
+    name: str, log_probs: Rows, labels: Labels, weights: jax.Array, key: Key, *, options: Pairs
+) -> jax.Array:
     """Accuracy [p] of a method that learns from the rows that each of weights[p n] keeps."""
 
     def measure(weight: Weight) -> jax.Array:
@@ -126,7 +125,7 @@ def accuracy_over_stream(
 
 @partial(jax.jit, static_argnames=("name", "options"))
 def _right_in_order(
-    name: str, log_probs: jax.Array, labels: jax.Array, key: Key, *, options: OptionPairs
+    name: str, log_probs: jax.Array, labels: jax.Array, key: Key, *, options: Pairs
 ) -> jax.Array:
     """Which rows [o n] a method that learns from them in their order predicts rightly."""
 
@@ -140,5 +139,5 @@ def _right_in_order(
     return is_right
 
 
-def _option_pairs(options: Mapping[str, Options] | None, name: str) -> OptionPairs:
+def _option_pairs(options: Mapping[str, Options] | None, name: str) -> Pairs:
     return tuple((options or {}).get(name, {}).items())

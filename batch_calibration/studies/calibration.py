@@ -365,18 +365,10 @@ def calibrate_study(
     shots: int | None = None,
 ) -> CalibrationReport:
     """`calibrate_store` as the settings of a study say; errors as there."""
-    return calibrate_store(
-        store,
-        settings.methods or None,
-        floor=floor,
-        options=read_options(settings.method_options),
-        probe_sizes=settings.probe_sizes,
-        draws=settings.draws,
-        stream_orders=settings.stream_orders,
-        tasks=tasks,
-        shots=shots,
-        label_shares=settings.label_shares,
-    )
+    keys = dict(vars(settings))
+    options = read_options(keys.pop("method_options"))
+    keys["methods"] = settings.methods or None
+    return calibrate_store(store, floor=floor, options=options, tasks=tasks, shots=shots, **keys)
 
 
 def _shares_of_training(table: ScoreTable) -> Options:
