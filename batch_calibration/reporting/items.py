@@ -36,17 +36,9 @@ class Results:
 
     # Tables, figures and the page walk the same studies: each is grouped once.
     @cached_property
-    def varies(self) -> frozenset[str]:
-        """Names of differences between the contexts, and of what was varied in one."""
-        contexts = [record.context for record in self.records]
-        shots, names = {context.shots for context in contexts}, set(map(axis_name, self.records))
-        found = {
-            "shots": len(shots) > 1,
-            "demonstration labels": CONTROL in names,
-            "prompt": bool(names - {"", CONTROL}),
-            "probe rows": any(record.probe_size or record.over_stream for record in self.records),
-        }
-        return frozenset(filter(found.__getitem__, found))
+    def prompt_studies(self) -> set[str]:
+        """Names of the studies of the prompt that records belong to; "" of the task's own."""
+        return set(map(axis_name, self.records))
 
     @cached_property
     def sections(self) -> list[Frame]:
@@ -65,26 +57,23 @@ class Results:
     @cached_property
     def axes(self) -> list[prompts.PromptStudy]:
         """Studies in which one choice of the prompt varies, task by task."""
-        return prompts.find_axes(self.records) if "prompt" in self.varies else []
+        return prompts.find_axes(self.records) if self.prompt_studies - {"", CONTROL} else []
 
     @cached_property
     def grids(self) -> list[prompts.Grid]:
         """Every two choices of the prompt that were varied together."""
-        return prompts.find_grids(self.records) if "prompt" in self.varies else []
+        return prompts.find_grids(self.records) if self.prompt_studies - {"", CONTROL} else []
 
     @cached_property
     def controls(self) -> list[controls.Control]:
         """Studies in which the labels of demonstrations vary."""
-        is_varied = "demonstration labels" in self.varies
-        return controls.find_controls(self.records) if is_varied else []
+        return controls.find_controls(self.records) if CONTROL in self.prompt_studies else []
 
     @cached_property
     def curves(self) -> list[curves.Curves]:
         """Accuracy against a number: shots, rows that a bias is learned from, rows seen."""
-        found = curves.by_shots(self.groups) if "shots" in self.varies else []
-        if "probe rows" in self.varies:
-            found += curves.by_probe_size(self.sections) + curves.by_rows_seen(self.sections)
-        return found
+        by_size, by_rows = curves.by_probe_size(self.sections), curves.by_rows_seen(self.sections)
+        return [*curves.by_shots(self.groups), *by_size, *by_rows]
 
     @cached_property
     def sizes(self) -> list[Frame]:

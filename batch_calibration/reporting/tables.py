@@ -528,9 +528,10 @@ def of_demonstration_labels(study: Results) -> Iterator[Table]:
         rows = controls.difference_cells(control)
         slug, heading = f"{control.slug}-differences", f"{control.heading}; differences"
         yield Table(ACROSS, slug, heading, rows, controls.DIFFERENCES_NOTE, rows)
-    for control in controls.find_controls(
-        study.records, controls.right_by_likelier_label(study.load)
-    ):
+    if frames.CONTROL not in study.prompt_studies:
+        return
+    hits = controls.right_by_likelier_label(study.load)
+    for control in controls.find_controls(study.records, hits):
         note_on_truth = f"{controls.LIKELIER_NOTE}{controls.CONTROL_NOTE}"
         yield _control_table(
             control, "-likelier", "; the more probable label is right", note_on_truth

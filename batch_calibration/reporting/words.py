@@ -73,8 +73,10 @@ def paragraphs_html(sentences: Iterable[str]) -> str:
     return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
 
 
-def to_frame(columns: Mapping[str, object], index: str) -> "pd.DataFrame":
-    """The columns as a frame of pandas, one of them its index.
+def to_frame(
+    table: Mapping[str, object] | Sequence[Mapping[str, object]], index: str
+) -> "pd.DataFrame":
+    """Columns, or rows by column, as a frame of pandas, one of the columns its index.
 
     Raises:
         InputError: pandas is not installed.
@@ -85,7 +87,7 @@ def to_frame(columns: Mapping[str, object], index: str) -> "pd.DataFrame":
         raise InputError.at(
             "to_frame", "pandas to be installed", remedy="pip install pandas"
         ) from error
-    return pandas.DataFrame(dict(columns)).set_index(index)
+    return pandas.DataFrame(table).set_index(index)
 
 
 def diagnosis_frame(found: Diagnosis) -> "pd.DataFrame":
@@ -99,37 +101,31 @@ def diagnosis_frame(found: Diagnosis) -> "pd.DataFrame":
 
 def recommendation_frame(advice: Recommendation) -> "pd.DataFrame":
     """A row a method that labeled rows measured, the recommended one first."""
-    unknown = Estimate(np.nan, np.nan, np.nan)
-    names = list(dict.fromkeys([advice.method, *advice.measured]))
-    accuracies = [advice.measured.get(name, unknown) for name in names]
+    measured, chosen = dict(advice.measured), advice.method
     if advice.accuracy is not None:
-        accuracies[0] = advice.accuracy  # of rows that did not choose it
-    nothing = [np.nan] * (len(names) - 1)
-    columns: dict[str, object] = {
-        "method": names,
-        "recommended": [name == advice.method for name in names],
-    }
-    gains = [advice.expected.gain or unknown, *([unknown] * len(nothing))]
-    columns |= _estimate_columns("accuracy", accuracies) | _estimate_columns("gain", gains)
-    return to_frame(columns | {"risk": [advice.expected.risk, *nothing]}, "method")
+        measured[chosen] = advice.accuracy  # of rows that did not choose it
+    rows = []
+    for name in dict.fromkeys([chosen, *measured]):
+        gain, risk = advice.expected[:2] if name == chosen else (None, np.nan)
+        row = {"method": name, "recommended": name == chosen}
+        row |= _ends("accuracy", measured.get(name)) | _ends("gain", gain)
+        rows.append(row | {"risk": risk})
+    return to_frame(rows, "method")
 
 
 def comparison_frame(found: Comparison) -> "pd.DataFrame":
     """A row a method."""
-    unknown = Estimate(np.nan, np.nan, np.nan)
-    rows = found.results
-    columns: dict[str, object] = {"method": [row.method for row in rows]}
-    columns |= _estimate_columns("accuracy", [row.accuracy for row in rows])
-    columns |= _estimate_columns("gain", [row.gain or unknown for row in rows])
-    columns["verdict"] = [row.verdict for row in rows]
-    for name in ("better", "worse"):
-        columns[name] = [getattr(row, name) for row in rows]
-    return to_frame(columns, "method")
+    rows = []
+    for row in found.results:
+        numbers = _ends("accuracy", row.accuracy) | _ends("gain", row.gain)
+        counts = {"verdict": row.verdict, "better": row.better, "worse": row.worse}
+        rows.append({"method": row.method} | numbers | counts)
+    return to_frame(rows, "method")
 
 
-def _estimate_columns(name: str, estimates: Sequence[Estimate]) -> dict[str, object]:
-    ends = (f"{name}{end}" for end in ("", "_low", "_high"))
-    return dict(zip(ends, map(list, zip(*estimates, strict=True)), strict=True))
+def _ends(name: str, estimate: Estimate | None) -> dict[str, float]:
+    """An estimate and the ends of its interval as three columns, NaN where it is not known."""
+    return dict(zip((name, f"{name}_low", f"{name}_high"), estimate or 3 * [np.nan], strict=True))
 
 
 def diagnosis_sentences(found: Diagnosis) -> list[str]:
