@@ -81,12 +81,9 @@ class Output(NamedTuple):
             if not differing and any(row[name] != fact for row in rows):
                 differing.append(name)
         if differing:
-            raise InputError.at(
-                self.path,
-                f"scores of {', '.join(self.labels)} by {', '.join(self.facts)}",
-                f"another {', '.join(differing)}",
-                "name another --output, or move this file away: the answers next to it stay",
-            )
+            asked = f"scores of {', '.join(self.labels)} by {', '.join(self.facts)}"
+            remedy = "name another --output, or move this file away: the answers next to it stay"
+            raise InputError.at(self.path, asked, f"another {', '.join(differing)}", remedy)
         # Columns of a CSV file hold texts.
         columns = ("id", "prompt", *filter(None, [self.gold]))
         return [Prompt(*map(str, map(row.__getitem__, columns))) for row in rows]
@@ -175,12 +172,9 @@ def _refuse_unanswered(
 ) -> None:
     """Refuse rows of other files whose answers are gone: their scores cannot be made again."""
     if rows and (requests := scorer.estimate(_texts(rows), _forms(labels)).requests):
-        raise InputError.at(
-            path,
-            f"answers to its {len(rows):,} rows that are in no file given now",
-            f"none to {requests:,} requests",
-            "name another --output, or move this file away",
-        )
+        expected = f"answers to its {len(rows):,} rows that are in no file given now"
+        remedy = "name another --output, or move this file away"
+        raise InputError.at(path, expected, f"none to {requests:,} requests", remedy)
 
 
 def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
@@ -259,12 +253,9 @@ def join_rows(
     texts = {prompt.id: prompt.text for prompt in prompts}
     changed = [row.id for row in earlier if texts.get(row.id, row.text) != row.text]
     if changed and not any(texts.get(row.id) == row.text for row in earlier):
-        raise InputError.at(
-            path,
-            f"ids that {path_written} has for no other prompt",
-            shown(changed),
-            "name another --output, or a column of other ids by --ids",
-        )
+        expected = f"ids that {path_written} has for no other prompt"
+        remedy = "name another --output, or a column of other ids by --ids"
+        raise InputError.at(path, expected, shown(changed), remedy)
     return [*prompts, *(row for row in earlier if row.id not in texts)]
 
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -21,19 +21,17 @@ from batch_calibration.diagnosis.comparison import compare_tables
 from batch_calibration.diagnosis.recommend import LIKELY, POOLED
 from batch_calibration.diagnosis.stability import DISTANCES
 from batch_calibration.diagnosis.together import recommend_tables
+from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Options, get_method, read_options, run_methods
 from batch_calibration.methods.run import holds_cosines, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
+from batch_calibration.reporting.page import Card
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scores import check as check_table
 from batch_calibration.studies import Record, Records
 from batch_calibration.studies.calibration import check_labeled, run_calibration
-
-if TYPE_CHECKING:
-    from batch_calibration.diagnosis.verdicts import Verdict
-    from batch_calibration.reporting.page import Card
 
 
 def calibrate_files(args: Namespace) -> None:
@@ -263,17 +261,15 @@ def ensemble_files(args: Namespace) -> None:
 def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
     """A context with its test rows in the order of the first one's, which they are said to be."""
     block, ids = table.blocks["test"], first.blocks["test"].row_ids
-    where = f"context {summaries.title(table)}"
+    where, title = f"context {summaries.title(table)}", summaries.title(first)
     places = {row_id: place for place, row_id in enumerate(block.row_ids)}
     for ours, theirs, what in (
         (first.label_names, table.label_names, "labels"), (ids, places, "row ids"),
     ):  # fmt: skip
         if set(ours) != set(theirs):
             odd = sorted(set(ours) ^ set(theirs))[0]
-            raise InputError.at(
-                where, f"the {what} of {summaries.title(first)}",
-                f"{odd!r} in one of the two alone", "give contexts of the same questions",
-            )  # fmt: skip
+            expected, got = f"the {what} of {title}", f"{odd!r} in one of the two alone"
+            raise InputError.at(where, expected, got, "give contexts of the same questions")
     order = [places[row_id] for row_id in ids]
     columns = [table.label_names.index(name) for name in first.label_names]
     # Where right labels stand in the new order of columns; -1, the last, stays unknown.
@@ -281,10 +277,9 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
     labels = new_place[block.labels[order]]
     if (labels != first.blocks["test"].labels).any():
         row = ids[int((labels != first.blocks["test"].labels).argmax())]
-        raise InputError.at(
-            where, f"the right labels of {summaries.title(first)}", f"another one for row {row!r}",
-            "give contexts of the same questions, with row ids that tell them apart",
-        )  # fmt: skip
+        expected, got = f"the right labels of {title}", f"another one for row {row!r}"
+        remedy = "give contexts of the same questions, with row ids that tell them apart"
+        raise InputError.at(where, expected, got, remedy)
     rows = make_block(block.log_probs[order][:, columns], labels, row_ids=ids)
     context, blocks = {**table.context, "rows": "same"}, {"test": rows}
     return table._replace(context=context, label_names=first.label_names, blocks=blocks)
@@ -292,10 +287,9 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
 
 def _cards(
     tables: Sequence[ScoreTable], records: Iterable[Record], stated: Mapping[str, Stated]
-) -> "list[Card]":
+) -> list[Card]:
     """A card for each model and number of shots, in the order of the files."""
     from batch_calibration.reporting import writing
-    from batch_calibration.reporting.page import Card
 
     record_of_table = {record.id: record for record in records}
     cards: dict[str, list[Verdict]] = {}

@@ -276,17 +276,13 @@ def _with_block(
         model = str(table.context.get("model", ""))
         probe_of_model = probe_tables[0] if len(probe_tables) == 1 else by_model.get(model)
         if probe_of_model is None or (len(probe_tables) > 1 and len(by_model) < len(probe_tables)):
-            raise InputError.at(
-                f"the block {name!r} of {table.context.get('task', 'a context')} {model}",
-                f"one context of that model among the {len(probe_tables)} of its file",
-                remedy="give a file with one context, or one for each model",
-            )
+            where = f"the block {name!r} of {table.context.get('task', 'a context')} {model}"
+            expected = f"one context of that model among the {len(probe_tables)} of its file"
+            remedy = "give a file with one context, or one for each model"
+            raise InputError.at(where, expected, remedy=remedy)
         if probe_of_model.label_names != table.label_names:
-            raise InputError.at(
-                f"the block {name!r}",
-                f"the labels {', '.join(table.label_names)}",
-                f"{', '.join(probe_of_model.label_names)}",
-                "give them the same names with --labels",
-            )
+            expected = f"the labels {', '.join(table.label_names)}"
+            where, got = f"the block {name!r}", ", ".join(probe_of_model.label_names)
+            raise InputError.at(where, expected, got, "give them the same names with --labels")
         widened.append(table._replace(blocks={**table.blocks, name: probe_of_model.blocks["test"]}))
     return widened

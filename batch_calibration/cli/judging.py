@@ -76,11 +76,10 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
     preferred_place = "first" if preference > 0 else "second"
     unknown = int(np.isnan(margins).sum())
     if not np.isfinite(error):
-        raise InputError.at(
-            "judge", "scored pairs of two questions or more",
-            f"{len(np.unique(judgments.question[~np.isnan(margins)]))}",
-            "judge more questions, each with an order drawn by a coin, or in both orders",
-        )  # fmt: skip
+        expected = "scored pairs of two questions or more"
+        questions = len(np.unique(judgments.question[~np.isnan(margins)]))
+        remedy = "judge more questions, each with an order drawn by a coin, or in both orders"
+        raise InputError.at("judge", expected, questions, remedy)
     sizes = np.abs(margins[~np.isnan(margins)])
     lines = [
         f"The judge prefers the answer shown {preferred_place} by {abs(preference):.2f} ± "

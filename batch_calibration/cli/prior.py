@@ -138,12 +138,9 @@ def _in_order(
     is_of_first = are_ranges and not is_named and (k, len(numbers)) == (2, 1)
     fits = is_of_first or (set(names) == set(labels) if is_named else len(numbers) == k)
     if not fits or min(map(min, numbers)) < 0:
-        raise InputError.at(
-            where,
-            f"{k} shares, one for each of {', '.join(labels)}",
-            f"{text!r}",
-            f"write them as {_example(labels)}, or give a file",
-        )
+        expected = f"{k} shares, one for each of {', '.join(labels)}"
+        remedy = f"write them as {_example(labels)}, or give a file"
+        raise InputError.at(where, expected, repr(text), remedy)
     bounds = np.array(numbers)[list(map(names.index, labels)) if is_named else slice(None)]
     if are_ranges:
         given = bounds[0] if is_of_first else bounds
@@ -190,12 +187,10 @@ def _count_labels(
         counts = np.bincount(gold[gold >= 0], minlength=len(labels))
         total = int(counts.sum())
         if not counts.all():
-            raise InputError.at(
-                where,
-                f"rows of each of the labels {', '.join(labels)}",
-                f"none of {labels[int(counts.argmin())]!r} among {total:,}",
-                f"write the shares you expect, such as {_example(labels)}",
-            )
+            expected = f"rows of each of the labels {', '.join(labels)}"
+            got = f"none of {labels[int(counts.argmin())]!r} among {total:,}"
+            remedy = f"write the shares you expect, such as {_example(labels)}"
+            raise InputError.at(where, expected, got, remedy)
         if total < FEW_COUNTED:
             summaries.say_notes([
                 f"{total:,} labels were counted, and shares of fewer than {FEW_COUNTED} are noisy: "

@@ -69,7 +69,7 @@ for _name, _flag in launchers.FLAGS.items():
 FLAGS: dict[str, tuple[Flag, ...]] = {
     "score": OF_MACHINE,
     "sweep": (
-        Flag("launcher", "TEXT", f"{launchers.HELP}", "local"),
+        Flag("launcher", "TEXT", launchers.HELP, "local"),
         Flag("workers", "N", "how many share the sweep", 2, int),
         Flag("dry_run", "", "print contexts, tokens and time; score nothing"),
         *OF_LAUNCHERS,

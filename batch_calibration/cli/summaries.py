@@ -6,19 +6,20 @@ from contextlib import redirect_stdout
 from itertools import chain, starmap
 from operator import attrgetter
 from textwrap import shorten
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
 from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
 from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.diagnosis.stability import DISTANCES, prediction_range
-from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, measured_gain
+from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
 from batch_calibration.reporting import terminal, words
 from batch_calibration.reporting.cells import Cells, count_signs, gain_cell
 from batch_calibration.reporting.frame import group_by, task_title
+from batch_calibration.reporting.page import Card
 from batch_calibration.reporting.verdict_tables import (
     context_cells,
     label_cells,
@@ -28,10 +29,6 @@ from batch_calibration.reporting.verdict_tables import (
 )
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies.calibration import order_flips
-
-if TYPE_CHECKING:
-    from batch_calibration.diagnosis.verdicts import Verdict
-    from batch_calibration.reporting.page import Card
 
 MAX_SHOWN_SINGLY = 3
 """Contexts that are described one by one; more are rows of a table."""
@@ -274,7 +271,7 @@ GAINS_NOTE = (
 )
 
 
-def task_gains(cards: "Sequence[Card]") -> Cells:
+def task_gains(cards: Sequence[Card]) -> Cells:
     """A row a task that has right labels, and behind those of a card their mean."""
     rows: Cells = [["task", "icl", "bc", "recommended", "gain"]]
     by_tasks = [group_by(card.verdicts, attrgetter("task")) for card in cards]
@@ -288,7 +285,7 @@ def task_gains(cards: "Sequence[Card]") -> Cells:
     return rows
 
 
-def _gain_row(task: str, verdicts: "Sequence[Verdict]") -> Cells:
+def _gain_row(task: str, verdicts: Sequence[Verdict]) -> Cells:
     """The row of some contexts; none where no right label is known."""
     gains = [measured_gain(verdicts, gains_of) for gains_of in (BY_BC, RECOMMENDED)]
     known = [gain for gain in gains if gain is not None]
@@ -300,7 +297,7 @@ def _gain_row(task: str, verdicts: "Sequence[Verdict]") -> Cells:
     return [[task_title(task), *percents, gain_cell(known[-1])]]
 
 
-def show_gains(cards: "Sequence[Card]") -> None:
+def show_gains(cards: Sequence[Card]) -> None:
     """The table of gains, and three lines of each card: its bias, its gain, what to do."""
     if len(cells := task_gains(cards)) > 1:
         terminal.show_cells("Gains", cells, GAINS_NOTE)

@@ -1,6 +1,7 @@
 """Cells of a table, and its forms in Markdown and LaTeX; names in them stay as they are."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -60,10 +61,9 @@ def task_cell(frame: Frame) -> str:
 
 def rows_cell(records: Sequence[Record]) -> str:
     """Test rows, and behind † the most of them that one context had to shorten."""
-    shortened = 0
-    for record in records:
-        # A row that is cut has lost its demonstrations first, so the counts are not added.
-        shortened = max([shortened, *record.over_long.get("test", {}).values()])
+    # A row that is cut has lost its demonstrations first, so the counts are not added.
+    counts = chain.from_iterable(record.over_long.get("test", {}).values() for record in records)
+    shortened = max(counts, default=0)
     labeled, rows = records[0].labeled_rows, str(records[0].rows["test"])
     if str(labeled) != rows:
         rows = f"{labeled} labeled of {rows}"

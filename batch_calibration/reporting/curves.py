@@ -59,7 +59,8 @@ def by_shots(groups: Sequence[Frame]) -> list[Curves]:
     """
     with_shots = [group for group in groups if group.setting.shots is not None]
     families = frame.group_by(with_shots, lambda group: group.setting._replace(shots=None))
-    return [curves for curves in map(_shot_curves, families.values()) if curves.tasks]
+    several = [family for family in families.values() if len(family) > 1]
+    return [curves for curves in map(_shot_curves, several) if curves.tasks]
 
 
 def _shot_curves(family: Sequence[Frame]) -> Curves:

@@ -292,12 +292,9 @@ def by_setting(records: Iterable[Record]) -> list[Frame]:
         task, seed = record.context.task, record.context.seed
         if (setting, task, seed) in seen:
             subject = task if seed is None else f"{task}, seed {seed}"
-            raise InputError.at(
-                f"workdir, setting {setting}",
-                "one record of each task and seed",
-                f"two records of {subject}, such as from before and after the data changed",
-                "keep them in workdirs of their own",
-            )
+            where, expected = f"workdir, setting {setting}", "one record of each task and seed"
+            got = f"two records of {subject}, such as from before and after the data changed"
+            raise InputError.at(where, expected, got, "keep them in workdirs of their own")
         seen.add((setting, task, seed))
         groups.setdefault(setting, []).append(record)
 

@@ -375,11 +375,10 @@ def _shares_of_training(table: ScoreTable) -> Options:
     """Options of methods by the labels counted in the task's training file."""
     counts = table.context.get(scores.TRAIN_LABELS)
     if not isinstance(counts, list) or len(counts) != len(table.label_names):
-        raise InputError(
-            key="label_shares", where=f"table {table.id}, {spell('label_shares', 'train')}",
-            expected="the labels of a training file of texts, which are counted when it is scored",
-            got="none", remedy=f"{step('score')} into a new workdir",
-        )  # fmt: skip
+        key, where = "label_shares", f"table {table.id}, {spell('label_shares', 'train')}"
+        expected = "the labels of a training file of texts, which are counted when it is scored"
+        remedy = f"{step('score')} into a new workdir"
+        raise InputError(key=key, where=where, expected=expected, got="none", remedy=remedy)
     return {"target_prior": counted_shares(counts), "counts": tuple(counts)}
 
 

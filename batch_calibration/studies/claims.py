@@ -244,9 +244,6 @@ def _read_holder(folder: Path) -> _Holder | None:
 
 
 def _broken(path: Path, content: str) -> InputError:
-    return InputError.at(
-        path,
-        "a worker's claim (a folder with one file)",
-        content,
-        "remove it while no worker runs, and start again: finished rows are kept",
-    )
+    expected = "a worker's claim (a folder with one file)"
+    remedy = "remove it while no worker runs, and start again: finished rows are kept"
+    return InputError.at(path, expected, content, remedy)

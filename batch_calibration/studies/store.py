@@ -63,10 +63,9 @@ class Store:
                     key="workdir",
                 ) from error
         elif not (self.workdir / "scores").is_dir():
-            raise InputError(
-                key="workdir", where=f"workdir {self.workdir}",
-                expected="a study's folder, with its score tables in scores/",
-                got="no scores/ in it", remedy=f"{step('score')} first")  # fmt: skip
+            where, remedy = f"workdir {self.workdir}", f"{step('score')} first"
+            expected, got = "a study's folder, with its score tables in scores/", "no scores/ in it"
+            raise InputError(key="workdir", where=where, expected=expected, got=got, remedy=remedy)
         # Of writers and workers that were killed.
         remove_unfinished(self.workdir)
         self.claims.remove_ended()
@@ -172,12 +171,8 @@ class Store:
                 f"{path}: the record cannot be read ({error.strerror}); remove it and {remedy}."
             ) from error
         if path != self._record_path(record.id):
-            raise InputError.at(
-                path,
-                "the record of that id",
-                f"{record.id!r}",
-                f"the file was renamed or copied; remove it and {remedy}",
-            )
+            remedy = f"the file was renamed or copied; remove it and {remedy}"
+            raise InputError.at(path, "the record of that id", repr(record.id), remedy)
         return record
 
     def digest(self, context_id: str) -> str:
@@ -292,12 +287,9 @@ def read_status(store: Store, plan: str | None = None) -> Status:
     """
     contexts = store.progress.read_plan(plan)
     if not contexts:
-        raise InputError.at(
-            f"workdir {store.workdir}",
-            "the list of contexts of a run",
-            f"none of {('this config' if plan else 'any')}",
-            f"{step('score')} first",
-        )
+        where, got = f"workdir {store.workdir}", f"none of {'this config' if plan else 'any'}"
+        remedy = f"{step('score')} first"
+        raise InputError.at(where, "the list of contexts of a run", got, remedy)
     beats = store.claims.heartbeats()
     status = Status([], [], [], [], store.claims.broken(), None)
     rows_left = 0  # of contexts that wait or are being scored
