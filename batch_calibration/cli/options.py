@@ -9,6 +9,7 @@ import subprocess
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -203,11 +204,8 @@ ASKING = (
 )
 
 
-class HelpFormatter(RawDescriptionHelpFormatter):
-    """Help in short lines: a flag and its meaning share one where they can."""
-
-    def __init__(self, prog: str):
-        super().__init__(prog, max_help_position=32)
+# A flag and its meaning share a line where they can.
+HelpFormatter = partial(RawDescriptionHelpFormatter, max_help_position=32)
 
 
 class Parser(ArgumentParser):

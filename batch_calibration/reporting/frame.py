@@ -374,11 +374,9 @@ def _setting(record: Record) -> Setting:
             # A word for shares that each table has of its own, the same for all methods.
             is_word = name in OF_SHARES and isinstance(option, str)
             options["prior" if is_word else f"{method} {name}"] = option
-    return Setting(
-        context.model, context.scorer.kind, context.shots, context.split, context.limit,
-        str(context.options.get("over_long", "error")), context.data,
-        options=_option_texts(options),
-    )  # fmt: skip
+    asked = context.model, context.scorer.kind, context.shots, context.split, context.limit
+    over_long = str(context.options.get("over_long", "error"))
+    return Setting(*asked, over_long, context.data, options=_option_texts(options))
 
 
 def axis_name(record: Record) -> str:

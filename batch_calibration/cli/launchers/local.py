@@ -62,12 +62,10 @@ class Local:
         coordinator = f"localhost:{_free_port()}" if self.processes > 1 else ""
         processes = list[BaseProcess]()
         for rank in range(self.processes):
-            seat = Seat(
-                log if rank == 0 else work.logs / f"worker-{number}-{rank}.log",
-                self._cores(number * self.processes + rank),
-                self._gpus(number * self.processes + rank),
-                coordinator, self.processes, rank,
-            )  # fmt: skip
+            place = number * self.processes + rank  # among all processes
+            own_log = log if rank == 0 else work.logs / f"worker-{number}-{rank}.log"
+            cores, gpus = self._cores(place), self._gpus(place)
+            seat = Seat(own_log, cores, gpus, coordinator, self.processes, rank)
             # The pipe ends when the first process does: no other holds it open.
             process = SPAWN.Process(target=_run, args=(work, None if rank else sender, seat))
             process.start()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, product
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -32,6 +33,7 @@ BOXES_NOTE = (
     "Boxes: quartiles and median; whiskers reach 1.5 boxes at most; a dot is a prompt, the mean "
     "over its seeds."
 )
+BOX: Any = {"widths": 0.3, "showfliers": False, "showcaps": False, "patch_artist": True}
 AVERAGE = "average over the tasks"
 LEAST_POINTS = 3  # a line between two numbers shows no curve
 FAR = 20  # numbers beyond it are on a logarithmic axis
@@ -49,11 +51,11 @@ def draw_boxes(studies: Sequence[PromptStudy]) -> Drawn:
         color = PALETTE.color(method)
         for place, study in enumerate(studies):
             values, facts = study.values(method), _facts(study)
+            line, box = {"color": color}, {"edgecolor": color, "facecolor": f"{color}26"}
+            at = [place + side]
             axes.boxplot(
-                values, positions=[place + side], widths=0.3, showfliers=False, showcaps=False,
-                patch_artist=True, medianprops={"color": color}, whiskerprops={"color": color},
-                boxprops={"edgecolor": color, "facecolor": f"{color}26"},
-            )  # fmt: skip
+                values, positions=at, medianprops=line, whiskerprops=line, boxprops=box, **BOX
+            )
             # Fixed offsets, so that equal values stay apart and a figure stays the same.
             places = place + side + 0.1 * np.sin(2.4 * np.arange(len(values)))
             titles = style.percents(facts["choice"], values, method)
@@ -309,9 +311,9 @@ def _draw_task(axes: Axes, curves: Curves, task: str) -> list[Row]:
         # What is compared stands out: five bands of one strength cannot be told apart.
         width, alpha = (2.2, 0.25) if method in REFERENCES else (1.0, 0.06)
         _draw_line(axes, curves, method, at, mean, width)
-        axes.fill_between(at, mean - band, mean + band, color=PALETTE.color(method), alpha=alpha,
-                          lw=0)  # fmt: skip
-        for number, *values in zip(at, mean, mean - band, mean + band, strict=True):
+        low, high, color = mean - band, mean + band, PALETTE.color(method)
+        axes.fill_between(at, low, high, color=color, alpha=alpha, lw=0)
+        for number, *values in zip(at, mean, low, high, strict=True):
             rows.append((title, method, float(number), *values))
     for method, level in curves.levels.get(task, {}).items():
         name, ends = f"{method}, all rows", (numbers[0], numbers[-1])
