@@ -176,8 +176,8 @@ def of_studies(study: Results) -> Iterator[Drawing]:
         yield Drawing(ACROSS, f"{curve.slug}-curve", draw, number if is_main else "")
 
 
+OF_PAPER = figure_1, figure_7, figures_3_and_4, of_boundaries, of_strength
 # What makes each figure of a study, in the order in which they are shown.
 FIGURES: tuple[Callable[[Results], Iterable[Drawing]], ...] = (
-    of_methods, of_prompts, figure_1, figure_7, figures_3_and_4, of_boundaries, of_strength,
-    of_studies,
+    of_methods, of_prompts, *OF_PAPER, of_studies
 )  # fmt: skip

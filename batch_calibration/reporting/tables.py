@@ -590,8 +590,9 @@ OF_MAIN = (
     # With the paper's numbers where the setting is the same.
     SettingTable("images", "Zero-shot images", image_cells, image_note, "Table 6"),
 )
+# What varies across settings.
+OF_STUDIES = of_models, of_grids, of_numbered_choices, of_demonstration_labels, of_axes, of_curves
 # What makes each table of a study, in the order in which they are shown.
 TABLES: tuple[Callable[[Results], Iterable[Table]], ...] = (
-    *OF_SETTINGS, of_prompt_studies, table_1, tables_2_and_5, *OF_MAIN, of_models, of_grids,
-    of_numbered_choices, of_demonstration_labels, of_axes, of_curves,
+    *OF_SETTINGS, of_prompt_studies, table_1, tables_2_and_5, *OF_MAIN, *OF_STUDIES
 )  # fmt: skip

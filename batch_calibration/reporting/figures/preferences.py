@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -46,8 +47,10 @@ def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
     figure, grid = style.panels(2 * len(pairs), size, across=2, shares_y=False)
     rows: list[Row] = []
     for (title, diagnosis), left, right in zip(pairs, grid[::2], grid[1::2], strict=True):
-        rows += _draw_preference(left, title, diagnosis)
-        rows += _draw_shares(right, title, diagnosis)
+        drawn = _draw_preference(left, title, diagnosis) | _draw_shares(right, title, diagnosis)
+        for kind, numbers in drawn.items():
+            for label, number in zip(diagnosis.label_names, numbers, strict=True):
+                rows.append((title, kind, label, float(number)))
         for axes in (left, right):
             style.name_ticks(axes.xaxis, diagnosis.label_names)
     note = "Lines on the bars of a preference are ± 2 standard errors over rows."
@@ -55,50 +58,45 @@ def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
     return style.finish(figure, HEADING, note, cells)
 
 
-def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> list[Row]:
+def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.ndarray]:
+    """The preference for each label and its error; hands back what the CSV has of it."""
     at = np.arange(len(diagnosis.label_names))
     unit = np.nan_to_num(diagnosis.unit, nan=1.0)
     size, error = diagnosis.preference / unit, 2 * np.nan_to_num(diagnosis.error) / unit
-    rows = _draw_bars(axes, title, "preference", at, size, diagnosis, PALETTE.spares[4], 0.6)
+    color = PALETTE.spares[4]
+    _draw_bars(axes, "preference", at, size, diagnosis.label_names, color=color, width=0.6)
     axes.vlines(at, size - error, size + error, colors=INK, lw=1.4)
     axes.axhline(0.0, color=INK, lw=1.0, zorder=0)
     y = "mean log-probability\nless the labels' mean (nats)"
     if diagnosis.cosines:
         y = "mean cosine less the labels' mean\n(standard deviations)"
     style.label(axes, f"{title}: preference", y=y, width=3.5)
-    return rows
+    return {"preference": size}
 
 
-def _draw_shares(axes: Axes, title: str, diagnosis: Diagnosis) -> list[Row]:
-    at, rows = np.arange(len(diagnosis.label_names)), list[Row]()
-    after = f"after {diagnosis.method}"
-    for name, shift, share, method in (
-        ("predicted", -0.2, diagnosis.predicted, BASELINE),
-        (after, 0.2, diagnosis.corrected, CORRECTED),
-    ):
-        color = PALETTE.color(method)
-        rows += _draw_bars(axes, title, name, at + shift, 100 * share, diagnosis, color, 0.38)
+def _draw_shares(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.ndarray]:
+    """Shares of each label before, after and right, in %; hands them back."""
+    at, names = np.arange(len(diagnosis.label_names)), diagnosis.label_names
+    shares = {"predicted": 100 * diagnosis.predicted}
+    shares[f"after {diagnosis.method}"] = 100 * diagnosis.corrected
+    looks = (-0.2, BASELINE), (0.2, CORRECTED)
+    for (name, share), (shift, method) in zip(shares.items(), looks, strict=True):
+        _draw_bars(axes, name, at + shift, share, names, color=PALETTE.color(method), width=0.38)
     if diagnosis.classes is not None:
-        right = 100 * diagnosis.classes
+        right = shares["right"] = 100 * diagnosis.classes
         lines = axes.hlines(right, at - 0.42, at + 0.42, colors=INK, lw=1.8, label="right")
         style.name_marks(lines, [f"right: {share:.1f} %" for share in right])
-        for name, share in zip(diagnosis.label_names, right, strict=True):
-            rows.append((title, "right", name, float(share)))
     style.label(axes, f"{title}: {diagnosis.rows:,} rows", y="share of rows (%)", width=3.5)
-    return rows
+    return shares
 
 
 def _draw_bars(
-    axes: Axes, title: str, name: str, at: np.ndarray, heights: np.ndarray, diagnosis: Diagnosis,
-    color: str, width: float,
-) -> list[Row]:  # fmt: skip
+    axes: Axes, kind: str, at: np.ndarray, heights: np.ndarray, names: Sequence[str], **look: Any
+) -> None:
     """Bars of one kind, one for each label."""
-    rows: list[Row] = []
-    bars = axes.bar(at, heights, width, color=color, label=name)
-    for bar, label, height in zip(bars, diagnosis.label_names, heights, strict=True):
-        style.name_marks(bar, [f"{label}, {name}: {height:.4g}"])
-        rows.append((title, name, label, float(height)))
-    return rows
+    bars = axes.bar(at, heights, label=kind, **look)
+    for bar, name, height in zip(bars, names, heights, strict=True):
+        style.name_marks(bar, [f"{name}, {kind}: {height:.4g}"])
 
 
 def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
