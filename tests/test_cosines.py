@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from batch_calibration import diagnose, recommend
-from batch_calibration.cli.commands import _diagnosed
-from batch_calibration.cli.summaries import show_advice, show_contexts
+from batch_calibration.cli.commands import _diagnose
+from batch_calibration.cli.summaries import CorrectedContext, show_advice, show_contexts
 from batch_calibration.diagnosis.together import recommend_tables
 from batch_calibration.diagnosis.verdicts import judge_context
 from batch_calibration.methods.run import holds_cosines
@@ -49,7 +49,8 @@ def verdict_of(kind):
 def test_each_printed_place_has_the_unit_of_its_scores(kind, capsys):
     verdict, table = verdict_of(kind), table_of(kind)
     advice, _ = recommend_tables([table], ["pets"])[0]
-    context = _diagnosed("bc", table, table.blocks["test"].log_probs, advice)
+    scores = table.blocks["test"].log_probs
+    context = CorrectedContext(table, scores, _diagnose("bc", table, scores), advice)
     for contexts in ([context], [context] * 4):
         show_contexts(contexts, 0, sys.stdout)
         show_advice(contexts, sys.stdout)
