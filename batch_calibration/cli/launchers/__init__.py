@@ -82,6 +82,13 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
     return launcher
 
 
+def ended_early(worker: str, reason: str, log: object = "") -> str:
+    """A sentence on a worker that ended without a report."""
+    more = f"; {log} says more" if log else ""
+    rest = "What was finished is kept: give the same command again for the rest."
+    return f"{worker} ended early ({reason}){more}. {rest}"
+
+
 def _read_pairs(flag: str, text: str) -> dict[str, str | float]:
     pairs = dict[str, str | float]()
     for pair in filter(None, text.split(",")):  # a comma at the end is harmless

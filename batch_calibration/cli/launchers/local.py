@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.cli import guard
+from batch_calibration.cli.launchers import ended_early
 from batch_calibration.cli.machine import keep_programs, use_one_arena
 from batch_calibration.errors import InputError
 from batch_calibration.studies.scoring import ScoringReport
@@ -119,11 +120,8 @@ class Worker(NamedTuple):
         # The worker ended without an answer; it has an exit code only once it is joined.
         except EOFError:
             self.processes[0].join()
-            answer = (
-                f"worker {self.number} ended early (exit code {self.processes[0].exitcode}); "
-                f"{self.log} says more. What was finished is kept: give the same command again for "
-                "the rest."
-            )
+            reason = f"exit code {self.processes[0].exitcode}"
+            answer = ended_early(f"worker {self.number}", reason, self.log)
         for process in self.processes:
             process.join()
         return answer

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batch_calibration.cli.launchers import ended_early
 from batch_calibration.cli.machine import keep_programs, share_programs
 from batch_calibration.errors import InputError
 from batch_calibration.studies.scoring import ScoringReport
@@ -134,8 +135,5 @@ def _wait(number: int, task: "ray.ObjectRef[ScoringReport | str]") -> ScoringRep
     try:
         return ray.get(task)
     except ray.exceptions.RayError as error:
-        return (
-            # The last line names the cause.
-            f"worker {number} ended early ({str(error).strip().splitlines()[-1]}). What was "
-            "finished is kept: give the same command again for the rest."
-        )
+        # The last line names the cause.
+        return ended_early(f"worker {number}", str(error).strip().splitlines()[-1])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from batch_calibration.cli.launchers import ended_early
 from batch_calibration.cli.machine import keep_programs, use_one_arena
 from batch_calibration.errors import InputError
 from batch_calibration.studies.scoring import ScoringReport
@@ -128,7 +129,4 @@ def _read_report(job: "submitit.Job[ScoringReport | str]") -> ScoringReport | st
     try:
         return job.result()
     except submitit.core.utils.UncompletedJobError as error:
-        return (
-            f"job {job.job_id} ended early ({str(error).splitlines()[0]}); {job.paths.stderr} says "
-            "more. What was finished is kept: give the same command again for the rest."
-        )
+        return ended_early(f"job {job.job_id}", str(error).splitlines()[0], job.paths.stderr)
