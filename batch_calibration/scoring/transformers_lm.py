@@ -417,10 +417,8 @@ class TorchNetwork:
             options["logits_to_keep"] = keep
         if cache is not None:
             options["past_key_values"] = cache
-        return model(
-            input_ids=torch.as_tensor(ids, device=device),
-            attention_mask=torch.as_tensor(seen, device=device), use_cache=True, **options,
-        )  # fmt: skip
+        tokens, real = (torch.as_tensor(array, device=device) for array in (ids, seen))
+        return model(input_ids=tokens, attention_mask=real, use_cache=True, **options)
 
 
 def _indices(reads: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:

@@ -20,14 +20,13 @@ from batch_calibration.scoring.embedded import images as embedded_images
 from batch_calibration.scoring.inputs import ImageRef, ImageRows
 from batch_calibration.scoring.tasks.base import IMAGE, Task
 
-ENDINGS = (
-    ".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm",
-    ".tif", ".tiff", ".webp",
-)  # fmt: skip
+LISTED_ENDINGS = ".avif .bmp .gif .jp2 .jpeg .jpg .pbm .pgm .png .pnm .ppm .tif .tiff .webp"
+ENDINGS = LISTED_ENDINGS.split()
 SPLITS = {
-    "train": "train", "training": "train", "test": "test", "testing": "test",
-    "val": "validation", "valid": "validation", "validation": "validation",
-}  # fmt: skip
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("val", "valid", "validation"), "validation"),
+}
 """Names that a folder or table of one split may have."""
 MAX_BYTES = 2**28  # 256 MiB, of one image
 WHOLE, TRAIN_ONE_IN = "all", 5
@@ -327,10 +326,11 @@ def _source(
     if set(images) == {WHOLE}:
         train, test = _split_by_class(images[WHOLE])
         images = {**images, "train": train, "test": test}
-        notes = [*notes, (
+        note = (
             f"{task.name}: {where} has no splits: one image in {TRAIN_ONE_IN} of each class is "
             f"kept for train ({len(train):,}), the others are test ({len(test):,})"
-        )]  # fmt: skip
+        )
+        notes = [*notes, note]
     readers: dict[str, ReadImages] = {split: partial(_first, images[split]) for split in images}
     return ImageSource(where, readers, tuple(sorted(counts)), tuple(notes))
 

@@ -203,12 +203,8 @@ def refuse_infinite(
     wrong = np.argwhere(~np.isfinite(scores))
     if len(wrong):
         row, label = wrong[0]
-        raise InputError.at(
-            f"row {rows[row]}, label {labels[label]!r}",
-            f"a finite {kind}",
-            f"{scores[row, label]}",
-            "the checkpoint's numbers overflow",
-        )
+        where, got = f"row {rows[row]}, label {labels[label]!r}", f"{scores[row, label]}"
+        raise InputError.at(where, f"a finite {kind}", got, "the checkpoint's numbers overflow")
 
 
 def too_long(row: int, tokens: int, needed: int, positions: int) -> InputError:

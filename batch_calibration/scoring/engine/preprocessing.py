@@ -86,13 +86,12 @@ def load_preprocessing(directory: Path) -> Preprocessing:
     mean, std = raw.get("image_mean", OPENAI_MEAN), raw.get("image_std", OPENAI_STD)
     sizes = [*(edge if isinstance(edge, tuple) else [edge]), *crop]
     if not all(type(n) is int and n > 0 for n in sizes) or len(mean) != 3 or len(std) != 3:
-        raise InputError.at(
-            path,
-            "size and crop_size as whole numbers of pixels, image_mean and image_std "
-            "of three channels",
-            f"{raw.get('size')}, {raw.get('crop_size')}, {mean}, {std}",
-            "fetch the file again",
+        sizes_and_colors = (
+            "size and crop_size as whole numbers of pixels, image_mean and image_std of three "
+            "channels"
         )
+        got = f"{raw.get('size')}, {raw.get('crop_size')}, {mean}, {std}"
+        raise InputError.at(path, sizes_and_colors, got, "fetch the file again")
     return Preprocessing(edge, crop, raw.get("resample", 3), tuple(mean), tuple(std))
 
 

@@ -117,10 +117,8 @@ def read(
 
         size = min(at_a_time, vocabulary)
         turns, remainder = divmod(vocabulary, size)  # spans of the vocabulary
-        total = jax.lax.fori_loop(
-            0, turns, lambda i, before: add(before, Span(i * size, size)),
-            jnp.full(len(h), -jnp.inf),
-        )  # fmt: skip
+        none = jnp.full(len(h), -jnp.inf)
+        total = jax.lax.fori_loop(0, turns, lambda i, sums: add(sums, Span(i * size, size)), none)
         if remainder:
             total = add(total, Span(vocabulary - remainder, remainder))
         # A probability is at most 1, though its logit and the sum were rounded apart.

@@ -167,10 +167,10 @@ def attend_in_turns(
         # not divided by their sum yet: the mean is, which is smaller
         weights = jnp.exp(logits - top)
         norm = weights.sum(axis=-1)  # [g, b, t]
+        weights = weights.astype(v.dtype)
         mean = jnp.einsum(
-            "gbts,gbsd->gbtd", weights.astype(v.dtype), values[group],
-            preferred_element_type=jnp.float32,
-        )  # fmt: skip
+            "gbts,gbsd->gbtd", weights, values[group], preferred_element_type=jnp.float32
+        )
         seen = top[..., 0] > SMALLEST  # false of a query that no key is left for
         mean = jnp.where(seen, 1 / norm, 0)[..., None] * mean
         return mean.astype(q.dtype), jnp.where(seen, top[..., 0] + jnp.log(norm), SMALLEST)

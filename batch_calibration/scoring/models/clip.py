@@ -65,6 +65,12 @@ class Config:
         return max(self.text_num_hidden_layers, self.vision_num_hidden_layers)
 
 
+SIZES = (
+    "hidden_size intermediate_size num_hidden_layers num_attention_heads hidden_act layer_norm_eps"
+)
+"""The fields of `Shape` as configs call them."""
+
+
 class Shape(NamedTuple):
     """The sizes of a tower's blocks."""
 
@@ -78,9 +84,7 @@ class Shape(NamedTuple):
     @classmethod
     def of(cls, config: Config, tower: Literal["text", "vision"]) -> "Shape":
         """The shape of a tower; `InputError` where its heads do not divide its width."""
-        names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                 "hidden_act", "layer_norm_eps")  # fmt: skip
-        shape = cls(*(getattr(config, f"{tower}_{name}") for name in names))
+        shape = cls(*(getattr(config, f"{tower}_{name}") for name in SIZES.split()))
         if shape.width % shape.heads:
             raise InputError(
                 f"config.json, {tower} tower: {shape.heads} attention heads of a width of "

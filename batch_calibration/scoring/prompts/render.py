@@ -103,13 +103,10 @@ def render(
     # Of all labels, for the positions that the longest of them takes.
     label_texts = [*chain.from_iterable(row_format.labels)]
 
-    rows_of = {"test": rendered_rows(test.rows, test.ids, row_format.render, shots, test.labels)}
+    rows_of = {"test": rendered_rows(test, row_format.render, shots)}
     rows_of |= _probe_rows(task, cell, row_format, test, train, chosen, log_probs)
     if labeled:
-        picked = train.pick(labeled)
-        rows_of["labeled"] = rendered_rows(
-            picked.rows, picked.ids, row_format.render, shots, picked.labels
-        )
+        rows_of["labeled"] = rendered_rows(train.pick(labeled), row_format.render, shots)
     left_out = 0
     if cell.prompt.over_long == "same_context":
         prompts = [(rows.prompt, rows.size) for rows in rows_of.values()]
@@ -159,7 +156,7 @@ def _probe_rows(
     prompt, shots, form = cell.prompt, len(row_format.shown), row_format.form
 
     def probe(name: str, rows: list[Row], render: Render) -> BlockRows:
-        return rendered_rows(rows, _numbered(name, len(rows)), render, shots)
+        return rendered_rows(_unlabeled(rows, _numbered(name, len(rows))), render, shots)
 
     whole = content_free(("input",))  # one field, which takes the place of the whole input
     if prompt.cc_fill == "whole_input":
@@ -412,17 +409,10 @@ def reversal(row: Row, options: Sequence[str]) -> list[Row]:
     return [row, row | dict(zip(options, contents[::-1], strict=True))]
 
 
-def rendered_rows(
-    rows: Sequence[Row],
-    ids: Sequence[str],
-    render: Render,
-    shots: int,
-    labels: Sequence[int] | None = None,
-    together: int = 1,
-) -> BlockRows:
-    """Rows that are all rendered in one way; labels that are not given are unknown."""
-    labels = [-1] * len(rows) if labels is None else labels
-    return BlockRows(lambda row, skip: render(rows[row], skip), labels, ids, shots, together)
+def rendered_rows(rows: Rows, render: Render, shots: int, together: int = 1) -> BlockRows:
+    """Rows that are all rendered in one way."""
+    texts, labels, ids = rows.rows, rows.labels, rows.ids
+    return BlockRows(lambda row, skip: render(texts[row], skip), labels, ids, shots, together)
 
 
 def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> BlockRows:
@@ -457,8 +447,13 @@ def permuted(task: Task, cell: Cell, row_format: RowFormat, test: Rows) -> Block
         orders = len(moved)
         rows += moved
         ids += _numbered(test.ids[i], orders)
-    return rendered_rows(rows, ids, row_format.render, len(row_format.shown), together=orders)
+    shots = len(row_format.shown)
+    return rendered_rows(_unlabeled(rows, ids), row_format.render, shots, together=orders)
 
 
 def _numbered(name: str, count: int) -> list[str]:
     return [f"{name}/{i}" for i in range(count)]
+
+
+def _unlabeled(rows: Sequence[Row], ids: Sequence[str]) -> Rows:
+    return Rows(tuple(rows), (-1,) * len(rows), tuple(ids), "")

@@ -243,12 +243,9 @@ def _check(task: Task, cell: Cell) -> None:
     for key in ("verbalizer", "label_words", "over_long"):
         setting, default = getattr(cell.prompt, key), getattr(USUAL, key)
         if setting != default:
-            raise InputError(
-                key=key,
-                expected=f"{default!r} for the images of {task.name}",
-                got=f"{setting!r}",
-                remedy=f"their label texts are chosen by {spell('template')}",
-            )
+            expected = f"{default!r} for the images of {task.name}"
+            remedy = f"their label texts are chosen by {spell('template')}"
+            raise InputError(key=key, expected=expected, got=f"{setting!r}", remedy=remedy)
 
 
 def _statements(task: Task, choice: str) -> tuple[str, ...]:

@@ -147,9 +147,9 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
     be started ("The answer is"), with demonstrations' answers too.
     """
     if renderer is None:
-        raise InputError(
-            key="chat", expected="a checkpoint with a chat template (an instruct model)",
-            got="one without", remedy=f"leave {spell('chat')} at off")  # fmt: skip
+        expected = "a checkpoint with a chat template (an instruct model)"
+        remedy = f"leave {spell('chat')} at off"
+        raise InputError(key="chat", expected=expected, got="one without", remedy=remedy)
     before = [{"role": "system", "content": settings.system}] if settings.system else []
     start = settings.answer_start
     try:

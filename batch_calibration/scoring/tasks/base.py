@@ -158,9 +158,8 @@ class Rows(NamedTuple):
         )
 
 
-COLUMNS: tuple[Mapping[str, str], ...] = (
-    {}, {IMAGE: "path"}, {IMAGE: "file"}, {IMAGE: "file_name"}, {IMAGE: "filename"},
-)  # fmt: skip
+PATHS = ("path", "file", "file_name", "filename")
+COLUMNS: tuple[Mapping[str, str], ...] = ({}, *({IMAGE: name} for name in PATHS))
 """Names that a table of images may have for the column of their paths."""
 
 

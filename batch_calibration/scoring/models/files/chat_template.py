@@ -160,9 +160,10 @@ class _Renderer:
 
     def _start(self) -> "subprocess.Popen[str]":
         if find_spec("jinja2") is None:
+            remedy = "pip install 'batch-calibration[models]'"
             raise InputError(
-                key="chat", expected="jinja2", got="it is not installed",
-                remedy="pip install 'batch-calibration[models]'") from None  # fmt: skip
+                key="chat", expected="jinja2", got="it is not installed", remedy=remedy
+            )
         # -P: the modules next to the program are none of its own.
         command = [sys.executable, "-P", str(Path(__file__).with_name("chat_process.py"))]
         pipe = subprocess.PIPE

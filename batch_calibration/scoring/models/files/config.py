@@ -51,12 +51,9 @@ def read_json(path: Path, role: str) -> dict[str, object]:
 def read_value(path: Path, role: str) -> object:
     """The JSON value in `path`, or a sentence that says what is missing or broken."""
     if not path.is_file():
-        raise InputError.at(
-            path.parent,
-            f"{role} in {path.name}",
-            "no such file",
-            "give a Hugging Face checkpoint directory (config.json, *.safetensors, tokenizer.json)",
-        )
+        wanted = "a Hugging Face checkpoint directory (config.json, *.safetensors, tokenizer.json)"
+        expected = f"{role} in {path.name}"
+        raise InputError.at(path.parent, expected, "no such file", f"give {wanted}")
     try:
         return parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -106,13 +106,9 @@ def read(directory: Path, width: int) -> SentenceConfig:
             "not of length one; expected 'cosine', which is what labels are scored by."
         )
     prompt = _prompt(directory / SETTINGS, settings)
-    return SentenceConfig(
-        _pooling(directory / modules[1].folder / "config.json", width, prompt),
-        modules,
-        prompt,
-        _max_tokens(directory, texts),
-        bool(texts.get("do_lower_case")),
-    )
+    pooling = _pooling(directory / modules[1].folder / "config.json", width, prompt)
+    most, is_lower = _max_tokens(directory, texts), bool(texts.get("do_lower_case"))
+    return SentenceConfig(pooling, modules, prompt, most, is_lower)
 
 
 def _modules(directory: Path) -> tuple[Module, ...]:

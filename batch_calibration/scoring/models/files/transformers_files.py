@@ -30,10 +30,11 @@ UNLIMITED = 1 << 20
 """Positions of a network that states none, or whose positions are relative (T5)."""
 RELATIVE = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
 """Model types whose `n_positions` is no limit."""
-DECIDING = (
-    "config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model",
-    "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json",
-)  # fmt: skip
+LISTED_FILES = (
+    "config.json tokenizer.json tokenizer_config.json tokenizer.model spiece.model vocab.json "
+    "merges.txt special_tokens_map.json added_tokens.json"
+)
+DECIDING = LISTED_FILES.split()
 """Files, where they exist, that decide scores in addition to the weights."""
 DTYPES = {"float32", "bfloat16", "float16"}
 
@@ -74,11 +75,11 @@ class TransformersFiles:
             import torch  # noqa: F401
             import transformers
         except ImportError as error:
+            where, got = spell("scorer", "transformers"), f"{error.name} is not installed"
+            remedy = "pip install 'batch-calibration[torch]'"
             raise InputError(
-                key="scorer", where=spell("scorer", "transformers"),
-                expected="torch and transformers",
-                got=f"{error.name} is not installed",
-                remedy="pip install 'batch-calibration[torch]'") from error  # fmt: skip
+                key="scorer", where=where, expected="torch and transformers", got=got, remedy=remedy
+            ) from error
         self._transformers = transformers
         read_json(self.directory / "config.json", "a config")
         self._config = self._read(transformers.AutoConfig)
