@@ -42,14 +42,12 @@ def smooth_noise(random: Generator, n: int, cells: int) -> np.ndarray:
     positions = np.linspace(0, cells - 1, SIZE)
     # Hat functions: a matrix `[48 cells]` that interpolates between neighboring cells.
     weight = np.maximum(0, 1 - np.abs(positions[:, None] - np.arange(cells))).astype(np.float32)
-    noise: np.ndarray = weight @ uniform(random, -1, 1, n, cells, cells) @ weight.T
-    return noise
+    return np.asarray(weight @ uniform(random, -1, 1, n, cells, cells) @ weight.T)
 
 
 def blend(amount: np.ndarray, ground: np.ndarray, ink: np.ndarray) -> np.ndarray:
     """Two colors `[n 3]` mixed by an amount of ink `[n 48 48]`."""
-    mixed: np.ndarray = ground[:, None, None] + amount[..., None] * (ink - ground)[:, None, None]
-    return mixed
+    return np.asarray(ground[:, None, None] + amount[..., None] * (ink - ground)[:, None, None])
 
 
 def random_angle(random: Generator, n: int) -> np.ndarray:
@@ -64,8 +62,7 @@ def per_image(numbers: np.ndarray) -> np.ndarray:
 
 def shaded(color: np.ndarray, tone: np.ndarray) -> np.ndarray:
     """A color `[n 3]` made lighter or darker by a tone `[n 48 48]` about 0."""
-    shades: np.ndarray = color[:, None, None] * (1 + tone)[..., None]
-    return shades
+    return np.asarray(color[:, None, None] * (1 + tone)[..., None])
 
 
 def by_class(draws: Mapping[str, DrawClass], classes: np.ndarray, random: Generator) -> np.ndarray:
@@ -85,8 +82,7 @@ def as_bytes(images: np.ndarray, random: Generator) -> np.ndarray:
     # Grain: one value a pixel, the same for its three colors; its strength is the image's.
     grain = uniform(random, -1, 1, *images.shape[:3])[..., None]
     amount = uniform(random, 0.02, 0.14, len(images))[:, None, None, None]
-    pixels: np.ndarray = (np.clip(images + amount * grain, 0, 1) * 255).astype(np.uint8)
-    return pixels
+    return np.asarray((np.clip(images + amount * grain, 0, 1) * 255).astype(np.uint8))
 
 
 # --- twelve textures of DTD: an amount of ink, 0 to 1, that blends two colors
@@ -171,8 +167,7 @@ def marbled(n: int, random: Generator) -> np.ndarray:
     along, _ = stripe_angles(n, random, 14, 26)
     # Noise bends the stripes into veins.
     bent = along + 3 * smooth_noise(random, n, 5) + smooth_noise(random, n, 10)
-    amount: np.ndarray = 1 - np.abs(np.sin(bent)) ** 0.6
-    return amount
+    return np.asarray(1 - np.abs(np.sin(bent)) ** 0.6)
 
 
 def spiralled(n: int, random: Generator) -> np.ndarray:
@@ -225,8 +220,7 @@ def annual_crop(n: int, random: Generator) -> np.ndarray:
     # A number for each field, so that neighbors have other crops.
     cell = np.floor(along / w).astype(int) * 7 + np.floor(across / (1.4 * w)).astype(int) * 3
     crop = FIELDS[(cell + random.integers(4, size=n)[:, None, None]) % 4]
-    image: np.ndarray = crop * (1 + 0.12 * smooth_noise(random, n, 8)[..., None])
-    return image
+    return np.asarray(crop * (1 + 0.12 * smooth_noise(random, n, 8)[..., None]))
 
 
 def permanent_crop(n: int, random: Generator) -> np.ndarray:
@@ -268,8 +262,7 @@ def highway(n: int, random: Generator) -> np.ndarray:
     gap = np.abs(along - per_image(uniform(random, -10, 10, n)))
     amount = np.clip(per_image(uniform(random, 1.4, 2.6, n)) - gap + 0.5, 0, 1)[..., None]
     ground = land(random, n) * (1 - amount)
-    image: np.ndarray = ground + amount * uniform(random, 0.55, 0.8, n, 1, 1, 1)
-    return image
+    return np.asarray(ground + amount * uniform(random, 0.55, 0.8, n, 1, 1, 1))
 
 
 def river(n: int, random: Generator) -> np.ndarray:
@@ -281,8 +274,7 @@ def river(n: int, random: Generator) -> np.ndarray:
     gap = np.abs(along - bend - per_image(uniform(random, -6, 6, n)))
     amount = np.clip(per_image(uniform(random, 2.5, 6, n)) - gap + 0.5, 0, 1)[..., None]
     water = np.array([0.20, 0.30, 0.36], np.float32) * uniform(random, 0.8, 1.3, n, 1, 1, 1)
-    image: np.ndarray = land(random, n) * (1 - amount) + amount * water
-    return image
+    return np.asarray(land(random, n) * (1 - amount) + amount * water)
 
 
 def sea(n: int, random: Generator) -> np.ndarray:

@@ -237,8 +237,7 @@ class Forward:
         with nullcontext() if key in self._compiled else self._compiling:
             h = np.asarray(self._hidden(cache, layout))
             self._compiled.add(key)
-        states: np.ndarray = h[layout.slots]
-        return states
+        return np.asarray(h[layout.slots])
 
     def _hidden(self, cache: programs.Cache, layout: packing.Layout) -> jax.Array:
         """Hidden states `[b t, d]` of a layout after a prefix, not waited for."""

@@ -7,15 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.errors import InputError, spell
-from batch_calibration.scoring import (
-    NOTHING_FINISHED,
-    Finished,
-    ImageInputs,
-    Inputs,
-    LabelScores,
-    LabelTexts,
-    LogProbs,
-)
+from batch_calibration.scoring import NOTHING_FINISHED, Finished, LabelScores, LabelTexts, LogProbs
+from batch_calibration.scoring.inputs import ImageInputs, Inputs
 
 Batches = Iterator[tuple[list[int], np.ndarray]]
 """Rows and their scores `[rows, k]`, batch by batch."""
@@ -76,8 +69,7 @@ def average_embeddings(embeddings: np.ndarray, counts: Sequence[int]) -> np.ndar
         return embeddings
     forms_of_labels = np.split(embeddings, np.cumsum(counts)[:-1])
     means = np.stack([forms.mean(axis=0) for forms in forms_of_labels])
-    unit: np.ndarray = means / np.linalg.norm(means, axis=1, keepdims=True)  # [k, d]
-    return unit
+    return np.asarray(means / np.linalg.norm(means, axis=1, keepdims=True))  # [k, d]
 
 
 class LabelScorer:

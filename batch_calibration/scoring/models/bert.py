@@ -194,8 +194,7 @@ def distance_buckets(length: int) -> np.ndarray:
     ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
     far = ratio / np.float32(math.log(FARTHEST / exact)) * np.float32(half - exact)
     far = np.minimum(exact + far.astype(int), half - 1)
-    buckets: np.ndarray = np.where(distance < exact, distance, far) + half * (offset > 0)
-    return buckets
+    return np.asarray(np.where(distance < exact, distance, far) + half * (offset > 0))
 
 
 class MPNetModel(Model):

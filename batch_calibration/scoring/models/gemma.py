@@ -102,13 +102,10 @@ def flatten_first(raw: RawConfig) -> RawConfig:
     act = raw["hidden_act"]
     raw |= {
         "hidden_activation": "gelu_pytorch_tanh" if act == "gelu" else act,
-        "sliding_window": None,
-        "layer_types": None,
         "qk_norm": False,
-        "local_rope": None,
         "query_pre_attn_scalar": 256.0,  # unread: the scale is that of the head
-        "attn_logit_softcapping": None,
-        "final_logit_softcapping": None,
+        **dict.fromkeys(("sliding_window", "layer_types", "local_rope")),
+        **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping")),
     }
     return gated.layer_types(rotary.flatten(raw), lambda layer: False)
 

@@ -172,31 +172,27 @@ INERT = (
     "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "max_window_layers",
 )  # fmt: skip
 """Keys that train a router, and keys of these types that transformers does not read."""
+MISTRAL, QWEN3 = llama.FAMILIES["mistral"], llama.FAMILIES["qwen3"]
+DENSE_ALONE = {"decoder_sparse_step": 1, "mlp_only_layers": []}
+"""Keys of layers without experts, which these networks have not."""
+
+
+def _family(name: str, dense: Family, flatten: Callable[[RawConfig], RawConfig]) -> Family:
+    """The family of a mixture, from that of its dense sibling."""
+    keys, inert = (*dense.keys, "num_local_experts"), (*dense.inert, *INERT)
+    family = dense._replace(name=name, config=Config, model=Model, flatten=flatten)
+    return family._replace(weights=WEIGHTS[name], keys=keys, inert=inert)
+
+
+WEIGHTS = {
+    "mixtral": _weights("block_sparse_moe.gate", "block_sparse_moe.experts", ("w1", "w3", "w2")),
+    "qwen3_moe": _weights("mlp.gate", "mlp.experts", ("gate_proj", "up_proj", "down_proj")),
+}
+ALL_SPARSE = QWEN3._replace(fixed={**QWEN3.fixed, **DENSE_ALONE})
 FAMILIES: dict[str, Family] = {
-    "mixtral": llama.FAMILIES["mistral"]._replace(
-        name="mixtral",
-        config=Config,
-        model=Model,
-        weights=_weights(
-            "block_sparse_moe.gate", "block_sparse_moe.experts", ("w1", "w3", "w2")
-        ),
-        keys=(*llama.FAMILIES["mistral"].keys, "num_local_experts"),
-        inert=(*llama.FAMILIES["mistral"].inert, *INERT),
-        flatten=flatten_mixtral,
-    ),
-    "qwen3_moe": llama.FAMILIES["qwen3"]._replace(
-        name="qwen3_moe",
-        config=Config,
-        model=Model,
-        weights=_weights("mlp.gate", "mlp.experts", ("gate_proj", "up_proj", "down_proj")),
-        fixed={
-            **llama.FAMILIES["qwen3"].fixed, "decoder_sparse_step": 1, "mlp_only_layers": [],
-        },
-        keys=(*llama.FAMILIES["qwen3"].keys, "num_local_experts"),
-        inert=(*llama.FAMILIES["qwen3"].inert, *INERT),
-        flatten=flatten_qwen3,
-    ),
-}  # fmt: skip
+    "mixtral": _family("mixtral", MISTRAL, flatten_mixtral),
+    "qwen3_moe": _family("qwen3_moe", ALL_SPARSE, flatten_qwen3),
+}
 
 
 # --- gpt-oss: attention sinks and clamped experts

@@ -22,8 +22,7 @@ def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int
     # 3 DC's words, 5 the labels shown, 6 label words and PriDe's rows.
     rng = np.random.default_rng([seed, 1])
     chosen = _of_each_class(labels, names, shots, rng)
-    shuffled: list[int] = rng.permutation(chosen).tolist()
-    return shuffled
+    return list(map(int, rng.permutation(chosen)))
 
 
 def round_robin(labels: Sequence[int], names: Sequence[str], shots: int, seed: int) -> list[int]:
@@ -35,8 +34,7 @@ def round_robin(labels: Sequence[int], names: Sequence[str], shots: int, seed: i
     """
     # `shots` rows of the first label, then `shots` of the second, and so on.
     chosen = _of_each_class(labels, names, shots, np.random.default_rng([seed, 1]))
-    rows: list[int] = np.reshape(chosen, (len(names), shots)).T.ravel().tolist()
-    return rows
+    return list(map(int, np.reshape(chosen, (len(names), shots)).T.ravel()))
 
 
 def total(labels: Sequence[int], shots: int, seed: int) -> list[int]:
@@ -48,8 +46,7 @@ def total(labels: Sequence[int], shots: int, seed: int) -> list[int]:
             f"{shots} shots in all were asked for, the training rows with a label are {len(pool)}; "
             "ask for fewer shots or give more rows."
         )
-    rows: list[int] = np.random.default_rng([seed, 4]).choice(pool, shots, replace=False).tolist()
-    return rows
+    return list(map(int, np.random.default_rng([seed, 4]).choice(pool, shots, replace=False)))
 
 
 def explicit(
@@ -111,8 +108,7 @@ def random_labels(chosen: Sequence[int], label_count: int, seed: int) -> list[in
     """
     # The rows are part of the seed: other demonstrations of one seed draw other labels.
     rng = np.random.default_rng([seed, 5, *chosen])
-    labels: list[int] = rng.integers(label_count, size=len(chosen)).tolist()
-    return labels
+    return list(map(int, rng.integers(label_count, size=len(chosen))))
 
 
 def flipped_labels(labels: Sequence[int], label_count: int) -> list[int]:
@@ -135,8 +131,7 @@ def labeled_set(
     # Sorted, so that only the seed decides the order.
     pool = np.setdiff1d(labeled_rows, np.asarray(exclude, int))
     rng = np.random.default_rng([seed, 2])
-    rows: list[int] = rng.permutation(pool)[: label_count * per_label].tolist()
-    return rows
+    return list(map(int, rng.permutation(pool)[: label_count * per_label]))
 
 
 def _of_each_class(

@@ -286,16 +286,16 @@ def _prompts(
                 key=key,
             )
     ask_without = cache(lambda skip: compose(shown[skip:]))
-    return RowFormat(
-        task.fields,
-        {"template": form, "shown": hashlib.sha256(shown_text.encode()).hexdigest()},
-        lambda row, skip: ask_without(skip)(template.query(form, row)),
-        lambda row, skip: ask_without(skip)(template.query(form_of_input, row)),
-        tuple(labels),
-        form,
-        shown,
-        compose,
-    )
+
+    def ask(row: Row, skip: int) -> str:
+        return ask_without(skip)(template.query(form, row))
+
+    def fill(row: Row, skip: int) -> str:
+        return ask_without(skip)(template.query(form_of_input, row))
+
+    context: dict[str, Json] = {"template": form}
+    context["shown"] = hashlib.sha256(shown_text.encode()).hexdigest()
+    return RowFormat(task.fields, context, ask, fill, tuple(labels), form, shown, compose)
 
 
 def _statements(task: Task, cell: Cell) -> RowFormat:

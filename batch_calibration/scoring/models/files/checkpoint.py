@@ -39,9 +39,9 @@ from batch_calibration.scoring.models.files.tensors import shards, tensors
 from batch_calibration.scoring.models.layers import activation
 
 HUB_NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@([\w./-]+))?")
-FILES = ("*.json", "*.txt", "*.jinja", "*.safetensors")
+FILES = ["*.json", "*.txt", "*.jinja", "*.safetensors"]
 """The files of a checkpoint that are downloaded: no second copy of the weights."""
-NO_FILES = ("consolidated*", "onnx/*", "openvino/*", "original/*")
+NO_FILES = ["consolidated*", "onnx/*", "openvino/*", "original/*"]
 BESIDE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
 """Files, where they exist, that decide scores in addition to the config and the weights."""
 HASHED = 2
@@ -123,10 +123,7 @@ def find(name: str) -> Path:
     repository, revision = match.groups()
     try:
         folder = snapshot_download(
-            repository,
-            revision=revision,
-            allow_patterns=list(FILES),
-            ignore_patterns=list(NO_FILES),
+            repository, revision=revision, allow_patterns=FILES, ignore_patterns=NO_FILES
         )
         return Path(folder)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
