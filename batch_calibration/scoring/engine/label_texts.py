@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batch_calibration import scoring
 from batch_calibration.errors import InputError, spell
-from batch_calibration.scoring import NOTHING_FINISHED, Finished, LabelScores, LabelTexts, LogProbs
-from batch_calibration.scoring.inputs import ImageInputs, Inputs
+from batch_calibration.scoring import NOTHING_FINISHED, Finished, ImageInputs, Inputs, LabelScores
 
 Batches = Iterator[tuple[list[int], np.ndarray]]
 """Rows and their scores `[rows, k]`, batch by batch."""
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
     """
 
     inputs: Inputs
-    labels: LabelTexts
+    labels: scoring.LabelTexts
     forms: list[str]
     counts: list[int]
     progress: Callable[[int], None]
@@ -39,7 +39,7 @@ Part = tuple[int, Sequence[int], Callable[[set[int]], Batches]]
 rows of the part that are finished -> the others and their scores, batch by batch."""
 
 
-def flatten(labels: LabelTexts) -> tuple[list[str], list[int]]:
+def flatten(labels: scoring.LabelTexts) -> tuple[list[str], list[int]]:
     """All texts of all labels, and how many each label has; `InputError` where one has none.
 
     >>> flatten([" good", (" bad", " poor")])
@@ -51,7 +51,7 @@ def flatten(labels: LabelTexts) -> tuple[list[str], list[int]]:
     return list(chain.from_iterable(texts_of_labels)), list(map(len, texts_of_labels))
 
 
-def sum_probabilities(log_probs: LogProbs, counts: Sequence[int]) -> LogProbs:
+def sum_probabilities(log_probs: scoring.LogProbs, counts: Sequence[int]) -> scoring.LogProbs:
     """Scores `[n, sum(counts)]` of texts, summed to labels `[n, k]`: log sum_f p(f), in nats.
 
     >>> sum_probabilities(np.log(np.float32([[0.1, 0.2, 0.4]])), [2, 1]).round(3).tolist()
@@ -95,7 +95,7 @@ class LabelScorer:
     def score(
         self,
         inputs: Inputs,
-        labels: LabelTexts,
+        labels: scoring.LabelTexts,
         *,
         progress: Callable[[int], None] | None = None,
         finished: Finished = NOTHING_FINISHED,
