@@ -60,12 +60,10 @@ class Finished(Protocol):
     @property
     def rows(self) -> Mapping[int, np.ndarray]:
         """Values of each finished row, as they were added."""
-        ...
 
     @property
     def failed(self) -> Mapping[int, str]:
         """A sentence on each row that could not be read."""
-        ...
 
     def add(
         self, rows: Sequence[int], values: np.ndarray, failed: Mapping[int, str] = ..., /
@@ -98,7 +96,6 @@ class Scorer(Protocol):
     @property
     def identity(self) -> Identity:
         """All that decides the numbers, as plain JSON: it is part of a stored context's id."""
-        ...
 
     def score(
         self,
@@ -116,4 +113,3 @@ class Scorer(Protocol):
         Raises:
             InputError: inputs or labels that the model cannot score.
         """
-        ...

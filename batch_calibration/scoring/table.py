@@ -29,12 +29,10 @@ class OpenFiles(Protocol):
     @property
     def tokenizer_info(self) -> "checkpoint.TokenizerInfo":
         """The way the model reads text."""
-        ...
 
     @property
     def chat_template(self) -> "ChatTemplate | None":
         """The template for the messages of a chat; None where no file has one."""
-        ...
 
 
 Load = Callable[[Settings, OpenFiles | None, Path | None], Scorer]

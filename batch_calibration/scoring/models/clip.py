@@ -289,6 +289,7 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     tied={},
+    prefixes=(),
     fixed={"vision_num_channels": 3},
     parts={
         "text_config": tower_keys(Config, "text"),

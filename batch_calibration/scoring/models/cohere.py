@@ -78,7 +78,6 @@ FAMILY = Family(
     config=Config,
     model=Model,
     weights=WEIGHTS,
-    prefixes=("model.",),
     fixed={
         "partial_rotary_factor": 1.0,
         "use_qk_norm": False,

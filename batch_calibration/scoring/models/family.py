@@ -71,7 +71,6 @@ class Encoder(Protocol):
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        ...
 
 
 class CausalNetwork(Encoder, Protocol):
@@ -79,7 +78,6 @@ class CausalNetwork(Encoder, Protocol):
 
     def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        ...
 
 
 class SentenceEncoder(Encoder, Protocol):
@@ -87,7 +85,6 @@ class SentenceEncoder(Encoder, Protocol):
 
     def pool(self, h: jax.Array, real: jax.Array) -> jax.Array:
         """Embeddings `[b, p]` of hidden states `[b, t, d]`, of which `real [b, t]` are a text's."""
-        ...
 
 
 class ClipNetwork(Protocol):
@@ -96,15 +93,12 @@ class ClipNetwork(Protocol):
     @property
     def scale(self) -> jax.Array:
         """The factor from cosines to logits."""
-        ...
 
     def embed_text(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
         """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are a text's."""
-        ...
 
     def embed_image(self, pixels: jax.Array) -> jax.Array:
         """Embeddings `[b, p]` of normalized `pixels [b, h, w, 3]`."""
-        ...
 
 
 class Config(Protocol):
@@ -115,27 +109,22 @@ class Config(Protocol):
     @property
     def vocab_size(self) -> int:
         """Tokens that the network embeds."""
-        ...
 
     @property
     def positions(self) -> int:
         """Longest sequence the network has positions for."""
-        ...
 
     @property
     def layers(self) -> int:
         """Blocks, of the deepest tower where there are several."""
-        ...
 
     @property
     def width(self) -> int:
         """Hidden size."""
-        ...
 
     @property
     def heads(self) -> int:
         """Attention heads."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +301,7 @@ class Family(NamedTuple):
     model: Callable[..., nnx.Module]
     weights: Mapping[str, Weight]
     kind: Kind = "causal_lm"
-    prefixes: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ("model.",)
     fixed: Mapping[str, object] = MappingProxyType({})
     keys: tuple[str, ...] = ()
     parts: Mapping[str, tuple[str, ...]] = MappingProxyType({})

@@ -268,7 +268,6 @@ def _family(kind: str, own: tuple[str, ...]) -> Family:
         config=Config,
         model=PostNormModel if kind.startswith("olmo") else Model,
         weights={"phi3": FUSED, "olmo2": POST_NORM, "olmo3": POST_NORM}.get(kind, gated.WEIGHTS),
-        prefixes=("model.",),
         fixed={key: FIXED[key] for key in FIXED if key not in own} | HARMLESS,
         keys=(*rotary.KEYS, "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),
         inert=("is_llama_config", "max_sequence_length", "rope_interleaved", "use_mrope"),

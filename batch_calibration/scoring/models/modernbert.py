@@ -101,7 +101,6 @@ FAMILY = family.Family(
     model=Model,
     weights=WEIGHTS,
     tied={},
-    prefixes=("model.",),
     # Of both kinds of layers at once, which no checkpoint has.
     fixed={"rope_scaling": None},
     keys=(

@@ -154,7 +154,6 @@ PHI = family.Family(
         "lm_head.weight": family.Weight("head.embedding", split=0),
         "lm_head.bias": family.Weight("bias", split=0),
     },
-    prefixes=("model.",),
     fixed={"qk_layernorm": False},
     keys=rotary.KEYS,
     ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),

@@ -107,7 +107,6 @@ FAMILY = family.Family(
     config=Config,
     model=Model,
     weights=WEIGHTS,
-    prefixes=("model.",),
     fixed={"output_projection": True, "share_decoder_input_output_embed": True},
     keys=("_remove_final_layer_norm",),
     flatten=flatten,

@@ -94,7 +94,6 @@ FAMILY = Family(
     config=Config,
     model=Model,
     weights=WEIGHTS,
-    prefixes=("model.",),
     keys=rotary.KEYS,
     ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
     flatten=flatten,

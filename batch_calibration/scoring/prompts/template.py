@@ -122,7 +122,6 @@ class ChatRenderer(Protocol):
 
     def render(self, messages: Sequence[dict[str, str]], day: date) -> str:
         """The text of a chat, up to where the answer begins or goes on."""
-        ...
 
 
 def plain_text(form: str) -> Compose:
