@@ -21,6 +21,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.scoring import NOTHING_FINISHED, Identity, LabelScores
 from batch_calibration.scoring.engine import label_texts, trie
 from batch_calibration.scoring.engine.forward import Forward, PrefixCache
+from batch_calibration.scoring.engine.label_texts import Batches
 from batch_calibration.scoring.engine.tokens import Encoded, encode
 from batch_calibration.scoring.models import llama
 from batch_calibration.scoring.models.family import Config
@@ -105,17 +106,13 @@ class CausalLM(label_texts.LabelScorer):
             lengths = list(map(len, encoded.prompts))
             yield start, lengths, partial(self._run, encoded, tries)
 
-    def _run(
-        self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]
-    ) -> label_texts.Batches:
+    def _run(self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]) -> Batches:
         """Rows and their scores, as `Forward.run`."""
         long = self._long
         if long is None:
             return self._forward.run(encoded.prompts, tries, done)
 
-        def run(
-            is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool
-        ) -> label_texts.Batches:
+        def run(is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool) -> Batches:
             prompts, rows_tries = [encoded.prompts[r] for r in rows], [tries[r] for r in rows]
             return (long if beyond else self._forward).run(prompts, rows_tries, done)
 

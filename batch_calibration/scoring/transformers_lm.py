@@ -18,6 +18,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.scoring import Identity
 from batch_calibration.scoring.engine import label_texts
 from batch_calibration.scoring.engine.batches import batches
+from batch_calibration.scoring.engine.label_texts import Batches
 from batch_calibration.scoring.engine.tokens import LabelTokens, encode, token_ids
 from batch_calibration.scoring.models.files.transformers_files import TransformersCheckpoint
 
@@ -139,10 +140,8 @@ class TransformersLM(label_texts.LabelScorer):
 
     def _run(
         self, prompts: list[list[int]], label_tokens: list[LabelTokens], done: set[int]
-    ) -> label_texts.Batches:
-        def run(
-            is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool
-        ) -> label_texts.Batches:
+    ) -> Batches:
+        def run(is_wanted: np.ndarray, rows: list[int], done: set[int], beyond: bool) -> Batches:
             paths_of = []
             for number, row in enumerate(rows):
                 wanted = np.flatnonzero(is_wanted[number])
@@ -161,7 +160,7 @@ class TransformersLM(label_texts.LabelScorer):
 
     def _run_branches(
         self, paths_of: list[list[Path]], labels: int, done: set[int], prefix: Prefix
-    ) -> label_texts.Batches:
+    ) -> Batches:
         """Rows of equal length, each run once; the paths of its labels go on from its cache.
 
         Equal lengths leave no padding between a prompt and its labels, which networks that count
@@ -181,7 +180,7 @@ class TransformersLM(label_texts.LabelScorer):
 
     def _run_paths(
         self, paths_of: list[list[Path]], labels: int, done: set[int], prefix: Prefix
-    ) -> label_texts.Batches:
+    ) -> Batches:
         """Rows of like length, each run once for each path of its labels."""
         longest = max(len(path.tokens) for path in chain.from_iterable(paths_of))
         most_paths = max(map(len, paths_of))

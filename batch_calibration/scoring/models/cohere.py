@@ -34,9 +34,8 @@ class Block(family.Block):
         bias = config.attention_bias, config.attention_bias
         self.ln_1, self.ln_2 = _norm(config, rngs), None
         self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
-        self.mlp = gated.MLP(
-            config.hidden_size, config.intermediate_size, config.hidden_act, rngs=rngs
-        )
+        width, inner = config.hidden_size, config.intermediate_size
+        self.mlp = gated.MLP(width, inner, config.hidden_act, rngs=rngs)
 
 
 class Model(llama.Model):

@@ -56,9 +56,7 @@ def linear(inputs: int, outputs: int, rngs: nnx.Rngs, bias: bool = True) -> nnx.
     return nnx.Linear(inputs, outputs, use_bias=bias, kernel_init=INIT, rngs=rngs)
 
 
-def embedding(
-    rows: int, width: int, rngs: nnx.Rngs, init: nnx.initializers.Initializer = INIT
-) -> nnx.Embed:
+def embedding(rows: int, width: int, rngs: nnx.Rngs, init: nnx.Initializer = INIT) -> nnx.Embed:
     """A table of embeddings, drawn as `init` says."""
     return nnx.Embed(rows, width, embedding_init=init, rngs=rngs)
 

@@ -108,11 +108,9 @@ class PhiBlock(family.Block):
     """Attention and a two-layer MLP of the same normalized states."""
 
     def __init__(self, config: PhiConfig, *, rngs: nnx.Rngs):
-        width = config.hidden_size
+        width, groups = config.hidden_size, config.num_key_value_heads
         self.ln_1, self.ln_2 = layers.layer_norm(width, config.layer_norm_eps, rngs), None
-        self.attention = layers.Attention(
-            width, config.heads, rngs, groups=config.num_key_value_heads
-        )
+        self.attention = layers.Attention(width, config.heads, rngs, groups=groups)
         self.mlp = layers.MLP(width, config.intermediate_size, config.hidden_act, rngs)
 
 

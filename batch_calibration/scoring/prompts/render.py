@@ -104,7 +104,8 @@ def render(
     label_texts = [*chain.from_iterable(row_format.labels)]
 
     rows_of = {"test": rendered_rows(test, row_format.render, shots)}
-    rows_of |= _probe_rows(task, cell, row_format, test, train, chosen, log_probs)
+    shown = train.pick(chosen)
+    rows_of |= _probe_rows(task, cell, row_format, test, shown, log_probs)
     if labeled:
         rows_of["labeled"] = rendered_rows(train.pick(labeled), row_format.render, shots)
     left_out = 0
@@ -123,7 +124,7 @@ def render(
         rows=rendered.text_digest(map(str, test.rows)),
         served=test.split,
         shots=cell.prompt.shots,
-        demonstrations=train.pick(chosen).ids,
+        demonstrations=shown.ids,
         label_texts=row_format.labels,
         form=row_format.context,
         options=rendered.unusual(cell, choices),
@@ -142,10 +143,9 @@ def render(
 
 
 def _probe_rows(
-    task: Task, cell: Cell, row_format: RowFormat, test: Rows, train: Rows, chosen: list[int],
-    log_probs: bool,
-) -> dict[str, BlockRows]:  # fmt: skip
-    """The blocks of probe inputs that can be used.
+    task: Task, cell: Cell, row_format: RowFormat, test: Rows, shown: Rows, log_probs: bool
+) -> dict[str, BlockRows]:
+    """The blocks of probe inputs that can be used; `shown` are the demonstrations.
 
     The last two are as the published code makes them, which fills the whole input. In the tasks of
     two texts that Zhao et al. 2021 (tonyzhaozh/few-shot-learning) and Fei et al. 2023
@@ -173,8 +173,8 @@ def _probe_rows(
     premise = row_format.compose(())(template.domain_premise(form))
     rows_of["pmi"] = BlockRows(lambda row, skip: premise, [-1], ["pmi"], 0)
     # With one demonstration nothing is left to show before it.
-    if len(chosen) > 1:
-        rows_of["looc"] = left_out(row_format, train, chosen)
+    if len(shown.rows) > 1:
+        rows_of["looc"] = left_out(row_format, shown)
     # A template that does not show the options cannot move them round.
     if task.options and set(task.options) <= set(template.fields_of(form)):
         rows_of["permutations"] = permuted(task, cell, row_format, test)
@@ -415,12 +415,11 @@ def rendered_rows(rows: Rows, render: Render, shots: int, together: int = 1) -> 
     return BlockRows(lambda row, skip: render(texts[row], skip), labels, ids, shots, together)
 
 
-def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> BlockRows:
+def left_out(row_format: RowFormat, queries: Rows) -> BlockRows:
     """LOOC's rows: each demonstration asked as the input, the others shown before it.
 
     Where a context leaves out its first demonstrations, they are asked all the same.
     """
-    queries = train.pick(chosen)
 
     def prompt(row: int, skip: int) -> str:
         # Its own demonstration is left out by place: another may have the same text.
@@ -428,7 +427,7 @@ def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> Block
         assert row_format.compose is not None
         return row_format.compose(shown)(template.query(row_format.form, queries.rows[row]))
 
-    return BlockRows(prompt, queries.labels, queries.ids, len(chosen) - 1)
+    return BlockRows(prompt, queries.labels, queries.ids, len(queries.rows) - 1)
 
 
 def permuted(task: Task, cell: Cell, row_format: RowFormat, test: Rows) -> BlockRows:

@@ -9,7 +9,9 @@ import json
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.models.files import chat_template
@@ -18,9 +20,6 @@ from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
 from batch_calibration.scoring.models.files.config import read_json
 from batch_calibration.scoring.models.files.tensors import shards
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 POSITIONS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length",
