@@ -58,9 +58,7 @@ HOLDS: dict[str, type] = {
     "balanced": bool,
 }
 """What a key holds that is no text."""
-KINDS: dict[type, str] = {
-    str: "a text", list: "a list of texts", dict: "a table of texts", bool: "true or false",
-}  # fmt: skip
+KINDS = {str: "a text", list: "a list of texts", dict: "a table of texts", bool: "true or false"}
 VERBALIZERS = ("verbalizer", "zero_shot_verbalizer")
 """Tables that may hold lists: several surface forms of a label."""
 SHARED = ("labels_are", "zero_shot", "statement", "statement_words", "balanced")

@@ -3,9 +3,6 @@
 from pathlib import Path
 
 MINI = "mini"  # what `config.data` calls the suite
-CHECKPOINTS = {
-    "mini": Path(__file__).parent / "language_model",
-    "mini_small": Path(__file__).parent / "small_language_model",
-    "mini_clip": Path(__file__).parent / "clip",
-}
+FOLDERS = {"mini": "language_model", "mini_small": "small_language_model", "mini_clip": "clip"}
+CHECKPOINTS = {name: Path(__file__).parent / folder for name, folder in FOLDERS.items()}
 """Checkpoints that come with the package, by what `config.model` calls them."""

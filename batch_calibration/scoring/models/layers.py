@@ -22,13 +22,10 @@ def _quick_gelu(h: jax.Array) -> jax.Array:
 # gelu_new is the tanh approximation, gelu the exact one
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": partial(jax.nn.gelu, approximate=False),
-    "gelu_fast": jax.nn.gelu,
-    "gelu_new": jax.nn.gelu,
-    "gelu_pytorch_tanh": jax.nn.gelu,
+    **dict.fromkeys(("gelu_fast", "gelu_new", "gelu_pytorch_tanh"), jax.nn.gelu),
     "quick_gelu": _quick_gelu,
     "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
-    "swish": jax.nn.silu,
+    **dict.fromkeys(("silu", "swish"), jax.nn.silu),
     "tanh": jnp.tanh,
 }
 """The activation functions, under the names that Hugging Face configs give them."""

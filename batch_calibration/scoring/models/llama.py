@@ -229,46 +229,32 @@ POST_NORM = gated.weights_without("input_layernorm", "post_attention_layernorm")
     "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
     "model.layers.{i}.post_feedforward_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
 }
-OWN = {
-    "llama": ("attention_bias", "mlp_bias"),
-    "mistral": (),
-    "ministral": (),
-    "qwen2": (),
-    "qwen3": ("attention_bias",),
-    "smollm3": ("attention_bias", "mlp_bias", "no_rope_layers"),
-    "granite": (
-        "attention_bias", "mlp_bias", "embedding_multiplier", "residual_multiplier",
-        "attention_multiplier", "logits_scaling",
-    ),
-    "phi3": ("partial_rotary_factor",),
-    "olmo2": ("attention_bias",),
-    "olmo3": ("attention_bias",),
-}  # fmt: skip
-"""The options that each `model_type` has of those below; for the others they are fixed."""
-FIXED = {
-    "partial_rotary_factor": 1.0,
-    "attention_bias": False,
-    "mlp_bias": False,
-    "no_rope_layers": None,
-    "embedding_multiplier": 1.0,
-    "residual_multiplier": 1.0,
-    "attention_multiplier": None,
-    "logits_scaling": 1.0,
+FIXED: dict[str, tuple[object, str]] = {
+    "partial_rotary_factor": (1.0, "phi3"),
+    "attention_bias": (False, "llama qwen3 smollm3 granite olmo2 olmo3"),
+    "mlp_bias": (False, "llama smollm3 granite"),
+    "no_rope_layers": (None, "smollm3"),
+    "embedding_multiplier": (1.0, "granite"),
+    "residual_multiplier": (1.0, "granite"),
+    "attention_multiplier": (None, "granite"),
+    "logits_scaling": (1.0, "granite"),
 }
+"""Options, the only value of each, and the model types whose files may set another."""
 HARMLESS = {
     "activation": "swiglu", "full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False,
 }  # fmt: skip
 """Keys of some files (Falcon 3, Phi-4-mini) that say what these networks do anyway."""
 
 
-def _family(kind: str, own: tuple[str, ...]) -> Family:
-    """The family of one `model_type`, whose files may set the options `own`."""
+def _family(kind: str) -> Family:
+    """The family of one `model_type`."""
+    fixed = {key: only for key, (only, own) in FIXED.items() if kind not in own.split()}
     return Family(
         name=kind,
         config=Config,
         model=PostNormModel if kind.startswith("olmo") else Model,
         weights={"phi3": FUSED, "olmo2": POST_NORM, "olmo3": POST_NORM}.get(kind, gated.WEIGHTS),
-        fixed={key: FIXED[key] for key in FIXED if key not in own} | HARMLESS,
+        fixed=fixed | HARMLESS,
         keys=(*rotary.KEYS, "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),
         inert=("is_llama_config", "max_sequence_length", "rope_interleaved", "use_mrope"),
         ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
@@ -276,4 +262,4 @@ def _family(kind: str, own: tuple[str, ...]) -> Family:
     )
 
 
-FAMILIES = {kind: _family(kind, own) for kind, own in OWN.items()}
+FAMILIES = {kind: _family(kind) for kind in IMPLIED}

@@ -337,8 +337,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 DENSE: Mapping[str, object] = {
-    "module_input_name": "sentence_embedding",
-    "module_output_name": "sentence_embedding",
+    **dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding"),
     "use_residual": False,
 }
 """Keys of a dense layer's config and the only value that each may have here."""

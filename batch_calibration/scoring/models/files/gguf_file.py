@@ -24,11 +24,9 @@ SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})\.gguf")
 SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 """Types of metadata -> their codes in `struct`."""
 TEXT, ARRAY, FLOAT32 = 8, 9, 6
-ARCHITECTURES = {
-    "llama": "llama", "smollm3": "smollm3", "qwen2": "qwen2", "qwen3": "qwen3",
-    "qwen3moe": "qwen3_moe", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text",
-    "phi3": "phi3", "gpt2": "gpt2",
-}  # fmt: skip
+NAMED = "llama smollm3 qwen2 qwen3 qwen3moe gemma gemma2 gemma3 phi3 gpt2"
+ARCHITECTURES = {name: name for name in NAMED.split()}
+ARCHITECTURES |= {"qwen3moe": "qwen3_moe", "gemma3": "gemma3_text"}
 """llama.cpp's name of an architecture -> our family."""
 IN_PAIRS = ("llama", "smollm3")
 """Architectures whose query and key rows lie in the order of neighbors that turn together."""
