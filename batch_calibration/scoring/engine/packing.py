@@ -158,9 +158,7 @@ def lay_out(
     tokens = np.zeros((size, length), np.int32)  # 0 where nothing lies
     positions = np.zeros((size, length), np.int32)
     ends = np.broadcast_to(np.arange(1, length + 1, dtype=np.int32), (size, length)).copy()
-    slots: list[np.ndarray] = []
-    reads: list[np.ndarray] = []
-    targets: list[np.ndarray] = []
+    slots, reads, targets = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     read_count = 0
     for number, packed in enumerate(sequences):
         start, before = 0, list[int]()

@@ -258,20 +258,18 @@ def tower_keys(config: type[Config], tower: str) -> tuple[str, ...]:
     return tuple(n.removeprefix(f"{tower}_") for n in names if n.startswith(f"{tower}_"))
 
 
-def caption_weights() -> dict[str, Weight]:
-    """The rows of the text tower, up to its norm."""
-    theirs, ours = "text_model.embeddings", "text"
-    return {
-        f"{theirs}.token_embedding.weight": Weight(f"{ours}.token_embedding.embedding", split=0),
-        f"{theirs}.position_embedding.weight": Weight(f"{ours}.position_embedding.embedding"),
-        **tower_weights("text_model", "text"),
-        **norm_weights("text_model.final_layer_norm", "text.ln"),
-    }
-
-
+CAPTION_WEIGHTS = {
+    "text_model.embeddings.token_embedding.weight": Weight(
+        "text.token_embedding.embedding", split=0
+    ),
+    "text_model.embeddings.position_embedding.weight": Weight("text.position_embedding.embedding"),
+    **tower_weights("text_model", "text"),
+    **norm_weights("text_model.final_layer_norm", "text.ln"),
+}
+"""The rows of the text tower, up to its norm."""
 WEIGHTS = {
     "logit_scale": Weight("log_scale"),
-    **caption_weights(),
+    **CAPTION_WEIGHTS,
     "text_projection.weight": Weight("text.projection.kernel", True),
     "vision_model.embeddings.class_embedding": Weight("vision.start"),
     "vision_model.embeddings.patch_embedding.weight": Weight("vision.patch", True),
@@ -292,10 +290,8 @@ FAMILY = Family(
     prefixes=(),
     fixed={"vision_num_channels": 3},
     parts={
-        "text_config": tower_keys(Config, "text"),
-        "text_config_dict": tower_keys(Config, "text"),
-        "vision_config": tower_keys(Config, "vision"),
-        "vision_config_dict": tower_keys(Config, "vision"),
+        **dict.fromkeys(("text_config", "text_config_dict"), tower_keys(Config, "text")),
+        **dict.fromkeys(("vision_config", "vision_config_dict"), tower_keys(Config, "vision")),
     },
     # Each tower's own projection is the size of both.
     inert=("projection_dim", "tie_word_embeddings"),

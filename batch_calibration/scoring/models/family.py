@@ -170,7 +170,8 @@ class Block(nnx.Module):
         return result
 
 
-MakeBlock = Callable[..., nnx.Module]
+MakePart = Callable[..., nnx.Module]
+Windows = Sequence[int | None]
 
 
 class Decoder(nnx.Module):
@@ -184,16 +185,15 @@ class Decoder(nnx.Module):
         head: The embeddings that logits are computed with; None: `embed`.
     """
 
-    block: ClassVar[MakeBlock]
+    block: ClassVar[MakePart]
     embed: nnx.Embed
     blocks: Any
     ln: Any
     head: nnx.Embed | None = None
 
     def make(
-        self, config: Config, norm: Callable[..., nnx.Module], is_tied: bool, rngs: nnx.Rngs,
-        windows: Sequence[int | None] = (),
-    ) -> None:  # fmt: skip
+        self, config: Config, norm: MakePart, is_tied: bool, rngs: nnx.Rngs, windows: Windows = ()
+    ) -> None:
         """Make these parts; blocks get a window each where there are `windows`."""
         given = [(window,) for window in windows] or repeat((), config.layers)
         self.embed = layers.embedding(config.vocab_size, config.width, rngs)

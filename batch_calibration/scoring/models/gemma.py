@@ -69,7 +69,7 @@ class FirstBlock(family.Block):
 class Model(llama.Model):
     """Gemma 2 and 3 (Gemma Team 2024, 2025), loadable from a Hugging Face directory."""
 
-    block: ClassVar[family.MakeBlock] = Block
+    block: ClassVar[family.MakePart] = Block
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         self.begin(config, partial(_norm, config), rngs)

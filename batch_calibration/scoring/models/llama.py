@@ -1,6 +1,6 @@
 """The Llama family: Llama, SmolLM, Mistral, Qwen2, Qwen3, SmolLM3, Granite, Phi-3, OLMo 2 and 3."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -81,7 +81,7 @@ class PostNormBlock(nnx.Module):
 class Model(family.Decoder):
     """Llama (Touvron et al. 2023) and its descendants, loadable from a Hugging Face directory."""
 
-    block: ClassVar[family.MakeBlock] = Block
+    block: ClassVar[family.MakePart] = Block
     interleaved = False  # whether the numbers that turn together are neighbors
     rotates: tuple[int, ...]  # for each layer
     local_frequencies: rotary.Frequencies | None  # of layers with a window
@@ -98,7 +98,7 @@ class Model(family.Decoder):
         if config.local_rope is not None:
             self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
 
-    def begin(self, config: gated.Config, norm: Callable[..., nnx.Module], rngs: nnx.Rngs) -> None:
+    def begin(self, config: gated.Config, norm: family.MakePart, rngs: nnx.Rngs) -> None:
         """Make what all of these networks have; all layers rotate alike."""
         self.make(config, norm, config.tie_word_embeddings, rngs, gated.windows(config))
         self.rotates = (1,) * config.num_hidden_layers

@@ -63,6 +63,9 @@ class Mixture(nnx.Module):
         return mixed
 
 
+Expert = Callable[[jax.Array], jax.Array]
+
+
 class Chosen(NamedTuple):
     """Pairs of a token and an expert that it chose, the pairs of an expert together.
 
@@ -91,9 +94,8 @@ def choose_experts(logits: jax.Array, count: int, normalizes: bool) -> Chosen:
 
 
 def add_chosen(
-    mixed: jax.Array, h: jax.Array, chosen: Chosen, number: jax.Array | int,
-    expert: Callable[[jax.Array], jax.Array],
-) -> jax.Array:  # fmt: skip
+    mixed: jax.Array, h: jax.Array, chosen: Chosen, number: jax.Array | int, expert: Expert
+) -> jax.Array:
     """`mixed [b, t, d]` with the weighted outputs of an expert for the tokens that chose it.
 
     It reads `TOGETHER` tokens at a time, so shapes do not depend on what tokens chose, and all that

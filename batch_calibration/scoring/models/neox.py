@@ -41,7 +41,7 @@ class Block(family.Block):
 class Model(family.Decoder):
     """GPT-NeoX (Black et al. 2022), loadable from any Hugging Face `gpt_neox` directory."""
 
-    block: ClassVar[family.MakeBlock] = Block
+    block: ClassVar[family.MakePart] = Block
     interleaved = False  # whether the numbers that turn together are neighbors
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
@@ -117,7 +117,7 @@ class PhiBlock(family.Block):
 class PhiModel(Model):
     """Phi (Li et al. 2023), loadable from any Hugging Face `phi` directory."""
 
-    block: ClassVar[family.MakeBlock] = PhiBlock
+    block: ClassVar[family.MakePart] = PhiBlock
 
     def __init__(self, config: PhiConfig, *, rngs: nnx.Rngs):
         # This config has all that is read of GPT-NeoX's.

@@ -87,18 +87,17 @@ def flatten(raw: family.RawConfig) -> family.RawConfig:
     return raw | {"remove_final_layer_norm": raw.get("_remove_final_layer_norm", False)}
 
 
+LAYER = "model.decoder.layers.{i}"
 WEIGHTS = {
     "model.decoder.embed_tokens.weight": family.Weight("embed.embedding", split=0),
     "model.decoder.embed_positions.weight": family.Weight("position_embedding.embedding"),
     "model.decoder.project_in.weight": family.Weight("project_in.kernel", True, 1),
     "model.decoder.project_out.weight": family.Weight("project_out.kernel", True, 0),
-    **family.attention_weights(
-        "model.decoder.layers.{i}.self_attn", "blocks.{i}.attention", family.OUT_PROJ
-    ),
-    **family.norm_weights("model.decoder.layers.{i}.self_attn_layer_norm", "blocks.{i}.ln_1"),
-    **family.linear_weights("model.decoder.layers.{i}.fc1", "blocks.{i}.mlp.fc", 1),
-    **family.linear_weights("model.decoder.layers.{i}.fc2", "blocks.{i}.mlp.proj", 0),
-    **family.norm_weights("model.decoder.layers.{i}.final_layer_norm", "blocks.{i}.ln_2"),
+    **family.attention_weights(f"{LAYER}.self_attn", "blocks.{i}.attention", family.OUT_PROJ),
+    **family.norm_weights(f"{LAYER}.self_attn_layer_norm", "blocks.{i}.ln_1"),
+    **family.linear_weights(f"{LAYER}.fc1", "blocks.{i}.mlp.fc", 1),
+    **family.linear_weights(f"{LAYER}.fc2", "blocks.{i}.mlp.proj", 0),
+    **family.norm_weights(f"{LAYER}.final_layer_norm", "blocks.{i}.ln_2"),
     **family.norm_weights("model.decoder.final_layer_norm", "ln"),
     "lm_head.weight": family.Weight("head.embedding", split=0),
 }

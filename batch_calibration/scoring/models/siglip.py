@@ -180,7 +180,7 @@ def canonicalize(tokenizer: Tokenizer, directory: Path) -> None:
 WEIGHTS = {
     "logit_scale": Weight("log_scale"),
     "logit_bias": Weight("logit_bias"),
-    **clip.caption_weights(),
+    **clip.CAPTION_WEIGHTS,
     **linear_weights("text_model.head", "text.head", 1),
     f"{EMBEDDINGS}.patch_embedding.weight": Weight("vision.patch", True),
     f"{EMBEDDINGS}.patch_embedding.bias": Weight("vision.patch_bias"),

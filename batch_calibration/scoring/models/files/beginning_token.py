@@ -78,18 +78,12 @@ def read(
     if contradicting:
         sources = " and ".join(contradicting)
         note += f"; {sources} says otherwise, and transformers 5 does not obey it"
-    prefix = _prefix(tokenizer_config, class_name, tokenizer) if token_id is None else token_id
-    return BeginningToken(token_id, note, bool(contradicting), prefix)
-
-
-def _prefix(tokenizer_config: RawConfig, class_name: str, tokenizer: Tokenizer) -> int | None:
-    """The id of bos_token, or of eos_token where a tokenizer has none."""
+    prefix = token_id
     for name in ("bos_token", "eos_token"):
-        token = special_token(name, tokenizer_config, class_name)
-        token_id = None if token is None else tokenizer.token_to_id(token)
-        if token_id is not None:
-            return int(token_id)
-    return None
+        special = special_token(name, tokenizer_config, class_name)
+        if prefix is None and special is not None:
+            prefix = tokenizer.token_to_id(special)
+    return BeginningToken(token_id, note, bool(contradicting), prefix)
 
 
 def special_token(name: str, tokenizer_config: RawConfig, class_name: str) -> str | None:
