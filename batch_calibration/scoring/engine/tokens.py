@@ -73,7 +73,25 @@ def encode(
         rows.append(tuple(label_tokens))
     for split in set(rows):
         _check(split, labels, texts[rows.index(split)])
-    return Encoded(_prompts(tokenizer, bare, bos, local, first, prefix), rows)
+    # Ids of each text, text that all of them begin with encoded once where that is exact.
+    start = _cut(commonprefix(bare)) if local else 0  # noqa: RUF071 (characters are meant)
+    (head,) = token_ids(tokenizer, [bare[0][:start]])  # what all rows begin with
+    tails = token_ids(tokenizer, [text[start:] for text in bare])
+    prompts = [head + tail for tail in tails]
+    if bos is not None:
+        # A rendered chat template begins with the token already: as the harness, no second one.
+        token = tokenizer.id_to_token(bos) or ""
+        for row, text in enumerate(bare):
+            if not (token and text.startswith(token)):
+                prompts[row] = [bos, *prompts[row]]
+    for row, prompt in enumerate(prompts):
+        if not prompt and prefix is not None:
+            prompts[row] = [prefix]
+        elif not prompt:
+            got = f"{bare[row]!r} without a beginning token"
+            remedy = "say something before the label"
+            raise InputError.at(f"row {first + row}", "a token before the label", got, remedy)
+    return Encoded(prompts, rows)
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
@@ -101,35 +119,6 @@ def _cut(text: str) -> int:
         if text[i] in " \n" and "!" <= text[i - 1] <= "~":
             return i
     return 0
-
-
-def _prompts(
-    tokenizer: Tokenizer,
-    texts: list[str],
-    bos: int | None,
-    local: bool,
-    first: int,
-    prefix: int | None,
-) -> list[list[int]]:
-    """Ids of each text, text that all of them begin with encoded once where that is exact."""
-    start = _cut(commonprefix(texts)) if local else 0  # noqa: RUF071 (characters are meant)
-    (head,) = token_ids(tokenizer, [texts[0][:start]])  # what all rows begin with
-    tails = token_ids(tokenizer, [text[start:] for text in texts])
-    prompts = [head + tail for tail in tails]
-    if bos is not None:
-        # A rendered chat template begins with the token already: as the harness, no second one.
-        token = tokenizer.id_to_token(bos) or ""
-        for row, text in enumerate(texts):
-            if not (token and text.startswith(token)):
-                prompts[row] = [bos, *prompts[row]]
-    for row, prompt in enumerate(prompts):
-        if not prompt and prefix is not None:
-            prompts[row] = [prefix]
-        elif not prompt:
-            got = f"{texts[row]!r} without a beginning token"
-            remedy = "say something before the label"
-            raise InputError.at(f"row {first + row}", "a token before the label", got, remedy)
-    return prompts
 
 
 def token_ids(tokenizer: Tokenizer, texts: list[str], *, special: bool = False) -> list[list[int]]:

@@ -117,6 +117,7 @@ WEIGHTS = {
     **family.norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
     **family.norm_weights("transformer.ln_f", "ln"),
 }
+INERT = "attention_softmax_in_fp32 masked_softmax_fusion offset_alibi skip_bias_add*"
 FAMILY = family.Family(
     name="bloom",
     config=Config,
@@ -126,8 +127,6 @@ FAMILY = family.Family(
     # With slow_but_exact and pretraining_tp above 1 transformers leaves biases out.
     fixed={"tie_word_embeddings": True, "n_inner": None, "slow_but_exact": False},
     keys=("n_embed", "num_attention_heads"),
-    inert=(
-        "attention_softmax_in_fp32", "masked_softmax_fusion", "offset_alibi", "skip_bias_add*",
-    ),
+    inert=tuple(INERT.split()),
     flatten=flatten,
 )  # fmt: skip

@@ -72,6 +72,7 @@ def flatten_first(raw: RawConfig) -> RawConfig:
 WEIGHTS = gated.weights_without("post_attention_layernorm") | {
     "model.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale")
 }
+INERT = "rotary_pct order_of_interleaved_layers layer_switch cache_* model_max_length"
 FAMILY = Family(
     name="cohere2",
     config=Config,
@@ -80,21 +81,14 @@ FAMILY = Family(
     fixed={
         "partial_rotary_factor": 1.0,
         "use_qk_norm": False,
-        "use_parallel_block": True,
-        "use_parallel_embedding": True,
+        **dict.fromkeys(("use_parallel_block", "use_parallel_embedding"), True),
         "use_gated_activation": True,
         "position_embedding_type": "rope_gptj",
         "use_embedding_sharing": True,
         "_sliding_window_pattern": 4,
     },
     keys=(*rotary.KEYS, "sliding_window_pattern"),
-    inert=(
-        "rotary_pct",
-        "order_of_interleaved_layers",
-        "layer_switch",
-        "cache_*",
-        "model_max_length",
-    ),
+    inert=tuple(INERT.split()),
     ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
     flatten=flatten,
 )

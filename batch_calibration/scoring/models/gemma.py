@@ -151,6 +151,8 @@ WEIGHTS = gated.WEIGHTS | {
     "model.layers.{i}.pre_feedforward_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
     "model.layers.{i}.post_feedforward_layernorm.weight": Weight("blocks.{i}.ln_mlp.scale"),
 }
+# The activation is hidden_activation; transformers does not read the other name.
+INERT = "hidden_act _sliding_window_pattern vision_config mm_tokens_per_image *_token_index"
 FAMILY = Family(
     name="gemma",
     config=Config,
@@ -160,11 +162,7 @@ FAMILY = Family(
     fixed={"use_bidirectional_attention": False, "partial_rotary_factor": 1.0},
     keys=KEYS,
     parts={"text_config": KEYS},
-    inert=(
-        # The activation is hidden_activation; transformers does not read the other name.
-        "hidden_act", "_sliding_window_pattern", "vision_config", "mm_tokens_per_image",
-        "*_token_index",
-    ),
+    inert=tuple(INERT.split()),
     ignored=("vision_tower.*", "multi_modal_projector.*"),
     flatten=flatten,
 )  # fmt: skip

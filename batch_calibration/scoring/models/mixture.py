@@ -170,9 +170,7 @@ def _weights(router: str, expert: str, names: tuple[str, str, str]) -> dict[str,
     return table
 
 
-INERT = (
-    "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "max_window_layers",
-)  # fmt: skip
+INERT = "output_router_logits router_aux_loss_coef router_jitter_noise max_window_layers"
 """Keys that train a router, and keys of these types that transformers does not read."""
 MISTRAL, QWEN3 = llama.FAMILIES["mistral"], llama.FAMILIES["qwen3"]
 DENSE_ALONE = {"decoder_sparse_step": 1, "mlp_only_layers": []}
@@ -181,7 +179,7 @@ DENSE_ALONE = {"decoder_sparse_step": 1, "mlp_only_layers": []}
 
 def _family(name: str, dense: Family, flatten: Callable[[RawConfig], RawConfig]) -> Family:
     """The family of a mixture, from that of its dense sibling."""
-    keys, inert = (*dense.keys, "num_local_experts"), (*dense.inert, *INERT)
+    keys, inert = (*dense.keys, "num_local_experts"), (*dense.inert, *INERT.split())
     family = dense._replace(name=name, config=Config, model=Model, flatten=flatten)
     return family._replace(weights=WEIGHTS[name], keys=keys, inert=inert)
 
@@ -293,6 +291,9 @@ def flatten_gpt_oss(raw: RawConfig) -> RawConfig:
 
 MLP = "model.layers.{i}.mlp"
 LLAMA = llama.FAMILIES["llama"]
+GPT_OSS_INERT = (
+    "hidden_act initial_context_length experts_per_token output_router_logits router_aux_loss_coef"
+)
 GPT_OSS = LLAMA._replace(
     name="gpt_oss",
     config=GptOssConfig,
@@ -309,9 +310,6 @@ GPT_OSS = LLAMA._replace(
     fixed={key: only for key, only in LLAMA.fixed.items() if key != "attention_bias"}
     | {"mlp_bias": False},
     parts={"quantization_config": ("quant_method", "modules_to_not_convert")},
-    inert=(
-        "hidden_act", "initial_context_length", "experts_per_token", "output_router_logits",
-        "router_aux_loss_coef",
-    ),
+    inert=tuple(GPT_OSS_INERT.split()),
     flatten=flatten_gpt_oss,
 )  # fmt: skip

@@ -94,6 +94,13 @@ WEIGHTS = {
     **family.linear_weights(f"{LAYER}.mlp.Wo", "blocks.{i}.mlp.down", 0),
     **family.norm_weights("model.final_norm", "ln"),
 }
+KEYS = (
+    "rope_parameters global_rope_theta local_rope_theta local_attention global_attn_every_n_layers"
+)
+INERT = (
+    "classifier_* decoder_bias sparse_pred* repad_logits_with_grad reference_compile "
+    "deterministic_flash_attn initializer_cutoff_factor layer_norm_eps position_embedding_type"
+)
 FAMILY = family.Family(
     name="modernbert",
     kind="sentence_encoder",
@@ -103,16 +110,9 @@ FAMILY = family.Family(
     tied={},
     # Of both kinds of layers at once, which no checkpoint has.
     fixed={"rope_scaling": None},
-    keys=(
-        "rope_parameters", "global_rope_theta", "local_rope_theta", "local_attention",
-        "global_attn_every_n_layers",
-    ),
+    keys=tuple(KEYS.split()),
     # Heads of other tasks, and what transformers does not read.
-    inert=(
-        "classifier_*", "decoder_bias", "sparse_pred*", "repad_logits_with_grad",
-        "reference_compile", "deterministic_flash_attn", "initializer_cutoff_factor",
-        "layer_norm_eps", "position_embedding_type",
-    ),
+    inert=tuple(INERT.split()),
     ignored=("head.*", "decoder.*", "classifier.*"),
     flatten=flatten,
 )  # fmt: skip

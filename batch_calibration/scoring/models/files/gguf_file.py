@@ -297,7 +297,13 @@ class GGUFFile:
             paths = [path.with_name(name) for name in names]
         self.path = paths[0]
         self.files = {f"gguf {number}": file for number, file in enumerate(paths)}
-        headers = [_header(file) for file in paths]
+        headers: list[Header] = []
+        for file in paths:
+            if not file.is_file():
+                part, remedy = "a file of the split checkpoint", "fetch all into one folder"
+                raise InputError.at(file, part, "no such file", remedy)
+            with file.open("rb") as opened:
+                headers.append(_Reader(file, opened).header())
         self.metadata, self._tensors = headers[0].metadata, dict[str, GGUFTensor]()
         for header in headers:
             self._tensors |= header.tensors
@@ -527,12 +533,3 @@ class GGUFFile:
         to_text = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
         tokenizer.decoder = decoders.Sequence(to_text)
         return tokenizer
-
-
-def _header(path: Path) -> Header:
-    if not path.is_file():
-        raise InputError.at(
-            path, "a file of the split checkpoint", "no such file", "fetch all into one folder"
-        )
-    with path.open("rb") as file:
-        return _Reader(path, file).header()

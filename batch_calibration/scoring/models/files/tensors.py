@@ -100,8 +100,17 @@ def shards(directory: Path) -> list[str]:
                 index, "weight_map to give each tensor's file", remedy="fetch the file again"
             )
         names = sorted(set(shard_of.values()))
+        # A file that is not there, or lies elsewhere: whose weights would those be?
         for name in names:
-            _check_shard(index, name)
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                expected, remedy = "names of files in its folder", "fetch all files into one folder"
+                raise InputError.at(index, expected, shown(name), remedy)
+            is_file = False
+            with suppress(OSError):  # a name that is too long
+                is_file = (directory / name).is_file()
+            if not is_file:
+                remedy = "fetch the checkpoint again"
+                raise InputError.at(index, f"the file {shown(name)} in its folder", "none", remedy)
     else:
         names = sorted(path.name for path in directory.glob("*.safetensors") if path.is_file())
     if not names:
@@ -109,22 +118,6 @@ def shards(directory: Path) -> list[str]:
             directory, "*.safetensors", "none; pickled checkpoints are never read", "convert them"
         )
     return names
-
-
-def _check_shard(index: Path, name: str) -> None:
-    """Refuse a file that is not there, or that lies elsewhere: whose weights would those be?"""
-    path = Path(name)
-    if path.is_absolute() or ".." in path.parts:
-        raise InputError.at(
-            index, "names of files in its folder", shown(name), "fetch all files into one folder"
-        )
-    is_file = False
-    with suppress(OSError):  # a name that is too long
-        is_file = (index.parent / path).is_file()
-    if not is_file:
-        raise InputError.at(
-            index, f"the file {shown(name)} in its folder", "none", "fetch the checkpoint again"
-        )
 
 
 def tensors(directory: Path) -> Iterator[Tensor]:
