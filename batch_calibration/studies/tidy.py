@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from batch_calibration.errors import InputError
@@ -238,10 +237,13 @@ def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
 def write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
     """Rows as CSV; every cell is in quotes where one holds a bare CR, which else ends a line."""
     cells = list(map(list, rows))
-    has_return = any("\r" in str(cell) for cell in chain.from_iterable(cells))
+    text = _csv_of(cells, delimiter, csv.QUOTE_MINIMAL)
+    return _csv_of(cells, delimiter, csv.QUOTE_ALL) if "\r" in text else text
+
+
+def _csv_of(rows: Iterable[Iterable[object]], delimiter: str, quoting: Literal[0, 1]) -> str:
     buffer = io.StringIO()
-    quoting: Literal[0, 1] = csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL
-    csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(cells)
+    csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
     return buffer.getvalue()
 
 

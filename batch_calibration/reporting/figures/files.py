@@ -48,7 +48,7 @@ def _lay_out(figure: Figure) -> Bbox | None:
         engine = figure.get_layout_engine()
         if engine is not None:
             engine.execute(figure)
-            figure.set_layout_engine("none")
+            figure.set_layout_engine(None)  # with any other each file would be drawn twice
         box = figure.get_tightbbox()
         wide, high = figure.get_size_inches()
         is_inside = engine and min(box.x0, box.y0, wide - box.x1, high - box.y1) >= 0

@@ -17,6 +17,8 @@ from matplotlib.figure import Figure
 from batch_calibration.reporting.cells import Cells
 
 STYLE: Any = {
+    "figure.autolayout": False,  # a figure without a layout engine gets none by itself
+    "figure.constrained_layout.use": False,
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.titlelocation": "left",
