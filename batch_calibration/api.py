@@ -226,10 +226,9 @@ def ensemble(
         rows = read(aligned, where, columns=names if is_frame(source) else columns)
         shape = tables[0].blocks["test"].log_probs.shape if tables else rows.shape[-2:]
         if rows.shape != shape:
-            raise InputError.at(
-                where, f"scores of the same rows and labels, {shape}", rows.shape,
-                "give each prompt's scores of all rows",
-            )  # fmt: skip
+            expected = f"scores of the same rows and labels, {shape}"
+            remedy = "give each prompt's scores of all rows"
+            raise InputError.at(where, expected, rows.shape, remedy)
         labels = tuple(map(str, names or range(rows.shape[-1])))
         # They are said to be the same rows.
         tables.append(ScoreTable({"rows": "same"}, labels, {"test": make_block(rows)}))
@@ -283,11 +282,8 @@ def _what_is_lacking(method: Method, name: str, block: str, lacking: str) -> str
 def _one_per_context(array: np.ndarray, leading_axes: tuple[int, ...]) -> np.ndarray:
     """One copy per context: [m, k] serves all contexts, [..., m, k] one each."""
     if array.ndim > 2 and array.shape[:-2] != leading_axes:
-        raise InputError.at(
-            "probe or labeled",
-            f"[m, k] for all contexts or leading axes {leading_axes} as in scores",
-            f"shape {array.shape}",
-            "give one set for all or one per context",
-        )
+        expected = f"[m, k] for all contexts or leading axes {leading_axes} as in scores"
+        remedy = "give one set for all or one per context"
+        raise InputError.at("probe or labeled", expected, f"shape {array.shape}", remedy)
     spread = np.broadcast_to(array, (*leading_axes, *array.shape[-2:]))
     return spread.reshape(-1, *array.shape[-2:])  # [contexts, m, k]

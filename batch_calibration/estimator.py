@@ -281,12 +281,9 @@ class LabelBiasCorrector(
         if reset:
             self._learned_from_others: bool = bool((scores > 0).any())
         if scores.ndim != 2:
-            raise InputError.at(
-                "X",
-                "one context, an array [n, k]",
-                f"shape {scores.shape}",
-                "fit one estimator per context, or use calibrate, which takes them together",
-            )
+            expected = "one context, an array [n, k]"
+            remedy = "fit one estimator per context, or use calibrate, which takes them together"
+            raise InputError.at("X", expected, f"shape {scores.shape}", remedy)
         # Again, now that the scores are accepted: it sets the width and names that `fit` has seen.
         validate_data(self, X, reset=reset, skip_check_array=True)
         return scores
@@ -358,12 +355,10 @@ def class_columns(
     without_column = [name for name in occurring if name not in column_of]
     if without_column:
         if needed or not is_numeric or classes is not None:
-            raise InputError.at(
-                "y",
-                f"classes of the {k} columns of X, {shown(columns.tolist())}",
-                f"{len(occurring)} classes with {shown(without_column[0])} among them",
-                "give classes=[...], the class of each column in order",
-            )
+            expected = f"classes of the {k} columns of X, {shown(columns.tolist())}"
+            got = f"{len(occurring)} classes with {shown(without_column[0])} among them"
+            remedy = "give classes=[...], the class of each column in order"
+            raise InputError.at("y", expected, got, remedy)
         warnings.warn(
             f"y: the class {without_column[0]} has no column in X, whose columns are "
             f"{columns.tolist()}, so that no prediction for its rows is right; give classes=[...] "

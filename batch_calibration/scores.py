@@ -300,11 +300,8 @@ def check(table: ScoreTable, where: str) -> None:
             )
         for array, kind in BLOCK_ARRAYS.items():
             if getattr(block, array).dtype != kind:
-                raise InputError.at(
-                    at,
-                    f"{array} of {np.dtype(kind)}, as make_block makes it",
-                    f"{getattr(block, array).dtype}",
-                )
+                got = f"{getattr(block, array).dtype}"
+                raise InputError.at(at, f"{array} of {np.dtype(kind)}, as make_block makes it", got)
         if n == 0:
             raise InputError(where=at, expected="at least one row", got="none")
         too_high = find_impossible(block.log_probs)  # NaN too

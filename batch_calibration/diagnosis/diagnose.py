@@ -291,12 +291,9 @@ def check_names(
         return tuple(f"label {i}" for i in range(k))
     is_moved = columns is not None and set(names) == set(columns) and names != tuple(columns)
     if len(names) != k or is_moved:
-        raise InputError.at(
-            "label_names",
-            f"{k} names in the order of the columns",
-            shown([*names]),
-            "leave it out with a frame, whose columns have names",
-        )
+        expected = f"{k} names in the order of the columns"
+        remedy = "leave it out with a frame, whose columns have names"
+        raise InputError.at("label_names", expected, shown([*names]), remedy)
     return names
 
 

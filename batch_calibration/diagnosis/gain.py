@@ -194,12 +194,9 @@ def _shares(share: ArrayLike, labels: int) -> jax.Array:
     # A traced sum has no value to look at.
     has_sum = isinstance(total, jax.core.Tracer) or abs(float(total) - 1.0) < 1e-3
     if shares.shape != (labels,) or not has_sum:
-        raise InputError.at(
-            "share",
-            f"the shares of {labels} labels, which sum to 1",
-            np.round(np.asarray(shares), 4).tolist(),
-            "give one for each label",
-        )
+        expected = f"the shares of {labels} labels, which sum to 1"
+        remedy = "give one for each label"
+        raise InputError.at("share", expected, np.round(np.asarray(shares), 4).tolist(), remedy)
     return shares
 
 

@@ -36,10 +36,8 @@ def read_options(texts: Iterable[str]) -> dict[str, dict[str, object]]:
         name, equals, written = assignment.partition("=")
         method, dot, option = name.strip().partition(".")
         if not (equals and dot and method and option):
-            raise InputError(
-                where="options", expected="METHOD.OPTION=VALUE", got=shown(assignment),
-                remedy=f"write it as in {EXAMPLE}",
-            )  # fmt: skip
+            remedy = f"write it as in {EXAMPLE}"
+            raise InputError.at("options", "METHOD.OPTION=VALUE", shown(assignment), remedy)
         options.setdefault(method, {})[option] = _read_setting(written)
     return options
 

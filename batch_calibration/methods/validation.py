@@ -84,23 +84,17 @@ def check_scores(
     # float64 stays, so that sentinels beyond float32 are still told from infinities.
     array = array.astype(np.promote_types(array.dtype, np.float32))
     if array.ndim < 2:
-        raise InputError(
-            where=where, expected="an array [n, k], one row per input and one column per label",
-            got=f"shape {array.shape}", remedy="reshape it",
-        )  # fmt: skip
+        expected = "an array [n, k], one row per input and one column per label"
+        raise InputError.at(where, expected, f"shape {array.shape}", "reshape it")
     if array.size == 0:
-        raise InputError(
-            where=where, expected="at least one row and one label", got=f"shape {array.shape}",
-            remedy="give the scores of at least one input",
-        )  # fmt: skip
+        remedy = "give the scores of at least one input"
+        raise InputError.at(where, "at least one row and one label", f"shape {array.shape}", remedy)
     # The softmax over one label is 1 whatever its score is.
     if array.shape[-1] == 1:
         raise InputError.at(where, "at least 2 labels", "1 column", "give one column per label")
     if labels is not None and array.shape[-1] != labels:
-        raise InputError(
-            where=where, expected=f"{labels} columns, one per label as in scores",
-            got=f"{array.shape[-1]}", remedy="score the same labels",
-        )  # fmt: skip
+        expected = f"{labels} columns, one per label as in scores"
+        raise InputError.at(where, expected, f"{array.shape[-1]}", "score the same labels")
     names = columns or (column_names(scores) if is_frame(scores) else ())
     # First, as `missing` and `bound` are in nats.
     array = to_nats(array, where, from_probs, names=names, beside_others=beside_others)
@@ -123,11 +117,9 @@ def check_scores(
 def _host(array: AnyArray, where: str) -> np.ndarray:
     """The array as numpy has it, whose values can be looked at."""
     if isinstance(array, jax.core.Tracer):
-        raise InputError(
-            where=where, expected="an array whose values can be checked",
-            got="one that jax.jit or jax.vmap traces",
-            remedy="use the pure pair there, fit, apply = METHODS[name].make()",
-        )  # fmt: skip
+        expected = "an array whose values can be checked"
+        remedy = "use the pure pair there, fit, apply = METHODS[name].make()"
+        raise InputError.at(where, expected, "one that jax.jit or jax.vmap traces", remedy)
     return np.asarray(array)
 
 
@@ -166,20 +158,15 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
     """
     array = _host(read_whole_numbers(labels, where, scores.shape[-1]), where)  # [..., n]
     if array.shape != scores.shape[:-1]:
-        raise InputError(
-            where=where, expected=f"one label per row, shape {scores.shape[:-1]}", got=array.shape,
-            remedy="give as many labels as rows",
-        )  # fmt: skip
+        expected = f"one label per row, shape {scores.shape[:-1]}"
+        raise InputError.at(where, expected, array.shape, "give as many labels as rows")
     refuse_without_column(array, where, scores.shape[-1])
     unknown = np.argwhere((array < 0).all(axis=-1))  # contexts without any known label
     if len(unknown):
         context = tuple(int(i) for i in unknown[0])
         at = f" in context {context}" if context else ""
-        raise InputError(
-            where=where,
-            expected=f"at least one known label{at}; all {array.shape[-1]} came as -1, unknown",
-            remedy="give the label of at least one row",
-        )
+        expected = f"at least one known label{at}; all {array.shape[-1]} came as -1, unknown"
+        raise InputError.at(where, expected, remedy="give the label of at least one row")
     return array.astype(np.int32)
 
 
@@ -243,10 +230,8 @@ def check_options(
             continue
         fits, expected = _KINDS[kind]
         if not fits(chosen):
-            raise InputError(
-                where=option, expected=expected, got=repr(chosen),
-                remedy=f"give one such as {option}={parameters[option].default!r}",
-            )  # fmt: skip
+            remedy = f"give one such as {option}={parameters[option].default!r}"
+            raise InputError.at(option, expected, repr(chosen), remedy)
         checked[option] = kind(chosen)  # numpy's scalars become Python's
     _check_prior(options.get("target_prior"), labels)
     _check_start_means(options.get("start_means"), labels)
@@ -263,11 +248,9 @@ def _check_prior(prior: object, labels: int) -> None:
         shares = np.asarray(prior, np.float32)
         if (shares >= 0).all() and abs(shares.sum() - 1) <= 1e-3:
             return
-    raise InputError(
-        where="target_prior",
-        expected=f"{labels} shares of at least 0 that sum to 1, one per label", got=f"{prior!r}",
-        remedy="give the share of each label among the test rows, 0 for one never right",
-    )  # fmt: skip
+    expected = f"{labels} shares of at least 0 that sum to 1, one per label"
+    remedy = "give the share of each label among the test rows, 0 for one never right"
+    raise InputError.at("target_prior", expected, f"{prior!r}", remedy)
 
 
 def _check_start_means(means: object, labels: int) -> None:
@@ -275,28 +258,24 @@ def _check_start_means(means: object, labels: int) -> None:
         return
     shape = _shape(means)  # [s, k, k]
     if shape is None or len(shape) != 3 or shape[0] == 0 or shape[1:] != (labels, labels):
-        raise InputError.at(
-            "start_means",
-            f"finite numbers [s, {labels}, {labels}], one mean per label in each of s starts",
-            f"{(type(means).__name__ if shape is None else f'shape {shape}')}",
-            f"give s times {labels} rows of log-probabilities in nats",
-        )
+        expected = f"finite numbers [s, {labels}, {labels}], one mean per label in each of s starts"
+        got = f"{(type(means).__name__ if shape is None else f'shape {shape}')}"
+        remedy = f"give s times {labels} rows of log-probabilities in nats"
+        raise InputError.at("start_means", expected, got, remedy)
 
 
 def _check_expected_bias(bias: object, labels: int) -> None:
     if bias is not None and _shape(bias) != (labels,):
-        raise InputError(
-            where="expected_bias", expected=f"{labels} finite numbers in nats, one per label",
-            got=f"{bias!r}", remedy="give the bias that few rows are shrunken to",
-        )  # fmt: skip
+        expected = f"{labels} finite numbers in nats, one per label"
+        remedy = "give the bias that few rows are shrunken to"
+        raise InputError.at("expected_bias", expected, f"{bias!r}", remedy)
 
 
 def _check_counts(counts: object, labels: int) -> None:
     if counts is not None and (_shape(counts) != (labels,) or np.min(np.asarray(counts)) < 0):
-        raise InputError(
-            where="counts", expected=f"{labels} numbers from 0 on, one per label",
-            got=f"{counts!r}", remedy="give how often each label was counted",
-        )  # fmt: skip
+        expected = f"{labels} numbers from 0 on, one per label"
+        remedy = "give how often each label was counted"
+        raise InputError.at("counts", expected, f"{counts!r}", remedy)
 
 
 def _shape(numbers: object) -> tuple[int, ...] | None:

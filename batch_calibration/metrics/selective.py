@@ -91,12 +91,9 @@ def order_flip_rate(log_probs: ProbeRows, questions: int) -> Estimate:
     options = by_option(rows, questions)
     if options is None:
         total, k = rows.shape
-        raise InputError.at(
-            "log_probs",
-            f"two or {k} rows for each of {questions} questions, orders of their options",
-            f"{total} rows",
-            "give the orders of each question in sequence",
-        )
+        expected = f"two or {k} rows for each of {questions} questions, orders of their options"
+        remedy = "give the orders of each question in sequence"
+        raise InputError.at("log_probs", expected, f"{total} rows", remedy)
     answers = np.asarray(favored(options))  # [n, o]
     share = float((answers != answers[:, :1]).any(axis=1).mean())
     low, high = accuracy_interval(share, questions)
