@@ -247,9 +247,8 @@ def _refuse_unread(
         ("labels", labels, bool(method.probe.labeled)),
     ):
         if source is not None and not is_read:
-            raise InputError.at(
-                where, f"none, as {name} reads {method.probe.description}", remedy="leave it out"
-            )
+            expected = f"none, as {name} reads {method.probe.description}"
+            raise InputError.at(where, expected, remedy="leave it out")
 
 
 def _log_probs_needed(where: str, method: str, why: str) -> str:

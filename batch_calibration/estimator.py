@@ -268,9 +268,8 @@ class LabelBiasCorrector(
 
     def _check_rows(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         if issparse(X):
-            raise InputError.at(
-                "X", "a dense array [n, k]", f"a sparse {type(X).__name__}", "give X.toarray()"
-            )
+            got = f"a sparse {type(X).__name__}"
+            raise InputError.at("X", "a dense array [n, k]", got, "give X.toarray()")
         # scikit-learn's own words for names and a width that `fit` did not see.
         if not reset and len(getattr(X, "shape", ())) == 2:
             validate_data(self, X, reset=False, skip_check_array=True)

@@ -275,9 +275,8 @@ def _read_sealed(path: Path) -> tuple[bytes, dict[str, np.ndarray], Json]:
             f"{path}: the file is truncated or no safetensors file ({error}); {AGAIN}."
         ) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError.at(
-            path, "a score table of this package", f"no description of one ({error!r})", AGAIN
-        ) from error
+        got = f"no description of one ({error!r})"
+        raise InputError.at(path, "a score table of this package", got, AGAIN) from error
 
 
 def check(table: ScoreTable, where: str) -> None:
@@ -295,9 +294,8 @@ def check(table: ScoreTable, where: str) -> None:
         shapes = (block.log_probs.shape, block.labels.shape, block.tokens.shape)
         if shapes != ((n, k), (n,), (n,)):
             expected = f"log_probs [{n}, {k}], labels [{n}], tokens [{n}] for {n} row ids"
-            raise InputError.at(
-                at, f"{expected} and {k} labels", shapes, "delete the file and score it again"
-            )
+            remedy = "delete the file and score it again"
+            raise InputError.at(at, f"{expected} and {k} labels", shapes, remedy)
         for array, kind in BLOCK_ARRAYS.items():
             if getattr(block, array).dtype != kind:
                 got = f"{getattr(block, array).dtype}"

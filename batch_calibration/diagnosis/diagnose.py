@@ -223,9 +223,8 @@ def diagnose(
         read_scores(corrected, "corrected", columns if is_frame(corrected) else None)
     )
     if after.shape != rows.shape:
-        raise InputError.at(
-            "corrected", f"the shape of scores, {rows.shape}", after.shape, "correct these scores"
-        )
+        expected = f"the shape of scores, {rows.shape}"
+        raise InputError.at("corrected", expected, after.shape, "correct these scores")
     if not dtype and (own := str(getattr(scores, "dtype", ""))) in UNIT_ROUNDOFF:
         dtype = own  # a float32 array may hold scores of any dtype
     n, k = rows.shape[0], rows.shape[-1]

@@ -9,6 +9,7 @@ Limits: margins that are skewed or have heavy tails (the sign of a gain is safer
 prior matching learned from few rows: 10 rows are off by more than a point in a third of cases.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 
@@ -112,11 +113,11 @@ def expected_accuracy(
         shares = _shares(share, len(scores.means))
         stated = _shares(stated, len(scores.means))
         numbers = shares, rows, strength, stated
-        return jnp.asarray(_accuracy_of_labels(scores, *numbers, correction=correction))
+        return jnp.asarray(_accuracy_of_labels(scores, numbers, correction=correction))
     spreads = scores.spread if isinstance(scores.spread, tuple) else (scores.spread, scores.spread)
     numbers_of_pair = (scores.bias, scores.separation, *spreads, share, rows, strength, stated)
     as_arrays = [jnp.asarray(number, jnp.float32) for number in numbers_of_pair]
-    return jnp.asarray(_accuracy_of_pair(*as_arrays, correction=correction))
+    return jnp.asarray(_accuracy_of_pair(as_arrays, correction=correction))
 
 
 @usual_jax
@@ -202,11 +203,8 @@ def _shares(share: ArrayLike, labels: int) -> jax.Array:
 
 @partial(jax.jit, static_argnames="correction")
 @full_precision
-def _accuracy_of_pair(
-    bias: jax.Array, separation: jax.Array, first: jax.Array, second: jax.Array,
-    share: jax.Array, rows: jax.Array, strength: jax.Array, stated: jax.Array, *,
-    correction: Correction,
-) -> jax.Array:  # fmt: skip
+def _accuracy_of_pair(numbers: Sequence[jax.Array], *, correction: Correction) -> jax.Array:
+    bias, separation, first, second, share, rows, strength, stated = numbers
     if correction == "bc":
         # The mean margin of m rows, and its variance: within the labels and between them.
         mean = strength * (bias + separation * (2 * share - 1))
@@ -214,23 +212,20 @@ def _accuracy_of_pair(
         between = 4 * share * (1 - share) * separation**2
         threshold = Threshold(mean, strength**2 * (within + between) / rows)
     else:
-        threshold = _matching_threshold(bias, separation, first, second, share, rows, stated)
+        threshold = _matching_threshold([*numbers[:6], stated])
     s_1, s_2 = jnp.sqrt(first**2 + threshold.variance), jnp.sqrt(second**2 + threshold.variance)
     first_right = ndtr((bias + separation - threshold.mean) / s_1)
     second_right = ndtr((threshold.mean - bias + separation) / s_2)
     return share * first_right + (1 - share) * second_right
 
 
-def _matching_threshold(
-    bias: jax.Array, separation: jax.Array, first: jax.Array, second: jax.Array,
-    share: jax.Array, rows: jax.Array, stated: jax.Array,
-) -> Threshold:  # fmt: skip
+def _matching_threshold(numbers: Sequence[jax.Array]) -> Threshold:
     """The b of mean sigmoid(margin - b) = stated share, and its variance over m rows."""
     grid = jnp.linspace(-GRID_ENDS, GRID_ENDS, GRID_POINTS)
     density = jax.nn.softmax(-(grid**2) / 2)  # of one label, in sigmas
     # The grid is a last axis beside whatever the arguments broadcast to.
-    numbers = jnp.broadcast_arrays(bias, separation, first, second, share, rows, stated)
-    bias, separation, first, second, share, rows, stated = (number[..., None] for number in numbers)
+    columns = (number[..., None] for number in jnp.broadcast_arrays(*numbers))
+    bias, separation, first, second, share, rows, stated = columns
     margins = jnp.concatenate(
         [bias + separation + first * grid, bias - separation + second * grid], axis=-1
     )
@@ -261,9 +256,9 @@ def _matching_threshold(
 @partial(jax.jit, static_argnames="correction")
 @full_precision
 def _accuracy_of_labels(
-    scores: LabelScores, shares: jax.Array, rows: jax.Array, strength: jax.Array,
-    stated: jax.Array, *, correction: Correction,
-) -> jax.Array:  # fmt: skip
+    scores: LabelScores, numbers: Sequence[jax.Array], *, correction: Correction
+) -> jax.Array:
+    shares, rows, strength, stated = numbers
     k = len(shares)
     within = jnp.broadcast_to(scores.covariance, (k, k, k))  # of each right label
     if correction == "bc":

@@ -72,15 +72,13 @@ def fit_margins(scores: ArrayLike, labels: ArrayLike) -> Margins:
     """
     rows, gold = _labeled(scores, labels)
     if rows.shape[1] != 2:
-        raise InputError.at(
-            "scores", "two labels, [n, 2]", f"shape {rows.shape}", "use fit_label_scores for more"
-        )
+        remedy = "use fit_label_scores for more"
+        raise InputError.at("scores", "two labels, [n, 2]", f"shape {rows.shape}", remedy)
     margins = rows[:, 0] - rows[:, 1]
     by_label = [margins[gold == label] for label in (0, 1)]
     if min(map(len, by_label)) < 2:
-        raise InputError.at(
-            "labels", "two rows or more of each label", [*map(len, by_label)], "label more"
-        )
+        expected = "two rows or more of each label"
+        raise InputError.at("labels", expected, [*map(len, by_label)], "label more")
     first, second = by_label
     spread = float(np.sqrt((first.var() + second.var()) / 2))
     return Margins(
@@ -169,13 +167,8 @@ def estimate_gain(
     weights = np.random.default_rng(seed).exponential(size=(draws + 1, len(labeled)))
     weights[0] = 1.0  # the estimate itself
     stated_share = None if share is None else jnp.asarray(share, jnp.float32)
-    gains = np.asarray(
-        _gains(
-            labeled, gold, weights.astype(np.float32), stated_share, rows, strength, correction,
-            _have_own(labeled, gold),
-        ),
-        np.float64,
-    )  # fmt: skip
+    numbers = labeled, gold, weights.astype(np.float32), stated_share, rows, strength
+    gains = np.asarray(_gains(*numbers, correction, _have_own(labeled, gold)), np.float64)
     low, high = np.quantile(gains[1:], (0.025, 0.975))
     return Estimate(float(gains[0]), float(low), float(high))
 
@@ -211,9 +204,8 @@ def fit_mixture(scores: ArrayLike) -> MixtureFit:
     """
     rows = np.asarray(check_scores(scores), np.float64)
     if rows.ndim != 2 or rows.shape[1] != 2 or len(rows) < MIN_ROWS:
-        raise InputError.at(
-            "scores", f"{MIN_ROWS} rows or more of one prompt, [n, 2]", f"shape {rows.shape}"
-        )
+        expected = f"{MIN_ROWS} rows or more of one prompt, [n, 2]"
+        raise InputError.at("scores", expected, f"shape {rows.shape}")
     margins = rows[:, 0] - rows[:, 1]
     center, scale = margins.mean(), max(margins.std(), 1e-12)
     standard = jnp.asarray((margins - center) / scale, jnp.float32)
@@ -272,20 +264,17 @@ def _labeled(scores: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarr
     """The rows [n, k] whose labels are known, less their means, in float32, and these labels."""
     rows = np.asarray(check_scores(scores), np.float64)
     if rows.ndim != 2:
-        raise InputError.at(
-            "scores", "the rows of one prompt at a time, [n, k]", f"shape {rows.shape}"
-        )
+        expected = "the rows of one prompt at a time, [n, k]"
+        raise InputError.at("scores", expected, f"shape {rows.shape}")
     gold = np.asarray(check_labels(labels, rows))
     is_known = gold >= 0
     min_rows = max(MIN_ROWS, 2 * rows.shape[1])
     if is_known.sum() < min_rows:
-        raise InputError.at(
-            "labels", f"{min_rows} labeled rows or more", int(is_known.sum()), "label more rows"
-        )
+        expected = f"{min_rows} labeled rows or more"
+        raise InputError.at("labels", expected, int(is_known.sum()), "label more rows")
     labeled_rows = rows[is_known]
-    return (labeled_rows - labeled_rows.mean(axis=1, keepdims=True)).astype(np.float32), gold[
-        is_known
-    ]
+    centered = labeled_rows - labeled_rows.mean(axis=1, keepdims=True)
+    return centered.astype(np.float32), gold[is_known]
 
 
 @partial(jax.jit, static_argnames="have_own")

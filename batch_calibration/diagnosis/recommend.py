@@ -99,7 +99,9 @@ def choose_by_labels(blocks: Mapping[str, Evidence], default: str, options: Opti
     by_pair = {}
     for name in dict.fromkeys([*names, default]):
         by_pair[name] = _hits(name, blocks, options if name == default else {}, fold_of_row)
-    hits = {name: _of_own_fold(grid, fold_of_row) for name, grid in by_pair.items()}
+    # Each row by the fit that held out its fold alone.
+    own = fold_of_row, fold_of_row, np.arange(len(gold))
+    hits = {name: grid[own] for name, grid in by_pair.items()}
     held_out = np.empty(len(gold), bool)
     for fold in range(FOLDS):
         is_out = fold_of_row == fold
@@ -143,11 +145,6 @@ def _hits(
     for (first, second), of_pair in zip(PAIRS, right, strict=True):
         grid[first, second] = grid[second, first] = of_pair
     return grid
-
-
-def _of_own_fold(grid: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """[m]: each row by the fit that held out its fold alone."""
-    return np.asarray(grid[folds, folds, np.arange(len(folds))])
 
 
 def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, float]:
@@ -268,9 +265,8 @@ def recommend(
     read = partial(check_scores, from_probs=from_probs, beside_others=bool((rows > 0).any()))
     k = rows.shape[-1]
     if rows.ndim != 2:
-        raise InputError.at(
-            "scores", "the rows of one prompt at a time, [n, k]", f"shape {rows.shape}"
-        )
+        expected = "the rows of one prompt at a time, [n, k]"
+        raise InputError.at("scores", expected, f"shape {rows.shape}")
     if (labeled is None) != (labels is None) or (labeled is None and probe is not None):
         raise InputError.at(
             "recommend",
@@ -289,7 +285,7 @@ def recommend(
         shares = tuple(map(float, in_order))
     ranges = None if share is None else read_ranges(share, k, columns or label_names)
     cosines = look_like_cosines(rows) if cosines is None else cosines
-    advice = _from_scores(np.asarray(rows), names, shares, ranges, cosines=cosines)
+    advice = recommend_by_bias(rows, None, names, shares, ranges, cosines=cosines)
     if labeled is None:
         return advice
 
@@ -326,30 +322,21 @@ def _likely_bias(block: Evidence) -> Bias:
 
 
 def recommend_by_bias(
-    scores: np.ndarray, bias: np.ndarray | None, label_names: Sequence[str],
+    rows: np.ndarray, bias: np.ndarray | None, names: Sequence[str],
     shares: tuple[float, ...] | None = None, share: str | np.ndarray | None = None, *,
     pooled: bool = False, cosines: bool = False,
 ) -> Recommendation:  # fmt: skip
-    """`recommend` for scores [n, k] whose bias is known, or shares were stated.
+    """`recommend` for unlabeled scores [n, k] whose bias is known, or shares were stated.
 
     Args:
-        scores: in nats.
+        rows: in nats.
         bias: [k], that `bc_empirical_bayes` finds in them, or `bc_pooled_shares`; None learns it.
-        label_names: k names.
+        names: of the k labels.
         shares: [k], stated.
         share: "balanced", or ranges [k, 2].
         pooled: whether the bias is of `bc_pooled_shares`, with contexts to pool.
         cosines: whether scores are cosines, scaled or not.
     """
-    return _from_scores(scores, label_names, shares, share, bias, pooled=pooled, cosines=cosines)
-
-
-def _from_scores(
-    rows: np.ndarray, names: Sequence[str], shares: tuple[float, ...] | None = None,
-    share: str | np.ndarray | None = None, bias: np.ndarray | None = None, *,
-    pooled: bool = False, cosines: bool = False,
-) -> Recommendation:  # fmt: skip
-    """The advice by unlabeled scores, shares or ranges that are stated, and a bias known before."""
     seen = signals(rows)
     if cosines:
         return _of_cosines(seen, shares, share)

@@ -115,10 +115,11 @@ def advise_over_shares(rows: np.ndarray, share: str | np.ndarray, names: Sequenc
         return _use_bc("every range holds equal shares and ends within 12 points of them")
     middle = middle_shares(share)
     listed = ", ".join(f"{name} {part:.2g}" for name, part in zip(names, middle, strict=True))
-    return "prior_matching", {"target_prior": tuple(middle.tolist())}, Expected.unknown(), (
+    why = (
         f"Use prior_matching with shares within the ranges, {listed}: of more than two labels the "
-        "law of gain has no answer, so each is at the same part of the way through its range.",
-    )  # fmt: skip
+        "law of gain has no answer, so each is at the same part of the way through its range."
+    )
+    return "prior_matching", {"target_prior": tuple(middle.tolist())}, Expected.unknown(), (why,)
 
 
 def _use_bc(why: str) -> Answer:
@@ -140,10 +141,11 @@ def _by_law(rows: np.ndarray, low: float, high: float) -> Answer:
     to_middle: Options = {"target_prior": (middle, 1 - middle)}
     fit = fit_mixture(rows) if len(rows) >= MIN_ROWS else None
     if fit is None or not fit.is_identified:
-        return "prior_matching", to_middle, Expected.unknown(), (
+        why = (
             f"Use prior_matching with the middle of the range, {middle:.2g}: the rows do not show "
-            "how far their labels lie apart, so that the law of gain has no answer.",
-        )  # fmt: skip
+            "how far their labels lie apart, so that the law of gain has no answer."
+        )
+        return "prior_matching", to_middle, Expected.unknown(), (why,)
     # [strengths or stated shares, shares of the range]
     shares = np.linspace(low, high, SHARES_TRIED)
     by_strength, by_matching = map(
@@ -159,16 +161,18 @@ def _by_law(rows: np.ndarray, low: float, high: float) -> Answer:
         options = {} if strength == 1 else {"strength": strength}
         named = "bc" if strength == 1 else f"bc with strength {strength:g}"
     else:
-        return LEAVE, {}, Expected.none(), (
+        why = (
             "Leave the scores as they are: over the range the law of gain expects a loss of each "
-            "correction on average.",
-        )  # fmt: skip
+            "correction on average."
+        )
+        return LEAVE, {}, Expected.none(), (why,)
     gain = Estimate(float(gains.mean()), float(gains.min()), float(gains.max()))
     expected = Expected(gain, float((gains < 0).mean()), "over the range of shares")
-    return method, options, expected, (
+    why = (
         f"Use {named}: of what can be done the law of gain expects most of it over shares of the "
-        f"first label from {low:.2g} to {high:.2g}.", expected.sentence(),
-    )  # fmt: skip
+        f"first label from {low:.2g} to {high:.2g}."
+    )
+    return method, options, expected, (why, expected.sentence())
 
 
 @partial(jax.jit, static_argnames="rows")

@@ -251,13 +251,10 @@ def correct_context(
             padded = np.maximum(padded, least)
             learned = learned._replace(log_probs=np.maximum(learned.log_probs, least))
     program = _program(LOOP_LEVEL if method.looped else 0)
-    corrected = jax.device_get(program(
-        learned,
-        padded,
-        key if method.needs_key else None,
-        factory=method.factory,
-        options=tuple((name, _hashable(setting)) for name, setting in settings.items()),
-    ))  # fmt: skip
+    key = key if method.needs_key else None
+    pairs = tuple((name, _hashable(setting)) for name, setting in settings.items())
+    found = program(learned, padded, key, factory=method.factory, options=pairs)
+    corrected = jax.device_get(found)
     return Corrected(corrected.state, corrected.scores[: len(rows)])
 
 
