@@ -172,9 +172,8 @@ class InputError(ValueError):
         """
         names = list(options)
         listed = ", ".join(names) or "none"
-        sentence = (
-            f"There is no {kind} named {name!r}{nearest(name, names) or '.'} Known: {listed}."
-        )
+        guess = nearest(name, names) or "."
+        sentence = f"There is no {kind} named {name!r}{guess} Known: {listed}."
         error = cls(f"{where}: {sentence}" if where else sentence)
         error.key, error.expected, error.got = key or kind, listed, str(name)
         return error

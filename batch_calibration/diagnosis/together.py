@@ -43,9 +43,8 @@ class Together(NamedTuple):
     shares: dict[str, Estimate]
 
     def __repr__(self) -> str:
-        return (
-            f"Together({len(self.contexts)} contexts, shares of {shown([*self.shares])}: print it)"
-        )
+        names = shown([*self.shares])
+        return f"Together({len(self.contexts)} contexts, shares of {names}: print it)"
 
     def __str__(self) -> str:
         lines = [*dict.fromkeys(map(str, self.contexts))]

@@ -127,13 +127,9 @@ def total_variation(scores: ProbeRows, labels: Labels, weight: Weight | None = N
     0.5
     """
     weights = known_weight(scores, labels, weight)[:, None]
-    predictions = one_hot(scores, favored(scores))
-    return 0.5 * jnp.sum(
-        jnp.abs(
-            present_mean(predictions, weights, 0)
-            - present_mean(one_hot(scores, labels), weights, 0)
-        )
-    )
+    predicted = present_mean(one_hot(scores, favored(scores)), weights, 0)
+    right = present_mean(one_hot(scores, labels), weights, 0)
+    return 0.5 * jnp.sum(jnp.abs(predicted - right))
 
 
 METRICS: dict[str, Metric] = {
@@ -212,9 +208,6 @@ def summary(
     metrics = {name: float(number) for name, number in jax.device_get(arrays).items()}
     is_known = np.asarray(known_weight(scores, labels, weight)) > 0
     right = (np.asarray(favored(scores)) == np.asarray(labels))[is_known]
-    ends = balanced_accuracy_interval(scores, labels, weight, key=key)
-    return {
-        **with_intervals(metrics, right),
-        "balanced_accuracy_low": ends[0],
-        "balanced_accuracy_high": ends[1],
-    }
+    low, high = balanced_accuracy_interval(scores, labels, weight, key=key)
+    extended = with_intervals(metrics, right)
+    return extended | {"balanced_accuracy_low": low, "balanced_accuracy_high": high}
