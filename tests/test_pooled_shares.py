@@ -249,6 +249,7 @@ def test_rounding_of_pairs_of_predictions_is_no_obstacle():
         ("mmlu", 0.02, 3.23),
         ("mmlu_neverA", 0.02, 14.29),
         ("demonstrations", 0.02, 0.31),
+        ("smollm_prompts_balanced", 0.02, -1.61),
     ],
 )
 def test_gains_on_real_scores_are_those_of_the_prototype(name, gate, gain, shared):

@@ -22,13 +22,14 @@ FILES = {
     "demonstrations": "llama13b_demonstrations/mmlu16_1shot_10prompts.npz",
     "judge": "judge/gpt4_turbo_60models.npz",
     "small_model": str(Path(__file__).with_name("small_model.npz")),
+    "small_model_prompts": str(Path(__file__).with_name("small_model_prompts.npz")),
 }
-"""Where each archive lies in the folder; `pack_scores` wrote the last, which lies here."""
+"""Where each archive lies in the folder; `pack_scores` wrote the last two, which lie here."""
 
 BALANCED_TASKS = (
-    "sst2", "mnli", "qnli", "rte", "wic", "copa", "anli_r1", "anli_r2", "anli_r3", "mr",
+    "sst2", "mnli", "qnli", "rte", "wic", "copa", "anli_r1", "anli_r2", "anli_r3", "mr", "agnews",
 )  # fmt: skip
-"""The tasks of `small_model` whose labels are right about equally often."""
+"""The tasks of the small model whose labels are right about equally often."""
 
 LOGITS: dict[str, Json] = {"kind": "logits", "logits_only": True}
 """The scorer of scores that are known up to a constant a row."""
@@ -195,15 +196,19 @@ def _demonstrations(folder: Path, name: str) -> ScoreSet:
 
 
 def _small_model(folder: Path, name: str) -> ScoreSet:
-    shares = name.partition("_")[2]
+    shares = name.split("_")[-1]
+    has_prompts = "prompts" in name
     causal: dict[str, Json] = {"kind": "causal_lm"}
     described: dict[str, Json] = {"model": "SmolLM2-135M-Instruct", "scorer": causal}
-    tables = _by_prompt(folder, "small_model", described)
+    file = "small_model_prompts" if has_prompts else "small_model"
+    tables = _by_prompt(folder, file, described)
     is_balanced = shares == "balanced"
     tables = [table for table in tables if (task_of(table) in BALANCED_TASKS) == is_balanced]
     tasks = len(set(map(task_of, tables)))
-    about = f"SmolLM2-135M-Instruct, {tasks} tasks of the paper's kind, one shot, draws of it"
-    return ScoreSet(name, f"SmolLM2, {shares} tasks", about, tables, 1)
+    varied = "shots, prompts and chat" if has_prompts else "one shot, draws of it"
+    about = f"SmolLM2-135M-Instruct, {tasks} tasks of the paper's kind, {varied}"
+    title = f"SmolLM2, {'prompts of ' * has_prompts}{shares} tasks"
+    return ScoreSet(name, title, about, tables, 1)
 
 
 def _by_prompt(folder: Path, file: str, described: dict[str, Json]) -> list[ScoreTable]:
@@ -217,23 +222,29 @@ def _by_prompt(folder: Path, file: str, described: dict[str, Json]) -> list[Scor
     return tables
 
 
-def pack_scores(workdir: str, path: str = FILES["small_model"]) -> None:
-    """Write the one-shot scores of a workdir of configs/real_paper.py as the archive `small_model`.
+def pack_scores(workdir: str, file: str = "small_model") -> None:
+    """Write scores of a workdir of configs/real_paper.py as an archive of `FILES`.
 
-    Arrays TASK_scores [draws, rows, k] in nats and TASK_gold [rows]; no text.
+    Arrays TASK_scores [contexts, rows, k] in nats and TASK_gold [rows]; no text. `small_model` has
+    the draws of one shot, `small_model_prompts` all contexts of tasks with four or more.
 
     Example:
         python -c "from experiments.evidence.sets import pack_scores; pack_scores('W')"
     """
     tables, _ = Store(workdir).tables()
-    packed: dict[str, list[np.ndarray]] = {}
+    scores, packed = dict[str, list[np.ndarray]](), dict[str, np.ndarray]()
     for table in sorted(tables, key=lambda table: str(table.context["seed"])):
-        test, task = table.blocks["test"], table.context["task"]
-        if table.context["shots"] == 1 and "labeled" in table.blocks:
-            packed.setdefault(f"{task}_scores", []).append(test.log_probs)
-            packed[f"{task}_gold"] = [test.labels]
-    arrays = {key: np.stack(parts) if "_s" in key else parts[0] for key, parts in packed.items()}
-    np.savez_compressed(path, allow_pickle=False, **dict(sorted(arrays.items())))
+        test, task = table.blocks["test"], str(table.context["task"])
+        is_draw = table.context["shots"] == 1 and "labeled" in table.blocks
+        if is_draw or file != "small_model":
+            scores.setdefault(task, []).append(test.log_probs)
+            packed[f"{task}_gold"] = test.labels
+    for task, of_task in scores.items():
+        if file == "small_model" or len(of_task) >= 4:
+            packed[f"{task}_scores"] = np.stack(of_task)
+        else:
+            del packed[f"{task}_gold"]
+    np.savez_compressed(FILES[file], allow_pickle=False, **dict(sorted(packed.items())))
 
 
 def _tables(
@@ -266,6 +277,8 @@ SETS: dict[str, Callable[[Path, str], ScoreSet]] = {
     "demonstrations": _demonstrations,
     "smollm_balanced": _small_model,
     "smollm_uneven": _small_model,
+    "smollm_prompts_balanced": _small_model,
+    "smollm_prompts_uneven": _small_model,
 }
 """Readers of sets: folder and name -> the set."""
 

@@ -24,7 +24,10 @@ SETS = {
     "oodcv": {"oodcv": BALANCED, "oodcv_AF": BY_NATURE},
     "bear": {"bear": BALANCED},
     "demonstrations": {"demonstrations": BALANCED},
-    "smollm": {"smollm_balanced": BALANCED, "smollm_uneven": BY_NATURE},
+    "smollm": {
+        "smollm_balanced": BALANCED, "smollm_uneven": BY_NATURE,
+        "smollm_prompts_balanced": BALANCED, "smollm_prompts_uneven": BY_NATURE,
+    },
 }  # fmt: skip
 """Rows -> the sets that are made of them -> the kind."""
 UNEVEN = {"mmlu": "mmlu_batch", "mmbench": "mmbench", "oodcv": "oodcv"}
