@@ -105,8 +105,7 @@ def lay_out(prompt: Sequence[int], shared: int, labels: Trie, first: int) -> lis
     own = range(first, first + max(1, len(leaves)))
     row = []
     for position, number in enumerate(prompt[shared:], shared):
-        is_last = position == len(prompt) - 1
-        row.append(Token(number, position, own, is_last))
+        row.append(Token(number, position, own, position == len(prompt) - 1))
     for node in nodes:
         end = int(labels.ends[node])
         below = [first + i for i, leaf in enumerate(leaves) if node <= leaf < end]

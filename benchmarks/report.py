@@ -91,10 +91,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     """Markdown whose columns stand straight in a terminal too."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
-    lines = []
-    for row in rows:
-        padded = map(str.ljust, row, widths)
-        lines.append(f"| {' | '.join(padded)} |")
+    lines = [f"| {' | '.join(map(str.ljust, row, widths))} |" for row in rows]
     return "\n".join(lines)
 
 

@@ -261,8 +261,7 @@ def run(folder: Path, options: Options) -> Written:
         "evidence_failure_methods": partial(draw_methods, real[0]),
         "evidence_failure_simulated": partial(draw_simulated, simulated),
     }
-    text = section(real, shown_size)
-    return Written(findings(real, shown_size), text, tables, figures)
+    return Written(findings(real, shown_size), section(real, shown_size), tables, figures)
 
 
 def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:

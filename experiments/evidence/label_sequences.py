@@ -137,8 +137,7 @@ def ask(
     answers = dict[tuple[str, str], Asked]()
     for key, of_key in cells.items():
         # The ids stand in the order of the cells.
-        task_tables = [tables[next(ids)] for _ in of_key]
-        answers[key] = _asked(task_tables, of_key, names, *rows[key[0]])
+        answers[key] = _asked([tables[next(ids)] for _ in of_key], of_key, names, *rows[key[0]])
     return answers
 
 

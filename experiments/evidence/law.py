@@ -155,11 +155,9 @@ def measure_contexts(folder: Path, options: Options) -> list[GainCells]:
                 if score_set.models == 1:
                     continue
                 others = [half for half, _ in halves[:index] + halves[index + 1 :]]
-                elsewhere = []
-                for other in others:
-                    if other.name == fitted.name:  # the same model on another task
-                        other_rows = _rows_of_pair(other, pair)
-                        elsewhere.append(other_rows)
+                # The same model on other tasks.
+                alike = [other for other in others if other.name == fitted.name]
+                elsewhere = [_rows_of_pair(other, pair) for other in alike]
                 rows, gold = map(np.concatenate, zip(*elsewhere, strict=True))
                 by_others = np.asarray(expected_gain(fit_margins(rows, gold), shares, sizes))
                 title = f"{score_set.title}, numbers of the other subjects"

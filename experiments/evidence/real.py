@@ -141,8 +141,7 @@ def by_set(judged: Sequence[Judged], method: str) -> Cells:
         plain = f"{judged_set.plain.accuracy.mean():.1f}"
         row = [judged_set.set.title, str(judged_set.plain.accuracy.size), plain]
         if compared := judged_set.methods.get(method):  # a set without it keeps empty cells
-            won_and_lost = f"{compared.won.sum()} / {compared.lost.sum()}"
-            row += [str(compared.accuracy), won_and_lost]
+            row += [str(compared.accuracy), f"{compared.won.sum()} / {compared.lost.sum()}"]
         cells.append(row + [""] * (len(cells[0]) - len(row)))
     return cells
 

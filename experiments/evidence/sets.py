@@ -232,18 +232,16 @@ def pack_scores(workdir: str, file: str = "small_model") -> None:
         python -c "from experiments.evidence.sets import pack_scores; pack_scores('W')"
     """
     tables, _ = Store(workdir).tables()
-    scores, packed = dict[str, list[np.ndarray]](), dict[str, np.ndarray]()
+    scores, gold = dict[str, list[np.ndarray]](), dict[str, np.ndarray]()
     for table in sorted(tables, key=lambda table: str(table.context["seed"])):
         test, task = table.blocks["test"], str(table.context["task"])
         is_draw = table.context["shots"] == 1 and "labeled" in table.blocks
         if is_draw or file != "small_model":
             scores.setdefault(task, []).append(test.log_probs)
-            packed[f"{task}_gold"] = test.labels
-    for task, of_task in scores.items():
-        if file == "small_model" or len(of_task) >= 4:
-            packed[f"{task}_scores"] = np.stack(of_task)
-        else:
-            del packed[f"{task}_gold"]
+            gold[task] = test.labels
+    kept = [task for task in scores if file == "small_model" or len(scores[task]) >= 4]
+    packed = {f"{task}_gold": gold[task] for task in kept}
+    packed |= {f"{task}_scores": np.stack(scores[task]) for task in kept}
     np.savez_compressed(FILES[file], allow_pickle=False, **dict(sorted(packed.items())))
 
 
