@@ -246,9 +246,12 @@ def name_differences(settings: Sequence[Setting]) -> list[str]:
     >>> one = Setting("gpt2", "causal_lm", 4, "test", 0)
     >>> name_differences([one, one._replace(shots=0), one._replace(model="mini")])
     ['gpt2, 4-shot', 'gpt2, 0-shot', 'mini, 4-shot']
+    >>> labeled = one._replace(options=("labeled 16",), partial=(("labeled 16", 4, True),))
+    >>> name_differences([labeled, labeled._replace(shots=0)])
+    ['4-shot, labeled 16', '0-shot']
     """
     names = [list[str]() for _ in settings]
-    for field in Setting._fields[:-1]:
+    for field in (*Setting._fields[:-2], "shown_options"):
         values = [getattr(setting, field) for setting in settings]
         if len(set(values)) > 1:
             for name, value in zip(names, values, strict=True):
