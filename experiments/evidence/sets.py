@@ -206,7 +206,7 @@ def _small_model(folder: Path, name: str) -> ScoreSet:
     tables = [table for table in tables if (task_of(table) in BALANCED_TASKS) == is_balanced]
     tasks = len(set(map(task_of, tables)))
     varied = "shots, prompts and chat" if has_prompts else "one shot, draws of it"
-    about = f"SmolLM2-135M-Instruct, {tasks} tasks of the paper's kind, {varied}"
+    about = f"SmolLM2-135M-Instruct, {tasks} task{'s' * (tasks > 1)} of the paper's kind, {varied}"
     title = f"SmolLM2, {'prompts of ' * has_prompts}{shares} tasks"
     return ScoreSet(name, title, about, tables, 1)
 
