@@ -75,14 +75,16 @@ def outcomes(*gains: float) -> trials.Outcomes:
     return trials.Outcomes(np.array(gains), np.zeros(len(gains)), np.full(len(gains), 0.1))
 
 
-def test_a_gate_is_the_one_of_the_largest_mean_over_sources():
-    low, middle, high = map(trials.gated, trials.GATES)
+def test_a_setting_is_the_one_of_the_largest_mean_over_sources(monkeypatch):
+    settings = (0.01, 0.5), (0.02, 0.0), (0.05, 0.5)
+    monkeypatch.setattr(recommend, "SETTINGS", settings)
+    low, middle, high = (trials.pooled(*setting) for setting in settings)
     first = {low: outcomes(0.0, 9.0), middle: outcomes(3.0, 3.0), high: outcomes(0.0, 0.0)}
     second = {low: outcomes(0.0), middle: outcomes(0.0), high: outcomes(4.0)}
-    assert recommend.choose_gate([first]) == trials.GATES[0]
-    assert recommend.choose_gate([first, second]) == trials.GATES[0]
-    assert recommend.choose_gate([second]) == trials.GATES[2]
-    assert recommend.choose_gate([]) == trials.GATES[1]
+    assert recommend.choose_setting([first]) == settings[0]
+    assert recommend.choose_setting([first, second]) == settings[0]
+    assert recommend.choose_setting([second]) == settings[2]
+    assert recommend.choose_setting([]) == (0.02, 0.5)
 
 
 def judged(kind: str, rows: str, **gains: float) -> recommend.Judged:
@@ -129,7 +131,7 @@ def test_rules_are_the_methods_own(shared: Path):
         rows, gold = table.blocks["test"].log_probs, table.blocks["test"].labels
         before = (rows.argmax(axis=1) == gold).mean()
         for name in methods:
-            rule = trials.gated(0.02) if name == "bc_pooled_shares" else name
+            rule = trials.pooled(0.02, 0.5) if name == "bc_pooled_shares" else name
             gain = 100 * ((corrected[name].scores.argmax(axis=1) == gold).mean() - before)
             assert tried[rule].gain[place] == pytest.approx(gain, abs=100.1 / len(gold))
     # More labels tell more.

@@ -38,6 +38,11 @@ LEAST_TOLD = 0.02
 """Nats that a context's rows must tell of their labels on average to be pooled; 0.05 alone."""
 TRUST = 1.0, 0.75, 0.5, 0.25, 0.0
 """The parts of the way from equal shares to the estimated ones that agreement chooses from."""
+CHANCE = 0.5
+"""The part of the agreement by chance that is subtracted. Contexts that give every row one label
+always agree; with all of it subtracted, shares that are uneven would be seldom trusted."""
+AS_GOOD = 0.01
+"""Of two trusts whose agreements differ by less the larger is taken."""
 
 
 class Pooled(NamedTuple):
@@ -117,24 +122,35 @@ def add_one(counts: jax.Array) -> jax.Array:
 
 
 @base.full_precision
-def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> Scalar:
-    """How often two contexts give the same row the same answer.
+def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> tuple[Scalar, Scalar]:
+    """How often two contexts give the same row the same answer, and any two rows by chance.
 
     Args:
         scores: [c m k], of the same rows in the same order.
         weight: [m]; rows of weight 0 are absent.
         used: [c]; contexts of 0 are absent.
+
+    Returns:
+        The mean over pairs of contexts of the part of rows with equal answers, and of the part that
+        the two contexts' frequencies of answers alone lead to.
     """
-    votes = jnp.einsum("c,cmk->mk", used, jax.vmap(one_hot)(scores, base.favored(scores)))
+    answers = jax.vmap(one_hot)(scores, base.favored(scores)) * used[:, None, None]
+    frequencies = jax.vmap(base.weighted_mean, in_axes=(0, None))(answers, weight)
     count = jnp.sum(used)
-    pairs = jnp.sum(votes * (votes - 1.0), axis=-1) / jnp.maximum(count * (count - 1.0), 1.0)
-    return base.weighted_mean(pairs[:, None], weight)[0]
+
+    def of_pairs(answers: jax.Array) -> jax.Array:
+        """The mean over pairs of the sums over labels of the products; answers [c ... k]."""
+        products = jnp.sum(jnp.sum(answers, axis=0) ** 2 - jnp.sum(answers**2, axis=0), axis=-1)
+        return products / jnp.maximum(count * (count - 1.0), 1.0)
+
+    agreed = base.weighted_mean(of_pairs(answers)[:, None], weight)[0]
+    return agreed, of_pairs(frequencies)
 
 
 def pool_shares(
     rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool,
     least_information: Scalar | float = LEAST_TOLD,
-    counts: jax.Array | None = None,
+    counts: jax.Array | None = None, chance: Scalar | float = CHANCE,
 ) -> Pooled:  # fmt: skip
     """Estimates the label shares of several contexts together and matches each to them.
 
@@ -142,10 +158,12 @@ def pool_shares(
         rows: [c m k] scores in nats, finite where their weight is above 0.
         weight: [c m]; rows of weight 0 are absent, and contexts that have no others too.
         same_rows: True if row i is the same question in every context: the part of the way from
-            equal shares to the estimate is then the one at which contexts agree most.
+            equal shares to the estimate is then the one at which contexts agree most, beyond a
+            part of what they would by chance.
         least_information: nats that a context's rows must tell of their labels on average; others
             keep their scores.
         counts: [k], labels that are known of other rows of the task.
+        chance: the part of the agreement by chance that is subtracted.
 
     Returns:
         `Pooled`; where fewer than three contexts tell enough none is used.
@@ -160,10 +178,13 @@ def pool_shares(
 
     trusts = jnp.array(TRUST)
     shares, shifts = jax.lax.map(shifts_at, trusts)
-    agreed = jax.vmap(lambda shift: agreement(rows - shift[:, None], weight[0], used))(shifts)
+    agreed, by_chance = jax.vmap(lambda shift: agreement(rows - shift[:, None], weight[0], used))(
+        shifts
+    )
+    beyond = agreed - chance * by_chance
     # Counted labels decide better than agreement does.
     is_chosen = same_rows & (counts is None)
-    best = jnp.where(is_chosen, jnp.argmax(agreed > jnp.max(agreed) - 1e-6), 0)
+    best = jnp.where(is_chosen, jnp.argmax(beyond > jnp.max(beyond) - AS_GOOD), 0)
     shifts = shifts[best] - jnp.mean(shifts[best], axis=-1, keepdims=True)
     shifts = jnp.where(used[:, None] > 0, shifts, 0.0)
     return Pooled(shares[best], estimate, trusts[best], used, shifts)
@@ -234,7 +255,7 @@ def resampled_shares(
 def correct_together(
     rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool,
     least_information: Scalar | float = LEAST_TOLD,
-    counts: jax.Array | None = None,
+    counts: jax.Array | None = None, chance: Scalar | float = CHANCE,
 ) -> Pooled:  # fmt: skip
     """`pool_shares`; where too few contexts tell enough each gets the shift of `pooled_shares`.
 
@@ -244,7 +265,7 @@ def correct_together(
     >>> (contexts - found.shifts[:, None])[:, :4].argmax(axis=-1).tolist()
     [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
     """
-    pooled = pool_shares(rows, weight, same_rows, least_information, counts)
+    pooled = pool_shares(rows, weight, same_rows, least_information, counts, chance)
     fit = pooled_shares(counts=counts).fit
     present = jnp.where(weight[..., None] > 0, rows, 0.0)
     alone = jax.vmap(lambda rows, weight: fit(rows, None, weight).bias)(present, weight)

@@ -35,7 +35,7 @@ class Together(NamedTuple):
 
     Attributes:
         contexts: a recommendation for each context.
-        shares: label -> the share that the contexts tell together, with its 95 % interval; empty
+        shares: label -> the share that contexts are matched to, with its 95 % interval; empty
             where fewer than three contexts tell enough.
     """
 
@@ -157,8 +157,10 @@ def recommend_together(
         count = float(pooled.used.sum())
         wider = float(stdtrit(count - 1, 0.975)) * np.sqrt(count / (count - 1))
         reach = wider * np.std(np.asarray(drawn, np.float64), axis=0, ddof=1)
-        center = np.asarray(pooled.estimate, np.float64)
-        ends = np.clip([center - reach, center + reach], 0, 1)
+        # Where the contexts' agreement speaks against the estimate the interval holds both.
+        center, estimate = (np.asarray(of, np.float64) for of in (pooled.shares, pooled.estimate))
+        lowest, highest = np.minimum(center, estimate), np.maximum(center, estimate)
+        ends = np.clip([lowest - reach, highest + reach], 0, 1)
         for name, *numbers in zip(names, center, *ends, strict=True):
             shares[name] = Estimate(*map(float, numbers))
     return Together(tuple(advice), shares)

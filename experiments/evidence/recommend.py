@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from batch_calibration.calibration.pooled_shares import LEAST_TOLD
+from batch_calibration.calibration.pooled_shares import CHANCE, LEAST_TOLD
 from batch_calibration.diagnosis.experience import Range, find_range
 from batch_calibration.diagnosis.recommend import (
     CORRECT,
@@ -28,14 +28,15 @@ from experiments.evidence.sources import BALANCED, KINDS, Source, read_sources
 from experiments.evidence.statistics import interval_cell, number_cells
 from experiments.evidence.trials import (
     BASELINE,
+    CHANCES,
     COUNTED,
     FOR_ALL,
     FOR_EACH,
     GATES,
     MATCHED,
     MOST,
-    REPEATS,
     SCORED,
+    SETTINGS,
     SHARES,
     Rules,
     counted,
@@ -74,19 +75,14 @@ class Judged(NamedTuple):
     Attributes:
         source: its contexts.
         accuracy: the mean over contexts as they are, in percent.
-        tried: rule -> outcomes; `POOLED` with the gate that sources of other rows chose.
-        gate: this gate, in nats.
+        tried: rule -> outcomes; `POOLED` with the setting that sources of other rows chose.
+        setting: this gate, in nats, and this part of the agreement by chance.
     """
 
     source: Source
     accuracy: float
     tried: Rules
-    gate: float
-
-    @property
-    def title(self) -> str:
-        """The name of the source."""
-        return self.source.set.title
+    setting: tuple[float, float]
 
 
 def run(folder: Path, options: Options) -> Written:
@@ -98,13 +94,13 @@ def run(folder: Path, options: Options) -> Written:
     judged = list[Judged]()
     for source, rules in zip(sources, tried, strict=True):
         unlike = [k for k, other in enumerate(sources) if other.rows != source.rows]
-        gate = choose_gate([tried[k] for k in unlike])
+        setting = choose_setting([tried[k] for k in unlike])
         accuracies = []
         for table in source.set.tables:
             test = table.blocks["test"]
             accuracies.append(100 * (test.log_probs.argmax(axis=1) == test.labels).mean())
-        pooled = {**rules, POOLED: rules[trials.gated(gate)]}
-        judged.append(Judged(source, float(np.mean(accuracies)), pooled, gate))
+        pooled = {**rules, POOLED: rules[trials.pooled(*setting)]}
+        judged.append(Judged(source, float(np.mean(accuracies)), pooled, setting))
     several = [one for one in judged if FOR_ALL in one.tried]
     experience = {LIKELY: ranges(judged, LIKELY), TO_SHARES: ranges(judged, TO_SHARES)}
     tables = {
@@ -117,16 +113,15 @@ def run(folder: Path, options: Options) -> Written:
     return Written(findings(judged, options), section(judged, tables), tables, figures)
 
 
-def choose_gate(tried: Sequence[Rules]) -> float:
-    """The gate with which pooled shares gain most on average over sources."""
+def choose_setting(tried: Sequence[Rules]) -> tuple[float, float]:
+    """The gate and part of chance with which pooled shares gain most on average over sources."""
     if not tried:
-        return GATES[1]
+        return LEAST_TOLD, CHANCE
 
-    def mean(gate: float) -> float:
-        return float(np.mean([rules[trials.gated(gate)].gain.mean() for rules in tried]))
+    def mean(setting: tuple[float, float]) -> float:
+        return float(np.mean([rules[trials.pooled(*setting)].gain.mean() for rules in tried]))
 
-    means = list(map(mean, GATES))
-    return GATES[int(np.argmax(means))]
+    return max(SETTINGS, key=mean)
 
 
 def bootstrap(judged: Judged, rule: str, options: Options) -> np.ndarray:
@@ -179,7 +174,7 @@ def cells(judged: Sequence[Judged], options: Options) -> Cells:
         for one in members if kind in KINDS else ():
             gains = number_cells([one.tried[rule].gain.mean() for rule in RULES], "+.1f")
             count = f"{len(one.source.set.tables)}"
-            table.append([one.title, count, f"{one.accuracy:.1f}", *gains])
+            table.append([one.source.set.title, count, f"{one.accuracy:.1f}", *gains])
         contexts = sum(len(one.source.set.tables) for one in members)
         means = [interval_cell(*mean_gain(members, rule, options)) for rule in RULES]
         table.append([f"{kind}: mean", f"{contexts:,}", "", *means])
@@ -218,16 +213,18 @@ def section(judged: Sequence[Judged], tables: Mapping[str, Cells]) -> str:
         "Gains in accuracy over ICL: means over the contexts of a source, then over sources, in "
         f"points. `{LIKELY}` is recommended for one context, `{POOLED}` for several of one task, "
         "if labels may be uneven; `true shares` matches each context to the true shares, the best "
-        "that is possible. Contexts below a limit of information are not pooled. The limit is the "
-        f"one of {', '.join(f'{gate:g}' for gate in GATES)} nats that gains most on the sources of "
-        f"all other rows, here {' or '.join(sorted({f'{one.gate:g}' for one in judged}))}. A "
-        "context is harmed if it loses rows beyond noise (McNemar's exact test, 5 %). Intervals "
+        "that is possible. Contexts below a limit of information are not pooled, and of the "
+        "contexts' agreement a part of what chance leads to is subtracted. Limit (of "
+        f"{', '.join(map(str, GATES))} nats) and part (of {', '.join(map(str, CHANCES))}) are "
+        "those that gain most on the sources of all other rows: "
+        f"{' or '.join(sorted({'{:g} nats with {:g}'.format(*one.setting) for one in judged}))}. "
+        "A context is harmed if it loses rows beyond noise (McNemar's exact test, 5 %). Intervals "
         "(95 %) draw models and tasks.",
         markdown(tables["evidence_recommend"]),
         against_goals(kinds_of(judged)),
         "![What recommend gains on each source](figures/evidence_recommend.png)",
         f"[Labels of a task]({csv_link('evidence_labels')}), on the sources with three contexts of "
-        f"a task or more (limit {LEAST_TOLD:g} nats, {REPEATS} draw of each, at most {MOST:,} rows "
+        f"a task or more (limit {LEAST_TOLD:g} nats, one draw of each, at most {MOST:,} rows "
         f"of a context). Counted: labels of other rows, without scores; `{MATCHED}` matches each "
         "context to the counts with one more of each label. Scored: labeled rows that the contexts "
         "scored too, one set for all contexts of a task or another for each; the other rows judge.",
@@ -381,7 +378,7 @@ def draw(judged: Sequence[Judged], options: Options) -> Figure:
         for one in judged:
             mean, low, high = mean_gain([one], rule, options)
             row = charts.forest_row(mean, low, high, int(low > 0) - int(high < 0))
-            panels[rule][one.title] = row
+            panels[rule][one.source.set.title] = row
     names, heading = [*panels[LIKELY]], "Recommendations without labels: the gain on each source"
     label = f"change from {BASELINE} (points)"
     return draw_forest(panels, names, label, heading, ("rule", "source")).figure

@@ -1,6 +1,8 @@
 """Rules for the contexts of a task, judged by their right labels: what is gained, who is harmed."""
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import cycle, product
 from typing import NamedTuple
 
 import jax
@@ -16,8 +18,10 @@ from batch_calibration.calibration.empirical_bayes import (
 )
 from batch_calibration.calibration.matching import match
 from batch_calibration.calibration.pooled_shares import (
+    CHANCE,
     FEWEST_CONTEXTS,
     LEAST_TOLD,
+    add_one,
     correct_together,
 )
 from batch_calibration.calibration.shift import least_shares
@@ -32,10 +36,13 @@ from experiments.evidence.statistics import mcnemar
 BASELINE, SHARES = "icl", "true shares"
 GATES = (0.01, LEAST_TOLD, LEAST_INFORMATION)
 """Nats that a context's rows must tell to be pooled: what was tried."""
+CHANCES = (0.0, 0.25, CHANCE, 0.75, 1.0)
+"""Parts of the agreement by chance that are subtracted: what was tried."""
+SETTINGS = tuple(product(GATES, CHANCES))
 MATCHED = "prior_matching"
 """Each context is matched to the counted shares, one more of each label."""
-COUNTED, SCORED, REPEATS = (16, 32, 64, 128, 300), 32, 1
-"""Labels counted without their scores, labeled rows with them, and random draws of both."""
+COUNTED, SCORED = (16, 32, 64, 128, 300), 32
+"""Labels counted without their scores, and labeled rows with them; both are drawn once."""
 FOR_ALL, FOR_EACH = "of the task", "of each context"
 HARMED = 0.05
 """A context is harmed if a rule loses rows with a p-value below this (McNemar, exact)."""
@@ -52,7 +59,7 @@ class Outcomes(NamedTuple):
 
     Attributes:
         gain: [c], in points.
-        harmed: [c], whether rows are lost beyond noise, or in which part of several draws.
+        harmed: [c], whether rows are lost beyond noise.
         promised: [c], the gain that the corrected scores promise, in points; 0 where not asked.
     """
 
@@ -153,12 +160,14 @@ def try_rules(tables: Sequence[ScoreTable], random: np.random.Generator) -> Rule
     task = stack(tables)
     bias, likely, matched, told = alone(task)
     tried = {CORRECT: task.judge(bias), LIKELY: task.judge(likely, promises=True)}
-    by_used = dict[tuple[bool, ...], Outcomes]()
+    by_used = dict[tuple[bool, ...], list[Outcomes]]()
     for gate in GATES:
         used = tuple(told >= gate)
         if used not in by_used:
-            by_used[used] = task.judge(pool(task, gate)) if sum(used) else tried[LIKELY]
-        tried[gated(gate)] = by_used[used]
+            shifts = by_chance(*task.arrays, gate) if sum(used) else [likely]
+            by_used[used] = [task.judge(np.asarray(shift)) for shift in shifts]
+        for chance, outcomes in zip(CHANCES, cycle(by_used[used]), strict=False):
+            tried[pooled(gate, chance)] = outcomes
     tried[SHARES] = task.judge(matched, promises=True)
     if len(tables) < FEWEST_CONTEXTS:
         return tried
@@ -171,26 +180,17 @@ def try_labels(task: Task, random: np.random.Generator) -> Rules:
     shares = task.shares[0]
     tried = {few(CORRECT): task.judge(bias), few(POOLED): task.judge(pool(task))}
     for labels in COUNTED:
-        drawn = random.multinomial(labels, shares, REPEATS).astype(np.float32)
-        pooled = [task.judge(pool(task, counts=counts)) for counts in drawn]
-        matched = [task.judge(match_all(task, (1 + n) / (1 + n).sum())) for n in drawn]
-        tried[counted(POOLED, labels)] = mean_of(pooled)
-        tried[counted(MATCHED, labels)] = mean_of(matched)
+        counts = jnp.asarray(random.multinomial(labels, shares), jnp.float32)
+        tried[counted(POOLED, labels)] = task.judge(pool(task, counts=counts))
+        matched = match_all(*task.arrays, add_one(counts))
+        tried[counted(MATCHED, labels)] = task.judge(np.asarray(matched))
     for rule, contexts in ((FOR_ALL, 1), (FOR_EACH, len(task.gold))):
-        outcomes = []
-        for _ in range(REPEATS):
-            # Absent rows come last.
-            order = random.random(task.gold[:contexts].shape) + (task.gold[:contexts] < 0)
-            is_scored = order.argsort(axis=1).argsort(axis=1) < SCORED
-            shift = learn(*task.arrays, jnp.where(is_scored, task.gold, -1))
-            outcomes.append(task.judge(np.asarray(shift), ~is_scored))
-        tried[rule] = mean_of(outcomes)
+        # Absent rows come last.
+        order = random.random(task.gold[:contexts].shape) + (task.gold[:contexts] < 0)
+        is_scored = order.argsort(axis=1).argsort(axis=1) < SCORED
+        shift = learn(*task.arrays, jnp.where(is_scored, task.gold, -1))
+        tried[rule] = task.judge(np.asarray(shift), ~is_scored)
     return tried
-
-
-def mean_of(outcomes: Sequence[Outcomes]) -> Outcomes:
-    """The mean over several draws."""
-    return Outcomes(*(np.mean(of_draws, axis=0) for of_draws in zip(*outcomes, strict=True)))
 
 
 def few(rule: str) -> str:
@@ -203,15 +203,21 @@ def counted(rule: str, labels: int) -> str:
     return f"{rule}, {labels} counted"
 
 
-def gated(gate: float) -> str:
-    """The name of the rule that pools contexts which tell so many nats."""
-    return f"{POOLED}, {gate:g}"
+def pooled(gate: float, chance: float) -> str:
+    """The name of the rule that pools contexts which tell so many nats, with a part of chance."""
+    return f"{POOLED}, {gate:g}, {chance:g}"
 
 
-def pool(task: Task, gate: float = LEAST_TOLD, counts: np.ndarray | None = None) -> np.ndarray:
+@jit_quickly
+def by_chance(rows: jax.Array, weight: jax.Array, gate: jax.Array | float) -> jax.Array:
+    """The shifts [s c k] of `bc_pooled_shares` with each of s parts of chance."""
+    of_part = partial(correct_together, rows, weight, True, gate, None)
+    return jax.vmap(lambda chance: of_part(chance).shifts)(jnp.array(CHANCES))
+
+
+def pool(task: Task, counts: jax.Array | None = None) -> np.ndarray:
     """The shifts [c k] of `bc_pooled_shares`, labels that are counted given or not."""
-    known = None if counts is None else jnp.asarray(counts)
-    return np.asarray(together(*task.arrays, True, gate, known).shifts)
+    return np.asarray(together(*task.arrays, True, LEAST_TOLD, counts).shifts)
 
 
 def alone(task: Task) -> list[np.ndarray]:
@@ -231,13 +237,9 @@ def _alone(
     return bias, likely, matched, jax.vmap(information)(rows, weight)
 
 
-def match_all(task: Task, shares: np.ndarray) -> np.ndarray:
-    """The shifts [c k] that match each context to shares [k]."""
-    return np.asarray(_match(*task.arrays, jnp.asarray(shares)))
-
-
 @jit_quickly
-def _match(rows: jax.Array, weight: jax.Array, shares: jax.Array) -> jax.Array:
+def match_all(rows: jax.Array, weight: jax.Array, shares: jax.Array) -> jax.Array:
+    """The shifts [c k] that match each context to shares [k]."""
     return jax.vmap(match, in_axes=(0, None, 0))(jax.nn.log_softmax(rows), shares, weight)
 
 
