@@ -282,3 +282,15 @@ def test_gains_on_real_scores_are_those_of_the_prototype(name, gate, gain, share
         before, after = (rows.argmax(axis=-1) == test.labels for rows in (test.log_probs, scores))
         gains.append(after.mean() - before.mean())
     assert 100 * np.mean(gains) == pytest.approx(gain, abs=0.2)
+
+
+def test_agreement_keeps_a_small_model_from_one_label(shared):
+    """docs/pooled-shares.md, Where it fails: 65 prompts of SST-2, with and without agreement."""
+    (score_set,) = read_sets(shared / "scores", ["smollm_prompts_balanced"])
+    tests = [table.blocks["test"] for table in score_set.tables if task_of(table) == "sst2"]
+    rows, gold = np.stack([test.log_probs for test in tests]), tests[0].labels
+    right = []
+    for same in (False, True):
+        shifts = pool(rows, everywhere(rows), np.array(same)).shifts
+        right.append(100 * ((rows - shifts[:, None]).argmax(axis=-1) == gold).mean())
+    assert right == pytest.approx([57.6, 83.9], abs=0.1)
