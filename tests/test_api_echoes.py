@@ -5,7 +5,7 @@ import math
 import random
 
 import pytest
-from tokenizers import ByteLevelBPETokenizer, Tokenizer
+from real_tokenizers import gpt2, neox, t5
 
 from batch_calibration.errors import InputError
 from batch_calibration.responses.servers import PromptTokens
@@ -19,20 +19,6 @@ ODD = (
     "A <s> in brackets [CLS] and <0x41> too\nLabel:",
     "Is it ?",
 )
-
-
-def gpt2(shared):
-    folder = shared / "tokenizers" / "gpt2"
-    files = (str(folder / "encoder.json"), str(folder / "vocab.bpe"))
-    return ByteLevelBPETokenizer(*files)._tokenizer
-
-
-def neox(shared):
-    return Tokenizer.from_file(str(shared / "tokenizers" / "gpt-neox" / "20B_tokenizer.json"))
-
-
-def t5(shared):
-    return Tokenizer.from_file(str(shared / "tokenizers" / "t5" / "t5-base-tokenizer.json"))
 
 
 # How servers write the tokens of a prompt
@@ -169,11 +155,7 @@ def test_which_tokens_are_the_labels(tokens, text, form, size):
     assert score(tokens, text, form) == size
 
 
-def test_a_prompt_that_was_cut_is_a_sentence():
+def test_a_prompt_that_was_cut_is_a_sentence(refuses):
     tokens = ("film", " 3", "\n", "Answer", ":", " yes")
     prompt = PromptTokens(tokens, (math.nan, *[-1.0] * 5))
-    with pytest.raises(InputError) as error:
-        label_log_probs(prompt, "Review: a film 3\nAnswer:", " yes", "the answer")
-    assert error.value.expected.startswith("the prompt that was sent, 28 letters, 'Review: a")
-    assert error.value.got == "its last 18 letters alone"
-    assert error.value.remedy.startswith("the server cuts or changes prompts")
+    refuses(label_log_probs, prompt, "Review: a film 3\nAnswer:", " yes", "the answer")

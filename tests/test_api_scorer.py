@@ -11,17 +11,9 @@ from batch_calibration.arrays.missing_scores import BELOW
 from batch_calibration.scoring.api import client as clients
 from batch_calibration.scoring.api.scorer import ApiScorer, count_tokens
 from batch_calibration.scoring.api.server import Server
-from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.scoring.inputs import ImageInputs
-from batch_calibration.scoring.models.files.checkpoint import load_tokenizer
 from batch_calibration.settings import ApiSettings
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return load_tokenizer(CHECKPOINTS["mini"])
-
 
 # The ways of asking
 

@@ -5,34 +5,16 @@ By default a sample of each validation split; BOUNDARY_ROWS=0 takes every row.
 
 import os
 import random
-from functools import cache
 
 import pytest
+from real_tokenizers import gpt2, neox, t5
 from rendering import label_texts, rendered, settings_of
-from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
 from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.scoring.tasks import TASKS
 
 ROWS = int(os.environ.get("BOUNDARY_ROWS", "200"))
 PAPER = settings_of("main_table.py").tasks
-
-
-@cache
-def gpt2(shared):
-    folder = shared / "tokenizers" / "gpt2"
-    tokenizer = ByteLevelBPETokenizer(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
-    return tokenizer._tokenizer
-
-
-@cache
-def neox(shared):
-    return Tokenizer.from_file(str(shared / "tokenizers" / "gpt-neox" / "20B_tokenizer.json"))
-
-
-@cache
-def t5(shared):
-    return Tokenizer.from_file(str(shared / "tokenizers" / "t5" / "t5-base-tokenizer.json"))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from batch_calibration.arrays.missing_scores import (
     find_missing,
 )
 from batch_calibration.diagnosis import DISTANCES, range_of_predictions
-from batch_calibration.errors import InputError
 from experiments.evidence import top_k
 
 GONE = (-math.inf, math.nan, -9999.0, -3e38)
@@ -116,34 +115,30 @@ def test_a_probe_with_missing_labels_is_filled_too():
 
 
 @pytest.mark.parametrize(
-    ("scores", "options", "sentence"),
+    ("scores", "options"),
     [
-        ([[-1.0, -np.inf]], {}, r"got -inf in row 0, label 1 .*lies below the least of them"),
-        ([[-1.0, -9999.0]], {}, r"got -9999 in row 0, label 1 .*give missing='least'"),
-        ([[-1.0, -np.inf]], {"missing": "drop"}, "would give back fewer rows than came"),
-        ([[-1.0, -np.inf]], {"missing": "last"}, "missing: expected 'least', 'drop' or a number"),
-        ([[-1.0, -np.inf]], {"missing": 3}, "or a number of nats below 0; got 3"),
-        ([[-1.0, -np.inf]], {"missing": "nan"}, "number of nats below 0; got 'nan'"),
-        ([[-1.0, -2.0], [-np.inf] * 2], {"missing": "least"}, "row 1 has the score of no label"),
-        ([[-1.0, -np.inf]], {"missing": "least", "bound": [1, 2]}, r"per row, shape \(1,\); got"),
-        ([[-1.0, -np.inf]], {"missing": "least", "bound": [-np.inf]}, "1 not finite"),
-        ([[-1.0, -np.inf]], {"missing": "least", "bound": ["x"]}, "bound: expected one number"),
-        ([[-1.0, -np.inf]], {"bound": [-2.0]}, "bound: it is read with missing= alone"),
-        ([[-1.0, np.inf]], {"missing": "least"}, r"got \+inf in row 0"),
+        (10 * [[-1.0, -np.inf]], {}),
+        (10 * [[-1.0, -9999.0]], {}),
+        (10 * [[-1.0, -np.inf]], {"missing": "drop"}),
+        (10 * [[-1.0, -np.inf]], {"missing": "last"}),
+        (10 * [[-1.0, -np.inf]], {"missing": 3}),
+        (10 * [[-1.0, -np.inf]], {"missing": "nan"}),
+        (10 * [[-1.0, -2.0], [-np.inf] * 2], {"missing": "least"}),
+        ([[-1.0, -np.inf]], {"missing": "least", "bound": [1, 2]}),
+        ([[-1.0, -np.inf]], {"missing": "least", "bound": [-np.inf]}),
+        ([[-1.0, -np.inf]], {"missing": "least", "bound": ["x"]}),
+        ([[-1.0, -np.inf]], {"bound": [-2.0]}),
+        (10 * [[-1.0, np.inf]], {"missing": "least"}),
     ],
 )
-def test_sentences(scores, options, sentence):
-    with pytest.raises(InputError, match=sentence):
-        calibrate(10 * scores, **options) if not options.get("bound") else calibrate(
-            scores, **options
-        )
+def test_missing_labels_that_cannot_be_filled_are_a_sentence(scores, options, refuses):
+    refuses(calibrate, scores, **options)
 
 
 @pytest.mark.parametrize("missing", ["least", -30.0])
-def test_plus_infinity_beside_a_missing_label_is_a_sentence(missing):
+def test_plus_infinity_beside_a_missing_label_is_a_sentence(missing, refuses):
     scores = [[math.inf, -math.inf], [-1.0, -2.0]]
-    with pytest.raises(InputError, match=r"expected finite log-probabilities; got \+inf in row 0"):
-        calibrate(scores, missing=missing)
+    refuses(calibrate, scores, missing=missing)
 
 
 def test_no_row_at_all_has_no_range(refuses):

@@ -61,16 +61,6 @@ def test_help_and_version_are_quick_and_load_no_jax():
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "command", ["calibrate", "diagnose", "compare", "convert", "recommend", "report"]
-)
-def test_each_command_has_help(command, capsys):
-    with pytest.raises(SystemExit) as exit_info:
-        cli.run([command, "--help"])
-    assert exit_info.value.code == 0
-    assert "--gold" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "npz"])
 def test_corrected_scores_are_those_of_calibrate(table, tmp_path, ending, capsys):
     path, scores, right = table
@@ -386,26 +376,11 @@ WHOLE = "no,yes\n-1.5,-0.5\n-2.5,-0.7\n"
     ("name", "text", "sentence"),
     [
         ("torn.csv", WHOLE + "-1.5,-0.\x00", ""),
-        ("torn.csv", WHOLE + '-1.5,"-0.', "torn.csv"),
-        ("torn.jsonl", '{"no": -1.5, "yes": -0.5}\n{"no": -1.', "torn.jsonl"),
-        ("empty.csv", "", "empty.csv"),
-        ("head.csv", "no,yes\n", "head.csv"),
-        ("one.csv", "no\n-1.5\n-0.5\n", "one.csv"),
-        ("nan.csv", WHOLE + "nan,-0.5\n", "row 2"),
         ("inf.csv", WHOLE + "-inf,-0.5\n", "--missing=least"),
-        ("none.csv", WHOLE + "-9999.0,-0.5\n", "--missing=least"),
-        ("positive.csv", WHOLE + "inf,-0.5\n", "positive.csv"),
-        ("huge.csv", WHOLE + "1e30,-0.5\n", "huge.csv"),
-        ("word.csv", WHOLE + "x,-0.5\n", "word.csv"),
-        ("twice.csv", "no,no\n-1.5,-0.5\n", "twice.csv"),
-        ("long.csv", WHOLE + "-1.5,-0.5,-0.7\n", "long.csv"),
         ("equal.csv", "no,yes\n" + "-1.5,-1.5\n" * 5, "every score is -1.5"),
         ("zero.jsonl", '{"no": 0.0, "yes": 0.0}\n' * 5, "--labels=no,yes"),
         ("probs.csv", "no,yes\n" + "0.25,0.75\n" * 5, "--from-probs"),
-        ("line.jsonl", '{"no": ' + "1" * 10_000_000 + "}", "line.jsonl"),
         ("line.csv", "no,yes\n" + "1" * 10_000_000 + ",2.5\n", "line.csv"),
-        ("deep.json", "[" * 100_000, "deep.json"),
-        ("binary.npz", "PK\x03\x04" + "x" * 50, "binary.npz"),
         ("binary.npy", "\x93NUMPY\x01\x00", "binary.npy"),
         ("binary.parquet", "PAR1xxxxPAR1", "binary.parquet"),
         ("binary.safetensors", "\x08\x00\x00\x00\x00\x00\x00\x00{}      ", "binary.safetensors"),
@@ -418,20 +393,6 @@ def test_a_damaged_file_is_a_sentence(tmp_path, name, text, sentence, capsys):
     stderr = capsys.readouterr().err
     assert sentence in stderr and stderr.startswith("error: ") and stderr.count("\n") == 1, stderr
     assert len(stderr) < 1200
-
-
-def test_repeated_row_ids_are_refused(tmp_path, capsys):
-    (tmp_path / "s.csv").write_text("id,no,yes\na,-1.5,-0.5\na,-2.5,-0.5\n")
-    run("calibrate", tmp_path / "s.csv", "--ids=id", code=2)
-    assert "the row id 'a' appears 2 times" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("head", ["", "\ufeff"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_ends_of_lines_and_marks_at_the_beginning_are_read_over(tmp_path, head, end, capsys):
-    (tmp_path / "s.csv").write_bytes((head + WHOLE.replace("\n", end)).encode())
-    run("diagnose", tmp_path / "s.csv", "--changed=0")
-    assert "Averaged over 2 rows" in capsys.readouterr().out
 
 
 def test_one_row_and_a_label_never_predicted(tmp_path, capsys):

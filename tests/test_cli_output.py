@@ -10,7 +10,6 @@ import pytest
 
 from batch_calibration import cli, importers
 from batch_calibration.cli import prior
-from batch_calibration.errors import InputError
 from batch_calibration.files import process_name
 from batch_calibration.importers import Reading, read
 from batch_calibration.studies import Store, csv_text
@@ -133,30 +132,26 @@ def test_a_prior_by_place_needs_one_order(two_orders, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "got"),
+    "text",
     [
-        ("no=0.9,no=0.1", "'no' twice"),
-        ("no=0.9,yes=0.05,no=0.05", "'no' twice"),
-        ("no=0.9", "'no=0.9'"),
-        ("no=0.9,maybe=0.1", "'no=0.9,maybe=0.1'"),
-        ("0.9,yes=0.1", "'0.9,yes=0.1', which is none of these"),
-        ("no=,yes=1", "'no=,yes=1', which is none of these"),
-        ("no=nan,yes=1", "'no=nan,yes=1', which is none of these"),
-        ("no=-1,yes=3", "'no=-1,yes=3'"),
+        "no=0.9,no=0.1",
+        "no=0.9,yes=0.05,no=0.05",
+        "no=0.9",
+        "no=0.9,maybe=0.1",
+        "0.9,yes=0.1",
+        "no=,yes=1",
+        "no=nan,yes=1",
+        "no=-1,yes=3",
     ],
 )
-def test_a_prior_names_each_label_once(text, got):
-    with pytest.raises(InputError) as error:
-        prior.read_shares(text, [("no", "yes")])
-    assert error.value.got == got
+def test_a_prior_names_each_label_once(text, refuses):
+    refuses(prior.read_shares, text, [("no", "yes")])
 
 
-def test_a_file_of_shares_names_each_label_once(tmp_path):
+def test_a_file_of_shares_names_each_label_once(tmp_path, refuses):
     path = tmp_path / "shares.csv"
     path.write_text("no,0.9\nyes,0.05\nno,0.05\n")
-    with pytest.raises(InputError) as error:
-        prior.read_shares(str(path), [("no", "yes")])
-    assert error.value.got == "'no' twice"
+    refuses(prior.read_shares, str(path), [("no", "yes")])
 
 
 FORMULAS = ("=1+2", "+a", "@x", "\tx", "-a")

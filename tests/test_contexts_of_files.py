@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from batch_calibration import cli
-from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read_shards
 from batch_calibration.integrations import streams
 
@@ -108,16 +107,11 @@ def test_shards_are_one_table(tmp_path):
     assert numbered.blocks["test"].row_ids == tuple(map(str, range(30)))
 
 
-@pytest.mark.parametrize(
-    ("text", "got"),
-    [('{"no": -1.5, "maybe": -2.5}', "no, maybe"), ('{"no": -1.5, "yes": null}', None)],
-)
-def test_shards_of_other_labels_are_refused(tmp_path, text, got):
+@pytest.mark.parametrize("text", ['{"no": -1.5, "maybe": -2.5}', '{"no": -1.5, "yes": null}'])
+def test_shards_of_other_labels_are_refused(tmp_path, text, refuses):
     (tmp_path / "a.jsonl").write_text('{"no": -1.5, "yes": -0.5}\n' * 3)
     (tmp_path / "b.jsonl").write_text(f"{text}\n" * 3)
-    with pytest.raises(InputError) as error:
-        read_shards([tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
-    assert got is None or error.value.got == got
+    refuses(read_shards, [tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
 
 
 @pytest.fixture

@@ -278,6 +278,11 @@ def test_missing_block_is_a_sentence(blocks, refuses):
     refuses(compare, {"cc": blocks["cc"]})
 
 
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].probe.labels])
+def test_a_method_that_reads_labels_asks_for_them(name, refuses):
+    refuses(METHODS[name].make().fit, jnp.zeros((2, 2)))
+
+
 def test_unknown_method_names_the_nearest(refuses):
     refuses(get_method, "bcl2")
 

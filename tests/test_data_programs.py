@@ -79,24 +79,19 @@ def test_a_task_of_ones_own_from_csv_to_a_table(program, tmp_path):
     assert "tickets" in program("tables", f"--workdir={workdir}").stdout
 
 
-WRONG = {
-    "no task": ("data", ["--data_dir=mini"], "give --task=NAME or --all, and not both"),
-    "both": ("data", ["--task=cb", "--all"], "give --task=NAME or --all, and not both"),
-    "no data": ("data", ["--task=cb"], "expected a folder of rows or 'mini'; got nothing"),
-    "a task that does not exist": (
-        "data", ["--task=mnl", "--data_dir=mini"], "no task named 'mnl'; did you mean 'mnli'"),
-    "a task that is not there": (
-        "data", ["--task=cb", "--data_dir={tmp}"], "no rows of task cb there; looked for cb/"),
-    "a source that is not there": (
-        "prepare_data", ["--source=nowhere", "--data_dir={tmp}"], "nowhere: no such folder"),
-    "a source without tasks": (
-        "prepare_data", ["--source={tmp}", "--data_dir={tmp}/D"], "no files of any task"),
-}  # fmt: skip
+WRONG = [
+    ("data", "--data_dir=mini", "give --task=NAME or --all, and not both"),
+    ("data", "--task=cb --all", "give --task=NAME or --all, and not both"),
+    ("data", "--task=cb", "expected a folder of rows or 'mini'; got nothing"),
+    ("data", "--task=mnl --data_dir=mini", "no task named 'mnl'; did you mean 'mnli'"),
+    ("data", "--task=cb --data_dir={tmp}", "no rows of task cb there; looked for cb/"),
+    ("prepare_data", "--source=nowhere --data_dir={tmp}", "nowhere: no such folder"),
+    ("prepare_data", "--source={tmp} --data_dir={tmp}/D", "no files of any task"),
+]
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, case):
-    name, flags, sentence = WRONG[case]
-    process = program(name, *(flag.format(tmp=tmp_path) for flag in flags), code=2)
+@pytest.mark.parametrize(("name", "flags", "sentence"), WRONG)
+def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, name, flags, sentence):
+    process = program(name, *flags.format(tmp=tmp_path).split(), code=2)
     assert sentence in process.stderr and "Traceback" not in process.stderr
     assert process.stderr.count("error: ") == 1

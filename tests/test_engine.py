@@ -139,21 +139,6 @@ def test_a_short_beginning_of_all_rows_is_run_once_a_sequence():
     assert len(sequences) <= 17  # six rows of 20 tokens and the four of all in each
 
 
-def test_branches_do_not_see_each_other():
-    trie = build_trie(((5, 6), (7, 8), (7, 9, 1)))
-    (packed,) = pack_prompts([0], [[3]], 0, [len(trie.tokens)], 8)
-    layout = lay_out([packed], 1, 0, [[3]], [trie])
-    slot = np.arange(packed.length)
-    sees = ((slot <= slot[:, None]) & (slot[:, None] < layout.ends[0]))[:4, :4]
-    assert layout.tokens[0, :4].tolist() == [3, 5, 7, 9]
-    assert sees.tolist() == [
-        [True, False, False, False],
-        [True, True, False, False],
-        [True, False, True, False],
-        [True, False, True, True],
-    ]
-
-
 def test_prefixes_longer_than_a_chunk(checkpoint, monkeypatch):
     texts = [SHOTS * 4 + query for query in queries(3)]
     expected = naive(checkpoint, texts, LABELS)

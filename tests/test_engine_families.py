@@ -20,14 +20,13 @@ SHAPE = {
 }
 WITHOUT_INNER = {key: value for key, value in SHAPE.items() if key != "intermediate_size"}
 GROUPED = SHAPE | {"num_key_value_heads": 2, "head_dim": 6}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
+TWO_HEADS = SHAPE | {"num_key_value_heads": 2}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+LLAMA3 = YARN | {"type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LONG = {
+    "rope_scaling": {"type": "longrope", "short_factor": [1.5, 2.0], "long_factor": [3.0, 4.0]},
+    "original_max_position_embeddings": 320,
+}
 SLIDING = "sliding_attention"
 GEMMA = GROUPED | {"query_pre_attn_scalar": 5, "sliding_window": 11}
 CASES = {
@@ -37,21 +36,11 @@ CASES = {
     "ministral": GROUPED | {"sliding_window": 9, "layer_types": [SLIDING, "full_attention"]},
     "smollm3": SHAPE | {"no_rope_layers": [1, 0], "num_key_value_heads": 2},
     "granite": SHAPE
-    | {
-        "attention_multiplier": 0.4,
-        "residual_multiplier": 0.5,
-        "embedding_multiplier": 2.0,
-        "logits_scaling": 0.5,
-    },
-    "phi3": SHAPE
-    | {
-        "sliding_window": 40,
-        "num_key_value_heads": 2,
-        "rope_scaling": {"type": "longrope", "short_factor": [1.5, 2.0], "long_factor": [3.0, 4.0]},
-        "original_max_position_embeddings": 320,
-    },
-    "olmo2": SHAPE | {"num_key_value_heads": 2, "rope_scaling": YARN},
-    "olmo3": SHAPE | {"num_key_value_heads": 2, "sliding_window": 9},
+    | {f"{name}_multiplier": 0.4 for name in ("attention", "residual", "embedding")}
+    | {"logits_scaling": 0.5},
+    "phi3": TWO_HEADS | LONG | {"sliding_window": 40},
+    "olmo2": TWO_HEADS | {"rope_scaling": YARN},
+    "olmo3": TWO_HEADS | {"sliding_window": 9},
     "mixtral": GROUPED | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 9},
     "qwen3_moe": GROUPED | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8},
     "gpt_oss": GROUPED | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 9},
@@ -70,16 +59,11 @@ CASES = {
     "gemma3": {"text_config": GEMMA | {"sliding_window": 3}},
     "gpt_neox": SHAPE,
     "gpt_neo": SHAPE
-    | {
-        "num_layers": 2,
-        "num_heads": 4,
-        "window_size": 9,
-        "attention_types": [[["global", "local"], 1]],
-    },
-    "phi": SHAPE | {"num_key_value_heads": 2},
-    "stablelm": SHAPE | {"num_key_value_heads": 2, "partial_rotary_factor": 0.5},
-    "stablelm_norms": SHAPE
-    | {"model_type": "stablelm", "num_key_value_heads": 2, "qk_layernorm": True},
+    | {"num_layers": 2, "num_heads": 4, "window_size": 9}
+    | {"attention_types": [[["global", "local"], 1]]},
+    "phi": TWO_HEADS,
+    "stablelm": TWO_HEADS | {"partial_rotary_factor": 0.5},
+    "stablelm_norms": TWO_HEADS | {"model_type": "stablelm", "qk_layernorm": True},
     "opt": WITHOUT_INNER | {"ffn_dim": 24, "word_embed_proj_dim": 12},
 }
 SIX = ["\nq", "\nqx", "\nqxz", "\nqxzj", "\nqxzjk", "\nqxzjkw", "\nqxzjkv", " pos", " positive"]

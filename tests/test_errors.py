@@ -9,15 +9,6 @@ from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.studies import Store
 
-TASK = """name = "tickets"
-fields = ["body"]
-label_names = ["billing", "bug"]
-labels_are = "names"
-template = "Ticket: {body}\\nKind: {label}"
-verbalizer = {billing = "billing", bug = "bug"}
-files = {train = "train.csv", test = "test.csv"}
-"""
-
 
 def test_fields_are_composed_into_a_sentence():
     error = InputError(where="scores", expected="2 labels", got=1, remedy="add one")
@@ -56,34 +47,15 @@ def test_unknown_names_have_the_nearest_one_that_exists():
     assert str(InputError.unknown("file", "x", [])) == "There is no file named 'x'. Known: none."
 
 
-FILES = {
-    "empty.csv": "",
-    "probabilities.csv": "no,yes\n0.5,0.5\n",
-    "short.csv": "no,yes\n-1,-2\n-1\n",
-    "texts.csv": "no,yes\n-1,much\n",
-    "one.csv": "yes\n-1\n-2\n",
-    "cut.jsonl": '{"no": -1, "yes": -2}\n{"no": -1, "y',
-    "array.json": "[1, 2",
-    "torn.npz": "PK",
-    "picture.png": "\x00\x01",
-}
-TASK_FILES = {
-    "no_name.toml": TASK.replace('name = "tickets"\n', ""),
-    "misspelt.toml": TASK.replace("labels_are", "label_are"),
-    "field.toml": TASK.replace("{body}", "{text}"),
-    "kind.toml": TASK.replace('"names"', '"words"'),
-    "one_label.toml": TASK.replace('["billing", "bug"]', '["billing"]'),
-}
-
-
 def of_files() -> Iterator[Callable[[], object]]:
-    """Mistakes in files, in the working directory."""
-    for name, text in {**FILES, **TASK_FILES}.items():
+    """Mistakes in files, in the working directory; each reader's tests have the others."""
+    files = {"texts.csv": "no,yes\n-1,much\n", "torn.npz": "PK", "picture.png": "\x00\x01"}
+    for name, text in files.items():
         Path(name).write_text(text, encoding="utf-8")
     Path("folder").mkdir()
-    for name in [*FILES, "folder", "nowhere.csv"]:
+    for name in (*files, "folder", "nowhere.csv"):
         yield lambda name=name: bc.read(name)
-    for name in [*TASK_FILES, "nowhere.toml", "sst3"]:
+    for name in ("nowhere.toml", "sst3"):
         yield lambda name=name: load_task(name)
     yield lambda: load_checkpoint("nowhere")
     yield lambda: load_checkpoint("folder")

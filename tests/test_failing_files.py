@@ -9,7 +9,6 @@ import pytest
 from workers import FakeScorer, render
 
 from batch_calibration import files
-from batch_calibration.errors import InputError
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.studies import Store, scoring
 from batch_calibration.studies.claims import Claims
@@ -117,17 +116,11 @@ def lay(kind, path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "content"),
-    [
-        ("a file", "", "what cannot be read (Not a directory)"),
-        ("a dead link", "", "a link that leads nowhere"),
-        ("a folder in it", "folder", "what cannot be read (Is a directory)"),
-        ("a dead link in it", "link", "a link that leads nowhere"),
-        ("an unreadable file in it", "unreadable", "what cannot be read (Permission denied)"),
-    ],
+    "kind",
+    ["a file", "a dead link", "a folder in it", "a dead link in it", "an unreadable file in it"],
 )
 def test_a_broken_claim_is_named_and_the_other_contexts_are_scored(
-    tmp_path, monkeypatch, kind, name, content, refuses
+    tmp_path, monkeypatch, kind, refuses
 ):
     plan_ids = sorted(score(tmp_path / "whole").ids)
     claim = tmp_path / "w/work/claims" / plan_ids[0]
@@ -140,29 +133,23 @@ def test_a_broken_claim_is_named_and_the_other_contexts_are_scored(
         return opened(path, *arguments, **options)
 
     monkeypatch.setattr(io, "open", refuse)
-    with pytest.raises(InputError) as error:
-        Claims(claim.parent).take(plan_ids[0])
-    assert error.value.where == str(claim / name if name else claim)
-    assert error.value.got == content and "remove it" in error.value.remedy
+    error = refuses(Claims(claim.parent).take, plan_ids[0])
     refuses(score, tmp_path / "w")
     expected, scored = tables(tmp_path / "whole"), tables(tmp_path / "w")
     assert scored == {file: expected[file] for file in expected if plan_ids[0] not in file}
     status = read_status(Store(tmp_path / "w"))
     assert len(status.done) == len(status.left) == 1
-    assert [f"broken claim: {error.value}"] == list(status.lines())[1:2]
+    assert [f"broken claim: {error}"] == list(status.lines())[1:2]
     os.rename(claim, tmp_path / "broken")
     score(tmp_path / "w")
     assert tables(tmp_path / "w") == expected
 
 
-def test_a_claim_that_is_a_link_to_an_empty_folder(tmp_path):
+def test_a_claim_that_is_a_link_to_an_empty_folder(tmp_path, refuses):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "claims").mkdir()
     (tmp_path / "claims/a").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError) as error:
-        Claims(tmp_path / "claims").take("a")
-    assert error.value.got == "something else than a folder"
-    assert error.value.where == str(tmp_path / "claims/a")
+    refuses(Claims(tmp_path / "claims").take, "a")
     assert [path.name for path in (tmp_path / "claims").iterdir()] == ["a"]
 
 

@@ -107,26 +107,23 @@ def test_an_answer_that_is_not_plain_is_a_question(tmp_path, before, after):
         ['{"', "reason", '": "', "no", " doubt", '", "', "label", '": "'],
     ],
 )
-def test_a_text_that_begins_with_a_label_is_no_value(tmp_path, before):
+def test_a_text_that_begins_with_a_label_is_no_value(tmp_path, before, refuses):
     rows = chats(lambda i: (before, ['", "', "p", '": 0.5}']))
     (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
     check(table)
     rows = chats(lambda i: (before, [" I think", '"}']))
-    with pytest.raises(InputError, match="one place of the label"):
-        read(write(tmp_path / "b.jsonl", rows), YES_NO)
+    refuses(read, write(tmp_path / "b.jsonl", rows), YES_NO)
 
 
-def test_answers_that_name_no_label_are_left_out_with_a_note(tmp_path):
+def test_answers_that_name_no_label_are_left_out_with_a_note(tmp_path, refuses):
     rows = chats(lambda i: (["Answer", ":"], []))
     rows[3]["choices"][0]["logprobs"]["content"] = [token("I"), token(" cannot"), token(" say")]
     (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
     assert len(table.blocks["test"].log_probs) == N - 1
     assert "1 of 24 answers name no label and are left out" in notes(table)
     none = [{"choices": [{"logprobs": {"content": [token("x")] * 6}}]} for _ in range(3)]
-    with pytest.raises(InputError, match="that name a label"):
-        read(write(tmp_path / "b.jsonl", none), Reading(labels=TWO))
-    with pytest.raises(InputError, match="regular expression"):
-        read(write(tmp_path / "a.jsonl", rows), Reading(labels=TWO, at="("))
+    refuses(read, write(tmp_path / "b.jsonl", none), Reading(labels=TWO))
+    refuses(read, write(tmp_path / "a.jsonl", rows), Reading(labels=TWO, at="("))
 
 
 def test_inspect_reads_the_same_place():
@@ -243,17 +240,15 @@ def test_a_refusal_is_a_failed_request(tmp_path, choice):
     ],
 )
 @pytest.mark.parametrize("missing", [None, "least"])
-def test_probabilities_of_0_and_1_measure_nothing(tmp_path, row, missing):
+def test_probabilities_of_0_and_1_measure_nothing(tmp_path, row, missing, refuses):
     path = write(tmp_path / "a.jsonl", [row] * 5)
     labels = ("yes", "no") if "yes" in row else ()
-    with pytest.raises(InputError, match="nothing can be measured"):
-        read(path, Reading(missing=missing, labels=labels))
+    refuses(read, path, Reading(missing=missing, labels=labels))
 
 
-def test_scores_that_are_equal_in_each_row_are_refused(tmp_path):
+def test_scores_that_are_equal_in_each_row_are_refused(tmp_path, refuses):
     rows = [{"labels": ["A", "B", "C"], "scores": [-4.0 - i / 9] * 3} for i in range(5)]
-    with pytest.raises(InputError, match="equal scores of all labels in each of 5 rows"):
-        read(write(tmp_path / "a.jsonl", rows))
+    refuses(read, write(tmp_path / "a.jsonl", rows))
 
 
 def test_metrics_without_a_known_label_are_nan():
@@ -272,23 +267,21 @@ def decisions():
     return rows
 
 
-def test_failed_decisions_are_left_out_with_a_note(tmp_path):
+def test_failed_decisions_are_left_out_with_a_note(tmp_path, refuses):
     failed = {"id": "x", "error": "timeout", "choice": None, "probabilities": None}
     (table,) = read(write(tmp_path / "a.jsonl", [*decisions(), failed]))
     check(table)
     assert "1 request failed" in notes(table) and "'timeout'" in notes(table)
-    with pytest.raises(InputError, match="timeout"):
-        read(write(tmp_path / "b.jsonl", [failed] * 2), Reading(format="decisions"))
+    refuses(read, write(tmp_path / "b.jsonl", [failed] * 2), Reading(format="decisions"))
 
 
 @pytest.mark.parametrize(("flag", "rows"), [("true", 1), (1, 1), ("false", 0), (None, 0)])
-def test_a_flag_of_content_may_be_a_text(tmp_path, flag, rows):
+def test_a_flag_of_content_may_be_a_text(tmp_path, flag, rows, refuses):
     free = {**decisions()[0], "id": "free", "content_free": flag}
     (table,) = read(write(tmp_path / "a.jsonl", [*decisions(), free]))
     assert ("cc" in table.blocks) == bool(rows)
     assert len(table.blocks["test"].log_probs) == N + 1 - rows
-    with pytest.raises(InputError, match="true or false"):
-        read(write(tmp_path / "a.jsonl", [*decisions(), {**free, "content_free": "perhaps"}]))
+    refuses(read, write(tmp_path / "a.jsonl", [*decisions(), {**free, "content_free": "perhaps"}]))
 
 
 # Columns
@@ -331,10 +324,9 @@ def test_a_name_of_another_number_is_noted_beside_labels(tmp_path, name, is_dict
 
 
 @pytest.mark.parametrize("form", ["{}_log2prob", "log10_{}", "{}_bits"])
-def test_logarithms_to_another_base_are_refused(tmp_path, form):
+def test_logarithms_to_another_base_are_refused(tmp_path, form, refuses):
     path = write(tmp_path / "a.jsonl", table_of(lambda i: log_probs(i, form)))
-    with pytest.raises(InputError, match="logarithms to another base"):
-        read(path, Reading(gold="gold"))
+    refuses(read, path, Reading(gold="gold"))
 
 
 @pytest.mark.parametrize("form", ["logit_{}", "logprob_{}"])
@@ -365,11 +357,10 @@ def test_numbers_as_labels_are_names_or_a_question(tmp_path, form):
         [15, 27, 1893],
     ],
 )
-def test_counts_and_token_ids_are_no_scores(tmp_path, cell):
+def test_counts_and_token_ids_are_no_scores(tmp_path, cell, refuses):
     path = write(tmp_path / "a.jsonl", [{"id": str(i), "x": cell} for i in range(5)])
     for from_probs in (None, False):
-        with pytest.raises(InputError, match="one per label; got none"):
-            read(path, Reading(from_probs=from_probs))
+        refuses(read, path, Reading(from_probs=from_probs))
 
 
 @pytest.mark.parametrize("form", ["p_{}", "{} prob", "m_7b_{}_probs", "prob.{}"])
@@ -500,16 +491,15 @@ def test_files_that_hold_no_scores_are_named(tmp_path, name, content, said):
 # Checkpoints
 
 
-def test_a_tensor_in_two_files_is_refused(tmp_path):
+def test_a_tensor_in_two_files_is_refused(tmp_path, refuses):
     from safetensors.numpy import save_file
 
     for name in ("a", "b"):
         save_file({"w": np.zeros(2, np.float32)}, tmp_path / f"{name}.safetensors")
-    with pytest.raises(InputError, match="each tensor in one file"):
-        list(tensors(tmp_path))
+    refuses(list, tensors(tmp_path))
 
 
-def test_a_tokenizer_that_merges_at_random_is_refused(tmp_path):
+def test_a_tokenizer_that_merges_at_random_is_refused(tmp_path, refuses):
     from tokenizers import Tokenizer, models
 
     from batch_calibration.scoring.models.files import tokenizer_files
@@ -517,5 +507,4 @@ def test_a_tokenizer_that_merges_at_random_is_refused(tmp_path):
     Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")], dropout=0.1)).save(
         str(tmp_path / "tokenizer.json")
     )
-    with pytest.raises(InputError, match="dropout"):
-        tokenizer_files.read(tmp_path, "causal_lm")
+    refuses(tokenizer_files.read, tmp_path, "causal_lm")

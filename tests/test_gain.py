@@ -26,7 +26,6 @@ from batch_calibration.diagnosis import (
     fit_margins,
     fit_mixture,
 )
-from batch_calibration.errors import InputError
 from batch_calibration.methods import make_calibrator
 
 MARGINS = Margins(bias=1.2, separation=1.0, spread=1.5)
@@ -323,20 +322,10 @@ def test_signs_on_real_models(shared: Path) -> None:
     assert misses <= 1  # of 21 cells at most
 
 
-def test_what_cannot_be_fitted_is_a_sentence() -> None:
+def test_what_cannot_be_fitted_is_a_sentence(refuses) -> None:
     scores, gold = draw_rows(MARGINS, 0.5, 20, 9)
-    with pytest.raises(InputError) as error:
-        expected_gain(MARGINS, 0.5, correction="dc")
-    assert "correction" in str(error.value)
-    with pytest.raises(InputError) as error:
-        fit_margins(scores, np.zeros(20, int))
-    assert error.value.where == "labels"
-    with pytest.raises(InputError) as error:
-        fit_margins(scores[:4], gold[:4])
-    assert error.value.got == "4"
-    with pytest.raises(InputError) as error:
-        expected_gain(fit_label_scores(scores, gold), [0.5, 0.2])
-    assert error.value.where == "share"
-    with pytest.raises(InputError) as error:
-        fit_mixture(np.zeros((20, 3)))
-    assert error.value.where == "scores"
+    refuses(expected_gain, MARGINS, 0.5, correction="dc")
+    refuses(fit_margins, scores, np.zeros(20, int))
+    refuses(fit_margins, scores[:4], gold[:4])
+    refuses(expected_gain, fit_label_scores(scores, gold), [0.5, 0.2])
+    refuses(fit_mixture, np.zeros((20, 3)))

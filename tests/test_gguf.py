@@ -389,8 +389,7 @@ def test_a_file_that_ends_within_its_numbers(tmp_path, refuses):
     files = ModelFiles(path)
     path.write_bytes(path.read_bytes()[:-1000])
     refuses(ModelFiles, path)
-    with pytest.raises(InputError, match="ends within"):
-        files.load()
+    refuses(files.load)
 
 
 def test_the_library_is_imported_for_gguf_files_alone(tmp_path):

@@ -29,9 +29,7 @@ from api_server import Reply, answer, completion, nats, running, token_of
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.api import client
-from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.scoring.engine.tokens import encode
-from batch_calibration.scoring.models.files.checkpoint import load_tokenizer
 
 KEY = "sk-Planted/0123+456789"
 TEXTS = [f"Review: film {i}{' and more of it' * i}\nSentiment:" for i in range(4)]
@@ -80,22 +78,25 @@ def logprobs(change):
     return changed(lambda right: change(right["choices"][0]["logprobs"]))
 
 
-def written(write):
-    """The right answer, written as bytes in another way."""
-    return lambda _, path, body: write(json.dumps(answer(path, body)))
+def having(**members):
+    """The right answer with other members."""
+    return changed(lambda right: {**right, **members})
 
 
-def label(value):
-    """The last token of the label has another log-probability."""
-
-    def change(lists):
-        lists["token_logprobs"][-2] = value
-
-    return logprobs(change)
+def sent(write=str, **headers):
+    """The right answer, written as a text or bytes in another way, with headers."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda _, path, body: Reply(write(json.dumps(answer(path, body))), headers=named)
 
 
-def put(lists, index, value):
-    lists["token_logprobs"][index] = value
+def top(listed):
+    """The right answer with another list of likeliest tokens."""
+    return logprobs(lambda lists: lists.update(top_logprobs=listed))
+
+
+def label(value, place=-2):
+    """The last token of the label, or another, has another log-probability."""
+    return logprobs(lambda right: right["token_logprobs"].__setitem__(place, value))
 
 
 def asked_otherwise(change):
@@ -170,8 +171,9 @@ def send(how, **named):
     return lambda *_: Reply(send=lambda handler: how(handler, **named))
 
 
-def shorter(text):
+def shorter(_, path, body):
     """A right answer whose length is said to be less."""
+    text = json.dumps(answer(path, body))
     return Reply(text, headers={"content-length": str(len(text) // 2)})
 
 
@@ -194,10 +196,6 @@ def bomb(window):
     return deflater.compress(b" " * (16 << 20)) + deflater.flush()
 
 
-def packed(encoding, content):
-    return always(content, headers={"content-encoding": encoding})
-
-
 @cache
 def many():
     """Of 400,000 tokens, where 20 were asked for."""
@@ -205,8 +203,12 @@ def many():
     return f'{{"choices": [{{"logprobs": {{"top_logprobs": [{{{tops}}}]}}}}]}}'.encode()
 
 
-def nested(depth):
-    return changed(lambda right: {**right, "debug": json.loads("[" * depth + "]" * depth)})
+def zipped(text):
+    return gzip.compress(text.encode())
+
+
+def latin(text):
+    return text.replace('"text"', '"d\xe9bug": 1, "text"').encode("latin-1")
 
 
 def two_members(text):
@@ -225,97 +227,104 @@ def large_number(text):
     return re.sub(r"-?\d+\.\d+, -0\.5\]", "-" + "9" * 5000 + ", -0.5]", text)
 
 
-def templated(prompt):
-    return f"<|user|>\n{prompt}"
+def of_a_book(prompt):
+    return prompt.replace("film", "book")
 
 
-def counted(tokens):
-    """Every prompt is said to have so many tokens."""
-
-    def change(right):
-        right["usage"] = {"prompt_tokens": tokens, "completion_tokens": 1}
-
-    return changed(change)
+def choices(change):
+    """The right answer with other choices, made of its only one."""
+    return changed(lambda right: {"choices": change(right["choices"][0])})
 
 
-def of_model(name):
-    return changed(lambda right: {**right, "model": name})
+def all_0(lists):
+    lists["token_logprobs"] = [None] + [0.0] * (len(lists["tokens"]) - 1)
+
+
+def no_texts(lists):
+    lists["tokens"] = [""] * len(lists["tokens"])
+
+
+def lacking(lists):
+    for name in ("tokens", "token_logprobs"):
+        lists[name].pop(3)
+
+
+def turned(lists):
+    lists["tokens"].insert(1, lists["tokens"].pop(4))
 
 
 def refused(message, status=401):
     return always({"error": {"message": f"wrong key {message}"}}, status)
 
 
+ELSEWHERE = {"location": "http://127.0.0.1:1/v1/completions"}
+AGAIN, BYTES = "none after attempt 2 of 2", "expected at most .* bytes"
+GZIP, JSON = {"content_encoding": "gzip"}, "application/json; charset="
+DEEP, DEEPER = json.loads("[" * 400 + "]" * 400), f', "debug": {"[" * 990}{"]" * 990}}}'
+NO_DATE = {"retry-after": "Fri, 99 Nov 2026 99:99:99 GMT", "date": "Sun"}
+FAR = {"retry-after": "Fri, 31 Dec 9999 23:59:59 -9999", "date": "Sun, 22 Nov 2026 05:00:00 GMT"}
+BUSY = {"error": {"message": "busy", "code": 429}}
+SUM_2 = [{" a": 0.0, " b": 0.0}]
+SENT = "the prompt that was sent"
 KINDS = {
     # The connection
-    "redirect to another host": Kind(
-        always("", 307, {"location": "http://127.0.0.1:1/v1/completions"}), "status 307"),
-    "redirect of a moved page": Kind(
-        always("", 302, {"location": "http://localhost:1/"}), "status 302"),
-    "length too large": Kind(send(torn), "none after attempt 2 of 2"),
-    "length too small": Kind(written(shorter), "none after attempt 2 of 2"),
+    "redirect to another host": Kind(always("", 307, ELSEWHERE), "status 307"),
+    "redirect of a moved page": Kind(always("", 302, {"location": "http://localhost:1/"}), "302"),
+    "length too large": Kind(send(torn), AGAIN),
+    "length too small": Kind(shorter, AGAIN),
     "length of no number": Kind(
-        lambda *_: Reply("{}", headers={"content-length": "many"}), "none after attempt"),
-    "connection reset in the body": Kind(send(reset), "none after attempt 2 of 2"),
-    "no answer": Kind(always(drop=True), "none after attempt 2 of 2"),
-    "no HTTP": Kind(send(garbage), "none after attempt 2 of 2"),
-    "head that is too large": Kind(send(large_head), "none after attempt 2 of 2"),
+        always("{}", headers={"content-length": "many"}), "none after attempt"
+    ),
+    "connection reset in the body": Kind(send(reset), AGAIN),
+    "no answer": Kind(always(drop=True), AGAIN),
+    "no HTTP": Kind(send(garbage), AGAIN),
+    "head that is too large": Kind(send(large_head), AGAIN),
     "head that never ends": Kind(send(slow_head), "no whole answer within 0.4 seconds"),
     "a byte now and then": Kind(send(drip), "no whole answer within 0.4 seconds"),
     "chunks now and then": Kind(send(drip, chunked=True), "no whole answer within 0.4 seconds"),
-    "chunks without end": Kind(
-        send(drip, chunk=b" " * 500_000, wait=0, chunked=True), "expected at most 4,2.* bytes"),
+    "chunks without end": Kind(send(drip, chunk=b" " * 500_000, wait=0, chunked=True), BYTES),
     "every answer twice": Kind(twice),
     "every answer twice, top-k": Kind(twice, way="top_k"),
     # The body
-    "gzip bomb": Kind(packed("gzip", bomb(31)), "expected at most .* bytes; got more"),
-    "deflate bomb": Kind(packed("deflate", bomb(15)), "expected at most .* bytes; got more"),
-    "gzip in gzip": Kind(packed("gzip, gzip", gzip.compress(bomb(31))), "another content-encoding"),
-    "brotli": Kind(packed("br", b"\x8b\x02\x80{}\x03"), "another content-encoding"),
-    "gzip that is none": Kind(written(lambda text: Reply(text, headers={
-        "content-encoding": "gzip"})), "its gzip is damaged"),
-    "gzip cut short": Kind(written(lambda text: Reply(gzip.compress(text.encode())[:-9], headers={
-        "content-encoding": "gzip"})), "its gzip ends too early"),
-    "gzip": Kind(written(lambda text: Reply(gzip.compress(text.encode()), headers={
-        "content-encoding": "gzip"}))),
-    "JSON cut short": Kind(written(lambda text: Reply(text[:-5])), "no JSON"),
+    "gzip bomb": Kind(sent(lambda _: bomb(31), **GZIP), f"{BYTES}; got more"),
+    "deflate bomb": Kind(
+        sent(lambda _: bomb(15), content_encoding="deflate"), f"{BYTES}; got more"
+    ),
+    "gzip in gzip": Kind(sent(zipped, content_encoding="gzip, gzip"), "another content-encoding"),
+    "brotli": Kind(sent(content_encoding="br"), "another content-encoding"),
+    "gzip that is none": Kind(sent(**GZIP), "its gzip is damaged"),
+    "gzip cut short": Kind(sent(lambda text: zipped(text)[:-9], **GZIP), "its gzip ends too early"),
+    "gzip": Kind(sent(zipped, **GZIP)),
+    "JSON cut short": Kind(sent(lambda text: text[:-5]), "no JSON"),
     "HTML": Kind(always("<html>Welcome"), "expected JSON"),
     "nothing": Kind(always("", 204), "no JSON"),
     "nested deeply": Kind(always("[" * 100_000), "no JSON"),
-    "nested as deeply as can be read": Kind(nested(400)),
-    "nested a little deeper": Kind(written(lambda text: Reply(
-        text[:-1] + ', "debug": ' + "[" * 990 + "]" * 990 + "}")), "no JSON"),
-    "a member twice": Kind(written(lambda text: Reply(two_members(text))), "each key once"),
-    "a list twice": Kind(written(lambda text: Reply(other_label(text))), "each key once"),
-    "number of 5,000 digits": Kind(written(lambda text: Reply(large_number(text))), "no JSON"),
-    "byte order mark": Kind(written(lambda text: Reply(text.encode("utf-8-sig")))),
-    "UTF-16": Kind(written(lambda text: Reply(text.encode("utf-16")))),
-    "Latin-1": Kind(written(lambda text: Reply(
-        text.replace('"text"', '"d\xe9bug": 1, "text"').encode("latin-1"))), "no JSON"),
-    "charset of another encoding": Kind(written(lambda text: Reply(text, headers={
-        "content-type": "application/json; charset=utf-16"}))),
-    "charset of no text": Kind(written(lambda text: Reply(text, headers={
-        "content-type": "application/json; charset=base64"}))),
+    "nested as deeply as can be read": Kind(having(debug=DEEP)),
+    "nested a little deeper": Kind(sent(lambda text: text[:-1] + DEEPER), "no JSON"),
+    "a member twice": Kind(sent(two_members), "each key once"),
+    "a list twice": Kind(sent(other_label), "each key once"),
+    "number of 5,000 digits": Kind(sent(large_number), "no JSON"),
+    "byte order mark": Kind(sent(lambda text: text.encode("utf-8-sig"))),
+    "UTF-16": Kind(sent(lambda text: text.encode("utf-16"))),
+    "Latin-1": Kind(sent(latin), "no JSON"),
+    "charset of another encoding": Kind(sent(content_type=f"{JSON}utf-16")),
+    "charset of no text": Kind(sent(content_type=f"{JSON}base64")),
     "half a surrogate pair": Kind(always('{"choices": "\\ud800"}'), "no JSON"),
     # The status
-    "come again in a year": Kind(
-        always("", 429, {"retry-after": "31536000"}), "come again in 31536000"),
+    "come again in a year": Kind(always("", 429, {"retry-after": "31536000"}), "again in 31536000"),
     "come again yesterday": Kind(always("", 429, {"retry-after": "-86400"}), "status 429"),
-    "come again at no date": Kind(always("", 503, {
-        "retry-after": "Fri, 99 Nov 2026 99:99:99 GMT", "date": "Sun"}), "status 503"),
-    "come again at a far date": Kind(always("", 503, {
-        "retry-after": "Fri, 31 Dec 9999 23:59:59 -9999", "date": "Sun, 22 Nov 2026 05:00:00 GMT"}),
-        "status 503"),
-    "500 for ever": Kind(always("broken", 500), "none after attempt 2 of 2 .*status 500"),
+    "come again at no date": Kind(always("", 503, NO_DATE), "status 503"),
+    "come again at a far date": Kind(always("", 503, FAR), "status 503"),
+    "500 for ever": Kind(always("broken", 500), f"{AGAIN} .*status 500"),
     "error with status 200": Kind(
-        always({"error": {"message": "no such model"}}), "200 with an error: 'no such model'"),
-    "error and choices": Kind(
-        changed(lambda right: {**right, "error": "partly"}), "with an error: 'partly'"),
-    "overload with status 200": Kind(
-        always({"error": {"message": "busy", "code": 429}}), "none after attempt 2 of 2 .*busy"),
+        always({"error": {"message": "no such model"}}), "200 with an error: 'no such model'"
+    ),
+    "error and choices": Kind(having(error="partly"), "with an error: 'partly'"),
+    "overload with status 200": Kind(always(BUSY), f"{AGAIN} .*busy"),
     "vLLM's error with status 200": Kind(
-        always({"object": "error", "message": "too long"}), "with an error: 'too long'"),
-    "null for no error": Kind(changed(lambda right: {**right, "error": None})),
+        always({"object": "error", "message": "too long"}), "with an error: 'too long'"
+    ),
+    "null for no error": Kind(having(error=None)),
     # The numbers
     "NaN": Kind(label(math.nan), "is not there|expected a log-prob"),
     "minus infinity": Kind(label(-math.inf), "is not there|expected a log-prob"),
@@ -324,61 +333,54 @@ KINDS = {
     "null for a number": Kind(label(None), "is not there|expected a log-prob"),
     "true for a number": Kind(label(True), "a log-probability in nats; got True"),
     "number of 400 digits": Kind(label(-(10**400)), "a log-probability in nats"),
-    "one token above 0": Kind(logprobs(lambda lists: put(lists, -2, 1.25)), "at most 0; got 1.25"),
-    "one token of the prompt above 0": Kind(
-        logprobs(lambda lists: put(lists, 2, 0.75)), "at most 0; got 0.75"),
-    "all 0": Kind(
-        logprobs(lambda lists: lists.update(token_logprobs=[None] + [0.0] * (
-            len(lists["tokens"]) - 1))), "every score is 0"),
-    "top-k of probability 2": Kind(
-        logprobs(lambda lists: lists.update(top_logprobs=[{" a": 0.0, " b": 0.0}])),
-        "above 1", "top_k"),
-    "400,000 likeliest tokens": Kind(
-        lambda *_: Reply(many()), "expected at most .* bytes", "top_k"),
+    "one token above 0": Kind(label(1.25), "at most 0; got 1.25"),
+    "one token of the prompt above 0": Kind(label(0.75, 2), "at most 0; got 0.75"),
+    "all 0": Kind(logprobs(all_0), "every score is 0"),
+    "top-k of probability 2": Kind(top(SUM_2), "above 1", "top_k"),
+    "400,000 likeliest tokens": Kind(lambda *_: Reply(many()), BYTES, "top_k"),
     # The choices and tokens
-    "no choice": Kind(changed(lambda right: {**right, "choices": []}), "with choices; got none"),
-    "two choices": Kind(
-        changed(lambda right: {"choices": right["choices"] * 2}), "expected one choice"),
-    "two choices of top-k": Kind(changed(lambda right: {"choices": [
-        {**right["choices"][0], "index": i} for i in (1, 0)]}), "expected one choice", "top_k"),
-    "another choice's index": Kind(
-        changed(lambda right: {"choices": [{**right["choices"][0], "index": 3}]}), "of index 3"),
-    "another model's name": Kind(of_model("tiny-7b"), note="'m', and the server says .*'tiny-7b'"),
-    "tokens without a text": Kind(logprobs(lambda lists: lists.update(
-        tokens=[""] * len(lists["tokens"]))), "expected a prompt that ends with"),
-    "a token left out": Kind(
-        logprobs(lambda lists: [lists[name].pop(3) for name in ("tokens", "token_logprobs")]
-                 and None), "expected the prompt that was sent"),
-    "a token in another place": Kind(logprobs(lambda lists: lists["tokens"].insert(
-        1, lists["tokens"].pop(4))), "expected the prompt that was sent"),
+    "no choice": Kind(having(choices=[]), "with choices; got none"),
+    "two choices": Kind(choices(lambda one: [one, one]), "expected one choice"),
+    "two choices of top-k": Kind(
+        choices(lambda one: [{**one, "index": i} for i in (1, 0)]), "expected one choice", "top_k"
+    ),
+    "another choice's index": Kind(choices(lambda one: [{**one, "index": 3}]), "of index 3"),
+    "another model's name": Kind(having(model="tiny-7b"), note="'m', and the server .*'tiny-7b'"),
+    "tokens without a text": Kind(logprobs(no_texts), "expected a prompt that ends with"),
+    "a token left out": Kind(logprobs(lacking), f"expected {SENT}"),
+    "a token in another place": Kind(logprobs(turned), f"expected {SENT}"),
     "wrong offsets": Kind(
-        logprobs(lambda lists: lists.update(text_offset=[7] * len(lists["tokens"])))),
+        logprobs(lambda lists: lists.update(text_offset=[7] * len(lists["tokens"])))
+    ),
     "the answer alone": Kind(
-        always(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})),
-        "only the answer's"),
+        always(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})), "only the answer's"
+    ),
     "a count of new tokens that is wrong": Kind(
-        changed(lambda right: {**right, "usage": {"completion_tokens": 3}}), "ends with the label"),
+        having(usage={"completion_tokens": 3}), "ends with the label"
+    ),
     # The prompt
     "prompts cut": Kind(asked_otherwise(cut), "its last .* letters alone"),
-    "prompts cut, vLLM": Kind(asked_otherwise(cut), "the prompt that was sent", "prompt_logprobs"),
+    "prompts cut, vLLM": Kind(asked_otherwise(cut), SENT, "prompt_logprobs"),
     "prompts cut to a half, ids": Kind(
-        counted(3), "answer to a prompt of .* tokens; got one to 3", "logprob_token_ids"),
+        having(usage={"prompt_tokens": 3, "completion_tokens": 1}),
+        "answer to a prompt of .* tokens; got one to 3",
+        "logprob_token_ids",
+    ),
     "prompts cut, as counted": Kind(
-        counted(16), way="top_k", note="counts 16 tokens in each of 4 prompts"),
-    "a template": Kind(asked_otherwise(templated), "the prompt that was sent"),
-    "small letters": Kind(asked_otherwise(str.lower), "the prompt that was sent"),
-    "no line ends": Kind(
-        asked_otherwise(lambda prompt: prompt.replace("\n", "")), "the prompt that was sent"),
-    "another prompt's answer": Kind(
-        asked_otherwise(lambda prompt: prompt.replace("film", "book")), "the prompt that was sent"),
-    "another prompt's answer, vLLM": Kind(
-        asked_otherwise(lambda prompt: prompt.replace("film", "book")),
-        "the prompt that was sent", "prompt_logprobs"),
-    "one answer to all": Kind(of_first(), "the prompt that was sent|ends with the label"),
+        having(usage={"prompt_tokens": 16, "completion_tokens": 1}),
+        way="top_k",
+        note="counts 16 tokens in each of 4 prompts",
+    ),
+    "a template": Kind(asked_otherwise("<|user|>\n{}".format), SENT),
+    "small letters": Kind(asked_otherwise(str.lower), SENT),
+    "no line ends": Kind(asked_otherwise(lambda prompt: prompt.replace("\n", "")), SENT),
+    "another prompt's answer": Kind(asked_otherwise(of_a_book), SENT),
+    "another prompt's answer, vLLM": Kind(asked_otherwise(of_a_book), SENT, "prompt_logprobs"),
+    "one answer to all": Kind(of_first(), f"{SENT}|ends with the label"),
     "one answer to all, top-k": Kind(of_first(), "the same one to 4", "top_k"),
     "one answer to all, chat": Kind(of_first(), "the same one to 4", "chat"),
     "one answer to all, ids": Kind(of_first(), "got none of token_id|same one", "score"),
-}  # fmt: skip
+}
 
 
 # How a server may write the key that it was sent
@@ -458,11 +460,6 @@ def quick(monkeypatch, caplog):
     monkeypatch.setenv("API_KEY", KEY)
     monkeypatch.setattr(ssl, "create_default_context", CONTEXT)  # it reads all certificates
     caplog.set_level(logging.DEBUG)
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return load_tokenizer(CHECKPOINTS["mini"])
 
 
 def wanted(way, tokenizer):

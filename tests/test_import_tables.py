@@ -74,6 +74,7 @@ def refused(path, reading=None):
         .encode(),
         PLAIN.replace("\n", "\n\n").encode(),
         PLAIN.replace(",,x", ",-1,x").encode(),
+        PLAIN.replace(",topic", ",n_tokens").encode(),
         PLAIN.replace("a,", '"a",').replace("topic", '"the\ntopic"').encode(),
     ],
 )
@@ -113,36 +114,29 @@ def test_long_cells_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "sentence"),
+    ("old", "new"),
     [
-        ("c,-3.5,-0.125,,x\n", "c,-3.5,-0.1", "line 4: expected 5 cells .* got 3: complete the"),
-        (
-            "c,-3.5",
-            "c,-3.5.1",
-            r"column 'no', row 2 .*expected a number; got '-3.5.1' \(1 rows",
-        ),
-        ("c,-3.5", 'c,"-3.5', "line 4: no CSV .*is a quote not closed"),
-        ("c,-3.5", "c,1_0", "column 'no', row 2 .*got '1_0'"),
-        ("c,-3.5", "c,", "row 2 has nan as the score of 'no' .*missing='least'"),
-        ("c,-3.5", "c,nan", "row 2 has nan as the score of 'no'"),
-        ("c,-3.5", "c,-inf", "row 2 has -inf as the score of 'no'"),
-        ("c,-3.5", "c,-9999.0", "row 2 has -9999 as the score of 'no'"),
-        ("c,-3.5", "c,inf", "the score of row c, label 'no' is inf"),
-        ("c,-3.5", "a,-3.5", "the row id 'a' appears 2 times"),
-        (",,x", ",maybe,x", r"column 'gold', row 2 .*by its name \('no', 'yes'\).*got 'maybe'"),
-        (",,x", ",2,x", "column 'gold', row 2 .*got '2'"),
-        ("no,yes", "no,no", "line 1: the column 'no' appears twice"),
-        ("id,no,yes,gold,topic\n", "", "line 1: expected the names of the columns|unknown|no col"),
-        (",gold,", ",right,", "There is no column named 'gold'"),
-        (",topic", ",n_tokens", None),
+        ("c,-3.5,-0.125,,x\n", "c,-3.5,-0.1"),
+        ("c,-3.5", "c,-3.5.1"),
+        ("c,-3.5", 'c,"-3.5'),
+        ("c,-3.5", "c,1_0"),
+        ("c,-3.5", "c,"),
+        ("c,-3.5", "c,nan"),
+        ("c,-3.5", "c,-inf"),
+        ("c,-3.5", "c,-9999.0"),
+        ("c,-3.5", "c,inf"),
+        ("c,-3.5", "a,-3.5"),
+        (",,x", ",maybe,x"),
+        (",,x", ",2,x"),
+        ("no,yes", "no,no"),
+        ("c,-3.5,", "c,-3.5,-0.5,"),
+        ("c,-3.5", "c,1e30"),
+        ("id,no,yes,gold,topic\n", ""),
+        (",gold,", ",right,"),
     ],
 )
-def test_csv_that_is_damaged_is_refused(tmp_path, old, new, sentence, refuses):
-    path = written(tmp_path, PLAIN.replace(old, new))
-    if sentence is None:
-        assert is_plain(only(read(path, SAID)))
-    else:
-        refuses(read, path, SAID)
+def test_csv_that_is_damaged_is_refused(tmp_path, old, new, refuses):
+    refuses(read, written(tmp_path, PLAIN.replace(old, new)), SAID)
 
 
 @pytest.mark.parametrize(
@@ -455,25 +449,23 @@ def test_arrays_in_memory():
 
 
 @pytest.mark.parametrize(
-    ("thing_given", "sentence"),
+    "given",
     [
-        (pd.DataFrame({**PYTHON, "label": [1, 0, 1]}), "'label' looks like the right labels"),
-        (pd.DataFrame([[-1.5, -2.5]], columns=["a", "a"]), "the column 'a' appears twice"),
-        ({"a": [-1.5], "b": [-1.5, -2.5]}, r"columns of one length; got lengths \[1, 2\]"),
-        ({"a": [-1.5], "b": [[[-1.5]]]}, "two columns of real numbers or more"),
-        ({"a": [-1.5], "b": np.zeros((1, 2))}, r"got ndarray of shape \(1, 2\)"),
-        ({"a": [-1.5], "b": 3}, r"got int of shape \(\)"),
-        (np.ma.masked_array(SCORES, SCORES < -3), "masked"),
-        ({}, "expected at least one row"),
-        (None, "expected real numbers in an array"),
-        ("text", "expected real numbers in an array"),
-        (np.exp(SCORES), "which are probabilities: say .*from_probs=True"),
+        pd.DataFrame({**PYTHON, "label": [1, 0, 1]}),
+        pd.DataFrame([[-1.5, -2.5]], columns=["a", "a"]),
+        {"a": [-1.5], "b": [-1.5, -2.5]},
+        {"a": [-1.5], "b": [[[-1.5]]]},
+        {"a": [-1.5], "b": np.zeros((1, 2))},
+        {"a": [-1.5], "b": 3},
+        np.ma.masked_array(SCORES, SCORES < -3),
+        {},
+        None,
+        "text",
+        np.exp(SCORES),
     ],
 )
-def test_objects_that_are_not_plain_are_refused(thing_given, sentence):
-    with pytest.raises(InputError, match=sentence) as error:
-        tables_of(thing_given)
-    assert str(error.value).startswith("scores")
+def test_objects_that_are_not_plain_are_refused(given, refuses):
+    refuses(tables_of, given)
 
 
 # Accuracy in % of ICL, CC, BC and BC by subject, and subjects won and lost: the table of

@@ -12,7 +12,6 @@ from batch_calibration import calibrate
 from batch_calibration.calibration import running
 from batch_calibration.calibration.learned_shift import STRENGTHS, best_strength
 from batch_calibration.calibration.objective import accuracy
-from batch_calibration.calibration.running import stream
 from batch_calibration.calibration.shift import apply, shrinkage
 from batch_calibration.methods import METHODS, compare
 from batch_calibration.metrics import table as metrics
@@ -291,37 +290,6 @@ def test_on_an_uneven_split_of_a_sure_model_a_target_prior_or_mean_prob_beats_pl
     plain = float(accuracy(BC(rows, rows), gold))
     assert plain < float(accuracy(MEAN_PROB(rows, rows), gold))
     assert plain < float(accuracy(with_prior.apply(with_prior.fit(rows), rows), gold))
-
-
-def test_a_probe_size_is_a_weight(planted):
-    rows, _, _ = planted(30, 3)
-    weights = jnp.asarray([[1.0] * 30, [1.0] * 10 + [0.0] * 20])
-    calibrator = METHODS["bc"].make(strength=0.5)
-    states = jax.vmap(lambda weight: calibrator.fit(rows, None, weight))(weights)
-    for p, count in enumerate((30, 10)):
-        alone = learner("bc", strength=0.5)(rows[:count], rows)
-        state = jax.tree.map(lambda leaf, p=p: leaf[p], states)
-        np.testing.assert_allclose(calibrator.apply(state, rows), alone, atol=1e-6)
-
-
-def test_padding_with_nan_and_weight_zero_is_absent(planted):
-    rows, _, _ = planted(20, 3)
-    padded = jnp.pad(rows, ((0, 4), (0, 0)), constant_values=jnp.nan)
-    weight = jnp.pad(jnp.ones(20), (0, 4))
-    state = METHODS["bc"].make().fit(padded, None, weight)
-    np.testing.assert_allclose(state.bias, METHODS["bc"].make().fit(rows).bias, atol=1e-6)
-
-
-def test_stream_and_fit_leave_their_input_alone(planted):
-    rows, _, _ = planted(12, 3)
-    before = np.array(rows)
-    BC(rows, rows)
-    state, _ = stream(running.empty(3), rows, batch_size=4)
-    estimates = np.array(state.mean), int(state.count)
-    stream(state, rows, batch_size=4)
-    np.testing.assert_array_equal(rows, before)
-    np.testing.assert_array_equal(state.mean, estimates[0])
-    assert int(state.count) == estimates[1]
 
 
 def test_mean_is_exact_to_a_millionth_over_many_rows():

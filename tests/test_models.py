@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from test_attention import softmax
 
 from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.attention import (
@@ -62,20 +63,6 @@ def test_padding_changes_nothing():
     np.testing.assert_allclose(short, padded, atol=1e-5)
 
 
-def softmax(q, k, v, seen, scale=None, cap=None):
-    """Attention `[n, heads, d]` and log-sum-exps in float64, one query and head at a time."""
-    n, heads, d = q.shape
-    mean, mass = np.zeros(q.shape), np.zeros((n, heads))
-    for i in range(n):
-        for head in range(heads):
-            group = head * k.shape[1] // heads
-            logits = np.float64(k[seen[i], group] @ q[i, head]) * (scale or d**-0.5)
-            logits = cap * np.tanh(logits / cap) if cap else logits
-            mass[i, head] = np.logaddexp.reduce(logits)
-            mean[i, head] = np.exp(logits - mass[i, head]) @ v[seen[i], group]
-    return mean, mass
-
-
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"cap": 5.0}, {"scale": 0.7, "cap": 2.0}])
 @pytest.mark.parametrize("length", [1, 5, 8])
@@ -87,23 +74,10 @@ def test_prefix_attention_is_softmax_over_what_was_cached(length, options, at_on
     got = prefix_attention(
         jnp.asarray(q), *cached, options=AttentionOptions(**options), at_once=at_once
     )
-    expected = softmax(q, k[0], v[0], [np.arange(length)] * 6, **options)
+    scale, seen = options.get("scale", 3**-0.5), np.ones((1, 6, length))
+    expected = softmax(q[None], k[:, :length], v[:, :length], seen, scale, options.get("cap"))
     for a, b in zip(got, expected, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
-
-
-def test_prefix_attention_in_a_window():
-    random = np.random.default_rng(1)
-    q = random.normal(0, 4, (4, 2, 3)).astype(np.float32)
-    k, v = random.normal(0, 4, (2, 1, 8, 1, 3)).astype(np.float32)
-    seen = np.arange(8) > np.array([[-1], [3], [6], [7]])
-    mean, mass = prefix_attention(
-        jnp.asarray(q), *append_cache(None, k, v, 0, 8, 8), jnp.asarray(seen)
-    )
-    expected = softmax(q[:3], k[0], v[0], seen[:3])
-    np.testing.assert_allclose(mean[:3], expected[0], atol=1e-5)
-    np.testing.assert_allclose(mass[:3], expected[1], atol=1e-5)
-    assert not mean[3].any() and (mass[3] < -1e38).all() and np.isfinite(mass[3]).all()
+        np.testing.assert_allclose(a, b[0], atol=1e-5)
 
 
 def test_cached_in_two_parts_or_one():
@@ -121,9 +95,10 @@ def test_causal_is_softmax_over_what_came_before(options):
     q = random.normal(0, 2, (1, 6, 4, 3)).astype(np.float32)
     k, v = random.normal(0, 2, (2, 1, 6, 2, 3)).astype(np.float32)
     got = causal(0, Heads(*map(jnp.asarray, (q, k, v)), AttentionOptions(**options)))
-    window = options.pop("window", 6)
-    seen = [np.arange(max(0, i - window + 1), i + 1) for i in range(6)]
-    np.testing.assert_allclose(got[0], softmax(q[0], k[0], v[0], seen, **options)[0], atol=1e-5)
+    seen = np.tril(np.ones((6, 6))) - np.tril(np.ones((6, 6)), -options.get("window", 6))
+    scale = options.get("scale", 3**-0.5)
+    expected = softmax(q, k, v, seen[None], scale, options.get("cap"))[0]
+    np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
 def test_activations_by_name(refuses):

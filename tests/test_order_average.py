@@ -72,21 +72,6 @@ def test_the_swap_pair_of_a_judge_is_half_the_difference_of_its_log_odds():
 
 
 @pytest.mark.parametrize("name", ORDER_METHODS)
-def test_jit_and_vmap_give_the_same(name, planted_orders):
-    _, places, scores = planted_orders
-    k = len(places)
-    fit, apply = METHODS[name].make()
-
-    def correct(probe, rows):
-        return apply(fit(probe), rows)
-
-    eager = correct(scores, scores[::k])
-    np.testing.assert_allclose(jax.jit(correct)(scores, scores[::k]), eager, atol=1e-4)
-    stacked = jnp.stack([scores, scores + 1.0])
-    np.testing.assert_allclose(jax.vmap(correct)(stacked, stacked[:, ::k])[0], eager, atol=1e-4)
-
-
-@pytest.mark.parametrize("name", ORDER_METHODS)
 def test_a_question_that_lacks_an_order_keeps_its_scores_and_teaches_nothing(name):
     scores = asked_in_orders(np.random.default_rng(2).normal(size=(8, 3)), np.array([1, 0, -1]), 3)
     fit, apply = METHODS[name].make()

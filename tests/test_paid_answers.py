@@ -142,12 +142,11 @@ def files(tmp_path):
     return path, tmp_path / "o.csv"
 
 
-def test_another_server_s_answers_are_not_reused(files, capsys):
+def test_another_server_s_answers_are_not_reused(files, capsys, refuses):
     with running() as server, running() as other:
         ask(server, *files)
         cli.run(["diagnose", str(files[1])])
-        with pytest.raises(InputError, match="another server"):
-            ask(other, *files)
+        refuses(ask, other, *files)
         files[1].unlink()
         ask(other, *files)
         assert len(other.asked) == 12
@@ -156,7 +155,9 @@ def test_another_server_s_answers_are_not_reused(files, capsys):
         assert len(server.asked) == 12
 
 
-def test_another_file_adds_rows_and_another_one_of_the_same_ids_is_refused(files, tmp_path):
+def test_another_file_adds_rows_and_another_one_of_the_same_ids_is_refused(
+    files, tmp_path, refuses
+):
     path, output = files
     with running() as server:
         ask(server, path, output)
@@ -167,15 +168,13 @@ def test_another_file_adds_rows_and_another_one_of_the_same_ids_is_refused(files
         assert [row["id"] for row in found] == ["b0", "b1", "b2", *(row["id"] for row in first)]
         assert found[3:] == first
         write(tmp_path / "other.jsonl", [(f"r{number}", f"play {number}") for number in range(3)])
-        with pytest.raises(InputError, match=r"ids that .* has for no other prompt"):
-            ask(server, tmp_path / "other.jsonl", output)
+        refuses(ask, server, tmp_path / "other.jsonl", output)
         Path(f"{output}.answers.sqlite").unlink()
-        with pytest.raises(InputError, match="name another --output"):
-            ask(server, tmp_path / "more.jsonl", output)
+        refuses(ask, server, tmp_path / "more.jsonl", output)
         assert len(server.asked) == 15 and rows_of(output) == found
 
 
-def test_messages_are_sent_as_they_are_and_other_lists_refused(files):
+def test_messages_are_sent_as_they_are_and_other_lists_refused(files, refuses):
     path, output = files
     messages = [{"role": "system", "content": "Be\rbrief."}, {"role": "user", "content": "Is it?"}]
     path.write_text(json.dumps({"prompt": messages}) + "\n" + json.dumps({"prompt": "[1] film"}))
@@ -185,11 +184,9 @@ def test_messages_are_sent_as_they_are_and_other_lists_refused(files):
         assert messages in sent and [{"role": "user", "content": "[1] film"}] in sent
         ask(server, path, output)
         assert len(server.asked) == 2
-        with pytest.raises(InputError, match="chat, for prompts that are messages"):
-            ask(server, path, output, "--api_scores=top_k")
+        refuses(ask, server, path, output, "--api_scores=top_k")
         path.write_text(json.dumps({"prompt": ["Is it?"]}))
-        with pytest.raises(InputError, match="list of messages"):
-            ask(server, path, output)
+        refuses(ask, server, path, output)
 
 
 def test_ids_and_prompts_survive_the_round_trip(files):
@@ -205,7 +202,7 @@ def test_ids_and_prompts_survive_the_round_trip(files):
     assert table.blocks["test"].row_ids == tuple(f"{number}\r=" for number in range(len(texts)))
 
 
-def test_filled_in_scores_are_marked_and_an_absent_label_has_none(files):
+def test_filled_in_scores_are_marked_and_an_absent_label_has_none(files, refuses):
     path, output = files
 
     def lacks(number, where, body):
@@ -222,8 +219,7 @@ def test_filled_in_scores_are_marked_and_an_absent_label_has_none(files):
         (table,) = read(output, Reading())
         assert table.label_names == tuple(LABELS.split(","))
         output.unlink()
-        with pytest.raises(InputError, match=r"'zebra'.* in no answer"):
-            ask(server, path, output, f"--labels={LABELS},zebra")
+        refuses(ask, server, path, output, f"--labels={LABELS},zebra")
         assert {row["zebra"] for row in rows_of(output)} == {""}
         ask(server, path, output, f"--labels={LABELS},zebra", "--missing=-30")
         assert {float(row["zebra"]) for row in rows_of(output)} == {-30.0}
@@ -286,13 +282,12 @@ def test_one_answer_that_can_never_be_read_is_a_missing_row(files):
         assert [row["id"] for row in rows_of(files[1]) if not row["negative"]] == ["r7"]
 
 
-def test_a_server_that_ceases_to_score_is_stopped_and_asked_again_once_it_is_mended(files):
+def test_a_server_that_ceases_to_score_is_stopped_and_asked_again_once_it_is_mended(files, refuses):
     def ceases(number, *_):
         return Reply({"choices": [{"logprobs": None}]}) if number >= 3 else None
 
     with running(ceases) as server:
-        with pytest.raises(InputError, match="have no answer"):
-            ask(server, *files, "--in_flight=1")
+        refuses(ask, server, *files, "--in_flight=1")
         assert len(server.asked) == 11  # eight in a row
         server.fault = lambda *_: None
         ask(server, *files)
@@ -300,15 +295,14 @@ def test_a_server_that_ceases_to_score_is_stopped_and_asked_again_once_it_is_men
 
 
 @pytest.mark.parametrize("status", [402, 429])
-def test_a_quota_that_is_used_up_stops_at_once(files, status):
+def test_a_quota_that_is_used_up_stops_at_once(files, status, refuses):
     def unpaid(number, *_):
         error = {"code": "insufficient_quota", "message": "You exceeded your current quota"}
         return Reply({"error": error}, status) if number >= 2 else None
 
     with running(unpaid) as server:
         began = time.monotonic()
-        with pytest.raises(InputError, match="expected a quota"):
-            ask(server, *files, "--in_flight=1")
+        refuses(ask, server, *files, "--in_flight=1")
         assert len(server.asked) == 3 and time.monotonic() - began < 5
 
 

@@ -15,7 +15,6 @@ from batch_calibration.calibration.pooled_shares import (
     joint_shares,
     pool_shares,
 )
-from batch_calibration.errors import InputError
 from batch_calibration.methods import run_methods
 from batch_calibration.methods.run import jit_quickly
 from batch_calibration.scores import ScoreTable, make_block
@@ -237,13 +236,11 @@ def test_the_floor_and_options_reach_a_group():
     np.testing.assert_array_equal(kept[1], rows[1])
 
 
-def test_a_group_of_other_labels_is_a_sentence():
+def test_a_group_of_other_labels_is_a_sentence(refuses):
     rows, gold = draw(2, 10, SHARES)
     first, second = tables_of(rows, gold)
     turned = ScoreTable(second.context, ("b", "a", "c"), second.blocks)
-    with pytest.raises(InputError) as refused:
-        run_methods([first, turned], groups=["one", "one"])
-    assert refused.value.where == "groups, table 1" and refused.value.got == "b, a, c"
+    refuses(run_methods, [first, turned], groups=["one", "one"])
 
 
 def test_rounding_of_pairs_of_predictions_is_no_obstacle():

@@ -131,46 +131,29 @@ def test_one_override_changes_one_thing(program, scored, tmp_path):
 
 
 MINI = "--config=configs/mini.py"
-WRONG = {
-    "a config key that does not exist": (
-        "score", [MINI, "--config.shotz=1"], "--shotz=1; did you mean --shots?"),
-    "a config that does not exist": (
-        "score", ["--config=configs/minni.py"], "minni.py"),
-    "a preset that does not exist": (
-        "score", [MINI + ":smok"], "no preset 'smok'"),
-    "a flag that does not exist": (
-        "score", [MINI, "--wordkir=x"], "--wordkir=x; did you mean --workdir?"),
-    "a task that does not exist": (
-        "score", [MINI, "--config.tasks=('sst22',)"], "no task named 'sst22'; did you mean 'sst2'"),
-    "a prompt longer than the model's positions": (
-        "score", [MINI + ":smoke", "--config.shots=40"], "the model has 576"),
-    "an empty config": (
-        "score", ["--config="], "--config=: expected a Python file; got none"),
-    "a folder as a config": (
-        "score", ["--config=configs"], "--config=configs: expected a Python file; got none"),
-    "an override of a config that does not exist": (
-        "score", ["--config=configs/minni.py", "--config.shots=1"], "name one, such as"),
-    "a config of no study": (
-        "score", ["--config=configs/train_mini.py"], "There is no setting named"),
-    "a config key that does not exist, with a space": (
-        "score", ["--config", "configs/mini.py", "--config.shot=4"], "did you mean --shots?"),
-    "a module that is not there": (
-        "score", [MINI, "--plugin=own.py"], "--plugin=own.py: expected a Python file; got none"),
-    "no seeds": (
-        "score", [MINI, "--config.seeds=0"], "the sweep has no context"),
-    "a stray word": (
-        "score", [MINI, "stray"], "unrecognized arguments: stray"),
-    "a stray word before the flags": (
-        "calibrate", ["bc", "--draws=3"], "or --workdir=DIR of a study, and not both"),
-    "an empty workdir": (
-        "score", [MINI, "--workdir="], "--workdir: expected a folder; got nothing"),
-}  # fmt: skip
+WRONG = [
+    ("score", f"{MINI} --config.shotz=1", "--shotz=1; did you mean --shots?"),
+    ("score", "--config=configs/minni.py", "minni.py"),
+    ("score", f"{MINI}:smok", "no preset 'smok'"),
+    ("score", f"{MINI} --wordkir=x", "--wordkir=x; did you mean --workdir?"),
+    ("score", f"{MINI} --config.tasks=sst22", "no task named 'sst22'; did you mean 'sst2'"),
+    ("score", f"{MINI}:smoke --config.shots=40", "the model has 576"),
+    ("score", "--config=", "--config=: expected a Python file; got none"),
+    ("score", "--config=configs", "--config=configs: expected a Python file; got none"),
+    ("score", "--config=configs/minni.py --config.shots=1", "name one, such as"),
+    ("score", "--config=configs/train_mini.py", "There is no setting named"),
+    ("score", "--config configs/mini.py --config.shot=4", "did you mean --shots?"),
+    ("score", f"{MINI} --plugin=own.py", "--plugin=own.py: expected a Python file; got none"),
+    ("score", f"{MINI} --config.seeds=0", "the sweep has no context"),
+    ("score", f"{MINI} stray", "unrecognized arguments: stray"),
+    ("calibrate", "bc --draws=3", "or --workdir=DIR of a study, and not both"),
+    ("score", f"{MINI} --workdir=", "--workdir: expected a folder; got nothing"),
+]
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, case):
-    name, flags, sentence = WRONG[case]
-    process = program(name, f"--workdir={tmp_path / 'w'}", *flags, code=2)
+@pytest.mark.parametrize(("name", "flags", "sentence"), WRONG)
+def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, name, flags, sentence):
+    process = program(name, f"--workdir={tmp_path / 'w'}", *flags.split(), code=2)
     assert sentence in process.stderr and "Traceback" not in process.stderr
     assert process.stderr.count("error: ") == 1
 
@@ -178,17 +161,14 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, case):
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--config=configs/mini.py"], "a training run with stages; got none"),
-        (
-            ["--config=configs/train_mini.py:smoke", "--config.positions=32"],
-            "config.positions = 32",
-        ),
+        (MINI, "a training run with stages; got none"),
+        ("--config=configs/train_mini.py:smoke --config.positions=32", "config.positions = 32"),
     ],
 )
 def test_training_that_cannot_be(program, tmp_path, flags, sentence):
     folders = [f"--out={tmp_path / 'out'}", f"--workdir={tmp_path / 'w'}"]
     # A process of its own: devices are asked for before JAX starts.
-    process = program("train_mini", *flags, *folders, code=2, process=True)
+    process = program("train_mini", *flags.split(), *folders, code=2, process=True)
     assert sentence in process.stderr and "Traceback" not in process.stderr
 
 
@@ -236,25 +216,22 @@ def test_help_of_a_program(program, name):
     assert f"python -m experiments.{name} --" in said and "--workdir: " in said
 
 
-PROGRAM_WRONG = {
-    "a config key that does not exist": (
-        [MINI, "--config.shotz=1"], "no config key named 'shotz'; did you mean 'shots'?"),
-    "a config that does not exist": (
-        ["--config=configs/minni.py"], "--config=configs/minni.py: expected a Python file"),
-    "a preset that does not exist": ([MINI + ":smok"], "no preset 'smok'"),
-    "a value of the wrong kind": ([MINI, "--config.shots=two"], "--config.shots=two"),
-    "a flag that does not exist": ([MINI, "--wordkir=x"], "Did you mean: workdir"),
-    "no config": ([], "--config must have a value"),
-    "an override without a config": (["--config.shots=1"], "'config.shots'"),
-    "a stray word": ([MINI, "stray"], "stray: expected flags alone"),
-    "a wrong setting": ([MINI, "--config.shots=-1"], "config.shots: expected 0 or more"),
-}  # fmt: skip
+PROGRAM_WRONG = [
+    (f"{MINI} --config.shotz=1", "no config key named 'shotz'; did you mean 'shots'?"),
+    ("--config=configs/minni.py", "--config=configs/minni.py: expected a Python file"),
+    (f"{MINI}:smok", "no preset 'smok'"),
+    (f"{MINI} --config.shots=two", "--config.shots=two"),
+    (f"{MINI} --wordkir=x", "Did you mean: workdir"),
+    ("", "--config must have a value"),
+    ("--config.shots=1", "'config.shots'"),
+    (f"{MINI} stray", "stray: expected flags alone"),
+    (f"{MINI} --config.shots=-1", "config.shots: expected 0 or more"),
+]
 
 
-@pytest.mark.parametrize("what", PROGRAM_WRONG)
-def test_wrong_flags_of_a_program_get_one_sentence(program, tmp_path, what):
-    flags, sentence = PROGRAM_WRONG[what]
-    said = program("score", *flags, f"--workdir={tmp_path / 'w'}", code=2, process=True)
+@pytest.mark.parametrize(("flags", "sentence"), PROGRAM_WRONG)
+def test_wrong_flags_of_a_program_get_one_sentence(program, tmp_path, flags, sentence):
+    said = program("score", *flags.split(), f"--workdir={tmp_path / 'w'}", code=2, process=True)
     assert sentence in said.stderr and "Traceback" not in said.stderr
     assert said.stderr.count("error: ") == 1
 
@@ -268,34 +245,21 @@ def test_a_program_does_what_the_command_does(program, scored, tmp_path):
     assert len(list((tmp_path / "records").iterdir())) == 2
 
 
+SWEEP = (
+    "from ml_collections import ConfigDict as C\ndef get_config(): return C({})\ndef sweep(c): {}"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("import nowhere", "own.py: cannot be run (ModuleNotFoundError"),
         ("x = 1", "own.py: expected a function get_config; got none"),
-        (
-            "def get_config(): return []",
-            "expected a dict from get_config",
-        ),
+        ("def get_config(): return []", "expected a dict from get_config"),
         ("def get_config(): return {}['x']", "get_config fails with KeyError('x')"),
-        (
-            "from ml_collections import ConfigDict as C\n"
-            "def get_config(): return C({'shotz': 1})\n"
-            "def sweep(config): return []",
-            "no setting named 'shotz'; did you mean 'shots'?",
-        ),
-        (
-            "from ml_collections import ConfigDict as C\n"
-            "def get_config(): return C({'shots': 1})\n"
-            "def sweep(config): return [3]",
-            "expected dicts as of configs/base.py from sweep; got 3",
-        ),
-        (
-            "from ml_collections import ConfigDict as C\n"
-            "def get_config(): return C({'data': 'mini'})\n"
-            "def sweep(config): return [{'task': 'sst2', 'model': 'x'}]",
-            "a cell of the sweep sets model",
-        ),
+        (SWEEP.format({"shotz": 1}, "return []"), "no setting named 'shotz'; did you mean 'shots'"),
+        (SWEEP.format({"shots": 1}, "return [3]"), "expected dicts as of configs/base.py from sw"),
+        (SWEEP.format({"data": "mini"}, "return [{'task': 'sst2', 'model': 'x'}]"), "sets model"),
     ],
 )
 def test_a_config_of_ones_own_that_is_none(program, tmp_path, text, sentence):

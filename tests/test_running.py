@@ -41,14 +41,6 @@ def test_merge_is_associative_and_commutative(rows):
     assert int(one_way.count) == int(right.count) == 50
 
 
-def test_devices_merge_to_the_whole(rows):
-    estimates = jax.vmap(estimate)(rows.reshape(5, 10, 3))
-    total = empty(3)
-    for i in range(5):
-        total = merge(total, Running(*(leaf[i] for leaf in estimates)))
-    np.testing.assert_allclose(total.mean, jnp.mean(rows, axis=0), atol=1e-6)
-
-
 def test_absent_rows_neither_count_nor_weigh(rows):
     weight = jnp.asarray([1.0] * 20 + [0.0] * 30)
     seen = update(empty(3), rows.at[30].set(jnp.nan), weight)
@@ -105,25 +97,6 @@ def corrected(rows, weight=None, **options):
     method = running_shift(**options)
     # One program, where each operation alone would be one.
     return np.asarray(jax.jit(lambda r, w: method.apply(method.fit(r, None, w), r))(rows, weight))
-
-
-def test_each_batch_is_corrected_with_what_was_seen_so_far(rows):
-    scores = corrected(rows, batch_size=20)
-    for start, stop in ((0, 20), (20, 40), (40, 50)):
-        expected = rows[start:stop] - jnp.mean(rows[:stop], axis=0)
-        np.testing.assert_allclose(scores[start:stop], expected, atol=2e-6)
-
-
-def test_one_batch_of_all_rows_is_bc(rows):
-    np.testing.assert_allclose(
-        corrected(rows, batch_size=50), rows - jnp.mean(rows, axis=0), atol=1e-6
-    )
-
-
-def test_later_rows_change_no_earlier_prediction(rows):
-    np.testing.assert_array_equal(
-        corrected(rows, batch_size=10)[:30], corrected(rows[:30], batch_size=10)
-    )
 
 
 @pytest.mark.parametrize("options", [{"batch_size": 7}, {"batch_size": 8, "per_batch": True}])

@@ -102,31 +102,41 @@ def test_real_log_probabilities_and_logits_by_their_name_are_never_refused(share
 
 ONE_OFF = PROBS.round(2)
 ONE_OFF[7] = [0.34, 0.33, 0.34]
+
+
+def beside(*row):
+    return np.concatenate([PROBS, [row]])
+
+
+SHARES = ("which are probabilities", "from_probs=True")
 KINDS = {
-    "two decimals": (PROBS.round(2), "which are probabilities", "from_probs=True"),
-    "a row of 1.01": (ONE_OFF, "which are probabilities", "from_probs=True"),
-    "a probability of 1.0001": (
-        np.concatenate([PROBS, [[1.0001, 0, 0]]]), "which are probabilities", "from_probs=True"),
-    "a dust of -1e-17": (
-        np.concatenate([PROBS, [[1.0, -1e-17, 0]]]), "which are probabilities", "from_probs=True"),
-    "an odd row": (
-        np.concatenate([PROBS, [[-9.0, 4, 0]]]), "rows sum to about 1 (row 60 not), which are",
-        "from_probs=True"),
-    "bfloat16": (softmax_of(jnp.bfloat16, PROBS), "which are probabilities", "from_probs=True"),
+    "two decimals": (PROBS.round(2), *SHARES),
+    "a row of 1.01": (ONE_OFF, *SHARES),
+    "a probability of 1.0001": (beside(1.0001, 0, 0), *SHARES),
+    "a dust of -1e-17": (beside(1.0, -1e-17, 0), *SHARES),
+    "an odd row": (beside(-9.0, 4, 0), "sum to about 1 (row 60 not), which are", "from_probs=True"),
+    "bfloat16": (softmax_of(jnp.bfloat16, PROBS), *SHARES),
     "percentages": (100 * PROBS, "which are percentages", "divide them by 100"),
     "rounded percentages": ((100 * PROBS).round(), "which are percentages", "divide them by 100"),
     "losses": (-LOGS, "which are losses", "give their negatives"),
     "losses of a whole vocabulary": (2 - LOGS, "none below 0", "give their negatives if"),
     "independent probabilities": (
-        1 - PROBS, "none below 0", "say from_probs=True if they are prob"),
+        1 - PROBS,
+        "none below 0",
+        "say from_probs=True if they are prob",
+    ),
     "logits above 0": (LOGITS + 30, "none below 0", "from_probs=False if they are logits"),
     "half and half": (
         np.concatenate([PROBS[:30], LOGS[30:]]),
-        "probabilities in row 0 and log-probabilities in row 30", "numbers of one kind"),
+        "probabilities in row 0 and log-probabilities in row 30",
+        "numbers of one kind",
+    ),
     "some and most": (
         np.concatenate([LOGS[:50], PROBS[50:]]),
-        "probabilities in row 50 and log-probabilities in row 0", "numbers of one kind"),
-}  # fmt: skip
+        "probabilities in row 50 and log-probabilities in row 0",
+        "numbers of one kind",
+    ),
+}
 CALLS = {
     "calibrate": calibrate,
     "diagnose": diagnose,
@@ -302,7 +312,6 @@ def test_a_file_of_scores_far_below_0_keeps_its_differences_with_a_note(tmp_path
 
 
 GOLD = PROBS.argmax(axis=1)
-LABELED = {"labeled": LOGS, "labels": GOLD}
 
 
 def test_right_labels_that_speak_against_the_scores_raise_a_question():

@@ -67,7 +67,7 @@ def test_truncated_file(tmp_path, refuses):
     refuses(scores.load, path)
 
 
-def test_a_flipped_bit_anywhere_is_refused(tmp_path):
+def test_a_flipped_bit_anywhere_is_refused(tmp_path, refuses):
     path = tmp_path / "t.safetensors"
     block = make_block(np.linspace(-9, 0, 60).reshape(30, 2), spec={"texts": "é", "sha256": "0"})
     table(cc=block).save(path)
@@ -76,8 +76,7 @@ def test_a_flipped_bit_anywhere_is_refused(tmp_path):
         data = bytearray(content)
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)
-        with pytest.raises(InputError, match=r"again|reads 2"):
-            scores.load(path)
+        refuses(scores.load, path)
     path.write_bytes(content)
     assert scores.load(path).blocks["cc"].spec == {"texts": "é", "sha256": "0"}
 

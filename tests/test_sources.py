@@ -340,16 +340,14 @@ def change(path, offset):
     path.write_bytes(data)
 
 
-def test_damaged_array_records(folder):
+def test_damaged_array_records(folder, refuses):
     data, version_folder = folder
     (path,) = version_folder.glob("*-validation.array_record*")
     # The file's signature ends at byte 64; the rows' chunks follow.
     change(path, 300)
-    with pytest.raises(InputError, match=r"validation is damaged or missing .*hash mismatch"):
-        read(TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
     path.unlink()
-    with pytest.raises(InputError, match="split validation is damaged or missing"):
-        read(TASKS["cb"], str(data), "validation")
+    refuses(read, TASKS["cb"], str(data), "validation")
 
 
 def test_damaged_tfrecords(tfds, folder, refuses):
@@ -359,18 +357,18 @@ def test_damaged_tfrecords(tfds, folder, refuses):
     content = path.read_bytes()
     first = 12 + struct.unpack_from("<Q", content)[0] + 4
 
-    def refused(sentence):
+    def refused():
         refuses(read, TASKS["cb"], str(data), "validation")
         path.write_bytes(content)
 
     change(path, first + 12 + 5)
-    refused("record 1: its checksum differs; the file is damaged")
+    refused()
     change(path, first + 2)
-    refused("record 1: the length's checksum differs")
+    refused()
     path.write_bytes(content[:-3])
-    refused("record 3: the file ends inside it")
+    refused()
     path.write_bytes(content[: first + 5])
-    refused("record 1: the file ends inside it")
+    refused()
     path.write_bytes(content[:first])
     refuses(read, TASKS["cb"], str(data), "validation")
     path.write_bytes(tfrecord_bytes(b"\xff\xff\xff") * 4)
@@ -464,17 +462,15 @@ def test_splits_under_their_official_names_and_proxies_under_their_own(tfds, tmp
 
 
 def test_what_cannot_be_prepared(tfds, folder, tmp_path, refuses):
-    def attempt(name, rows, sentence, split="validation"):
+    def attempt(name, rows, split="validation"):
         write_lines(tmp_path / "rows" / name / f"{split}.jsonl", rows)
         refuses(preparation.prepare, TASKS[name], tmp_path / "rows", tmp_path / "D", {})
 
-    attempt("cb", CB[:2], "it is there and was made from other files; remove it")
-    attempt("copa", [{"premise": "a", "choice1": "b", "choice2": "c", "label": 0}],
-            r"not what super_glue/copa \(choice1, choice2, premise, question\) decl")  # fmt: skip
-    attempt("wic", [{"word": "a", "sentence1": "b", "sentence2": "c", "label": 0}],
-            "line 1: TFDS declares start1, start2, end1, end2 too, which the row")  # fmt: skip
-    attempt("boolq", [{"passage": "a", "question": "b", "label": 7}], "line 1: expected label -1")
-    attempt("sst2", [], "expected at least one row, the file is empty")
+    attempt("cb", CB[:2])  # made from other files
+    attempt("copa", [{"premise": "a", "choice1": "b", "choice2": "c", "label": 0}])
+    attempt("wic", [{"word": "a", "sentence1": "b", "sentence2": "c", "label": 0}])
+    attempt("boolq", [{"passage": "a", "question": "b", "label": 7}])
+    attempt("sst2", [])
     assert preparation.prepare(TASKS["mnli"], tmp_path / "rows", tmp_path / "D", {}) is None
     assert not (tmp_path / "D" / "glue").exists()
 

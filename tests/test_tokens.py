@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from real_tokenizers import gpt2
 from tiny import byte_level, whole_text
-from tokenizers import ByteLevelBPETokenizer, Regex, Tokenizer, normalizers, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.engine import tokens, trie
 from batch_calibration.scoring.engine.batches import batches, bucket, group_prompts
 from batch_calibration.scoring.engine.tokens import encode, splits_at_spaces
@@ -22,13 +22,6 @@ def joint(tokenizer, text, label):
     ids = tokenizer.encode(text + label, add_special_tokens=False).ids
     prompt = tokenizer.encode(stem, add_special_tokens=False).ids
     return prompt, tuple(ids[len(prompt) :])
-
-
-@pytest.fixture(scope="module")
-def gpt2(shared):
-    folder = shared / "tokenizers" / "gpt2"
-    tokenizer = ByteLevelBPETokenizer(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
-    return tokenizer._tokenizer
 
 
 def agree(tokenizer, texts, labels, bos=None):
@@ -51,22 +44,11 @@ def test_equals_joint_encoding_of_each_pair(make, tails, head):
 TOKENIZERS: dict = {}
 
 
-def test_real_gpt2_tokenizer(gpt2):
-    assert splits_at_spaces(gpt2)
+def test_real_gpt2_tokenizer(shared):
+    assert splits_at_spaces(gpt2(shared))
     shots = "Review: don't\n\n  even 12 -- bother!!\nSentiment: bad\n\n"
     texts = [shots + f"Review: {x}\nSentiment:" for x in ("a  b", "it's\t é", "👍 \n", "")]
-    agree(gpt2, texts, [" positive", " negative", "\U0001f44d", "\nok"], bos=50256)
-
-
-def test_emoji_pair_collides_under_t5(shared, refuses):
-    path = shared / "tokenizers" / "t5" / "t5-base-tokenizer.json"
-    refuses(encode, Tokenizer.from_file(str(path)), ["Good film:"], ["\U0001f44d", "\U0001f44e"])
-
-
-def test_emoji_pairs_differ_under_neox(shared):
-    path = shared / "tokenizers" / "gpt-neox" / "20B_tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(path))
-    agree(tokenizer, ["Good film:"], [" \U0001f44d", " \U0001f44e", " \u2714\ufe0f", " \u274c"])
+    agree(gpt2(shared), texts, [" positive", " negative", "\U0001f44d", "\nok"], bos=50256)
 
 
 def test_trailing_space_moves_to_the_label():
@@ -155,21 +137,19 @@ def test_batches_cover_rows_in_few_shapes():
     assert [bucket(n, 16) for n in (1, 16, 65, 97, 129)] == [16, 16, 96, 128, 192]
 
 
-def test_a_regular_expression_without_end_is_a_sentence(monkeypatch):
+def test_a_regular_expression_without_end_is_a_sentence(monkeypatch, refuses):
     tokenizer = byte_level()
     pattern = Regex(r"^(([a-z ])+.)+[A-Z]([a-z ])+$")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern, "isolated")
     monkeypatch.setattr(tokens, "MOST_SECONDS", 0.5)
-    with pytest.raises(InputError, match=r"tokenizer.json cannot split 1 texts"):
-        tokens.token_ids(tokenizer, ["hello " * 6])
+    refuses(tokens.token_ids, tokenizer, ["hello " * 6])
 
 
-def test_normalizers_that_grow_without_end_are_refused(tmp_path):
+def test_normalizers_that_grow_without_end_are_refused(tmp_path, refuses):
     tokenizer = byte_level()
     tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("a", "aa")] * 40)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(InputError, match="times as long"):
-        tokenizer_files.read(tmp_path, "causal_lm")
+    refuses(tokenizer_files.read, tmp_path, "causal_lm")
     tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(" ", "▁"), normalizers.NFC()])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     assert tokenizer_files.read(tmp_path, "causal_lm").encode("a a").ids

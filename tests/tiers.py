@@ -36,6 +36,7 @@ RULES = {
     "test_cli.py::test_a_study_without_a_checkout": PROGRAMS,
     "test_compilation_cache.py": PROGRAMS,
     "test_contract.py": COMBINATIONS,
+    "test_contract.py::test_a_method_that_reads_labels_asks_for_them": "",
     "test_contract.py::test_compare": "",
     "test_contract.py::test_every_method_and_every_option_is_under_contract": "",
     "test_contract.py::test_missing_block_is_a_sentence": "",
