@@ -167,6 +167,7 @@ def test_broken_weight_files(directory, refuses):
         {"layer_norm_epsilon": "x"},
         {"layer_norm_epsilon": float("nan")},
         {"activation_function": 3},
+        {"activation_function": "gelly"},
         {"scale_attn_by_inverse_layer_idx": True},
         {"vocab_size": 64},
     ],
