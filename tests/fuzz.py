@@ -56,15 +56,20 @@ LIMIT = 30
 """Seconds a case may take."""
 DEEP, LONG, HALF = "@deep@", "@long@", "@half@"
 """Stand for a list of many levels, a number of many digits, half a surrogate pair."""
-VALUES = (
-    None, True, False, 0, -1, 1, 3, 1.5, -0.0, 2**40, -(2**70), math.inf, math.nan, "", "x", "\0",
-    "../x", "é✓", [], [[]], ["x"], [1, 2], {}, {"x": 1}, {"test": []}, DEEP, LONG, HALF,
-)  # fmt: skip
-PIECES = (
-    b"", b"\0", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\n", b"\r", b'"', b"'", b",", b"{",
-    b"}", b"[", b"=", b"\\ud800", b"\\u0000", b"nan", b"-1", b"1e999", b"true", b"null",
-    b"9" * 5000, b"0x" + b"f" * 5000, b"[" * 5000, b"a." * 5000, b'"' + b"x" * 200_000, b"\xc2\xb2",
-)  # fmt: skip
+VALUES = json.loads(
+    "[null, true, false, 0, -1, 1, 3, 1.5, -0.0, 1099511627776, -1180591620717411303424, Infinity,"
+    'NaN, "", "x", "\\u0000", "../x", "é✓", [], [[]], ["x"], [1, 2], {}, {"x": 1}, {"test": []}]'
+)
+VALUES += [DEEP, LONG, HALF]
+PIECES = b"|\0|\xff|\xed\xa0\x80|\xef\xbb\xbf|\n|\r|\"|'|,|{|}|[|=|\\ud800|\\u0000".split(b"|")
+PIECES += [
+    *b"nan|-1|1e999|true|null".split(b"|"),
+    b"9" * 5000,
+    b"0x" + b"f" * 5000,
+    b"[" * 5000,
+    b"a." * 5000,
+]
+PIECES += [b'"' + b"x" * 200_000, b"\xc2\xb2"]
 
 
 def damaged(chance, data):
@@ -364,10 +369,8 @@ class Kinds:
         scores = chance.choice((rows, [rows, rows], [row[:1] for row in rows]))
         scores = other(chance, scores) if chance.random() < 0.7 else scores
         if chance.random() < 0.5:
-            kind = chance.choice((
-                "f2", "f4", "f8", ">f4", "i1", "u8", "?", "c8", "M8[s]", "m8[s]", "U9", "S9", "O",
-                "V4", "i4,f4",
-            ))  # fmt: skip
+            kinds = "f2 f4 f8 >f4 i1 u8 ? c8 M8[s] m8[s] U9 S9 O V4 i4,f4"
+            kind = chance.choice(kinds.split())
             try:
                 scores = np.array(scores, kind)
                 if chance.random() < 0.1:
@@ -437,9 +440,8 @@ def _response(log_probs):
 
 
 def _echo(label, value):
-    return _response({
-        "tokens": ["Q", label], "token_logprobs": [None, value], "top_logprobs": [None, {}],
-    })  # fmt: skip
+    lists = {"tokens": ["Q", label], "token_logprobs": [None, value], "top_logprobs": [None, {}]}
+    return _response(lists)
 
 
 def _prompt(label, value):
@@ -451,34 +453,36 @@ def _meta(*top):
     return {"text": "x", "meta_info": {"output_top_logprobs": [list(top)]}}
 
 
+def _line(name, gold, token, **top):
+    content = [{"token": token, "top_logprobs": _top(**top)}]
+    return {"custom_id": name, "gold": gold, "response": {"body": _response({"content": content})}}
+
+
+def _probs(p):
+    tops = [{"tok_str": "yes", "prob": 0.5}, {"tok_str": "no", "prob": p}]
+    return {"completion_probabilities": [{"probs": tops}]}
+
+
 RESPONSES = (
-    [
-        {"custom_id": "a", "gold": "no", "response": {"body": _response({
-            "content": [{"token": "yes", "top_logprobs": _top(yes=-0.5, no=-2.0)}]})}},
-        {"custom_id": "b", "gold": 0, "response": {"body": _response({
-            "content": [{"token": "no", "top_logprobs": _top(No=-0.5, x=-2.0)}]})}},
-    ],
+    [_line("a", "no", "yes", yes=-0.5, no=-2.0), _line("b", 0, "no", No=-0.5, x=-2.0)],
     [_response({"top_logprobs": [{"yes": -0.5, "no": x}]}) for x in (-1.5, -9999.0)],
-    [_echo(label, value) for label, value in ((" yes", -1.0), (" no", -2.0))],
-    [_prompt(label, value) for label, value in ((" yes", -1.0), (" no", -2.0))],
+    [_echo(" yes", -1.0), _echo(" no", -2.0)],
+    [_prompt(" yes", -1.0), _prompt(" no", -2.0)],
     [_meta([-0.5, 7, " yes"], [x, 8, " no"]) for x in (-1.5, -2.0)],
     [{"scores": [[0.9, 0.1], [0.2, 0.8]], "object": "scoring"}],
     [{"completion_probabilities": [{"top_logprobs": _top(yes=-0.5, no=x)}]} for x in (-1.5, -3)],
-    [{"completion_probabilities": [{"probs": [
-        {"tok_str": "yes", "prob": 0.5}, {"tok_str": "no", "prob": p}]}]} for p in (0.25, 0.0)],
-)  # fmt: skip
+    [_probs(0.25), _probs(0.0)],
+)
 OUTPUTS = ("o.csv", "o.tsv", "o.jsonl", "o.npz", "o.parquet", "o.doc", "o.safetensors", "no/o.csv")
-OPTIONS = (
-    "--by=by", "--by=gold", "--by=none", "--labels=no,yes", "--labels=yes,no", "--labels=no",
-    "--labels=a,b", "--from-probs", "--no-from-probs", "--missing=least", "--missing=drop",
-    "--missing=bound", "--missing=-30", "--missing=nan", "--prior=0.8,0.2", "--prior=1,0",
-    "--prior=nan,1", "--prior=-1,2", "--prior=inf,1", "--prior=estimated", "--prior=/dev/null",
-    "--method=icl", "--method=bc_mean_prob", "--method=bc_running", "--method=cc", "--method=x",
-    "--strength=0", "--strength=nan", "--strength=1e30", "--strength=x", "--changed=-1",
-    "--changed=2", "--task=\0", "--task=../x", "--model=\ud800", "--format=json", "--format=npz",
-    "--probe=/dev/null", "--labeled=nix.csv", "--tokens=no=|", "--filter=none", "--seed=-1",
-    "--seed=99999999999", "--gold=by", "--ids=by",
-)  # fmt: skip
+OPTIONS = """
+    by=by by=gold by=none labels=no,yes labels=yes,no labels=no labels=a,b from-probs no-from-probs
+    missing=least missing=drop missing=bound missing=-30 missing=nan prior=0.8,0.2 prior=1,0
+    prior=nan,1 prior=-1,2 prior=inf,1 prior=estimated prior=/dev/null method=icl
+    method=bc_mean_prob method=bc_running method=cc method=x strength=0 strength=nan strength=1e30
+    strength=x changed=-1 changed=2 task=\0 task=../x model=\ud800 format=json format=npz
+    probe=/dev/null labeled=nix.csv tokens=no=| filter=none seed=-1 seed=99999999999 gold=by ids=by
+"""
+OPTIONS = [f"--{option}" for option in OPTIONS.split()]
 TASK_FILE = b"""name = "tickets"
 fields = ["text"]
 label_names = ["no", "yes"]

@@ -79,96 +79,93 @@ def rope(**parameters):
     return {"rope_parameters": parameters}
 
 
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 30.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 2.0,
-    "original_max_position_embeddings": 12,
-}
+def ropes_of_layers(full_attention, local):
+    whole = {"rope_type": "linear", **full_attention}
+    apart = {"rope_type": "default", "rope_theta": local}
+    return rope(full_attention=whole, sliding_attention=apart)
+
+
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 30.0, "factor": 8.0, "low_freq_factor": 1.0}
+LLAMA3 |= {"high_freq_factor": 2.0, "original_max_position_embeddings": 12}
 YARN = read(GOLDEN["llama_yarn"])["rope_parameters"]
+LONG = read(GOLDEN["phi3_long"])["rope_parameters"] | {"short_factor": [1.0, 1.5, 2.0]}
+FULL = {"layer_types": ["full_attention"] * 3}
+ALONE = """
+llama_biased hidden_act="silu" rms_norm_eps=1e-3
+mistral_window sliding_window=6 sliding_window=null
+mistral_whole sliding_window=7
+phi3_long max_position_embeddings=24 sliding_window=null
+granite_multiplied embedding_multiplier=1.5 residual_multiplier=1.5
+granite_multiplied attention_multiplier=1.5 logits_scaling=1.5
+olmo3_layers layer_types=null
+mixtral_window num_experts_per_tok=1 sliding_window=null
+qwen3_moe_plain norm_topk_prob=false
+qwen3_moe_window use_sliding_window=false
+gemma_first hidden_act="silu"
+cohere_first logit_scale=1.0
+smollm3_layers no_rope_layers=[1,1,1]
+cohere2_pattern logit_scale=1.0
+falcon_new activation="gelu"
+gptj_plain rotary_dim=2
+bloom_after apply_residual_connection_post_layernorm=false n_head=2
+qwen3_layers layer_types=["full_attention","sliding_attention"] sliding_window=6
+gemma2_capped attn_logit_softcapping=2.0 attn_logit_softcapping=null final_logit_softcapping=3.0
+gemma2_capped final_logit_softcapping=null query_pre_attn_scalar=4 sliding_window=6
+gemma2_capped layer_types=["full_attention","full_attention"]
+gemma2_uncapped hidden_activation="gelu_pytorch_tanh" rms_norm_eps=1e-3
+gemma3_text_capped final_logit_softcapping=2.5
+neox_parallel use_parallel_residual=false
+neox_serial hidden_act="gelu" layer_norm_eps=1e-3
+opt_before activation_function="gelu" do_layer_norm_before=false _remove_final_layer_norm=true
+opt_after activation_function="relu"
+"""
+"""Networks and their options, each of which is changed alone."""
+LLAMA3S = {"factor": 7.0, "low_freq_factor": 0.5, "high_freq_factor": 3.0, "rope_theta": 40.0}
+LLAMA3S |= {"original_max_position_embeddings": 14}
+YARNS = {"factor": 2.0, "original_max_position_embeddings": 12, "attention_factor": 1.1}
+YARNS |= {"beta_fast": 5.0, "beta_slow": 0.9, "truncate": True}
+OLMO3S = [(60.0, 20.0), (50.0, 25.0)]
+GEMMA3S = [(4.5, 200.0, 20.0), (4.0, 150.0, 20.0), (4.0, 200.0, 25.0)]
+QWEN2 = {"layer_types": None, "use_sliding_window": True}
 OPTIONS = [
     ("llama_tied", rope(rope_theta=1000.0)),
     ("llama_tied", {"num_attention_heads": 2, "head_dim": 8, "num_key_value_heads": 1}),
-    ("llama_biased", {"hidden_act": "silu"}),
-    ("llama_biased", {"rms_norm_eps": 1e-3}),
-    *(("llama_biased", rope(**LLAMA3 | {key: value}))
-      for key, value in [("factor", 7.0), ("low_freq_factor", 0.5), ("high_freq_factor", 3.0),
-                         ("original_max_position_embeddings", 14), ("rope_theta", 40.0)]),
+    *(("llama_biased", rope(**LLAMA3 | {key: value})) for key, value in LLAMA3S.items()),
     ("llama_biased", rope(rope_type="default", rope_theta=30.0)),
-    ("llama_linear", rope(rope_type="linear", factor=2.0, rope_theta=100.0)),
-    ("mistral_window", {"sliding_window": 6}),
-    ("mistral_window", {"sliding_window": None}),
-    ("mistral_whole", {"sliding_window": 7}),
-    ("ministral_layers", {"model_type": "mistral", "layer_types": None}),
-    ("ministral_layers", {"layer_types": ["full_attention"] * 3}),
-    *(("llama_yarn", rope(**YARN | {key: value}))
-      for key, value in [("factor", 2.0), ("original_max_position_embeddings", 12),
-                         ("beta_fast", 5.0), ("beta_slow", 0.9), ("truncate", True),
-                         ("attention_factor", 1.1)]),
     ("llama_biased", rope(**LLAMA3) | {"original_max_position_embeddings": 14}),
-    ("phi3_long", {"rope_parameters": read(GOLDEN["phi3_long"])["rope_parameters"]
-                   | {"short_factor": [1.0, 1.5, 2.0]}}),
-    ("phi3_long", {"max_position_embeddings": 24}),
-    ("phi3_long", {"sliding_window": None}),
-    *(("granite_multiplied", {key: 1.5}) for key in (
-        "embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling")),
-    *(("olmo3_layers", rope(
-        full_attention={"rope_type": "linear", "factor": 3.0, "rope_theta": theta},
-        sliding_attention={"rope_type": "default", "rope_theta": local}))
-      for theta, local in [(60.0, 20.0), (50.0, 25.0)]),
-    ("olmo3_layers", {"layer_types": None}),
-    ("mixtral_window", {"num_experts_per_tok": 1}),
-    ("mixtral_window", {"sliding_window": None}),
-    ("qwen3_moe_plain", {"norm_topk_prob": False}),
-    ("qwen3_moe_window", {"use_sliding_window": False}),
-    ("gemma_first", {"hidden_act": "silu"}),
-    ("cohere_first", {"logit_scale": 1.0}),
-    ("smollm3_layers", {"no_rope_layers": [1, 1, 1]}),
+    ("llama_linear", rope(rope_type="linear", factor=2.0, rope_theta=100.0)),
+    ("ministral_layers", {"model_type": "mistral", "layer_types": None}),
+    ("ministral_layers", FULL),
+    *(("llama_yarn", rope(**YARN | {key: value})) for key, value in YARNS.items()),
+    ("phi3_long", rope(**LONG)),
+    *(
+        ("olmo3_layers", ropes_of_layers({"factor": 3.0, "rope_theta": theta}, local))
+        for theta, local in OLMO3S
+    ),
     ("smollm3_layers", {"no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None}),
-    ("smollm3_layers", {"layer_types": ["full_attention"] * 3}),
-    ("cohere2_pattern", {"layer_types": ["full_attention"] * 3}),
+    ("smollm3_layers", FULL),
+    ("cohere2_pattern", FULL),
     ("cohere2_pattern", {"layer_types": None, "sliding_window_pattern": 3}),
-    ("cohere2_pattern", {"logit_scale": 1.0}),
-    ("falcon_new", {"activation": "gelu"}),
-    ("gptj_plain", {"rotary_dim": 2}),
-    ("bloom_after", {"apply_residual_connection_post_layernorm": False}),
-    ("bloom_after", {"n_head": 2}),
     ("qwen2_late_window", {"layer_types": None, "max_window_layers": 1}),
     ("qwen2_late_window", {"layer_types": None, "use_sliding_window": False}),
-    ("qwen2_whole", {"layer_types": None, "use_sliding_window": True, "sliding_window": 3,
-                     "max_window_layers": 0}),
-    ("qwen3_layers", {"layer_types": ["full_attention", "sliding_attention"]}),
-    ("qwen3_layers", {"sliding_window": 6}),
-    ("gemma2_capped", {"attn_logit_softcapping": 2.0}),
-    ("gemma2_capped", {"attn_logit_softcapping": None}),
-    ("gemma2_capped", {"final_logit_softcapping": 3.0}),
-    ("gemma2_capped", {"final_logit_softcapping": None}),
-    ("gemma2_capped", {"query_pre_attn_scalar": 4}),
-    ("gemma2_capped", {"sliding_window": 6}),
-    ("gemma2_capped", {"layer_types": ["full_attention"] * 2}),
-    ("gemma2_uncapped", {"hidden_activation": "gelu_pytorch_tanh"}),
+    ("qwen2_whole", QWEN2 | {"sliding_window": 3, "max_window_layers": 0}),
     ("gemma2_uncapped", rope(rope_type="linear", factor=3.0, rope_theta=300.0)),
-    ("gemma2_uncapped", {"rms_norm_eps": 1e-3}),
-    ("gemma3_text_capped", {"final_logit_softcapping": 2.5}),
-    *(("gemma3_text_local", rope(
-        full_attention={"rope_type": "linear", "factor": factor, "rope_theta": theta},
-        sliding_attention={"rope_type": "default", "rope_theta": local}))
-      for factor, theta, local in [(4.5, 200.0, 20.0), (4.0, 150.0, 20.0), (4.0, 200.0, 25.0)]),
+    *(
+        ("gemma3_text_local", ropes_of_layers({"factor": factor, "rope_theta": theta}, local))
+        for factor, theta, local in GEMMA3S
+    ),
     ("gemma3_text_local", {"layer_types": None, "sliding_window_pattern": 3}),
-    ("neox_parallel", {"use_parallel_residual": False}),
     ("neox_parallel", rope(rope_theta=100.0, partial_rotary_factor=0.5)),
     ("neox_parallel", rope(rope_theta=200.0, partial_rotary_factor=0.5)),
-    ("neox_serial", {"hidden_act": "gelu"}),
-    ("neox_serial", {"layer_norm_eps": 1e-3}),
-    ("neox_linear", rope(rope_type="linear", factor=2.0, rope_theta=50.0,
-                         partial_rotary_factor=0.5)),
-    ("opt_before", {"activation_function": "gelu"}),
-    ("opt_before", {"do_layer_norm_before": False}),
-    ("opt_before", {"_remove_final_layer_norm": True}),
-    ("opt_after", {"activation_function": "relu"}),
-]  # fmt: skip
+    (
+        "neox_linear",
+        rope(rope_type="linear", factor=2.0, rope_theta=50.0, partial_rotary_factor=0.5),
+    ),
+]
+for line in ALONE.split("\n")[1:-1]:
+    network, *options = line.split()
+    pairs = [option.split("=") for option in options]
+    OPTIONS += [(network, {key: json.loads(value)}) for key, value in pairs]
 
 
 @pytest.mark.parametrize(("name", "change"), OPTIONS, ids=str)
