@@ -46,7 +46,7 @@ TESTS = {
         "tests/test_render.py tests/test_prompts.py tests/test_unlike_runs.py"
     ),
     "scoring/prompts/template.py": "tests/test_prompts.py tests/test_render.py",
-    "scoring/engine/batches.py": ENGINE,
+    "scoring/engine/batches.py": f"batch_calibration/scoring/engine/batches.py {ENGINE}",
     "scoring/engine/label_texts.py": (
         "batch_calibration/scoring/engine/label_texts.py tests/test_scorers.py"
     ),
@@ -56,7 +56,7 @@ TESTS = {
     "scoring/engine/trie.py": f"tests/test_tokens.py {ENGINE}",
     "studies/calibration.py": "tests/test_calibration_study.py tests/test_studies.py",
     "methods/run.py": "tests/test_runner.py tests/test_pooled_shares.py",
-    "studies/accuracy_by_rows.py": "tests/test_calibration_study.py tests/test_studies.py",
+    "studies/accuracy_by_rows.py": "tests/test_over_stream.py tests/test_calibration_study.py",
 }
 EXPLAINED = {
     "BLOCK = ": "the length of partial sums decides speed and the last bits alone",
@@ -73,6 +73,7 @@ EXPLAINED = {
     "positions.reshape(-1)": "jax takes any negative length for the one that is left",
     "where(total > 0, total, 2.0)": "where all weights are 0, so is what is divided",
     "affinity[orders, labels], axis=1": "of two axes the last is the second",
+    "weight.shape), - 0.0": "a random number in 2^24 is 0, and ties with an absent row",
     "lru_cache": "what is computed twice is the same",
     "stacklevel": "of the other callers' depth: the tests look at calibrate and fit",
 }

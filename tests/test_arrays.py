@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from batch_calibration import METHODS, accuracy, calibrate, predict, summary
+from batch_calibration import METHODS, InputError, accuracy, calibrate, predict, summary
 from batch_calibration.arrays.missing_scores import LARGEST
+from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration.running import empty, update
 from batch_calibration.estimator import LabelBiasCorrector
 from batch_calibration.layer import BatchCalibration
@@ -177,3 +178,10 @@ def test_predictions_or_labels_that_are_traced_are_refused_each_by_itself(refuse
     guess, gold = jnp.array([0, 1, 1]), jnp.array([0, 1, 0])
     refuses(jax.jit(lambda traced: metrics.accuracy(traced, gold)), guess)
     refuses(jax.jit(lambda traced: metrics.accuracy(guess, traced)), gold)
+
+
+@pytest.mark.parametrize("seed", [-(2**31), 2**32 - 1])
+def test_a_seed_has_32_bits(seed):
+    assert check_key(seed) == jax.random.key(seed)
+    with pytest.raises(InputError, match="32 bits"):
+        check_key(seed + (1 if seed > 0 else -1))

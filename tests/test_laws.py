@@ -292,6 +292,17 @@ def test_on_an_uneven_split_of_a_sure_model_a_target_prior_or_mean_prob_beats_pl
     assert plain < float(accuracy(with_prior.apply(with_prior.fit(rows), rows), gold))
 
 
+@pytest.mark.parametrize("name", ["bc", "bc_mean_prob", "bc_prob_shift", "prior_matching"])
+def test_only_the_proportions_of_weights_count(name, planted):
+    rows, _, _ = planted(20, 3)
+    rows -= 200.0  # a probability of which float32 knows nothing
+    weight = jnp.linspace(0.1, 1.0, 20)
+    fit = METHODS[name].make().fit
+    bias = fit(rows, None, weight).bias
+    for scale in (1e-3, 1e3):
+        np.testing.assert_allclose(fit(rows, None, scale * weight).bias, bias, atol=1e-4)
+
+
 def test_mean_is_exact_to_a_millionth_over_many_rows():
     rows = (np.random.default_rng(0).normal(0, 1.0, (200_000, 2)) - 9.0).astype(np.float32)
     bias = METHODS["bc"].make().fit(jnp.asarray(rows)).bias

@@ -416,3 +416,9 @@ def test_labels_of_any_whole_type():
     scores = np.log([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
     for kind in (np.uint8, np.int8, np.int64, np.uint16):
         assert accuracy(scores, np.array([0, 1, 1], kind)) == pytest.approx(2 / 3)
+
+
+def test_a_mean_of_nothing_is_0():
+    weights = jnp.array([[1.0, 0.0], [3.0, 0.0]])
+    means = metrics.present_mean(jnp.array([[2.0, jnp.nan], [6.0, 5.0]]), weights, axis=0)
+    assert means.tolist() == [5.0, 0.0]

@@ -47,6 +47,14 @@ def test_it_is_the_stream_s_accuracy_part_by_part(size, planted):
     np.testing.assert_allclose(stream.accuracy["bc_running"], expected, atol=1e-6)
 
 
+def test_a_stretch_without_labels_has_no_value(planted):
+    scores, gold, _ = planted(45, 3)
+    few = np.where(np.arange(45) < 1, np.asarray(gold), -1)
+    stream = accuracy_over_stream(Evidence(np.asarray(scores), few), 5, seed=2)
+    accuracies = np.array(stream.accuracy["bc_running"])
+    assert len(stream.rows) == len(accuracies) < 3 and not np.isnan(accuracies).any()
+
+
 def test_a_whole_batch_is_bc_whatever_the_order(planted, refuses):
     scores, gold, _ = planted(40, 2)
     table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block(scores, gold)})
