@@ -160,6 +160,8 @@ def dots(
 
     With `is_layer` they are one image, also in SVG and PDF: dots of rows are many.
     """
+    if not len(x) and not name:
+        return
     look: dict[str, Any] = {"c": color, "linewidths": 0}
     if is_hollow:
         look = {"edgecolors": color, "facecolors": PAPER, "linewidths": 1.2}
