@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from batch_calibration.calibration.base import Calibrator, predict
     from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation, compare
     from batch_calibration.diagnosis.diagnose import diagnose
-    from batch_calibration.diagnosis.recommend import recommend
-    from batch_calibration.diagnosis.together import recommend_together
+    from batch_calibration.diagnosis.recommend import recommend, recommend_together
     from batch_calibration.errors import InputError
     from batch_calibration.importers import Reading, read
     from batch_calibration.methods import METHODS, Method
@@ -43,7 +42,7 @@ _HOMES = {
     "reporting.figures.preferences": "plot",
     "calibration.base": "Calibrator predict",
     "diagnosis": "Comparison Diagnosis Recommendation compare diagnose recommend",
-    "diagnosis.together": "recommend_together",
+    "diagnosis.recommend": "recommend_together",
     "errors": "InputError",
     "importers": "Reading read",
     "methods": "METHODS Method",

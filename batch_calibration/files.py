@@ -1,7 +1,9 @@
-"""Files that are written whole or not at all, names of processes and paths, and JSON."""
+"""Files that are written whole or not at all, names of processes and paths, JSON and CSV."""
 
+import csv
 import dataclasses
 import errno
+import io
 import json
 import math
 import os
@@ -13,12 +15,12 @@ import tempfile
 import time
 import types
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import BinaryIO, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from batch_calibration.errors import shown
 
@@ -362,3 +364,44 @@ def _began(number: int) -> str:
         has_ended = fields[0] in (b"Z", b"X")  # a zombie, or dead
         return "" if has_ended else fields[19].decode()  # starttime, 22nd field of proc(5)
     return ""
+
+
+FORMULA_SIGNS = tuple("=+-@\t\r")
+"""First characters of a formula in a spreadsheet."""
+
+
+class Number(str):
+    """A number as text, such as one with an interval behind it: no formula, whatever its sign."""
+
+
+def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
+    """Rows as CSV; a text that a spreadsheet would take for a formula is quoted with `'`."""
+    return write_csv((map(quote_formula, row) for row in rows), delimiter)
+
+
+def write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
+    """Rows as CSV; every cell is in quotes where one holds a bare CR, which else ends a line."""
+    cells = list(map(list, rows))
+    text = _csv_of(cells, delimiter, csv.QUOTE_MINIMAL)
+    return _csv_of(cells, delimiter, csv.QUOTE_ALL) if "\r" in text else text
+
+
+def _csv_of(rows: Iterable[Iterable[object]], delimiter: str, quoting: Literal[0, 1]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
+    return buffer.getvalue()
+
+
+def quote_formula(cell: object) -> object:
+    """The cell; a text that a spreadsheet would take for a formula begins with `'`."""
+    if not isinstance(cell, str) or isinstance(cell, Number) or not cell.startswith(FORMULA_SIGNS):
+        return cell
+    return cell if cell == "-" or _is_number(cell) else f"'{cell}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -8,6 +8,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from batch_calibration.cli import studies
+from batch_calibration.studies import calibrate_study
 from experiments.guard import (
     calibration_flags,
     calibration_settings,
@@ -31,8 +32,9 @@ machine_flags()
 def main() -> None:
     """Write one record for each stored table that is asked for."""
     set_up_machine()
-    settings, tasks, shots = calibration_settings(), TASKS.value, SHOTS.value
-    studies.calibrate_workdir(WORKDIR.value, settings, floor=FLOOR.value, tasks=tasks, shots=shots)
+    workdir, settings, shots = WORKDIR.value, calibration_settings(), SHOTS.value
+    report = calibrate_study(workdir, settings, floor=FLOOR.value, tasks=TASKS.value, shots=shots)
+    studies.show_calibration(report, workdir)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags, logging
@@ -132,22 +132,23 @@ def calibration_settings() -> CalibrationSettings:
 
 def launcher_flags() -> None:
     """Define the flags of all launchers; each launcher refuses those that it does not have."""
-    for name, flag in launchers.FLAGS.items():
-        (flags.DEFINE_integer if flag.text_kind is int else flags.DEFINE_string)(
-            name, None, flag.help
-        )
+    _define_flags(launchers.FLAGS)
+
+
+def machine_flags() -> None:
+    """Define the flags of a program that may be one of several processes."""
+    _define_flags(machine.FLAGS)
+
+
+def _define_flags(table: Mapping[str, tuple[type, str]]) -> None:
+    for name, (kind, text) in table.items():
+        (flags.DEFINE_integer if kind is int else flags.DEFINE_string)(name, None, text)
 
 
 def make_launcher(name: str, workers: int) -> Any:
     """The launcher of a name, as the flags say; errors as in `launchers.make_launcher`."""
     given = {flag: flags.FLAGS[flag].value for flag in launchers.FLAGS}
     return launchers.make_launcher(name, workers, given)
-
-
-def machine_flags() -> None:
-    """Define the flags of a program that may be one of several processes."""
-    for name, (kind, text) in machine.FLAGS.items():
-        (flags.DEFINE_integer if kind is int else flags.DEFINE_string)(name, None, text)
 
 
 def set_up_machine() -> None:

@@ -6,6 +6,7 @@ python -m experiments.paper --workdir=W
 from absl import app, flags
 
 from batch_calibration.cli.machine import keep_programs
+from batch_calibration.reporting.items import Results
 from experiments.guard import guarded, parse_flags
 
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
@@ -14,14 +15,13 @@ MODELS = flags.DEFINE_list("models", [], "models from the smallest on, for table
 
 def main() -> None:
     """Write what there is into W/paper under the paper's numbers; say where, and what lacks."""
-    from batch_calibration.reporting import catalogue
     from batch_calibration.studies import Store
     from experiments.evidence import paper
 
     keep_programs()
     store = Store(WORKDIR.value)
     records = store.records()
-    results = catalogue.collect(records, store.table_of, models=MODELS.value, all_boundaries=True)
+    results = Results(records, store.table_of, models=tuple(MODELS.value), all_boundaries=True)
     for line in paper.write_paper(results, store.workdir):
         print(line)
     # Scores without a record, records without their scores.

@@ -42,8 +42,9 @@ from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, frames
 from batch_calibration.importers import read as read_tables
 from batch_calibration.integrations.streams import correct_stream
-from batch_calibration.reporting import catalogue, page, words
+from batch_calibration.reporting import page, words, writing
 from batch_calibration.reporting.cells import latex, markdown
+from batch_calibration.reporting.items import Results
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.data import texts
@@ -217,15 +218,15 @@ class Kinds:
         stored_records = store.records()
         tidy.to_csv(tidy.typed_columns(stored_records.rows())).encode()
         stored_records.to_arrow()
-        results = catalogue.collect(stored_records)
-        for table in catalogue.tables(results):
+        results = Results(stored_records)
+        for table in writing.make_tables(results):
             lines = tidy.csv_text(table.csv or [])
             for text in (markdown(table.cells), latex(table.cells, table.note), lines):
                 text.encode()
             page.make_page([page.Section("a", "b", [table])]).encode()
         for group in results.sections:
             words.setting_paragraph(group).encode()
-        catalogue.figures(results)
+        writing.make_figures(results)
         return list(stored_records) == records
 
     def task_file(self, chance):

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from batch_calibration import METHODS, InputError, calibrate, diagnose, predict, recommend
+from batch_calibration import METHODS, InputError, calibrate, diagnose, metrics, predict, recommend
 from batch_calibration.arrays.alignment import in_label_order, in_row_order
 from batch_calibration.calibration import running
 from batch_calibration.diagnosis.recommend import Choice
 from batch_calibration.integrations.streams import correct_stream
 from batch_calibration.layer import BatchCalibration
 from batch_calibration.methods import correct
-from batch_calibration.metrics import table as metrics
 
 NAMES = ["no", "perhaps", "yes"]
 ROWS, K = 24, 3

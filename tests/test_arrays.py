@@ -8,7 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from batch_calibration import METHODS, InputError, accuracy, calibrate, predict, summary
+from batch_calibration import (
+    METHODS,
+    InputError,
+    accuracy,
+    calibrate,
+    metrics,
+    predict,
+    summary,
+)
 from batch_calibration.arrays.missing_scores import LARGEST
 from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration.running import empty, update
@@ -16,7 +24,6 @@ from batch_calibration.estimator import LabelBiasCorrector
 from batch_calibration.layer import BatchCalibration
 from batch_calibration.methods import fit
 from batch_calibration.metrics import decision_margin
-from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import run_calibration
 

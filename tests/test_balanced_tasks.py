@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate
-from batch_calibration.cli.studies import calibrate_workdir, make_report, score
+from batch_calibration.cli.studies import make_report, score, show_calibration
 from batch_calibration.reporting.writing import judge_record
 from batch_calibration.scores import ScoreTable, context_id, make_block
 from batch_calibration.scoring.data.task_file import read_task_file
 from batch_calibration.scoring.data.texts import read
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.settings import Settings, Study
-from batch_calibration.studies import Store
+from batch_calibration.studies import Store, calibrate_study
 from batch_calibration.studies.calibration import calibrate_store
 
 SETTINGS = Settings.of(
@@ -70,7 +70,7 @@ def test_tables_of_earlier_versions_stay_as_they_are_and_so_do_their_records(wor
 
 
 def test_a_study_recommends_bc_where_the_task_is_balanced(workdir):
-    calibrate_workdir(str(workdir), SETTINGS.calibration)
+    show_calibration(calibrate_study(workdir, SETTINGS.calibration), str(workdir))
     make_report(str(workdir))
     page = (workdir / "report.html").read_text()
     assert "Use bc: the task&#x27;s data set is balanced by design." in page
@@ -79,7 +79,7 @@ def test_a_study_recommends_bc_where_the_task_is_balanced(workdir):
 
 def test_shares_of_the_training_file_are_matched_and_named(workdir):
     settings = SETTINGS.replace(label_shares="train", methods="icl,bc,prior_matching")
-    calibrate_workdir(str(workdir), settings.calibration)
+    show_calibration(calibrate_study(workdir, settings.calibration), str(workdir))
     records = {record.context.task: record for record in Store(workdir).records()}
     for name, table in by_task(workdir).items():
         counts = np.array(table.context["train_labels"]) + 1.0
@@ -118,10 +118,10 @@ def test_shares_that_are_stated_go_before_the_design():
 
     scores = np.random.default_rng(0).normal([-3.0, -2.0], 1.0, (60, 2)).astype(np.float32)
     table = ScoreTable({"balanced": True}, ("a", "b"), {"test": make_block(scores)})
-    verdict = judge_scores("n", "t", table, scores, None)
+    verdict = judge_scores("n", "t", table, None)
     assert verdict.recommendation.method == "bc"
     expected = calibrate(scores, "bc", from_probs=False).argmax(axis=1)
     changed = np.flatnonzero(expected != scores.argmax(axis=1))
     assert sorted(verdict.diagnosis.changed) == changed.tolist()
-    stated = judge_scores("n", "t", table, scores, None, (0.8, 0.2))
+    stated = judge_scores("n", "t", table, None, (0.8, 0.2))
     assert stated.recommendation.method == "prior_matching"

@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batch_calibration import calibrate
+from batch_calibration import calibrate, metrics
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.methods import METHODS, Method, compare, probes
-from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Records, Store, unpack
 from batch_calibration.studies.calibration import calibrate_store, run_calibration

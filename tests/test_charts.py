@@ -15,7 +15,7 @@ from batch_calibration import diagnose
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import controls, curves, prompts, two_labels
-from batch_calibration.reporting.figures import files, intervals, preferences, scores, style
+from batch_calibration.reporting.figures import intervals, preferences, scores, style
 from batch_calibration.reporting.figures import studies as study_figures
 from batch_calibration.reporting.frame import by_setting
 from batch_calibration.reporting.method_display import PALETTE
@@ -138,7 +138,7 @@ def test_no_two_texts_overlap_and_no_color_has_two_meanings(drawn):
 
 def test_a_page_has_each_figure_as_text_in_its_own_colors(drawn):
     for name, one in drawn.items():
-        svg = files.page_svg(one, name.replace(" ", "-"))
+        svg = style.page_svg(one, name.replace(" ", "-"))
         assert svg.startswith("<svg ") and "<text" in svg and "currentColor" in svg
         wrong = re.findall("#000000|#ffffff|#eeeeee|font-family|<style|<metadata", svg)
         assert not wrong, (name, wrong)
@@ -154,7 +154,7 @@ def test_marks_say_their_numbers(drawn):
         "draw_prompts": "8, icl: 66.", "draw_planes": "bc: ", "draw_strip": "context ",
         "draw_control": "1 shots, flipped: ", "draw_boxes": "0, bc: 70.0 %",
     }.items():  # fmt: skip
-        svg = files.page_svg(drawn[name], "f")
+        svg = style.page_svg(drawn[name], "f")
         texts = re.findall("<title>([^<]*)</title>", svg)
         # A layer of very many dots is an image.
         assert any(said in text for text in texts) or ("<image" in svg and name == "draw_strip"), (
@@ -192,7 +192,7 @@ def test_files_are_the_same_each_time_and_pyplot_knows_no_figure(tmp_path):
     """In a fresh process: other tests import pyplot."""
     code = (
         "import sys; from batch_calibration import diagnose, plot; import hashlib\n"
-        "from batch_calibration.reporting.figures.files import to_file\n"
+        "from batch_calibration.reporting.figures.style import to_file\n"
         "found = diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], label_names=('no', 'yes'))\n"
         "for form in ('png', 'pdf', 'svg'):\n"
         "    one, other = (to_file(plot(found), form) for _ in range(2))\n"

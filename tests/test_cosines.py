@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from batch_calibration import diagnose, recommend
-from batch_calibration.cli.commands import _diagnose
 from batch_calibration.cli.summaries import CorrectedContext, show_advice, show_contexts
-from batch_calibration.diagnosis.together import recommend_tables
+from batch_calibration.diagnosis.diagnose import diagnose_table
+from batch_calibration.diagnosis.recommend import recommend_tables
 from batch_calibration.diagnosis.verdicts import judge_context
 from batch_calibration.methods.run import holds_cosines
-from batch_calibration.reporting import verdict_tables, words
+from batch_calibration.reporting import words
+from batch_calibration.reporting.cells import label_cells, size_cell
 from batch_calibration.reporting.page import Card, make_page
 from batch_calibration.scores import ScoreTable, make_block
 
@@ -40,9 +41,7 @@ def verdict_of(kind):
     table = table_of(kind)
     rows = table.blocks["test"].log_probs
     advice = recommend(rows, from_probs=False, cosines=holds_cosines(table), label_names=NAMES)
-    return judge_context(
-        kind, "pets", advice, rows, rows - rows.mean(axis=0), GOLD, NAMES, "", holds_cosines(table)
-    )
+    return judge_context(kind, "pets", advice, table, rows - rows.mean(axis=0))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,7 +49,7 @@ def test_each_printed_place_has_the_unit_of_its_scores(kind, capsys):
     verdict, table = verdict_of(kind), table_of(kind)
     advice, _ = recommend_tables([table], ["pets"])[0]
     scores = table.blocks["test"].log_probs
-    context = CorrectedContext(table, scores, _diagnose("bc", table, scores), advice)
+    context = CorrectedContext(table, scores, diagnose_table(table, scores, "bc"), advice)
     for contexts in ([context], [context] * 4):
         show_contexts(contexts, 0, sys.stdout)
         show_advice(contexts, sys.stdout)
@@ -60,7 +59,7 @@ def test_each_printed_place_has_the_unit_of_its_scores(kind, capsys):
         " ".join(words.facts([verdict, verdict]).values()),
         str(verdict.diagnosis),
         make_page([], (), cards=[Card("pets", [verdict, verdict._replace(name="b")])]),
-        repr(verdict_tables.label_cells(verdict.diagnosis)),
+        repr(label_cells(verdict.diagnosis)),
     ]
     for text in texts:
         said = re.sub(r"[Cc]osines\s+have\s+no\s+nats", "", text)
@@ -125,7 +124,7 @@ def test_cosines_that_do_not_differ_between_rows_have_no_spread():
     assert found.sentences()[0] == (
         "Averaged over 30 rows, the scores favor 'label 0' over 'label 1' by the same in all rows."
     )
-    assert verdict_tables.size_cell(found) == "-"
+    assert size_cell(found) == "-"
 
 
 @pytest.mark.parametrize("columns", ["logit_A,logit_B", "logitA,logitB", "A_logit,B_logit"])

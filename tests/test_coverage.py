@@ -17,10 +17,9 @@ from scipy.stats import binom, multinomial
 
 from batch_calibration import metrics
 from batch_calibration.diagnosis import Margins, comparison, estimate_gain, expected_gain, verdicts
-from batch_calibration.diagnosis.diagnose import accuracy_of, gain_of
-from batch_calibration.diagnosis.together import recommend_together
+from batch_calibration.diagnosis.recommend import recommend_together
 from batch_calibration.integrations import judges
-from batch_calibration.metrics import intervals
+from batch_calibration.metrics import accuracy_of, gain_of, intervals
 from experiments.evidence import law_tables, statistics
 
 HONEST = (0.93, 0.97)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from batch_calibration import cli
 from batch_calibration.cli import options, progress, studies
-from batch_calibration.reporting import terminal
+from batch_calibration.reporting import writing
 from batch_calibration.reporting.items import ACROSS, Table
 
 
@@ -79,7 +79,7 @@ def test_tables_fit_the_columns_and_say_a_note_once(columns, monkeypatch, capsys
     cells = [["task", *(f"method {i}" for i in range(30))], ["sst2", *["+1.2 [-0.3, +2.7]"] * 30]]
     note = "A gain is paired. In brackets is its interval."
     first, second = (Table(ACROSS, name, name, cells, note) for name in "ab")
-    terminal.print_tables([first, second._replace(note=f"{note} Few rows.")])
+    writing.print_tables([first, second._replace(note=f"{note} Few rows.")])
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= columns
     assert said.count("A gain is paired.") == 1 and said.count("Few rows.") == 1

@@ -11,8 +11,9 @@ from rendering import label_texts, rendered, settings_of
 from tokenizers import Tokenizer
 
 from batch_calibration.cli.study_options import read_config, read_study
-from batch_calibration.reporting import catalogue, controls, words, writing
+from batch_calibration.reporting import controls, words, writing
 from batch_calibration.reporting.frame import by_setting
+from batch_calibration.reporting.items import Results
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
 from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.embedded import CHECKPOINTS, label_words, suite
@@ -227,7 +228,7 @@ def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
     store = study(scorer(), tmp_path)
     (control,) = controls.find_controls(store.records())
     assert controls.judge_reading(control) == verdict
-    text = words.study_paragraphs(catalogue.collect(store.records()))[control.slug]
+    text = words.study_paragraphs(Results(store.records()))[control.slug]
     assert f"Reads its demonstrations: {verdict}." in text and "shots per class: 1 and 2" in text
     means = {
         (method, name): [control.accuracy(controls.Point("sst2", n, name, method)) for n in (1, 2)]
@@ -245,8 +246,8 @@ def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
 
 def test_tables_and_the_figure_of_a_study(tmp_path):
     store = study(Reader(), tmp_path)
-    results = catalogue.collect(store.records(), store.table_of)
-    views = [view for view in catalogue.tables(results) if "demonstration-labels" in view.slug]
+    results = Results(store.records(), store.table_of)
+    views = [view for view in writing.make_tables(results) if "demonstration-labels" in view.slug]
     drawn, gained, likelier = views
     assert gained.slug == f"{drawn.slug}-differences"
     assert [row[1] for row in gained.cells] == [
@@ -270,11 +271,13 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     share = np.mean(np.array(suite.likelier("sst2", "validation")[:60]) == ANSWERS)
     assert likelier.cells[1][5] == f"{100 * share:.1f}" != percent
     # Beside the curve of shots there is no other table of these contexts, and no robustness study.
-    assert not [view for view in catalogue.tables(results) if "label_words" in view.heading]
+    assert not [view for view in writing.make_tables(results) if "label_words" in view.heading]
     csv = csv_text(drawn.csv).splitlines()
     assert csv[0] == "task,shots,method,condition,value,low,high"
     assert csv[2].startswith(f"sst2,1,icl,gold,{100 * RIGHT:.4g},")
-    (figure,) = [view for view in catalogue.figures(results) if "demonstration-labels" in view.slug]
+    (figure,) = [
+        view for view in writing.make_figures(results) if "demonstration-labels" in view.slug
+    ]
     written = writing.write_figure(figure, tmp_path / "figure")
     assert [path.suffix for path in written] == [".png", ".pdf", ".csv"]
     chart = figure.draw()
@@ -291,7 +294,7 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
 
 
 def test_without_score_tables_the_likelier_label_is_not_judged(tmp_path):
-    tables = catalogue.tables(catalogue.collect(study(Reader(), tmp_path).records()))
+    tables = writing.make_tables(Results(study(Reader(), tmp_path).records()))
     assert [table.slug for table in tables if "likelier" in table.slug] == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batch_calibration.diagnosis import experience
+from batch_calibration.diagnosis import recommendation
 from batch_calibration.methods import run_methods
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store
@@ -142,7 +142,7 @@ def test_rules_are_the_methods_own(shared: Path):
 
 def test_what_to_expect_is_what_the_page_says():
     text = (ROOT / "docs/evidence/evidence_experience.csv").read_text()
-    for method, ranges in experience.RANGES.items():
+    for method, ranges in recommendation.RANGES.items():
         for score_range in ranges:
             line = (
                 f"{method},{score_range.most:g},{score_range.contexts},{score_range.gain:+.1f},"

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import os
+import shutil
 import sys
 
 import numpy as np
@@ -12,9 +13,10 @@ from making import make_record
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 
-from batch_calibration.reporting import catalogue, tables, terminal, words
-from batch_calibration.reporting.cells import Best, Sums, latex, markdown
+from batch_calibration.reporting import tables, words, writing
+from batch_calibration.reporting.cells import Best, Sums, latex, markdown, show_cells
 from batch_calibration.reporting.frame import by_setting, gain, learned_tasks
+from batch_calibration.reporting.items import Results
 from batch_calibration.reporting.method_display import VERDICTS
 from batch_calibration.studies import csv_text
 
@@ -93,12 +95,12 @@ def test_gains_stay_what_they_are_in_every_form():
 
 
 def test_the_catalogue_has_a_table_of_gains_for_each_table_of_methods():
-    found_tables = catalogue.tables(catalogue.collect([record(bc_mean_prob=0.55)]))
+    found_tables = writing.make_tables(Results([record(bc_mean_prob=0.55)]))
     found_tables = [table for table in found_tables if not table.number]
     slugs = [table.slug.split("validation-", 1)[1] for table in found_tables]
     assert slugs == ["methods", "methods-gains", "variants", "variants-gains", "overview"]
     assert all("say nothing of others" in t.note for t in found_tables if "gains" in t.slug)
-    alone = catalogue.tables(catalogue.collect([make_record("rte", {"bc": 0.5})]))
+    alone = writing.make_tables(Results([make_record("rte", {"bc": 0.5})]))
     slugs = [table.slug for table in alone if not table.number]
     assert slugs == ["m-0shot-validation-methods"]
 
@@ -110,7 +112,7 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
         name: {**plain.methods[name], **dict(zip(("nll", "brier", "ece"), numbers, strict=True))}
         for name, numbers in values.items()
     }
-    results = catalogue.collect(study(dataclasses.replace(plain, methods=methods)).records)
+    results = Results(study(dataclasses.replace(plain, methods=methods)).records)
     shown = [table for make in tables.OF_SETTINGS for table in make(results)][-4:]
     kinds = [table.slug.rsplit("-", 1)[-1] for table in shown]
     assert kinds == ["probabilities", "nll", "brier", "ece"]
@@ -144,11 +146,11 @@ def test_a_task_is_learned_beyond_noise_and_beyond_its_most_frequent_label(
 
 def test_a_narrow_terminal_gets_the_columns_in_parts(monkeypatch, capsys):
     cells = [["task", *(f"method{i}" for i in range(6))], ["RTE", *"123456"]]
-    terminal.show_cells("Wide", cells)
+    show_cells("Wide", cells)
     assert len(capsys.readouterr().out.splitlines()) == 6
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda: os.terminal_size((40, 24)))
-    terminal.show_cells("Wide", cells)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 24)))
+    show_cells("Wide", cells)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 40
     assert [line.split() for line in lines if line.startswith("RTE")] == [
@@ -181,14 +183,14 @@ def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
     for cells, count in ((main_cells, 3), (tables.accuracy_cells(group, ["icl"]), 1)):
         assert [isinstance(row, Sums) for row in cells] == [False] * 4 + [True] * count
     assert "± is the standard" not in tables.accuracy_note(group, ["icl", "bc"])
-    (table, *_) = catalogue.tables(catalogue.collect(group.records))
+    (table, *_) = writing.make_tables(Results(group.records))
     assert r"\midrule" + "\naverage &" in latex(table.cells, table.note)
     assert "beyond noise: 0 is outside it" in table.note
 
 
 def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
-    results = catalogue.collect(ONE.records)
-    (drawing,) = (f for f in catalogue.figures(results) if f.slug.endswith("-differences"))
+    results = Results(ONE.records)
+    (drawing,) = (f for f in writing.make_figures(results) if f.slug.endswith("-differences"))
     drawn = drawing.draw()
     (axes,) = drawn.figure.axes
     names = [text.get_text() for text in axes.get_yticklabels()]
@@ -206,7 +208,7 @@ def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
 def test_contexts_that_have_a_method_which_others_lack_have_a_table():
     one, other = {"icl": 0.5, "bc": 0.75}, {"icl": 0.5, "bc": 0.75, "bcl": 0.8}
     records = [make_record("sst2", other), make_record("rte", one), make_record("cb", other)]
-    shown = {table.slug: table for table in catalogue.tables(catalogue.collect(records))}
+    shown = {table.slug: table for table in writing.make_tables(Results(records))}
     ((slug, part),) = [(s, t) for s, t in shown.items() if s.endswith("-methods-bcl")]
     assert part.heading.startswith("Methods: 2 of 3 contexts have bcl")
     assert part.cells[0][2:] == ["icl", "bc", "bcl"] and len(shown[slug[:-4]].cells[0]) == 4

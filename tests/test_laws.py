@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from batch_calibration import calibrate
+from batch_calibration import calibrate, metrics
 from batch_calibration.calibration import running
 from batch_calibration.calibration.learned_shift import STRENGTHS, best_strength
 from batch_calibration.calibration.objective import accuracy
 from batch_calibration.calibration.shift import apply, shrinkage
 from batch_calibration.methods import METHODS, compare
-from batch_calibration.metrics import table as metrics
 
 ROWS, LABELS = 16, 3
 nats = st.floats(-12.0, 0.0, width=32)

@@ -14,9 +14,9 @@ import pytest
 from scipy.stats import binom, multinomial, norm
 from sklearn import metrics as peer
 
-from batch_calibration import InputError, accuracy
+from batch_calibration import InputError, accuracy, metrics
 from batch_calibration.metrics import intervals
-from batch_calibration.metrics import table as metrics
+from batch_calibration.metrics.table import METRICS
 
 KEY = jax.random.key(0)
 
@@ -94,10 +94,10 @@ def test_total_variation_compares_shares():
     assert float(metrics.total_variation(scores, gold)) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("name", metrics.METRICS)
+@pytest.mark.parametrize("name", METRICS)
 def test_unknown_labels_and_absent_rows_do_not_count(name, rows):
     scores, gold = rows
-    metric = metrics.METRICS[name]
+    metric = METRICS[name]
     hidden = metric(
         scores.at[60:].set(jnp.nan),
         gold.at[40:60].set(-1),
@@ -106,18 +106,18 @@ def test_unknown_labels_and_absent_rows_do_not_count(name, rows):
     assert float(hidden) == pytest.approx(float(metric(scores[:40], gold[:40])), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", metrics.METRICS)
+@pytest.mark.parametrize("name", METRICS)
 def test_no_labeled_row_gives_nan(name, rows):
     scores, gold = rows
-    assert np.isnan(float(metrics.METRICS[name](scores, jnp.full_like(gold, -1))))
-    assert np.isnan(float(jax.jit(metrics.METRICS[name])(scores, gold, jnp.zeros(len(gold)))))
+    assert np.isnan(float(METRICS[name](scores, jnp.full_like(gold, -1))))
+    assert np.isnan(float(jax.jit(METRICS[name])(scores, gold, jnp.zeros(len(gold)))))
 
 
-@pytest.mark.parametrize("name", metrics.METRICS)
+@pytest.mark.parametrize("name", METRICS)
 def test_per_row_constants_change_nothing(name, rows):
     scores, gold = rows
     moved = scores + jnp.linspace(-3.0, 3.0, 80)[:, None]
-    metric = metrics.METRICS[name]
+    metric = METRICS[name]
     assert float(metric(moved, gold)) == pytest.approx(float(metric(scores, gold)), abs=1e-5)
 
 
@@ -151,7 +151,7 @@ def test_summary_is_plain_floats(rows):
     ends = {
         f"{name}_{end}" for name in ("accuracy", "balanced_accuracy") for end in ("low", "high")
     }
-    assert set(report) == {*metrics.METRICS, *ends}
+    assert set(report) == {*METRICS, *ends}
     assert all(type(value) is float for value in report.values())
 
 
@@ -259,8 +259,8 @@ def test_summary_counts_labeled_and_present_rows_alone(rows):
         assert summary == pytest.approx(alone, abs=1e-6)
 
 
-OF_ANSWERS = [name for name, m in metrics.METRICS.items() if hasattr(m, "takes_predictions")]
-OF_SCORES = [name for name in metrics.METRICS if name not in OF_ANSWERS]
+OF_ANSWERS = [name for name, m in METRICS.items() if hasattr(m, "takes_predictions")]
+OF_SCORES = [name for name in METRICS if name not in OF_ANSWERS]
 
 
 def test_which_metrics_need_scores():
@@ -271,7 +271,7 @@ def test_which_metrics_need_scores():
 def test_predictions_do_as_well_as_scores(name, rows, host):
     scores, gold = rows
     guesses = host[2]
-    metric = metrics.METRICS[name]
+    metric = METRICS[name]
     expected = float(metric(scores, gold))
     for answers in (guesses, guesses.tolist(), metrics.predict(scores), guesses.astype(np.uint8)):
         assert float(metric(answers, gold)) == pytest.approx(expected, abs=1e-6)
@@ -289,8 +289,8 @@ def test_predictions_name_labels_that_no_row_has():
 
 @pytest.mark.parametrize("name", OF_SCORES)
 def test_metrics_of_scores_refuse_predictions(name, host, refuses):
-    refuses(metrics.METRICS[name], host[2], host[1])
-    refuses(metrics.bootstrap_interval, metrics.METRICS[name], host[2], host[1])
+    refuses(METRICS[name], host[2], host[1])
+    refuses(metrics.bootstrap_interval, METRICS[name], host[2], host[1])
 
 
 @pytest.mark.parametrize("answers", [[0.0, 1.0], ["a", "b"], [0, -1], [0, 7000], [0, 1, 1]])
@@ -330,7 +330,7 @@ def test_its_interval_is_that_of_rows_drawn_within_each_label(rows, host):
 def test_labels_are_needed_and_each_has_a_column(rows, refuses):
     for metric in (metrics.accuracy, metrics.nll, metrics.summary):
         refuses(metric, rows[0], None)
-    for label, metric in product((-2, 3), (*metrics.METRICS.values(), metrics.summary)):
+    for label, metric in product((-2, 3), (*METRICS.values(), metrics.summary)):
         for beyond in (np.where(np.arange(80) < 40, rows[1], label), rows[1].at[40].set(label)):
             with pytest.raises(InputError) as error:
                 metric(rows[0], beyond)
@@ -347,7 +347,7 @@ def test_rows_that_favor_no_label_are_refused_unless_they_do_not_count(bad, rows
     scores, gold = np.asarray(rows[0]).copy(), np.asarray(rows[1])
     scores[7] = bad
     for metric in (
-        *metrics.METRICS.values(),
+        *METRICS.values(),
         metrics.measure,
         metrics.summary,
         partial(metrics.bootstrap_interval, metrics.accuracy),
@@ -367,7 +367,7 @@ def test_rows_that_favor_no_label_are_refused_unless_they_do_not_count(bad, rows
 
 def test_numbers_are_python_s_and_answers_are_what_came(rows):
     scores, gold = (np.asarray(array) for array in rows)
-    for name, metric in metrics.METRICS.items():
+    for name, metric in METRICS.items():
         for source in (scores, scores.tolist(), pd.DataFrame(scores)):
             assert json.loads(json.dumps(metric(source, gold))) == float(metric(*rows)), name
         assert isinstance(metric(*rows), jax.Array) and isinstance(metric(rows[0], gold), jax.Array)

@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 import pytest
 from making import make_curve, make_record, make_sizes
 
-from batch_calibration.reporting import catalogue, terminal, writing
+from batch_calibration.reporting import writing
 from batch_calibration.reporting.cells import Best, NumberCell, latex, markdown
+from batch_calibration.reporting.items import Results
 from batch_calibration.studies import Store, csv_text, write_results
 
 NAME = '=../../../x[/b]|<i>&"%$#_{}~^\\\n`*$\\frac'
@@ -32,13 +33,13 @@ def results(tmp_path_factory):
             context={**details, "options": {"over_long": NAME, **options}, "shots": shots},
         )  # fmt: skip
         store.put_record(replace(record, id=f"{number:016x}"))
-    return store, catalogue.collect(store.records())
+    return store, Results(store.records())
 
 
 def test_nothing_is_written_beside_the_workdir(results):
     store, records = results
     for table in writing.write_tables(records, store.workdir / "tables"):
-        terminal.print_tables([table])
+        writing.print_tables([table])
     writing.write_figures(records, store.workdir / "figures")
     writing.write_report(records, store.workdir / "report.html")
     top = store.workdir.parents[3]
@@ -46,7 +47,9 @@ def test_nothing_is_written_beside_the_workdir(results):
     folders = {path.parent.name for path in files}
     assert folders == {"records", "tables", "figures", "w"}
     assert {path.parts[:4] for path in files} == {("a", "b", "c", "w")}
-    assert len(list((store.workdir / "figures").glob("*.png"))) == len(catalogue.figures(records))
+    assert len(list((store.workdir / "figures").glob("*.png"))) == len(
+        writing.make_figures(records)
+    )
 
 
 class Tags(HTMLParser):

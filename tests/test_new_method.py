@@ -10,7 +10,8 @@ import pytest
 from batch_calibration import METHODS, calibrate
 from batch_calibration.calibration.shift import shift
 from batch_calibration.methods import Method, probes
-from batch_calibration.reporting import catalogue, two_labels, writing
+from batch_calibration.reporting import two_labels, writing
+from batch_calibration.reporting.items import Results
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store, calibrate_store, write_results
 
@@ -69,7 +70,7 @@ def test_calibrate_takes_it():
 
 
 def test_every_table_names_it(workdir, tmp_path):
-    results = catalogue.collect(workdir.records(), workdir.table_of)
+    results = Results(workdir.records(), workdir.table_of)
     tables = writing.write_tables(results, tmp_path / "tables")
     tables = [table for table in tables if not table.number]
     kinds = {table.slug.rsplit("-", 1)[-1]: table.cells[0] for table in tables}
@@ -87,8 +88,8 @@ def test_every_table_names_it(workdir, tmp_path):
 
 
 def test_every_figure_draws_it(workdir, tmp_path):
-    results = catalogue.collect(workdir.records(), workdir.table_of)
-    drawn = {d.slug.rsplit("-", 1)[-1] + d.section[:1]: d for d in catalogue.figures(results)}
+    results = Results(workdir.records(), workdir.table_of)
+    drawn = {d.slug.rsplit("-", 1)[-1] + d.section[:1]: d for d in writing.make_figures(results)}
     assert two_labels.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "pc_raw", "toy")
     panels = drawn["boundariesm"].draw().figure.axes
     titles = [axes.get_title(loc="left").split("\n")[-1] for axes in panels[:7]]
@@ -103,7 +104,7 @@ def test_every_figure_draws_it(workdir, tmp_path):
 
 
 def test_the_report_and_the_records_hold_it(workdir, tmp_path):
-    results = catalogue.collect(workdir.records(), workdir.table_of)
+    results = Results(workdir.records(), workdir.table_of)
     writing.write_report(results, tmp_path / "report.html")
     assert ">toy</th>" in (tmp_path / "report.html").read_text()
     record = json.loads(next((workdir.workdir / "records").iterdir()).read_text())

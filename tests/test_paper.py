@@ -12,10 +12,11 @@ from making import make_record
 
 from batch_calibration import calibrate
 from batch_calibration.methods import METHODS
-from batch_calibration.reporting import catalogue, prompts, tables, two_labels
+from batch_calibration.reporting import prompts, tables, two_labels, writing
 from batch_calibration.reporting.cells import Best, NumberCell, Second, latex, markdown
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.frame import Frame, Setting, by_setting
+from batch_calibration.reporting.items import Results
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
 from batch_calibration.studies import Store, calibrate_store
@@ -73,7 +74,7 @@ def workdir(tmp_path_factory, planted):
 
 
 def gathered(store):
-    return catalogue.collect(
+    return Results(
         store.records(), store.table_of, models=("small", "middle", "big"), all_boundaries=True
     )
 
@@ -107,7 +108,7 @@ def test_every_item_is_drawn_and_says_where(page):
 
 
 def test_no_two_texts_of_a_figure_overlap(workdir):
-    for drawing in catalogue.figures(gathered(workdir)):
+    for drawing in writing.make_figures(gathered(workdir)):
         figures.check(drawing.draw().figure)
         if drawing.draw_for_page:
             figures.check(drawing.draw_for_page(lambda table: {}).figure)
@@ -219,7 +220,7 @@ def sized(model, shots=1, **accuracy):
 
 
 def test_best_and_second_best_of_each_size_are_marked():
-    settings = catalogue.collect(
+    settings = Results(
         sized("s", rte={"icl": 0.5, "cc": 0.6, "dc": 0.6, "bc": 0.55})
         + sized("l", rte={"icl": 0.9, "bc": 0.8}, cb={"icl": 0.7, "bc": 0.7}),
         models=("s",),
@@ -241,11 +242,11 @@ def test_best_and_second_best_of_each_size_are_marked():
 def test_the_middle_size_is_the_one_between_others():
     records = [r for model in ("c", "a", "b") for r in sized(model, rte={"icl": 0.9, "bc": 0.5})]
     for models, middle in (((), "b"), (("b", "a", "c"), "a")):
-        results = catalogue.collect(records, models=models)
+        results = Results(records, models=models)
         assert [group.setting.model for group in results.middle] == [middle]
-        (table,) = [r for r in catalogue.tables(results) if r.number == "Table 5"]
+        (table,) = [r for r in writing.make_tables(results) if r.number == "Table 5"]
         assert table.cells[0][2] == f"{middle} 1-shot icl"
-    assert catalogue.collect(sized("a", rte={"icl": 0.9, "bc": 0.5})).middle == []
+    assert Results(sized("a", rte={"icl": 0.9, "bc": 0.5})).middle == []
 
 
 def test_bcl_stands_beside_bc_of_the_first_seed():
@@ -332,5 +333,5 @@ def test_shifted_scores_are_those_of_the_method(workdir):
 def test_main_setting_is_of_the_model_that_has_most():
     records = sized("a", rte={"icl": 0.9, "bc": 0.5}) + sized("b", rte={"icl": 0.9, "bc": 0.5})
     records += sized("b", shots=0, rte={"icl": 0.9, "bc": 0.5})
-    assert catalogue.collect(records).main.setting.model == "b"
-    assert catalogue.collect([]).main is None
+    assert Results(records).main.setting.model == "b"
+    assert Results([]).main is None

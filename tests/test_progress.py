@@ -6,7 +6,7 @@ import pytest
 
 from batch_calibration.cli import progress
 from batch_calibration.settings import Settings
-from batch_calibration.studies import run_scoring
+from batch_calibration.studies import ScoringProgress, run_scoring
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def minutes_left(text):
 
 def test_a_file_gets_a_line_a_minute_with_the_time_left(clock, capsys):
     with progress.ProgressBar("scoring", "rows") as bar:
-        bar.update("sst2", 100, 1300, 0, 1200, 36_000)  # 100 were stored
+        bar.update(ScoringProgress("sst2", 100, 1300, 0, 1200, 36_000))  # 100 were stored
         for second in range(300):
             clock[0] = 100.0 + second  # it took 100 s to load and compile
             done = 4 * (second + 1)
-            bar.update("sst2", 100 + done, 1300, done, 1200, 36_000, 30 * done)
+            bar.update(ScoringProgress("sst2", 100 + done, 1300, done, 1200, 36_000, 30 * done))
     text = capsys.readouterr().out
     lines = text.splitlines()
     assert lines[0] == "1,200 rows to ask, about 36,000 tokens; 100 stored"
@@ -45,7 +45,7 @@ def test_time_left_is_that_of_tokens_and_not_of_what_is_compiled_first(clock, ca
             run += 20 if is_short else 200
             # The second batch is held up for a minute by what it compiles.
             clock[0] += (0.5 if is_short else 5) + 60 * (row == 1)
-            bar.update("mixed", row, 660, row + 1, 660, 24_000, run)
+            bar.update(ScoringProgress("mixed", row, 660, row + 1, 660, 24_000, run))
             said = minutes_left(capsys.readouterr().out)
             left += [(minutes * 60, end - clock[0]) for minutes in said]
     assert len(left) > 8
@@ -54,7 +54,7 @@ def test_time_left_is_that_of_tokens_and_not_of_what_is_compiled_first(clock, ca
 
 def test_nothing_is_said_where_all_was_stored(clock, capsys):
     with progress.ProgressBar("scoring", "rows") as bar:
-        bar.update("sst2", 10, 10, 0, 0)
+        bar.update(ScoringProgress("sst2", 10, 10, 0, 0))
     assert "to ask" not in capsys.readouterr().out
 
 

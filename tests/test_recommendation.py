@@ -6,7 +6,7 @@ import pytest
 
 from batch_calibration import calibrate, recommend, recommend_together
 from batch_calibration.cli import commands, prior
-from batch_calibration.diagnosis import experience, signals
+from batch_calibration.diagnosis import recommendation, signals
 from batch_calibration.diagnosis.recommend import choose_by_labels
 from batch_calibration.methods import Evidence, run_methods
 from batch_calibration.scores import ScoreTable, make_block
@@ -67,18 +67,18 @@ def test_few_rows_and_scores_that_tell_nothing_are_left():
     assert advice.method == "icl" and "nats, less than 0.05) is near guessing" in advice.reason[0]
 
 
-@pytest.mark.parametrize("method", experience.RANGES)
+@pytest.mark.parametrize("method", recommendation.RANGES)
 def test_what_to_expect_is_of_contexts_that_promise_alike(method):
-    ranges = experience.RANGES[method]
+    ranges = recommendation.RANGES[method]
     ends = [bounds.most for bounds in ranges]
     assert ends == sorted(ends) and ends[-1] == np.inf
     for bounds in ranges:
         assert bounds.low <= bounds.gain <= bounds.high and 0 <= bounds.fell < 0.6
     before = np.log([[0.6, 0.4]])
     # Before it had 0.4 after the correction: promised are 20 points.
-    expected = experience.expect(before, np.log([[0.4, 0.6]]), method)
+    expected = recommendation.expect(before, np.log([[0.4, 0.6]]), method)
     assert expected.gain.value == pytest.approx(ranges[-1].gain / 100)
-    nothing = experience.expect(before, before, method)
+    nothing = recommendation.expect(before, before, method)
     assert nothing.gain.value == pytest.approx(ranges[0].gain / 100)
 
 

@@ -6,7 +6,8 @@ from rendering import label_texts, rendered, settings_of
 from tiny import GPT2, write
 
 from batch_calibration.methods import METHODS
-from batch_calibration.reporting import catalogue
+from batch_calibration.reporting import writing
+from batch_calibration.reporting.items import Results
 from batch_calibration.scores import context_id
 from batch_calibration.scoring.engine.token_budget import TokenBudget
 from batch_calibration.scoring.inputs import LazyTexts
@@ -232,8 +233,8 @@ def test_one_context_holds_for_test_rows_and_probes_or_the_reader_is_told(
         # All four are asked; those that the context keeps do not stand before themselves.
         prompts = [text.split("\n\n") for text in planned.blocks["looc"].inputs]
         assert [len(p) - 1 for p in prompts] == [4 - cut] * cut + [3 - cut] * (4 - cut)
-    results = catalogue.collect([record])
-    shown = " ".join(table.note for table in catalogue.tables(results))
+    results = Results([record])
+    shown = " ".join(table.note for table in writing.make_tables(results))
     assert ("over_long=same_context keeps one" in shown) == (policy == "drop_shots")
 
 

@@ -12,9 +12,9 @@ from browser import browser, requests, set_scheme, set_width
 
 from batch_calibration.diagnosis.recommend import LIKELY, POOLED, likely_bias
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting import catalogue, writing
+from batch_calibration.reporting import writing
 from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
-from batch_calibration.reporting.items import Table
+from batch_calibration.reporting.items import Results, Table
 from batch_calibration.reporting.method_display import PALETTE
 from batch_calibration.reporting.page import make_page, table_html
 from batch_calibration.scores import ScoreTable, make_block
@@ -52,7 +52,7 @@ def results(planted, tmp_path_factory):
                          "model": "m", "scorer": {"kind": "causal_lm"}, **context}  # fmt: skip
                 store.put(ScoreTable(fields, ("no", "yes"), blocks))
     calibrate_store(store, METHODS, probe_sizes=(4, 8), draws=2)
-    return catalogue.collect(store.records(), store.table_of)
+    return Results(store.records(), store.table_of)
 
 
 def write(results, path):

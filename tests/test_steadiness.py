@@ -8,9 +8,10 @@ from scipy.stats import norm, t
 
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.metrics.intervals import change_of_deviation, gain_over_prompts
-from batch_calibration.reporting import catalogue, curves, prompts, words
+from batch_calibration.reporting import curves, prompts, words, writing
 from batch_calibration.reporting.figures import studies
 from batch_calibration.reporting.frame import by_setting
+from batch_calibration.reporting.items import Results
 from batch_calibration.reporting.method_display import VERDICTS
 
 
@@ -184,18 +185,18 @@ def test_a_study_without_icl_or_of_one_prompt_is_not_told():
             for i in range(3)]  # fmt: skip
     for records in (lone, STEADY[:1]):
         assert prompts.by_study(prompts.find_axes(records)) == {}
-        assert "prompts" not in {t.slug for t in catalogue.tables(catalogue.collect(records))}
+        assert "prompts" not in {t.slug for t in writing.make_tables(Results(records))}
 
 
 def test_the_table_and_the_figure_of_all_prompts():
-    results = catalogue.collect([*STEADY, *ALIKE, *WORSE])
-    (table,) = (view for view in catalogue.tables(results) if view.slug == "prompts")
+    results = Results([*STEADY, *ALIKE, *WORSE])
+    (table,) = (view for view in writing.make_tables(results) if view.slug == "prompts")
     assert [row[1] for row in table.cells[1:]] == ["SST-2", "RTE", "WiC"]
     of_rte = dict(zip(table.cells[0], table.cells[2], strict=True))
     assert of_rte["icl max - min"] == "36.0" and of_rte["bc"] == "80.9 ± 0.6"
     assert of_rte["change of ±"].startswith("-11.5 [") and of_rte["change of ±"].endswith("]*")
     assert of_rte["wins, ties, losses"] == "8, 1, 1"
-    (drawing,) = (view for view in catalogue.figures(results) if view.slug.endswith("-prompts"))
+    (drawing,) = (view for view in writing.make_figures(results) if view.slug.endswith("-prompts"))
     drawn = drawing.draw()
     header, first = drawn.cells[0], dict(zip(drawn.cells[0], drawn.cells[11], strict=True))
     assert header == [
@@ -244,6 +245,6 @@ def test_the_study_of_shots_in_words():
     assert "at 1 of 4 points Batch Calibration (bc) gains beyond noise over" in text
     assert "(icl), at 1 it loses; its gain goes from -10.0 [" in text
     assert "]* points (CB at 0) to +20.0 [" in text
-    assert words.study_paragraphs(catalogue.collect(records)) == {f"{curve.slug}-curve": text}
+    assert words.study_paragraphs(Results(records)) == {f"{curve.slug}-curve": text}
     alone = [make_record("rte", {"bc": 0.5}, context={"shots": n}) for n in (0, 1)]
-    assert words.study_paragraphs(catalogue.collect(alone)) == {}
+    assert words.study_paragraphs(Results(alone)) == {}

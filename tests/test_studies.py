@@ -6,18 +6,12 @@ import numpy as np
 import pytest
 from making import make_curve, make_record, make_sizes
 
-from batch_calibration.reporting import (
-    catalogue,
-    cells,
-    curves,
-    prompts,
-    tables,
-    two_labels,
-)
+from batch_calibration.reporting import cells, curves, prompts, tables, two_labels, writing
 from batch_calibration.reporting.cells import Best
 from batch_calibration.reporting.figures import studies
-from batch_calibration.reporting.figures.files import save
+from batch_calibration.reporting.figures.style import save
 from batch_calibration.reporting.frame import axis_name, by_setting
+from batch_calibration.reporting.items import Results
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store, csv_text
 
@@ -129,7 +123,7 @@ def test_what_a_reader_must_know_stands_below_every_table():
         dataclasses.replace(record(0, shots, sizes=SIZES, **options), notes=("† known",))
         for shots, options in ((0, {}), (1, {}), (1, {"template": "1"}))
     ]
-    tables = catalogue.tables(catalogue.collect(records))
+    tables = writing.make_tables(Results(records))
     # What methods do and what the data are hangs on no context.
     marked = [table for table in tables if table.number not in ("Table 1", "Table 4")]
     assert len(marked) > 10 and all("† known" in table.note for table in marked)

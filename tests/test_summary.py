@@ -5,19 +5,13 @@ import textwrap
 import pytest
 from making import make_curve, make_record
 
-from batch_calibration.reporting import (
-    catalogue,
-    curves,
-    prompts,
-    tables,
-    words,
-)
 from batch_calibration.reporting import cells as forms
+from batch_calibration.reporting import curves, prompts, tables, words
 from batch_calibration.reporting.cells import Best
 from batch_calibration.reporting.figures import intervals
 from batch_calibration.reporting.figures import studies as study_figures
 from batch_calibration.reporting.frame import by_setting, learned_tasks
-from batch_calibration.reporting.items import Table
+from batch_calibration.reporting.items import Results, Table
 from batch_calibration.reporting.page import Section, make_page
 from batch_calibration.scoring.tasks import TASKS
 
@@ -139,12 +133,12 @@ def test_a_point_of_a_curve_is_not_shown_apart_and_a_lone_point_is_no_curve():
     wide = [record(task, 0.7, 0.8, bcl=0.9) for task in SUITE]
     few = [record("sst2", 0.6, 0.7, shots=shots) for shots in (0, 2)]
     settings = by_setting([*wide, *few])
-    assert [section.setting.shots for section in catalogue.collect([*wide, *few]).sections] == [1]
+    assert [section.setting.shots for section in Results([*wide, *few]).sections] == [1]
     (curve,) = curves.by_shots(settings)
     assert list(curve.tasks) == ["sst2"] and sorted(curve.tasks["sst2"]) == ["bc", "icl"]
     assert sorted(curve.tasks["sst2"]["bc"]) == [0, 1, 2]
     # Equally wide settings are all shown; tasks of different settings make no curve.
-    assert len(catalogue.collect([*few, record("sst2", 0.7, 0.8)]).sections) == 3
+    assert len(Results([*few, record("sst2", 0.7, 0.8)]).sections) == 3
     assert curves.by_shots(by_setting([*wide, record("mr", 0.6, 0.7, shots=0)])) == []
 
 

@@ -3,10 +3,11 @@
 import numpy as np
 from making import make_record
 
-from batch_calibration.reporting import catalogue, prompts, tables
+from batch_calibration.reporting import prompts, tables, writing
 from batch_calibration.reporting.cells import Best, Sums, latex
-from batch_calibration.reporting.figures.files import save
+from batch_calibration.reporting.figures.style import save
 from batch_calibration.reporting.frame import by_setting
+from batch_calibration.reporting.items import Results
 
 
 def of_model(model, task, seed=0, icl=0.5, **context):
@@ -45,10 +46,10 @@ def test_an_average_is_over_the_tasks_of_all_models():
 
 def test_other_shots_or_one_task_alone_are_no_table_of_models():
     one_task = [of_model("big", "rte"), of_model("small", "rte")]
-    assert list(tables.of_models(catalogue.collect(one_task))) == []
+    assert list(tables.of_models(Results(one_task))) == []
     differing = [of_model(name, task, shots=shots)
              for name, shots in (("big", 1), ("small", 2)) for task in ("rte", "cb")]  # fmt: skip
-    assert list(tables.of_models(catalogue.collect(differing))) == []
+    assert list(tables.of_models(Results(differing))) == []
 
 
 def at(shots, seed=0, icl=0.5, **options):
@@ -99,7 +100,7 @@ def test_one_choice_at_a_time_is_no_grid():
 
 
 def test_two_way_tables_are_in_the_catalogue_and_have_no_last_row_apart():
-    by_slug = {t.slug: t for t in catalogue.tables(catalogue.collect([*TWO, *GRID]))}
+    by_slug = {t.slug: t for t in writing.make_tables(Results([*TWO, *GRID]))}
     for slug in ("mini-1shot-validation-models", "m-validation-rte-template-shots"):
         table = by_slug[slug]
         assert table.csv and not any(isinstance(row, Sums) for row in table.cells)
@@ -108,9 +109,7 @@ def test_two_way_tables_are_in_the_catalogue_and_have_no_last_row_apart():
 
 
 def test_a_grid_is_drawn_with_a_panel_a_method_and_a_number_a_cell():
-    (drawing,) = (
-        d for d in catalogue.figures(catalogue.collect([*GRID, at(2)])) if "grid" in d.slug
-    )
+    (drawing,) = (d for d in writing.make_figures(Results([*GRID, at(2)])) if "grid" in d.slug)
     drawn = drawing.draw()
     icl, bc, _ = drawn.figure.axes  # the last one is the scale of the colors
     assert [icl.get_title(loc="left"), bc.get_title(loc="left")] == ["icl", "bc"]
@@ -122,5 +121,5 @@ def test_a_grid_is_drawn_with_a_panel_a_method_and_a_number_a_cell():
 
 def test_a_grid_of_one_accuracy_can_be_drawn(tmp_path):
     flat = [at(shots, **options) for options in ({}, {"verbalizer": "2"}) for shots in (0, 1)]
-    (drawing,) = (d for d in catalogue.figures(catalogue.collect(flat)) if "grid" in d.slug)
+    (drawing,) = (d for d in writing.make_figures(Results(flat)) if "grid" in d.slug)
     assert all(path.stat().st_size for path in save(drawing.draw().figure, tmp_path / "grid"))

@@ -5,8 +5,9 @@ import pytest
 
 from batch_calibration.diagnosis import recommend, verdicts
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
-from batch_calibration.reporting import verdict_tables, words
-from batch_calibration.reporting.cells import NumberCell
+from batch_calibration.reporting import words
+from batch_calibration.reporting.cells import NumberCell, verdict_cells
+from batch_calibration.scores import ScoreTable, make_block
 
 NAMES = ("no", "yes")
 # Rows favor "no"; right are "no" where the first score is far above the second one.
@@ -14,11 +15,14 @@ SCORES = np.array(30 * [[-0.2, -3.0], [-0.6, -1.5]], np.float32)
 GOLD = np.array(30 * [0, 1])
 
 
+def table_of(scores=SCORES, labels=GOLD):
+    return ScoreTable({}, NAMES, {"test": make_block(scores, labels)})
+
+
 def judge(name="here", task="sst2", scores=SCORES, shift=(1.6, 0.0), labels=GOLD):
     advice = recommend(scores, label_names=NAMES, from_probs=False)
-    return verdicts.judge_context(
-        name, task, advice, scores, scores - np.float32(shift), labels, NAMES
-    )
+    table = table_of(scores, labels)
+    return verdicts.judge_context(name, task, advice, table, scores - np.float32(shift))
 
 
 def test_a_context_in_facts():
@@ -61,12 +65,12 @@ def test_what_harms_is_said_of_each_answer():
 def test_one_answer_where_shares_are_stated():
     advice = recommend(SCORES, label_names=NAMES, from_probs=False, share="balanced")
     shift = SCORES.mean(axis=0)
-    verdict = verdicts.judge_context("here", "sst2", advice, SCORES, SCORES - shift, GOLD, NAMES)
+    verdict = verdicts.judge_context("here", "sst2", advice, table_of(), SCORES - shift)
     _, effect, todo = words.card_lines([verdict])
     assert effect.startswith("bc: 50.0 → 100.0 % (+50.0 [")
     assert todo.startswith("Do: `calibrate(scores, method='bc')")
     np.testing.assert_array_equal(verdict.gains, verdict.balanced)
-    harmed = verdicts.judge_context("here", "sst2", advice, SCORES, -SCORES, 0 * GOLD, NAMES)
+    harmed = verdicts.judge_context("here", "sst2", advice, table_of(SCORES, 0 * GOLD), -SCORES)
     _, effect, todo = words.card_lines([harmed])
     assert effect.startswith("bc: 100.0 → 0.0 %") and "leave the scores as they are" in todo
 
@@ -88,7 +92,7 @@ def test_scores_that_are_left_expect_nothing():
     few = judge(scores=SCORES[:10], labels=GOLD[:10], shift=(0.0, 0.0))
     assert words.card_lines([few])[2].endswith("if you cannot say, leave the scores as they are.")
     assert "Expected gain" not in words.facts([few])
-    header, row = verdict_tables.verdict_cells([few])
+    header, row = verdict_cells([few])
     assert row[header.index("recommended")] == "leave it"
 
 
@@ -113,7 +117,7 @@ def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
 
 
 def test_contexts_stand_by_their_effect():
-    rows = verdict_tables.verdict_cells(
+    rows = verdict_cells(
         [judge("lost", labels=np.array(30 * [0, 0])), judge("unknown", labels=np.full(60, -1)),
          judge("won")]
     )  # fmt: skip
@@ -141,7 +145,7 @@ def test_rows_that_would_settle_a_gain():
 
 def test_the_bars_are_of_the_method_that_is_named_first():
     advice = recommend(SCORES, label_names=NAMES)
-    unchanged = verdicts.judge_context("here", "sst2", advice, SCORES, SCORES, GOLD, NAMES)
+    unchanged = verdicts.judge_context("here", "sst2", advice, table_of(), SCORES)
     method, shares = unchanged.first_answer
     after_bc = (SCORES - SCORES.mean(axis=0)).argmax(axis=1)
     assert method == advice.if_balanced == "bc"

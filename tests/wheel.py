@@ -21,7 +21,7 @@ EXTRAS = {
     "api": "import batch_calibration.scoring.api.scorer",
     "models": "import batch_calibration.scoring.causal_lm"
     "; import batch_calibration.scoring.models.files.chat_template",
-    "plots": "import batch_calibration.reporting.figures.files",
+    "plots": "import batch_calibration.reporting.figures.style",
     "sklearn": "from batch_calibration.estimator import LabelBiasCorrector",
     "tables": "import pyarrow, batch_calibration.studies.store",
 }

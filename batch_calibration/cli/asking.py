@@ -11,12 +11,11 @@ import numpy as np
 from batch_calibration.cli import options, study_options, summaries
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, shown
-from batch_calibration.files import Json, write_whole
+from batch_calibration.files import Json, write_csv, write_whole
 from batch_calibration.importers.text_files import json_rows, read_cells
 from batch_calibration.scoring.api.protocols import read_messages
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Settings
-from batch_calibration.studies.tidy import write_csv
 
 PROMPTS = ("prompt", "text", "input", "question", "messages")
 """Columns of which the first that a file has holds the prompts."""

@@ -16,12 +16,11 @@ from batch_calibration.cli.judging import judge
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
-from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation, diagnose, recommend
+from batch_calibration.diagnosis import Comparison, Recommendation, recommend
 from batch_calibration.diagnosis.comparison import compare_tables
-from batch_calibration.diagnosis.recommend import LIKELY, POOLED
-from batch_calibration.diagnosis.stability import DISTANCES
-from batch_calibration.diagnosis.together import recommend_tables
-from batch_calibration.diagnosis.verdicts import Verdict
+from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
+from batch_calibration.diagnosis.recommend import recommend_tables
+from batch_calibration.diagnosis.verdicts import Verdict, follow
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Options, get_method, read_options, run_methods
 from batch_calibration.methods.run import holds_cosines, task_of
@@ -70,7 +69,7 @@ def diagnose_files(args: Namespace) -> None:
     """Say which label each prompt prefers, and whether a correction helps."""
     output.check_plot(args.plot)
     _check_method(args)
-    corrected = _corrected(args, _tables(args))
+    corrected = _corrected(args, _contexts(args)[1])
     if args.json:
         for context in corrected:
             output.print_line(context.table, context.diagnosis)
@@ -87,7 +86,7 @@ def recommend_files(args: Namespace) -> None:
             "--probe: its methods are measured on labeled rows; give --labeled=FILE too, or leave "
             "--probe out."
         )
-    tables = _tables(args)
+    _, tables = _contexts(args)
     if args.share and args.prior:
         raise InputError.at("--share", "--share or --prior", "both", "leave one out")
     stated = prior.state(args.prior, tables)
@@ -106,13 +105,9 @@ def _followed(
     table: ScoreTable, recommendation: Recommendation, bias: np.ndarray | None
 ) -> CorrectedContext:
     """A context as the recommendation corrects it, by its bias [k] where that is known."""
-    method, options_of_method = recommendation.method, recommendation.options
-    if method in (LIKELY, POOLED) and bias is not None:
-        corrected = table.blocks["test"].log_probs - bias
-    else:
-        found = run_methods([table], [method], options={method: options_of_method})
-        corrected = np.asarray(next(found.results)[method].scores)
-    return CorrectedContext(table, corrected, _diagnose(method, table, corrected), recommendation)
+    corrected = follow(table, recommendation, bias)
+    diagnosis = diagnose_table(table, corrected, recommendation.method)
+    return CorrectedContext(table, corrected, diagnosis, recommendation)
 
 
 def _recommended(
@@ -149,7 +144,7 @@ def _recommended_alone(table: ScoreTable, stated: Stated, *, measure: bool) -> R
 
 def compare_files(args: Namespace) -> None:
     """Methods side by side: one table, or lines of JSON."""
-    tables = _tables(args)
+    _, tables = _contexts(args)
     for table in tables:
         check_labeled(table)
     comparisons, options_of_methods = list[Comparison](), read_options(args.option)
@@ -199,7 +194,8 @@ def convert_files(args: Namespace) -> None:
 
 def report_files(args: Namespace) -> None:
     """One page with what each prompt prefers, and every table and figure."""
-    from batch_calibration.reporting import catalogue, writing
+    from batch_calibration.reporting import writing
+    from batch_calibration.reporting.items import Results
 
     files, tables = _contexts(args)
     stated = dict(zip((table.id for table in tables), prior.state(args.prior, tables), strict=True))
@@ -213,7 +209,7 @@ def report_files(args: Namespace) -> None:
             labeled, methods, seed=args.seed, options=options_of_methods, common=common
         )
     by_id = {table.id: table for table in tables}
-    results = catalogue.collect(records, lambda record: by_id[record.id])
+    results = Results(records, lambda record: by_id[record.id])
     models = [str(table.context.get("model") or "") for table in tables]
     tasks = [str(table.context.get("task") or "") for table in tables]
     # The page has the date of the newest file.
@@ -294,10 +290,10 @@ def _cards(
     record_of_table = {record.id: record for record in records}
     cards: dict[str, list[Verdict]] = {}
     for table in tables:
-        scores = check_scores(table.blocks["test"].log_probs, from_probs=False)
+        check_scores(table.blocks["test"].log_probs, from_probs=False)
         name, task = summaries.title(table), str(table.context.get("task") or table.id)
         record, (shares, share, _) = record_of_table.get(table.id), stated[table.id]
-        verdict = writing.judge_scores(name, task, table, np.asarray(scores), record, shares, share)
+        verdict = writing.judge_scores(name, task, table, record, shares, share)
         shots = table.context.get("shots")
         model = str(table.context.get("model") or "unnamed model")
         heading = model if shots is None else f"{model}, {shots}-shot"
@@ -319,10 +315,6 @@ def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
     is_said = args.command in ("calibrate", "diagnose") and len(tables) <= MAX_SHOWN_SINGLY
     summaries.say_notes(sentences if is_said else [*sentences, *summaries.doubts(tables)])
     return files, tables
-
-
-def _tables(args: Namespace) -> list[ScoreTable]:
-    return _contexts(args)[1]
 
 
 def _check_method(args: Namespace) -> None:
@@ -352,7 +344,7 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
     strength, corrected = 1.0 if args.strength is None else args.strength, []
     recommended = _recommended(tables, stated, measure=False)
     for table, scores, (advice, _) in zip(tables, all_scores, recommended, strict=True):
-        diagnosis = _diagnose(args.method, table, scores, strength, args.dtype)
+        diagnosis = diagnose_table(table, scores, args.method, strength, args.dtype)
         corrected.append(CorrectedContext(table, scores, diagnosis, advice))
     return corrected
 
@@ -378,18 +370,6 @@ def _correct(
         rows = len(table.blocks["test"].row_ids)
         warn_of_few_rows(method, get_method(method).probe.blocks, rows, where)
     return [np.asarray(corrected[method].scores) for corrected in found.results]
-
-
-def _diagnose(
-    method: str, table: ScoreTable, scores: np.ndarray, strength: float = 1.0, dtype: str = ""
-) -> Diagnosis:
-    test = table.blocks["test"]
-    labels = test.labels if (test.labels >= 0).any() else None  # -1 where unknown
-    return diagnose(
-        test.log_probs, labels, corrected=scores, label_names=table.label_names, method=method,
-        strength=strength, from_probs=False, dtype=dtype or table.dtype,
-        cosines=holds_cosines(table),
-    )  # fmt: skip
 
 
 def _range(args: Namespace, output_stream: TextIO) -> None:

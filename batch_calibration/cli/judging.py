@@ -9,13 +9,11 @@ import numpy as np
 
 from batch_calibration.cli import summaries
 from batch_calibration.errors import InputError
-from batch_calibration.files import write_whole
+from batch_calibration.files import csv_text, write_whole
 from batch_calibration.integrations import judges as judging
 from batch_calibration.integrations.judges import Judgments, read_judgments
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting import terminal
-from batch_calibration.reporting.cells import Cells
-from batch_calibration.studies import csv_text
+from batch_calibration.reporting.cells import Cells, show_cells
 
 MAX_SHOWN = 12
 """Candidates of which a row is printed; --output has all."""
@@ -38,7 +36,7 @@ def judge(args: Namespace) -> None:
         "candidate's own pairs, or in all together (pooled). first / second: where the candidate "
         "is shown first and second, and the same after the correction."
     )
-    terminal.show_cells("Win rates", cells[: MAX_SHOWN + 1], note)
+    show_cells("Win rates", cells[: MAX_SHOWN + 1], note)
     if len(cells) > MAX_SHOWN + 1:
         summaries.print_filled(f"{len(cells) - 1 - MAX_SHOWN} more: --output=FILE has all.")
     if args.output:

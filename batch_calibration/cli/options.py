@@ -1,5 +1,6 @@
 """The flags of the console program, and what they say of a file of scores."""
 
+import argparse
 import difflib
 import importlib.util
 import os
@@ -7,17 +8,43 @@ import re
 import shlex
 import subprocess
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
-from batch_calibration.cli import guard, studies, study_options
-from batch_calibration.cli.study_options import Flag
+from batch_calibration.cli import guard, launchers, machine, studies
+from batch_calibration.cli.study_options import PARTS
 from batch_calibration.errors import InputError
 from batch_calibration.settings import keys
 from batch_calibration.version import __version__
+
+METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "{True,False}"}
+
+
+class Flag(NamedTuple):
+    """A flag of a command.
+
+    Attributes:
+        name: without its dashes.
+        metavar: what help has in place of its value, None for the name; "" of a switch.
+        help: what it means; the default is added where it does not say it.
+        default: its value where it is left out; a list collects the values of a flag that is
+            repeated, and a switch whose default is None can be given as --no-NAME too.
+        kind: its type.
+        of: the commands that have it, where others of its table do not.
+        is_required: whether it must be given.
+    """
+
+    name: str
+    metavar: str | None
+    help: str
+    default: object = ""
+    kind: type = str
+    of: str = ""
+    is_required: bool = False
+
 
 EXAMPLES = """examples, on scores that you have:
   batch-calibration calibrate scores.csv --gold=label --output=corrected.csv
@@ -65,9 +92,24 @@ ON_BOTH = ("calibrate", "report")
 CORRECTING = "calibrate diagnose"
 NO_SCORES = "ask judge"
 """Commands whose files hold no scores."""
+ON_STUDIES = {
+    "score": "ask a model for label scores, context by context, and keep them in a workdir",
+    "sweep": "score with several workers: processes, jobs of Slurm, or tasks of Ray",
+    "show": "show what a model will be asked, where its labels begin and what that costs",
+    "status": "how far the runs on a workdir are: done, running, failed and left",
+    "tables": "tables of a workdir: in the terminal, as Markdown, LaTeX and CSV",
+    "figures": "figures of a workdir, as PNG and PDF",
+    "merge": "bring the scores of several workdirs into one, each block kept; nothing is scored",
+    "data": "show a task's rows, where they come from, and whether the paper has as many",
+    "prepare_data": "turn files of rows into folders that TensorFlow Datasets opens",
+}
+"""Commands on studies alone; `calibrate` and `report` are on files of scores, too."""
+WITH_CONFIG = (*PARTS, "status")
+"""Commands that take a config file."""
+WITHOUT_WORKDIR = ("show", "data", "prepare_data")
 COMMANDS = {
     **ON_FILES,
-    **study_options.COMMANDS,
+    **ON_STUDIES,
     HARNESS: "run lm-evaluation-harness with the corrected accuracy next to its own",
     "completions": "print what a shell reads to complete commands, flags and values",
     "demo": "write files of scores, prompts and judgments to try the other commands on",
@@ -204,11 +246,65 @@ ASKING = (
 )
 
 
+def _of_table(table: Mapping[str, tuple[type, str]]) -> list[Flag]:
+    return [Flag(name, METAVARS[kind], text, None, kind) for name, (kind, text) in table.items()]
+
+
+OF_STUDIES: dict[str, Sequence[Flag]] = {
+    "score": _of_table(machine.FLAGS),
+    "sweep": (
+        Flag("launcher", "TEXT", launchers.HELP, "local"),
+        Flag("workers", "N", "how many share the sweep", 2, int),
+        Flag("dry_run", "", "print contexts, tokens and time; score nothing"),
+        *_of_table(launchers.FLAGS),
+    ),
+    "show": (
+        Flag("rows", "N", "rows of each block to show", 3, int),
+        Flag("nocost", "", "do not count the tokens of the whole sweep"),
+    ),
+    "calibrate": (
+        Flag("floor", "X", "raise scores below it, -inf too, to this many nats", None, float),
+        Flag("tasks", "TEXT", "calibrate scores of these tasks alone", None),
+        Flag("shots", "N", "calibrate scores of so many shots alone", None, int),
+        *_of_table(machine.FLAGS),
+    ),
+    "tables": (Flag("quiet", "", "write the files and print no table"),),
+    "figures": (Flag("boundary_tasks", "N", "tasks in the figure of boundaries", 2, int),),
+    "merge": (
+        Flag("from", "TEXT", "workdirs to read, comma-separated", None, is_required=True),
+        Flag("tolerance", "X", "nats by which two scores of one label may differ", 1e-3, float),
+    ),
+    "data": (
+        Flag("task", "TEXT", "a task's name, or the path of a task file"),
+        Flag("all", "", "every task that the package has"),
+        Flag("data_dir", "TEXT", "folder of rows, or 'mini'"),
+    ),
+    "prepare_data": (
+        Flag(
+            "source",
+            "TEXT",
+            "folder of rows: one for each task, with a file for each split",
+            None,
+            is_required=True,
+        ),
+        Flag("data_dir", "TEXT", "folder for the TFDS folders", None, is_required=True),
+        Flag(
+            "rename",
+            "TEXT",
+            "task/file=split for rows with another official name; ANLI's pools, MNLI's matched "
+            "split, AG News and TREC have theirs",
+            None,
+        ),
+    ),
+}
+"""Command -> its flags that are no keys."""
+
+
 # A flag and its meaning share a line where they can.
-HelpFormatter = partial(RawDescriptionHelpFormatter, max_help_position=32)
+HelpFormatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=32)
 
 
-class Parser(ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """A parser that answers a mistake with one sentence."""
 
     def error(self, message: str) -> NoReturn:
@@ -235,7 +331,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     command = words[0] if words else ""
     if not command.startswith("-") and command and command not in COMMANDS:
         guard.fail(str(InputError.unknown("command", command, COMMANDS)))
-    if command in study_options.WITH_CONFIG:
+    if command in WITH_CONFIG:
         # Keys may be written as the programs of experiments/ take them.
         words = [re.sub(r"^--config\.", "--", word) for word in words]
     of_study = any(word.startswith("--workdir") for word in words)
@@ -243,7 +339,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     args = parser.parse_args(words)
     if args.command in ON_BOTH:
         _check_source(commands[args.command], args)
-    elif args.command in study_options.COMMANDS and getattr(args, "workdir", "none") == "":
+    elif args.command in ON_STUDIES and getattr(args, "workdir", "none") == "":
         commands[args.command].error("--workdir: expected a folder; got nothing")
     return args
 
@@ -284,7 +380,7 @@ def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[st
 def _add_flags(parser: Parser, command: str, *, of_study: bool) -> None:
     """Add the flags of a command to its parser."""
     if command in APART:
-        study_options.add_flags(parser, OF_APART.get(command, ()))
+        add_flags(parser, OF_APART.get(command, ()))
         if command == "completions":
             parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
         if command == HARNESS:  # what follows two dashes is the harness's
@@ -293,15 +389,61 @@ def _add_flags(parser: Parser, command: str, *, of_study: bool) -> None:
         return
     if command in ON_FILES:
         _add_file_flags(parser, command)
-    if command in study_options.COMMANDS:
-        study_options.add_flags(parser, study_options.flags_of(command))
+    if command in ON_STUDIES:
+        add_flags(parser, flags_of(command))
     if command in ON_BOTH:
         group = parser.add_argument_group("of a study, in place of files")
-        study_options.add_flags(group, study_options.flags_of(command))
+        add_flags(group, flags_of(command))
         for action in () if of_study else group._group_actions:
-            action.help = SUPPRESS
+            action.help = argparse.SUPPRESS
     plugin = Flag("plugin", "FILE", "a Python file with a method or task of your own", [])
-    study_options.add_flags(parser, [plugin])
+    add_flags(parser, [plugin])
+
+
+def flags_of(command: str) -> list[Flag]:
+    """The flags of a command on studies."""
+    flags = list[Flag]()
+    if command not in WITHOUT_WORKDIR:
+        # calibrate and report may have files in its place
+        is_required = command in ON_STUDIES
+        flags.append(Flag("workdir", "DIR", "folder of the study", is_required=is_required))
+    if command in WITH_CONFIG:
+        text = "a config file; other flags go before its keys, as --config.KEY or --KEY"
+        flags.append(Flag("config", "FILE[:PRESET]", text, None))
+    return [*flags, *OF_STUDIES.get(command, ()), *flags_of_keys(PARTS.get(command, ()))]
+
+
+@cache
+def flags_of_keys(part_names: tuple[str, ...], without: tuple[str, ...] = ()) -> list[Flag]:
+    """A flag for each key of some parts of the settings."""
+    flags = []
+    for name, key in keys().items():
+        if key.part in part_names and name not in without:
+            default = f" (default: {key.default})" if key.default not in ("", ()) else ""
+            choices = "{" + ",".join(key.choices) + "}" if key.choices else ""
+            metavar = choices or ("A,B" if key.is_tuple else METAVARS[key.kind])
+            # argparse would read "%" as a place for something.
+            text = (key.help.rstrip(".") + default).replace("%", "%%")
+            flags.append(Flag(name, metavar, text, None))
+    return flags
+
+
+def add_flags(
+    group: argparse.ArgumentParser | argparse._ArgumentGroup, flags: Iterable[Flag]
+) -> None:
+    """Add flags to a parser or a group of one."""
+    for flag in flags:
+        name, text = f"--{flag.name}", flag.help
+        if flag.metavar == "":
+            switch = argparse.BooleanOptionalAction if flag.default is None else "store_true"
+            group.add_argument(name, action=switch, help=text)
+            continue
+        if flag.default not in (None, "", []) and "(default: " not in text:
+            text += f" (default: {flag.default})"
+        group.add_argument(
+            name, action="append" if flag.default == [] else "store", type=flag.kind, help=text,
+            default=flag.default, metavar=flag.metavar, required=flag.is_required,
+        )  # fmt: skip
 
 
 def print_completions(args: Namespace) -> None:
@@ -384,7 +526,7 @@ def _check_source(parser: Parser, args: Namespace) -> None:
     """Refuse neither files nor a workdir, both, and flags of the other."""
     if bool(args.files) == bool(args.workdir):  # both, or neither
         parser.error("expected files of scores, or --workdir=DIR of a study, and not both")
-    names = {flag.name for flag in study_options.flags_of(args.command)}
+    names = {flag.name for flag in flags_of(args.command)}
     for name, chosen in vars(args).items():
         # A flag that is given its default cannot be told from one that is left out.
         is_given = name not in ("command", "files", "plugin") and chosen != parser.get_default(name)
@@ -403,7 +545,7 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     if command == "ask":
         groups["what is asked"] = ASKING
         # A tokenizer is for ways that send token ids, which studies alone take.
-        keys_of_server = study_options.flags_of_keys(("api",), without=("tokenizer",))
+        keys_of_server = flags_of_keys(("api",), without=("tokenizer",))
         groups["how; api_scores is chat here by default"] = keys_of_server
     elif command not in NO_SCORES.split():
         groups["what the files hold"] = READING
@@ -412,9 +554,7 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     groups["what is written"] = WRITING
     for title, flags in groups.items():
         group = parser.add_argument_group(title)
-        study_options.add_flags(
-            group, (flag for flag in flags if command in (flag.of.split() or ON_FILES))
-        )
+        add_flags(group, (flag for flag in flags if command in (flag.of.split() or ON_FILES)))
 
 
 def split_names(text: str) -> tuple[str, ...]:

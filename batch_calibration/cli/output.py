@@ -16,15 +16,13 @@ import numpy as np
 from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.errors import CONTROLS, InputError
-from batch_calibration.files import object_at, write_whole
+from batch_calibration.files import csv_text, object_at, write_whole
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.importers.local_copies import is_remote
 from batch_calibration.integrations.streams import Streamed, correct_stream, count_rows, open_source
 from batch_calibration.metrics import accuracy, balanced_accuracy
-from batch_calibration.reporting import terminal
-from batch_calibration.reporting.cells import Cells
+from batch_calibration.reporting.cells import Cells, show_cells
 from batch_calibration.scores import FILLED, ScoreTable
-from batch_calibration.studies import csv_text
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
 ABOUT = ("task", "model")
@@ -228,8 +226,8 @@ def write_plot(path: str, contexts: Sequence[CorrectedContext], output_stream: T
     """Write the figure where a path is given."""
     if path:
         try:
-            from batch_calibration.reporting.figures.files import to_file
             from batch_calibration.reporting.figures.preferences import draw_preferences
+            from batch_calibration.reporting.figures.style import to_file
         except ImportError as error:
             raise InputError(
                 "--plot needs matplotlib, which is not installed: pip install "
@@ -361,7 +359,7 @@ def _show_stream(args: Namespace, done: Streamed) -> None:
     cells: Cells = [["label", "predicted", f"after {args.method}"]]
     for name, *shares in zip(done.label_names, done.before, done.after, strict=True):
         cells.append([name, *(f"{100 * share:.1f}" for share in shares)])
-    terminal.show_cells(f"{done.rows:,} rows: share of each label in %", cells)
+    show_cells(f"{done.rows:,} rows: share of each label in %", cells)
     print(f"\n{args.method} changes the prediction of {done.changed:,} of {done.rows:,} rows.")
     if done.accuracy:
         before, after = (100 * share for share in done.accuracy)

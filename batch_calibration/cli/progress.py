@@ -13,9 +13,9 @@ from typing import Self
 
 import numpy as np
 
-from batch_calibration.reporting.terminal import filled
+from batch_calibration.reporting.cells import filled
 from batch_calibration.settings import Study
-from batch_calibration.studies import Store
+from batch_calibration.studies import ScoringProgress, Store
 from batch_calibration.studies.progress import Planned
 
 SILENT_SECONDS = 2.0
@@ -66,7 +66,7 @@ class ProgressBar:
 
     Example:
         with ProgressBar("scoring", "examples") as bar:
-            bar.update("sst2, seed 0", done=3, total=10)
+            bar.update(ScoringProgress("sst2, seed 0", done=3, total=10))
     """
 
     def __init__(self, description: str, unit: str):
@@ -98,15 +98,13 @@ class ProgressBar:
         self._steps: list[tuple[float, int]] = []  # when rows came, and what was done by then
         self._said = 0.0  # when a line was printed last
 
-    def update(
-        self, description: str, done: int, total: int,
-        asked: int = 0, to_ask: int = 0, tokens: int = 0, tokens_run: int = 0,
-    ) -> None:  # fmt: skip
+    def update(self, status: ScoringProgress) -> None:
         """Move the bar; of `to_ask`, which leaves out what was stored, `asked` are done.
 
         The time left is that of the `tokens`, at the rate of the last half of the time without its
         longest step: neither long prompts that come late nor what is compiled first mislead it.
         """
+        description, done, total, asked, to_ask, tokens, tokens_run = status
         self._bar.update(self._line, completed=done, total=total, description=description)
         now, (run, to_run) = time.monotonic(), (tokens_run, tokens) if tokens else (asked, to_ask)
         if not asked:
@@ -193,4 +191,5 @@ def _show_rows(
     more = f" and {len(running) - 1} more" if running[1:] else ""
     waiting = "waiting" if len(planned) > len(rows_done) else "scored"
     description = f"{running[0]}{more}" if running else waiting
-    bar.update(description, rows, sum(context.rows for context in planned))
+    total = sum(context.rows for context in planned)
+    bar.update(ScoringProgress(description, rows, total))

@@ -16,10 +16,12 @@ from batch_calibration.cli.machine import keep_programs
 from batch_calibration.cli.study_options import chosen_settings, chosen_studies
 from batch_calibration.errors import InputError, escape_controls, spell
 from batch_calibration.files import write_whole
+from batch_calibration.reporting.cells import filled
 
 # Each command imports what it needs when it runs: its flags are read and help is given without.
 if TYPE_CHECKING:
-    from batch_calibration.settings import CalibrationSettings, Study
+    from batch_calibration.settings import Study
+    from batch_calibration.studies import CalibrationReport
     from batch_calibration.studies.workers import Launcher, SweepReport
 
 Say = Callable[[str], None]
@@ -63,7 +65,7 @@ def score(study: "Study", workdir: str, say: Say | None = None) -> None:
     with ProgressBar("scoring", "examples") as bar:
         command = typed_command(sys.argv)
         report = studies.run_scoring(
-            *study, store, notify=say, command=command, progress=lambda status: bar.update(*status)
+            *study, store, notify=say, command=command, progress=bar.update
         )
     for note in report.notes:
         say(note)
@@ -74,20 +76,12 @@ def score(study: "Study", workdir: str, say: Say | None = None) -> None:
     )
 
 
-def calibrate_workdir(
-    workdir: str,
-    settings: "CalibrationSettings",
-    *,
-    floor: float | None = None,
-    tasks: Sequence[str] = (),
-    shots: int | None = None,
-) -> None:
-    """Write one record for each stored table that is asked for.
+def show_calibration(report: "CalibrationReport", workdir: str) -> None:
+    """Say what a run of calibration did, and where its records are.
 
     Raises:
-        InputError: after all others, where tables could not be read.
+        InputError: after all else is said, where tables could not be read.
     """
-    report = studies.calibrate_study(workdir, settings, floor=floor, tasks=tasks, shots=shots)
     _print_lines(report.notes)
     if report.skipped:
         listing = Path(workdir) / "left_out.csv"
@@ -104,22 +98,21 @@ def calibrate_workdir(
 
 def _print_lines(sentences: Iterable[str]) -> None:
     """Print each sentence once."""
-    from batch_calibration.reporting import terminal
-
     for sentence in dict.fromkeys(sentences):
-        print(terminal.filled(escape_controls(sentence)))
+        print(filled(escape_controls(sentence)))
 
 
 def show_tables(workdir: str, *, quiet: bool = False) -> None:
     """Write every table and all results; print the tables that are no points of a curve."""
-    from batch_calibration.reporting import catalogue, terminal, writing
+    from batch_calibration.reporting import writing
+    from batch_calibration.reporting.items import Results
 
     store = studies.Store(workdir)
     records, folder = store.records(), store.workdir / "tables"
-    tables = writing.write_tables(catalogue.collect(records, store.table_of), folder)
+    tables = writing.write_tables(Results(records, store.table_of), folder)
     files, missing = studies.write_results(records, store.workdir)
     if not quiet:
-        terminal.print_tables([table for table in tables if table.shown])
+        writing.print_tables([table for table in tables if table.shown])
     # "" where results.parquet was written, too
     _print_lines([*store.unmatched(records), *filter(None, [missing])])
     print(f"{len(tables)} tables are in {folder}; all results in {', '.join(map(str, files))}")
@@ -128,12 +121,13 @@ def show_tables(workdir: str, *, quiet: bool = False) -> None:
 def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
     """Draw every figure in the catalogue, as PNG and PDF."""
     from batch_calibration.cli.progress import Waiting
-    from batch_calibration.reporting import catalogue, writing
+    from batch_calibration.reporting import writing
+    from batch_calibration.reporting.items import Results
 
     keep_programs()
     store = studies.Store(workdir)
     records = store.records()
-    results = catalogue.collect(records, store.table_of, boundary_tasks)
+    results = Results(records, store.table_of, boundary_tasks)
     files = list[Path]()
     with Waiting("drawing figures") as waiting:
 
@@ -149,7 +143,8 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
 def make_report(workdir: str) -> None:
     """Write the page, print what each task gains, and say where the files are."""
     from batch_calibration.cli import summaries
-    from batch_calibration.reporting import catalogue, writing
+    from batch_calibration.reporting import writing
+    from batch_calibration.reporting.items import Results
     from batch_calibration.studies import runs
     from batch_calibration.studies.loading import row_texts
 
@@ -157,7 +152,7 @@ def make_report(workdir: str) -> None:
     store = studies.Store(workdir)
     page = store.workdir / "report.html"
     records = store.records()
-    results = catalogue.collect(records, store.table_of)
+    results = Results(records, store.table_of)
     earlier_runs, broken = runs.read(store.workdir)
     warnings = [*store.unmatched(records), *broken]
     texts = row_texts(earlier_runs)
@@ -308,7 +303,8 @@ def _score(args: Namespace) -> None:
 def _calibrate(args: Namespace) -> None:
     _set_up_machine(args)
     tasks, settings = args.tasks.split(",") if args.tasks else (), chosen_settings(args).calibration
-    calibrate_workdir(args.workdir, settings, floor=args.floor, tasks=tasks, shots=args.shots)
+    selection = {"floor": args.floor, "tasks": tasks, "shots": args.shots}
+    show_calibration(studies.calibrate_study(args.workdir, settings, **selection), args.workdir)
 
 
 def _sweep(args: Namespace) -> None:

@@ -3,160 +3,20 @@
 import ast
 import importlib.util
 import sys
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace, _ArgumentGroup
-from collections.abc import Collection, Iterable, Mapping
+from argparse import Namespace
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
-from batch_calibration.cli import launchers, machine
 from batch_calibration.errors import InputError, spell
-from batch_calibration.settings import Settings, Study, combinations, gather, keys, varied
-from batch_calibration.settings.key import Value
+from batch_calibration.settings import Settings, Study, Value, combinations, gather, keys, varied
 
-COMMANDS = {
-    "score": "ask a model for label scores, context by context, and keep them in a workdir",
-    "sweep": "score with several workers: processes, jobs of Slurm, or tasks of Ray",
-    "show": "show what a model will be asked, where its labels begin and what that costs",
-    "status": "how far the runs on a workdir are: done, running, failed and left",
-    "tables": "tables of a workdir: in the terminal, as Markdown, LaTeX and CSV",
-    "figures": "figures of a workdir, as PNG and PDF",
-    "merge": "bring the scores of several workdirs into one, each block kept; nothing is scored",
-    "data": "show a task's rows, where they come from, and whether the paper has as many",
-    "prepare_data": "turn files of rows into folders that TensorFlow Datasets opens",
-}
-"""Commands on studies alone; `calibrate` and `report` are on files of scores, too."""
 SCORING = ("", "data", "prompt", "model", "api")
 """Parts of the settings that decide what is scored."""
 PARTS = {"score": SCORING, "sweep": SCORING, "show": SCORING, "calibrate": ("calibration",)}
 """Command -> the parts of the settings whose keys are its flags."""
-WITH_CONFIG = (*PARTS, "status")
-"""Commands that take a config file."""
 EXAMPLE = "configs/mini.py"
-WITHOUT_WORKDIR = ("show", "data", "prepare_data")
-METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "{True,False}"}
-
-
-class Flag(NamedTuple):
-    """A flag of a command.
-
-    Attributes:
-        name: without its dashes.
-        metavar: what help has in place of its value, None for the name; "" of a switch.
-        help: what it means; the default is added where it does not say it.
-        default: its value where it is left out; a list collects the values of a flag that is
-            repeated, and a switch whose default is None can be given as --no-NAME too.
-        kind: its type.
-        of: the commands that have it, where others of its table do not.
-        is_required: whether it must be given.
-    """
-
-    name: str
-    metavar: str | None
-    help: str
-    default: object = ""
-    kind: type = str
-    of: str = ""
-    is_required: bool = False
-
-
-OF_MACHINE = tuple(Flag(n, METAVARS[k], text, None, k) for n, (k, text) in machine.FLAGS.items())
-OF_LAUNCHERS = []
-for _name, _flag in launchers.FLAGS.items():
-    _kind = _flag.text_kind
-    OF_LAUNCHERS.append(Flag(_name, METAVARS[_kind], _flag.help, None, _kind))
-FLAGS: dict[str, tuple[Flag, ...]] = {
-    "score": OF_MACHINE,
-    "sweep": (
-        Flag("launcher", "TEXT", launchers.HELP, "local"),
-        Flag("workers", "N", "how many share the sweep", 2, int),
-        Flag("dry_run", "", "print contexts, tokens and time; score nothing"),
-        *OF_LAUNCHERS,
-    ),
-    "show": (
-        Flag("rows", "N", "rows of each block to show", 3, int),
-        Flag("nocost", "", "do not count the tokens of the whole sweep"),
-    ),
-    "calibrate": (
-        Flag("floor", "X", "raise scores below it, -inf too, to this many nats", None, float),
-        Flag("tasks", "TEXT", "calibrate scores of these tasks alone", None),
-        Flag("shots", "N", "calibrate scores of so many shots alone", None, int),
-        *OF_MACHINE,
-    ),
-    "tables": (Flag("quiet", "", "write the files and print no table"),),
-    "figures": (Flag("boundary_tasks", "N", "tasks in the figure of boundaries", 2, int),),
-    "merge": (
-        Flag("from", "TEXT", "workdirs to read, comma-separated", None, is_required=True),
-        Flag("tolerance", "X", "nats by which two scores of one label may differ", 1e-3, float),
-    ),
-    "data": (
-        Flag("task", "TEXT", "a task's name, or the path of a task file"),
-        Flag("all", "", "every task that the package has"),
-        Flag("data_dir", "TEXT", "folder of rows, or 'mini'"),
-    ),
-    "prepare_data": (
-        Flag(
-            "source",
-            "TEXT",
-            "folder of rows: one for each task, with a file for each split",
-            None,
-            is_required=True,
-        ),
-        Flag("data_dir", "TEXT", "folder for the TFDS folders", None, is_required=True),
-        Flag(
-            "rename",
-            "TEXT",
-            "task/file=split for rows with another official name; ANLI's pools, MNLI's matched "
-            "split, AG News and TREC have theirs",
-            None,
-        ),
-    ),
-}
-"""Command -> its flags that are no keys."""
-
-
-def flags_of(command: str) -> list[Flag]:
-    """The flags of a command on studies."""
-    flags = list[Flag]()
-    if command not in WITHOUT_WORKDIR:
-        # calibrate and report may have files in its place
-        is_required = command in COMMANDS
-        flags.append(Flag("workdir", "DIR", "folder of the study", is_required=is_required))
-    if command in WITH_CONFIG:
-        text = "a config file; other flags go before its keys, as --config.KEY or --KEY"
-        flags.append(Flag("config", "FILE[:PRESET]", text, None))
-    return [*flags, *FLAGS.get(command, ()), *flags_of_keys(PARTS.get(command, ()))]
-
-
-def flags_of_keys(part_names: Collection[str], without: Collection[str] = ()) -> list[Flag]:
-    """A flag for each key of some parts of the settings."""
-    flags = []
-    for name, key in keys().items():
-        if key.part in part_names and name not in without:
-            default = f" (default: {key.default})" if key.default not in ("", ()) else ""
-            choices = "{" + ",".join(key.choices) + "}" if key.choices else ""
-            metavar = choices or ("A,B" if key.is_tuple else METAVARS[key.kind])
-            # argparse would read "%" as a place for something.
-            text = (key.help.rstrip(".") + default).replace("%", "%%")
-            flags.append(Flag(name, metavar, text, None))
-    return flags
-
-
-def add_flags(group: ArgumentParser | _ArgumentGroup, flags: Iterable[Flag]) -> None:
-    """Add flags to a parser or a group of one."""
-    for flag in flags:
-        name, text = f"--{flag.name}", flag.help
-        if flag.metavar == "":
-            switch = BooleanOptionalAction if flag.default is None else "store_true"
-            group.add_argument(name, action=switch, help=text)
-            continue
-        if flag.default not in (None, "", []) and "(default: " not in text:
-            text += f" (default: {flag.default})"
-        group.add_argument(
-            name, action="append" if flag.default == [] else "store", type=flag.kind, help=text,
-            default=flag.default, metavar=flag.metavar, required=flag.is_required,
-        )  # fmt: skip
 
 
 def read_value(name: str, text: str) -> Value:

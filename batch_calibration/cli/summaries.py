@@ -12,21 +12,26 @@ import numpy as np
 
 from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
 from batch_calibration.diagnosis.comparison import pool
-from batch_calibration.diagnosis.stability import DISTANCES, prediction_range
+from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
-from batch_calibration.reporting import terminal, words
-from batch_calibration.reporting.cells import Cells, count_signs, gain_cell
-from batch_calibration.reporting.frame import group_by, task_title
-from batch_calibration.reporting.page import Card
-from batch_calibration.reporting.verdict_tables import (
+from batch_calibration.reporting import words
+from batch_calibration.reporting.cells import (
+    Cells,
+    aligned,
     context_cells,
+    count_signs,
+    filled,
+    gain_cell,
     label_cells,
     right_cells,
+    show_cells,
     size_cell,
     with_unit,
 )
+from batch_calibration.reporting.frame import group_by, task_title
+from batch_calibration.reporting.page import Card
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies.calibration import order_flips
 
@@ -78,7 +83,7 @@ def doubts(tables: Sequence[ScoreTable]) -> list[str]:
 
 def print_filled(sentence: str, output_stream: TextIO | None = None) -> None:
     """Print a sentence in lines that can be read; names in it cannot steer the terminal."""
-    print(terminal.filled(escape_controls(sentence)), file=output_stream)
+    print(filled(escape_controls(sentence)), file=output_stream)
 
 
 def say_notes(sentences: Iterable[str]) -> None:
@@ -98,19 +103,19 @@ def show_contexts(
             for context in sorted(contexts, key=lambda context: title(context.table)):
                 facts = context_cells(title(context.table), context.diagnosis)
                 cells.append([facts[column] for column in CONTEXT_COLUMNS])
-            terminal.show_cells("Contexts", *with_unit(cells, CONTEXT_NOTE, are_cosines))
+            show_cells("Contexts", *with_unit(cells, CONTEXT_NOTE, are_cosines))
             # A header alone, or as many models as contexts, would say nothing more.
             if 1 < len(cells := model_cells(contexts)) <= len(contexts):
-                terminal.show_cells("Over contexts: accuracy in %", cells)
+                show_cells("Over contexts: accuracy in %", cells)
             for words_of_all in (over_all(contexts), _count_recommended(contexts)):
                 print()
                 print_filled(words_of_all)
             return
         for context in contexts:
             heading = f"{title(context.table)}: share of each label in %"
-            terminal.show_cells(heading, label_cells(context.diagnosis))
+            show_cells(heading, label_cells(context.diagnosis))
             if context.diagnosis.before:
-                terminal.show_cells(
+                show_cells(
                     "Right answers in % [95 % interval]",
                     right_cells(context.diagnosis),
                 )
@@ -118,9 +123,7 @@ def show_contexts(
             for sentence in context.sentences():
                 print_filled(sentence)
             if len(context.diagnosis.changed) and changed > 0:  # --changed=0 shows none
-                terminal.show_cells(
-                    "Rows whose prediction changes", _changed_cells(context, changed)
-                )
+                show_cells("Rows whose prediction changes", _changed_cells(context, changed))
         print()
 
 
@@ -130,7 +133,7 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
             cells = _advice_cells(contexts)
-            terminal.show_cells("Recommended", *with_unit(cells, ADVICE_NOTE, are_cosines))
+            show_cells("Recommended", *with_unit(cells, ADVICE_NOTE, are_cosines))
             print()
             print_filled(_count_recommended(contexts))
             if any(context.diagnosis.gain for context in contexts):  # only known with right labels
@@ -145,9 +148,9 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
                 # Value: accuracy on the labeled rows.
                 ranked = sorted(measured.items(), key=lambda pair: -pair[1].value)
                 cells = [["method", "right"], *([name, str(share)] for name, share in ranked)]
-                terminal.show_cells("Labeled rows, each judged by what the others teach", cells)
+                show_cells("Labeled rows, each judged by what the others teach", cells)
             elif context.diagnosis.before:
-                terminal.show_cells(UNSEEN, right_cells(context.diagnosis))
+                show_cells(UNSEEN, right_cells(context.diagnosis))
             # "" where scores are left as they are.
             if keys := words.keys_of(context.recommended):
                 print(f"\n{call('calibrate', 'scores', keys)}")
@@ -300,7 +303,7 @@ def _gain_row(task: str, verdicts: Sequence[Verdict]) -> Cells:
 def show_gains(cards: Sequence[Card]) -> None:
     """The table of gains, and three lines of each card: its bias, its gain, what to do."""
     if len(cells := task_gains(cards)) > 1:
-        terminal.show_cells("Gains", cells, GAINS_NOTE)
+        show_cells("Gains", cells, GAINS_NOTE)
     for card in cards[:MAX_SHOWN_SINGLY]:
         print()
         if len(cards) > 1:
@@ -325,7 +328,7 @@ def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream:
     distances = ", ".join(f"{nats:g}" for nats in DISTANCES)
     note = f"All missing labels at {distances} nats below their bound, in turn; accuracy in %."
     with redirect_stdout(output_stream):
-        terminal.show_cells("The range that missing labels allow", rows, note)
+        show_cells("The range that missing labels allow", rows, note)
 
 
 def show_comparison(
@@ -340,7 +343,7 @@ def show_comparison(
             shown = pool([comparisons[number] for number in numbers])
             heading = f"{model or 'unnamed model'}: {len(numbers):,} contexts"
         print(escape_controls(f"{heading}, {shown.rows:,} labeled rows"))
-        print("\n".join(terminal.aligned(words.comparison_cells(shown, is_all=is_all))))
+        print("\n".join(aligned(words.comparison_cells(shown, is_all=is_all))))
         if is_quiet:
             continue
         print_filled(words.reading_note(shown, is_all=is_all, more="--all shows"))
@@ -362,11 +365,10 @@ def group_notes(tables: Sequence[ScoreTable]) -> list[str]:
     # What a note says without its numbers -> the contexts that have it, and their notes.
     by_kind: dict[str, dict[str, str]] = {}
     for table in tables:
-        rate, rows = order_flips(table), f"{len(table.blocks['test'].log_probs):,}"
-        flips = (
-            f"{rate} % of {rows} questions get another answer in another order of their options."
-        )
-        notes = [] if rate is None else [flips]
+        notes = list[str]()
+        if "permutations" in table.blocks and (rate := order_flips(table)):
+            asked = f"{len(table.blocks['test'].log_probs):,} questions get another answer"
+            notes.append(f"{rate} % of {asked} in another order of their options.")
         for block in table.blocks.values():
             messages = block.spec.get("notes")
             notes += map(str, messages if isinstance(messages, list) else [])

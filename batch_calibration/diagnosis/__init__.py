@@ -1,7 +1,15 @@
 """The bias of scores, its uncertainty, and the correction to use."""
 
 from batch_calibration.diagnosis.comparison import Comparison, MethodResult, compare
-from batch_calibration.diagnosis.diagnose import Diagnosis, Right, diagnose
+from batch_calibration.diagnosis.diagnose import (
+    DISTANCES,
+    Diagnosis,
+    Right,
+    centered_error,
+    diagnose,
+    prediction_range,
+    range_of_predictions,
+)
 from batch_calibration.diagnosis.gain import (
     LabelScores,
     Margins,
@@ -18,12 +26,6 @@ from batch_calibration.diagnosis.margins import (
 )
 from batch_calibration.diagnosis.recommend import recommend, signals
 from batch_calibration.diagnosis.recommendation import LEAVE, Recommendation
-from batch_calibration.diagnosis.stability import (
-    DISTANCES,
-    centered_error,
-    prediction_range,
-    range_of_predictions,
-)
 
 __all__ = [
     "DISTANCES", "LEAVE", "Comparison", "Diagnosis", "LabelScores", "Margins", "MethodResult",

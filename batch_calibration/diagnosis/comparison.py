@@ -22,7 +22,7 @@ from batch_calibration.methods import (
     run_methods,
 )
 from batch_calibration.methods.run import task_of
-from batch_calibration.metrics import Estimate, with_intervals
+from batch_calibration.metrics import Estimate, accuracy_of, gain_of
 from batch_calibration.scores import ScoreTable, make_block
 
 BASELINE = "icl"
@@ -102,13 +102,10 @@ def judge_answers(
     outcomes = []
     for name, is_right in right.items():
         before = right.get(BASELINE) if name != BASELINE else None
-        numbers = with_intervals({"accuracy": float(is_right.mean())}, is_right, before)
-        accuracy = Estimate(*(numbers[f"accuracy{end}"] for end in ("", "_low", "_high")))
-        gain = None
-        if before is not None:
-            gain = Estimate(*(numbers[f"gain{end}"] for end in ("", "_low", "_high")))
+        gain = None if before is None else gain_of(before, is_right)
         change = gain.value if gain else 0.0
-        outcomes.append(MethodResult(name, accuracy, gain, int(change > 0), int(change < 0)))
+        better, worse = int(change > 0), int(change < 0)
+        outcomes.append(MethodResult(name, accuracy_of(is_right), gain, better, worse))
     return Comparison(tuple(outcomes), int(is_labeled.sum()), 1, dict(skipped))
 
 

@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.arrays.alignment import in_label_order
-from batch_calibration.diagnosis.experience import Expected
 from batch_calibration.diagnosis.gain import Margins, expected_gain
 from batch_calibration.diagnosis.margins import MIN_ROWS, fit_mixture
-from batch_calibration.diagnosis.recommendation import LEAVE, Options
+from batch_calibration.diagnosis.recommendation import LEAVE, UNCHANGED, UNKNOWN, Expected, Options
 from batch_calibration.errors import InputError, shown
 from batch_calibration.metrics import Estimate
 
@@ -119,11 +118,11 @@ def advise_over_shares(rows: np.ndarray, share: str | np.ndarray, names: Sequenc
         f"Use prior_matching with shares within the ranges, {listed}: of more than two labels the "
         "law of gain has no answer, so each is at the same part of the way through its range."
     )
-    return "prior_matching", {"target_prior": tuple(middle.tolist())}, Expected.unknown(), (why,)
+    return "prior_matching", {"target_prior": tuple(middle.tolist())}, UNKNOWN, (why,)
 
 
 def _use_bc(why: str) -> Answer:
-    return "bc", {}, Expected.unknown(), (f"Use bc: {why}.", NEAR_EQUAL_GAIN)
+    return "bc", {}, UNKNOWN, (f"Use bc: {why}.", NEAR_EQUAL_GAIN)
 
 
 def _by_law(rows: np.ndarray, low: float, high: float) -> Answer:
@@ -145,7 +144,7 @@ def _by_law(rows: np.ndarray, low: float, high: float) -> Answer:
             f"Use prior_matching with the middle of the range, {middle:.2g}: the rows do not show "
             "how far their labels lie apart, so that the law of gain has no answer."
         )
-        return "prior_matching", to_middle, Expected.unknown(), (why,)
+        return "prior_matching", to_middle, UNKNOWN, (why,)
     # [strengths or stated shares, shares of the range]
     shares = np.linspace(low, high, SHARES_TRIED)
     by_strength, by_matching = map(
@@ -165,7 +164,7 @@ def _by_law(rows: np.ndarray, low: float, high: float) -> Answer:
             "Leave the scores as they are: over the range the law of gain expects a loss of each "
             "correction on average."
         )
-        return LEAVE, {}, Expected.none(), (why,)
+        return LEAVE, {}, UNCHANGED, (why,)
     gain = Estimate(float(gains.mean()), float(gains.min()), float(gains.max()))
     expected = Expected(gain, float((gains < 0).mean()), "over the range of shares")
     why = (

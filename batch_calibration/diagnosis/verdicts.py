@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.diagnosis.diagnose import Diagnosis, diagnose
+from batch_calibration.diagnosis.diagnose import Diagnosis, diagnose_table
+from batch_calibration.diagnosis.recommend import LIKELY, POOLED
 from batch_calibration.diagnosis.recommendation import Recommendation
+from batch_calibration.methods import METHODS, Evidence, correct_context
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
+from batch_calibration.scores import ScoreTable
 
-MANY_ROWS = (
-    1_000_000  # labeled rows beyond which no sentence gives the number that would settle a gain
-)
-
-
+MANY_ROWS = 1_000_000
+"""Labeled rows beyond which no sentence gives the number that would settle a gain."""
 RECOMMENDED, IF_BALANCED = attrgetter("gains"), attrgetter("balanced")
 """The gains of the two answers."""
 BY_BC = attrgetter("by_bc")
@@ -63,16 +63,19 @@ class Verdict(NamedTuple):
         return self.diagnosis.label_names[int(self.diagnosis.preference.argmax())]
 
 
+def follow(
+    table: ScoreTable, recommendation: Recommendation, bias: np.ndarray | None
+) -> np.ndarray:
+    """The test rows as the recommendation corrects them, by its bias [k] where that is known."""
+    if bias is not None and recommendation.method in (LIKELY, POOLED):
+        return np.asarray(table.blocks["test"].log_probs - bias)
+    blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
+    method, options = METHODS[recommendation.method], recommendation.options
+    return np.asarray(correct_context(method, blocks, options=options).scores)
+
+
 def judge_context(
-    name: str,
-    task: str,
-    recommendation: Recommendation,
-    scores: np.ndarray,
-    corrected: np.ndarray,
-    labels: np.ndarray,
-    label_names: Sequence[str],
-    dtype: str = "",
-    cosines: bool | None = None,
+    name: str, task: str, recommendation: Recommendation, table: ScoreTable, corrected: np.ndarray
 ) -> Verdict:
     """A context with its recommendation, and what that changes.
 
@@ -80,22 +83,15 @@ def judge_context(
         name: what the context is called.
         task: its task.
         recommendation: what is recommended for the scores.
-        scores: [n, k], in nats.
-        corrected: [n, k], as it corrects them.
-        labels: [n], -1 where unknown.
-        label_names: k names.
-        dtype: what the model computed in, "" where it is not known.
-        cosines: as in `diagnose`.
+        table: the context, with a block "test".
+        corrected: [n, k], its test rows as the recommendation corrects them.
     """
-    is_labeled = labels >= 0
-    diagnosis = diagnose(
-        scores, labels if is_labeled.any() else None, corrected=corrected, label_names=label_names,
-        method=recommendation.method, from_probs=False, dtype=dtype,
-        cosines=cosines,
-    )  # fmt: skip
+    scores, labels, *_ = table.blocks["test"]
+    diagnosis = diagnose_table(table, corrected, recommendation.method)
     # float32, as BC corrects them
     after_bc = scores - scores.mean(axis=0)
-    shares = np.bincount(after_bc.argmax(axis=-1), minlength=len(label_names)) / len(scores)
+    shares = np.bincount(after_bc.argmax(axis=-1), minlength=len(table.label_names)) / len(scores)
+    is_labeled = labels >= 0
     if not is_labeled.any():
         return Verdict(name, task, recommendation, diagnosis, None, None, after_bc=shares)
     gold = labels[is_labeled]

@@ -9,7 +9,7 @@ from batch_calibration.calibration.base import favored, label_normalized
 from batch_calibration.calibration.objective import known_weight, present_mean
 from batch_calibration.calibration.order_average import by_option
 from batch_calibration.errors import InputError
-from batch_calibration.metrics.intervals import Estimate, accuracy_interval
+from batch_calibration.metrics.intervals import Estimate, accuracy_of
 from batch_calibration.typing import Labels, ProbeRows, Scalar, Weight
 
 ACCEPTED_ERROR = 0.05
@@ -95,6 +95,4 @@ def order_flip_rate(log_probs: ProbeRows, questions: int) -> Estimate:
         remedy = "give the orders of each question in sequence"
         raise InputError.at("log_probs", expected, f"{total} rows", remedy)
     answers = np.asarray(favored(options))  # [n, o]
-    share = float((answers != answers[:, :1]).any(axis=1).mean())
-    low, high = accuracy_interval(share, questions)
-    return Estimate(share, float(low), float(high))
+    return accuracy_of((answers != answers[:, :1]).any(axis=1))

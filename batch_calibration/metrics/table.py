@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.arrays.numbers import reads_rows, takes_predictions
-from batch_calibration.calibration.base import favored, label_normalized, predict
+from batch_calibration.calibration.base import favored, label_normalized
 from batch_calibration.calibration.objective import (
     accuracy,
     balanced_accuracy,
@@ -24,17 +24,10 @@ from batch_calibration.metrics.intervals import (
     Metric,
     accuracy_interval,
     balanced_accuracy_interval,
-    bootstrap_interval,
-    gain_interval,
+    gain_of,
 )
 from batch_calibration.metrics.selective import aurc, coverage_at_5
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
-
-__all__ = [
-    "accuracy", "accuracy_interval", "aurc", "balanced_accuracy", "balanced_accuracy_interval",
-    "bias_score", "bootstrap_interval", "brier", "coverage_at_5", "ece", "gain_interval",
-    "macro_f1", "measure", "nll", "predict", "rsd", "summary", "total_variation", "with_intervals",
-]  # fmt: skip
 
 
 @reads_rows
@@ -170,13 +163,10 @@ def with_intervals(
     >>> [round(found[name], 3) for name in ("gain", "gain_low", "gain_high")]
     [0.458, 0.255, 0.625]
     """
-    rows = len(right)
-    low, high = accuracy_interval(metrics["accuracy"], rows)
+    low, high = accuracy_interval(metrics["accuracy"], len(right))
     extended = {**metrics, "accuracy_low": float(low), "accuracy_high": float(high)}
     if before is not None:
-        won, lost = int((right & ~before).sum()), int((before & ~right).sum())
-        low, high = gain_interval(won, lost, rows)
-        extended |= {"gain": (won - lost) / rows, "gain_low": float(low), "gain_high": float(high)}
+        extended |= zip(("gain", "gain_low", "gain_high"), gain_of(before, right), strict=True)
     return extended
 
 

@@ -1,15 +1,23 @@
-"""Cells of a table, and its forms in Markdown and LaTeX; names in them stay as they are."""
+"""Cells of tables, and their forms: aligned text, Markdown, LaTeX; names stay as they are."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
+from textwrap import fill
 from typing import TypeVar
+from unicodedata import category, east_asian_width
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from batch_calibration.diagnosis import Diagnosis
+from batch_calibration.diagnosis.verdicts import Verdict
+from batch_calibration.files import Number
 from batch_calibration.metrics import Estimate, deviation
 from batch_calibration.reporting.frame import Frame, task_title
-from batch_calibration.studies import Number, Record
+from batch_calibration.studies import Record
 
 LEARNED = "✓"  # behind a task that the model has learned
 MARK = "*"  # behind a gain or a loss that exceeds noise
@@ -198,3 +206,180 @@ def latex(cells: Cells, note: str = "") -> str:
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize {text(note)}"] if note else []
     return "\n".join([*lines, ""])
+
+
+FILE_WIDTH = 100  # letters that a line has in a file or a pipe
+
+
+def show_cells(heading: str, cells: Cells, note: str = "") -> None:
+    """Print a heading, aligned columns, and a note.
+
+    Where the lines are too narrow for all columns, they come in parts, each with the first column.
+    """
+    print(f"\n{_plain(heading)}")
+    for columns in _split_columns(_widths(cells)):
+        part = [list(map(row.__getitem__, columns)) for row in cells]
+        print("", *aligned(part, is_bold=sys.stdout.isatty()), sep="\n")
+    if note:
+        print(f"\n{filled(_plain(note))}")
+
+
+def aligned(cells: Cells, *, is_bold: bool = False) -> list[str]:
+    """The lines of a table, a rule below its header: names to the left, numbers to the right.
+
+    Args:
+        cells: header and rows.
+        is_bold: whether the best of each row is bold, as terminals show it.
+    """
+    widths, lines = _widths(cells), []
+    for row in cells:
+        line = ""
+        for i, cell in enumerate(row):
+            space, text = " " * (widths[i] - _width(_plain(cell))), _plain(cell)
+            if is_bold and isinstance(cell, Best):
+                text = f"\033[1m{text}\033[0m"
+            line += f"  {space}{text}" if i else f"{text}{space}"
+        lines.append(line.rstrip())
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return lines
+
+
+def _widths(cells: Cells) -> list[int]:
+    """Columns of a terminal that each column of the table takes."""
+    plain = [map(_plain, column) for column in zip(*cells, strict=True)]
+    return [max(map(_width, column)) for column in plain]
+
+
+def line_width() -> int:
+    """Letters that a line has at most: COLUMNS, the terminal's columns, or those of a file."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns
+    return FILE_WIDTH
+
+
+def filled(sentence: str) -> str:
+    """A sentence in lines of that width; a path or a name stays whole."""
+    return fill(sentence, line_width(), break_long_words=False, break_on_hyphens=False)
+
+
+def _split_columns(widths: Sequence[int]) -> Iterator[list[int]]:
+    """The columns that fit into a line together."""
+    room = line_width()
+    columns, used = [0], widths[0] + 2
+    for i in range(1, len(widths)):
+        if len(columns) > 1 and used + widths[i] > room:
+            yield columns
+            columns, used = [0], widths[0] + 2
+        columns.append(i)
+        used += widths[i] + 2  # two spaces between columns
+    yield columns
+
+
+def _plain(text: str) -> str:
+    """One line without signs that steer a terminal."""
+    return "".join(sign if category(sign)[0] != "C" else " " for sign in " ".join(text.split()))
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    width = 0
+    for sign in text:
+        # Accents stand on the letter before them; signs of East Asia are two columns wide.
+        if category(sign) not in ("Mn", "Me"):
+            width += 2 if east_asian_width(sign) in "WF" else 1
+    return width
+
+
+OVERVIEW_NOTE = (
+    "Each context as the recommended method corrects it. 'prefers' is the label of the highest "
+    "mean log-probability, 'nats' how far it is above the lowest, ± a standard error. 'expected' "
+    "is the gain in accuracy of real contexts with similar scores, 'gain' the measured one, "
+    "paired by row, both in points with 95 % intervals; before and after in %. "
+    f"{MARK} beyond noise: 0 is outside the interval."
+)
+
+
+SD = " SD"
+SD_NOTE = (
+    "Cosines have no nats: SD are standard deviations of the difference between the scores of the "
+    "labels most and least preferred."
+)
+OVERVIEW = "context gain before after prefers nats recommended expected rows"
+
+
+def size_cell(diagnosis: Diagnosis, *, error: bool = False) -> str:
+    """The size of a preference, in nats without a unit, of cosines in standard deviations."""
+    if np.isnan(diagnosis.size):
+        return "-"
+    behind = f" ± {diagnosis.pair_error / diagnosis.unit:.2f}" if error else ""
+    return f"{diagnosis.size:.2f}{behind}{SD * diagnosis.cosines}"
+
+
+def with_unit(cells: Cells, note: str, are_cosines: Set[bool]) -> tuple[Cells, str]:
+    """A table whose column "nats", and a note on it, say the unit of cosines where some are."""
+    if True not in are_cosines:
+        return cells, note
+    name = " or".join(["nats", SD][-len(are_cosines) :]).strip()
+    header = [name if column == "nats" else column for column in cells[0]]
+    note = note.replace("nats", name).replace("log-probability", "score")
+    return [header, *cells[1:]], f"{note} {SD_NOTE}"
+
+
+def context_cells(name: str, diagnosis: Diagnosis) -> dict[str, str]:
+    """Facts of a context, by column; accuracies and their gain where labels are known."""
+    cells = {
+        "context": name,
+        "rows": str(diagnosis.rows),
+        "prefers": diagnosis.label_names[int(diagnosis.preference.argmax())],
+        "nats": size_cell(diagnosis),
+        "changed": str(len(diagnosis.changed)),
+        "gain": estimate_cell(diagnosis.gain) if diagnosis.gain else "",
+    }
+    for column, right in (("before", diagnosis.before), ("after", diagnosis.after)):
+        cells[column] = f"{100 * right.accuracy.value:.1f}" if right else ""
+    return cells
+
+
+def verdict_cells(verdicts: Sequence[Verdict]) -> Cells:
+    """A row a context, the largest effect first: its gain where it is known, else its nats."""
+
+    def effect(verdict: Verdict) -> tuple[bool, float]:
+        diagnosis, gain = verdict.diagnosis, verdict.diagnosis.gain
+        return gain is None, -abs(gain.value) if gain else -np.nan_to_num(diagnosis.size)
+
+    header = OVERVIEW.split()
+    rows: Cells = [header]
+    for verdict in sorted(verdicts, key=effect):
+        diagnosis, expected = verdict.diagnosis, verdict.recommendation.expected.gain
+        cells = context_cells(verdict.name, diagnosis)
+        cells["nats"] = size_cell(diagnosis, error=True)
+        cells["recommended"] = verdict.recommendation.short
+        cells["expected"] = estimate_cell(expected) if expected else ""
+        cells["gain"] = gain_cell(diagnosis.gain) if diagnosis.gain else ""
+        rows.append([cells[column] for column in header])
+    return rows
+
+
+def label_cells(diagnosis: Diagnosis) -> Cells:
+    """A row a label: its preference, its share of predictions before and after, of the right."""
+    unit = SD.strip() if diagnosis.cosines else "nats"
+    rows: Cells = [["label", f"preferred by ({unit})", "predicted", f"after {diagnosis.method}"]]
+    shares = [diagnosis.predicted, diagnosis.corrected]
+    if diagnosis.classes is not None:
+        rows[0].append("right")
+        shares.append(diagnosis.classes)
+    for i, name in enumerate(diagnosis.label_names):
+        percents = [f"{100 * share[i]:.1f}" for share in shares]
+        rows.append([name, f"{diagnosis.preference[i] / diagnosis.unit:+.2f}", *percents])
+    return rows
+
+
+def right_cells(diagnosis: Diagnosis) -> Cells:
+    """Accuracy and balanced accuracy, before and after; without right labels neither is there."""
+    rows: Cells = [["scores", "accuracy", "balanced accuracy"]]
+    pairs = ("as they are", diagnosis.before), (f"after {diagnosis.method}", diagnosis.after)
+    for name, right in pairs:
+        if right:
+            cells = [estimate_cell(share, is_share=True) for share in right]
+            rows.append([name, *cells])
+    return rows

@@ -166,9 +166,7 @@ def right_by_likelier_label(load: Callable[[Record], ScoreTable | None]) -> Hits
         block = table.blocks["test"]
         if suite.read_rows(task, split).ids[: len(block.row_ids)] != tuple(block.row_ids):
             return None
-        scores = np.asarray(block.log_probs, np.float64)
-        if record.floor is not None:
-            scores = np.maximum(scores, record.floor)
+        scores = np.asarray(record.scores_of(table), np.float64)
         answers = (scores - np.array(record.bias.get(method, 0.0))).argmax(axis=1)  # [n]
         truth = suite.likelier(task, split)[: len(answers)]
         return np.asarray(answers == np.array(truth), np.float64)

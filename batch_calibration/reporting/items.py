@@ -1,7 +1,7 @@
 """Results, a table, a figure: the parts of the catalogue."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting import controls, curves, prompts
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.frame import CONTROL, Frame, axis_name, group_by
+from batch_calibration.reporting.frame import CONTROL, Frame, axis_name, by_setting, group_by
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record
@@ -24,10 +24,9 @@ ACROSS = "Across settings"  # the section of what varies from one setting to the
 class Results:
     """Results of which tables and figures are made."""
 
-    records: list[Record]  # all of them
-    groups: list[Frame]  # the same by setting, without those of robustness studies
-    # The score table of a record, None where it is gone.
-    load: Callable[[Record], ScoreTable | None]
+    records: Sequence[Record]  # all of them
+    # The score table of a record, for the figures that need it; None where it is gone.
+    load: Callable[[Record], ScoreTable | None] = lambda record: None
     boundary_tasks: int = 2  # how many tasks the figure of boundaries shows, at most
     # Names, smallest first, in the order of tables of several models; others come behind, by name.
     models: tuple[str, ...] = ()
@@ -35,6 +34,11 @@ class Results:
     all_boundaries: bool = False
 
     # Tables, figures and the page walk the same studies: each is grouped once.
+    @cached_property
+    def groups(self) -> list[Frame]:
+        """The records by setting, without those of robustness studies; errors of `by_setting`."""
+        return by_setting(self.records)
+
     @cached_property
     def prompt_studies(self) -> set[str]:
         """Names of the studies of the prompt that records belong to; "" of the task's own."""

@@ -10,13 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from batch_calibration.diagnosis.verdicts import Verdict
-from batch_calibration.files import file_name
-from batch_calibration.reporting import verdict_tables, words
-from batch_calibration.reporting.cells import Best, Sums, count_signs
+from batch_calibration.files import csv_text, file_name
+from batch_calibration.reporting import words
+from batch_calibration.reporting.cells import (
+    OVERVIEW_NOTE,
+    Best,
+    Sums,
+    count_signs,
+    label_cells,
+    right_cells,
+    verdict_cells,
+    with_unit,
+)
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.reporting.items import ACROSS, Table
 from batch_calibration.reporting.method_display import PALETTE, verdict_color
-from batch_calibration.studies import Run, csv_text
+from batch_calibration.studies import Run
 
 if TYPE_CHECKING:
     from batch_calibration.reporting.figures.style import Drawn
@@ -207,9 +216,9 @@ def _contexts(cards: Sequence[Card]) -> str:
     if len(contexts) == 1:
         return ""
     shared, contexts = _shorten(contexts)
-    cells = verdict_tables.verdict_cells(contexts)
+    cells = verdict_cells(contexts)
     are_cosines = {verdict.diagnosis.cosines for verdict in contexts}
-    cells, note = verdict_tables.with_unit(cells, verdict_tables.OVERVIEW_NOTE, are_cosines)
+    cells, note = with_unit(cells, OVERVIEW_NOTE, are_cosines)
     table = Table(ACROSS, "contexts", "Contexts, the largest effect first", cells, note, unit="")
     said = f'<p class="note">All of {escape(shared)}.</p>' if shared else ""
     head = f'<section id="overview"><h2>Contexts, the largest effect first</h2>{said}'
@@ -249,7 +258,7 @@ def _section(section: Section, name: str) -> str:
 
 def figure_html(slug: str, drawn: "Drawn") -> str:
     """A figure with its heading, how to read it, its rows in a table, and a link to its numbers."""
-    from batch_calibration.reporting.figures.files import page_svg
+    from batch_calibration.reporting.figures.style import page_svg
 
     name = file_name(slug)
     lines = [
@@ -345,12 +354,22 @@ def _run(runs: Sequence[Run]) -> str:
     return "\n".join(filter(None, lines))
 
 
+def context_tables(verdict: Verdict) -> list[Table]:
+    """Two tables of a context: facts of each label, and how often its predictions are right."""
+    name, cells = verdict.name, label_cells(verdict.diagnosis)
+    both = [Table(ACROSS, "labels", f"{name}: labels", cells, unit="shares in %")]
+    if verdict.diagnosis.before:  # None where no right label is known
+        cells = right_cells(verdict.diagnosis)
+        both.append(Table(ACROSS, "right", f"{name}: right answers", cells, unit="in %"))
+    return both
+
+
 def context_html(context: Verdict, name: str, *, is_full: bool) -> str:
     """The context's line, and its sentences, and with `is_full` reasons and a table of labels."""
     sentences, table = context.diagnosis.sentences(), ""
     if is_full:
         sentences += context.recommendation.reason
-        labels, *_ = verdict_tables.context_tables(context)
+        labels, *_ = context_tables(context)
         table = table_html(labels._replace(slug=f"{name}-labels"))
     content = f"<p>{escape(' '.join(sentences))}</p>\n{table}"
     summary = f"{context.name}: {' '.join(words.card_lines([context])[:2])}"

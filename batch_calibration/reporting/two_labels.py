@@ -57,9 +57,7 @@ def shift_scores(record: Record, table: ScoreTable) -> Shifted | None:
     block = table.blocks["test"]
     if len(record.label_names) != 2 or not {0, 1} <= set(block.labels.tolist()):
         return None
-    scores = np.asarray(block.log_probs, np.float64)
-    if record.floor is not None:
-        scores = np.maximum(scores, record.floor)
+    scores = np.asarray(record.scores_of(table), np.float64)
     biases = {BASELINE: np.zeros(2)}
     # The paper's methods that take one bias from all rows and need no labels.
     for name, method in METHODS.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batch_calibration.diagnosis.comparison import Comparison, MethodResult
-from batch_calibration.diagnosis.diagnose import Diagnosis, gain_of
+from batch_calibration.diagnosis.diagnose import Diagnosis
 from batch_calibration.diagnosis.recommendation import LEAVE, Recommendation
 from batch_calibration.diagnosis.share_ranges import NEAR_EQUAL
 from batch_calibration.diagnosis.verdicts import (
@@ -23,9 +23,16 @@ from batch_calibration.diagnosis.verdicts import (
 )
 from batch_calibration.errors import InputError, call
 from batch_calibration.methods import METHODS
-from batch_calibration.metrics import Estimate, deviation, over_tasks
-from batch_calibration.reporting import controls, frame, terminal
-from batch_calibration.reporting.cells import MARK, Cells, count_signs, estimate_cell, gain_cell
+from batch_calibration.metrics import Estimate, deviation, gain_of, over_tasks
+from batch_calibration.reporting import controls, frame
+from batch_calibration.reporting.cells import (
+    MARK,
+    Cells,
+    aligned,
+    count_signs,
+    estimate_cell,
+    gain_cell,
+)
 from batch_calibration.reporting.controls import Control
 from batch_calibration.reporting.curves import Curves
 from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Frame, task_title
@@ -336,7 +343,7 @@ def reading_note(found: Comparison, *, is_all: bool = False, more: str = ".to_fr
 
 def comparison_text(found: Comparison) -> str:
     """The table in aligned columns, and how to read it."""
-    lines = terminal.aligned(comparison_cells(found))
+    lines = aligned(comparison_cells(found))
     return "\n".join([*lines, reading_note(found)])
 
 

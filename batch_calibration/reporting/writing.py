@@ -1,26 +1,63 @@
-"""Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
+"""Every table, figure and the report of a study: made in order, written whole or not at all."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from batch_calibration.diagnosis.recommend import LIKELY, POOLED, likely_bias, recommend_by_bias
 from batch_calibration.diagnosis.share_ranges import BY_DESIGN
-from batch_calibration.diagnosis.verdicts import Verdict, judge_context
-from batch_calibration.files import file_name, write_whole
-from batch_calibration.methods import METHODS, Evidence, correct_context
+from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context
+from batch_calibration.files import csv_text, file_name, write_whole
 from batch_calibration.methods.options import counted_shares
 from batch_calibration.methods.run import holds_cosines
-from batch_calibration.reporting import catalogue, frame, verdict_tables, words
-from batch_calibration.reporting.cells import latex, markdown
+from batch_calibration.reporting import frame, words
+from batch_calibration.reporting.cells import latex, markdown, show_cells
 from batch_calibration.reporting.items import ACROSS, Drawing, Results, Table, TextsOf
-from batch_calibration.reporting.page import Card, Section, figure_html, make_page
+from batch_calibration.reporting.page import Card, Section, context_tables, figure_html, make_page
+from batch_calibration.reporting.tables import TABLES
 from batch_calibration.scores import BALANCED, TRAIN_LABELS, ScoreTable
 from batch_calibration.scoring.tasks import TASKS
-from batch_calibration.studies import Record, Run, csv_text
+from batch_calibration.studies import Record, Run
+
+Artifact = TypeVar("Artifact", Table, Drawing)
+
+
+def make_tables(study: Results) -> list[Table]:
+    """Every table: section by section, and in each in the order of `TABLES`."""
+    return _in_sections(study, chain.from_iterable(make(study) for make in TABLES))
+
+
+def make_figures(study: Results) -> list[Drawing]:
+    """Every figure: section by section, and in each in the order of `drawings.FIGURES`.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from batch_calibration.reporting.drawings import FIGURES
+
+    return _in_sections(study, chain.from_iterable(find(study) for find in FIGURES))
+
+
+def _in_sections(study: Results, artifacts: Iterable[Artifact]) -> list[Artifact]:
+    order = [*(str(group.setting) for group in study.groups), ACROSS]
+    return sorted(artifacts, key=lambda artifact: order.index(artifact.section))
+
+
+def print_tables(tables: Iterable[Table]) -> None:
+    """Print tables, below each the sentences of its note that no table before it had."""
+    said = dict[str, None]()
+    for table in tables:
+        setting = "" if table.section == ACROSS else f": {table.section}"
+        sentences = dict.fromkeys(re.split(r"(?<=[.]) (?=\S)", table.note))
+        note = " ".join(sentence for sentence in sentences if sentence not in said)
+        said |= sentences
+        show_cells(f"{table.title}{setting}", table.cells, note)
+
 
 MAX_IN_TABLES = 3  # contexts of a card whose labels have tables; of more the overview says enough
 WITHOUT_FIGURES = (
@@ -30,7 +67,7 @@ WITHOUT_FIGURES = (
 
 def write_tables(study: Results, folder: Path) -> list[Table]:
     """Each table as Markdown and LaTeX, some as CSV."""
-    tables = catalogue.tables(study)
+    tables = make_tables(study)
     for table in tables:
         write_table(table, folder / file_name(table.slug))
     return tables
@@ -40,14 +77,14 @@ def write_figures(
     study: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
 ) -> None:
     """Each figure as PNG and PDF, its numbers as CSV; `notify` is called with each file."""
-    for drawing in catalogue.figures(study):
+    for drawing in make_figures(study):
         for path in write_figure(drawing, folder / file_name(drawing.slug)):
             notify(path)
 
 
 def write_figure(drawing: Drawing, path: Path) -> list[Path]:
     """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
-    from batch_calibration.reporting.figures.files import save
+    from batch_calibration.reporting.figures.style import save
 
     drawn = drawing.draw()
     return [*save(drawn.figure, path), _write(path, "csv", csv_text(drawn.cells))]
@@ -96,11 +133,11 @@ def write_report(
     Returns:
         The cards, those of the settings too, and those sentences.
     """
-    shown_tables = filter(attrgetter("shown"), catalogue.tables(study))
+    shown_tables = filter(attrgetter("shown"), make_tables(study))
     shown = frame.group_by(shown_tables, attrgetter("section"))
     drawn: dict[str, list[str]] = {}
     try:
-        drawings = catalogue.figures(study)
+        drawings = make_figures(study)
     except ImportError:
         drawings, missing = [], [*missing, WITHOUT_FIGURES]
     for drawing in drawings:
@@ -110,7 +147,7 @@ def write_report(
     sections, shown_cards = [], [*cards]
     for card in cards:
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
-        tables = list(chain.from_iterable(map(verdict_tables.context_tables, few)))
+        tables = list(chain.from_iterable(map(context_tables, few)))
         heading = f"{card.heading}: each context"
         sections.append(Section(heading, "", tables, (), card.verdicts))
     shorts = frame.name_differences([group.setting for group in study.sections])
@@ -151,9 +188,9 @@ def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
 
 def judge_record(record: Record, table: ScoreTable) -> Verdict:
     """The verdict on a record's scores, by the bias that the method found in them."""
-    context, scores = record.context, table.blocks["test"].log_probs
-    if record.floor is not None:
-        scores = np.maximum(scores, record.floor)
+    context = record.context
+    floored = table.blocks["test"]._replace(log_probs=record.scores_of(table))
+    table = table._replace(blocks={**table.blocks, "test": floored})
     seed = "" if context.seed is None else f"seed {context.seed}"
     name = ", ".join(filter(None, (frame.task_title(context.task), seed)))
     shares = None
@@ -162,22 +199,21 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
     task = TASKS.get(context.task)
     # Tables of earlier versions do not say it themselves.
     share = BY_DESIGN if shares is None and task is not None and task.balanced else None
-    verdict = judge_scores(name, context.task, table, scores, record, shares, share)
+    verdict = judge_scores(name, context.task, table, record, shares, share)
     # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
 
 
 def judge_scores(
-    name: str, task: str, table: ScoreTable, scores: np.ndarray, record: Record | None,
+    name: str, task: str, table: ScoreTable, record: Record | None,
     shares: tuple[float, ...] | None = None, share: str | np.ndarray | None = None,
 ) -> Verdict:  # fmt: skip
-    """The verdict on a table's test scores [n, k]: a recommendation and its effect.
+    """The verdict on a table's test scores: a recommendation and its effect.
 
     Args:
         name: of the context.
         task: its name.
-        table: where labels and their names are, and whether its task is balanced by design.
-        scores: [n, k], of the table or floored.
+        table: its scores, and whether its task is balanced by design.
         record: the bias that methods found in them; where it has none it is learned, of the
             context alone.
         shares: [k], of its labels where they are stated.
@@ -192,18 +228,12 @@ def judge_scores(
     bias = None
     if is_pooled or alone is not None:
         bias = np.asarray(pooled if is_pooled else alone, np.float32)
-    gold, names = table.blocks["test"].labels, table.label_names
+    scores = table.blocks["test"].log_probs
     if bias is None and shares is None and share is None:
         bias = likely_bias(scores)
-    cosines = holds_cosines(table)
     stated = shares if share is None else None
     advice = recommend_by_bias(
-        scores, bias, names, stated, share, pooled=is_pooled, cosines=cosines
-    )
-    if bias is not None and advice.method in (LIKELY, POOLED):
-        corrected = scores - bias
-    else:
-        blocks = {"test": Evidence(scores)}
-        method = METHODS[advice.method]
-        corrected = np.asarray(correct_context(method, blocks, options=advice.options).scores)
-    return judge_context(name, task, advice, scores, corrected, gold, names, table.dtype, cosines)
+        scores, bias, table.label_names, stated, share, pooled=is_pooled,
+        cosines=holds_cosines(table),
+    )  # fmt: skip
+    return judge_context(name, task, advice, table, follow(table, advice, bias))

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from batch_calibration.files import Number, csv_text
+
 if TYPE_CHECKING:
     from batch_calibration.studies.calibration import (
         CalibrationReport,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
         run_scoring,
     )
     from batch_calibration.studies.store import Store, load_results, write_results
-    from batch_calibration.studies.tidy import KINDS, Number, Records, csv_text
+    from batch_calibration.studies.tidy import KINDS, Records
     from batch_calibration.studies.workers import SweepReport, Work, sweep
 
 _HOMES = {
@@ -40,7 +42,7 @@ _HOMES = {
     "runs": "Run",
     "scoring": "ScoringProgress ScoringReport render_contexts run_scoring",
     "store": "Store load_results write_results",
-    "tidy": "KINDS Number Records csv_text",
+    "tidy": "KINDS Records",
     "workers": "SweepReport Work sweep",
 }
 """Module -> its names, loaded when asked for: scores need no Flax, and a model no methods."""

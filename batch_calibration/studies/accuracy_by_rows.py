@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from batch_calibration import metrics
 from batch_calibration.calibration.base import predict
 from batch_calibration.methods import METHODS, Evidence, Options, correct
-from batch_calibration.metrics import table as metrics
 from batch_calibration.studies import OverStream, ProbeSizes
 from batch_calibration.typing import Key, Labels, Rows, Weight
 

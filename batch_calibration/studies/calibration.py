@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from batch_calibration import scores
+from batch_calibration import metrics, scores
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError, spell, step
@@ -20,9 +20,8 @@ from batch_calibration.methods.options import counted_shares, read_options, with
 from batch_calibration.methods.run import jit_quickly, pad_rows, run_methods, task_of
 from batch_calibration.methods.validation import check_scores
 from batch_calibration.metrics import Estimate, order_flip_rate, with_intervals
-from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import Block, ScoreTable
-from batch_calibration.scoring.prompts import length_limit
+from batch_calibration.scoring.prompts.length_limit import shortening_notes
 from batch_calibration.settings import CalibrationSettings
 from batch_calibration.studies import Record, Records, Store
 from batch_calibration.studies.accuracy_by_rows import accuracy_by_size, accuracy_over_stream
@@ -106,15 +105,12 @@ def run_calibration(
         record = make_record(table, test, corrected, skipped, floor)
         used = {name: found.options[name] for name in record.methods if name in found.options}
         named = with_common(used, record.methods, dict.fromkeys(of_table, prior))
-        record = replace(record, options=named)
-        options = with_common(found.options, names, of_table)
+        options, by_size, by_seen = with_common(found.options, names, of_table), None, None
         if probe_sizes:
             by_size = accuracy_by_size(test, probe_sizes, draws=draws, seed=seed, options=options)
-            record = replace(record, probe_size=by_size)
         if stream_orders:
             by_seen = accuracy_over_stream(test, stream_orders, seed=seed, options=options)
-            record = replace(record, over_stream=by_seen)
-        records.append(record)
+        records.append(replace(record, options=named, probe_size=by_size, over_stream=by_seen))
         if progress:
             progress(len(records))
     return Records(records)
@@ -204,7 +200,7 @@ def make_record(
     context = ContextInfo.from_table(table)
     shortened = sum(sum(counts.values()) for counts in over_long.values())
     policy = context.options.get("over_long")
-    of_lengths = length_limit.shortening_notes(policy, context.shots, shortened)
+    of_lengths = shortening_notes(policy, context.shots, shortened) if shortened else ()
     of_labels = scores.one_label_notes(context.task, gold.tolist(), table.label_names)
     return Record(
         id=table.id,

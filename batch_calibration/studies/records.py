@@ -230,6 +230,11 @@ class Record:
         # A record may come without counts: of all rows then.
         return sum(self.classes) or self.rows["test"]
 
+    def scores_of(self, table: ScoreTable) -> np.ndarray:
+        """The test scores [n, k] of the record's table, raised to its floor where it has one."""
+        scores = np.asarray(table.blocks["test"].log_probs)
+        return scores if self.floor is None else np.maximum(scores, np.float32(self.floor))
+
     def to_json(self) -> str:
         """JSON text; what is None is left out, and a checksum of the others is added."""
         fields = dataclasses.asdict(self)

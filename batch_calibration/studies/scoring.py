@@ -26,7 +26,7 @@ from batch_calibration.scoring.prompts.rendered import POOL, RenderedContext, re
 from batch_calibration.scoring.table import SCORERS, OpenFiles
 from batch_calibration.scoring.tasks import Task
 from batch_calibration.scoring.tasks.base import Rows
-from batch_calibration.settings import Cell, ModelSettings, Settings
+from batch_calibration.settings import Cell, Settings
 from batch_calibration.studies import Store, runs
 from batch_calibration.studies.claims import Claim, ClaimLost
 from batch_calibration.studies.context_scores import identify, missing, name_of, score_context
@@ -36,7 +36,6 @@ from batch_calibration.studies.progress import Planned
 if TYPE_CHECKING:
     from batch_calibration.scoring.api.scorer import ApiScorer
     from batch_calibration.scoring.engine.token_budget import TokenBudget
-    from batch_calibration.scoring.models.files.chat_template import ChatTemplate
 
 KEPT_PROMPTS = 10_000
 """Prompts of a run whose texts are held from their first rendering until they are scored."""
@@ -250,8 +249,30 @@ def render_contexts(
     reader, contexts, notified = RowReader(), [], set[str]()
     dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()
     keep = KEPT_PROMPTS
+
+    def render_cell(task: Task, cell: Cell) -> RenderedContext:
+        data, model = cell.data, settings.model
+        if not task.is_image:
+            test = _test_rows(task, cell, reader)
+            train = reader.texts(task, data.data, data.train_split)
+            compares, log_probs = SCORERS[model.scorer].compares_statements, not model.logits_only
+            return render(task, cell, test, train, compares, budget, log_probs, renderer, keep)
+        if not SCORERS[model.scorer].reads_images:
+            readers = " or ".join(repr(name) for name in SCORERS if SCORERS[name].reads_images)
+            raise InputError(
+                f"{task.name} is a task of images, which {model.scorer!r} cannot read; "
+                f"give {readers} and a CLIP checkpoint, as in configs/vision.py.",
+                key="scorer",
+            )
+        images = reader.images(task, data.data, data.split, data.limit)
+        pool: ImageRows | None = None
+        if data.labeled_per_class and data.train_split in image_splits(task, data.data):
+            # The labeled set is drawn from the first images alone: reading all takes long.
+            pool = reader.images(task, data.data, data.train_split, POOL)
+        return render_images(task, cell, images, pool)
+
     for cell in settings.grid() if cells is None else cells:
-        context = _render(task_of(cell.task), cell, settings.model, reader, budget, renderer, keep)
+        context = render_cell(task_of(cell.task), cell)
         context = _with_blocks_of(context, settings.calibration.methods)
         keep = max(0, keep - context.size)
         contexts.append(context)
@@ -318,37 +339,6 @@ def _note_special(
 def _test_rows(task: Task, cell: Cell, reader: RowReader) -> Rows:
     data = cell.data
     return reader.texts(task, data.data, data.split, data.limit, data.limit_rows)
-
-
-def _render(
-    task: Task,
-    cell: Cell,
-    model: ModelSettings,
-    reader: RowReader,
-    budget: "TokenBudget | None",
-    renderer: "ChatTemplate | None",
-    keep: int,
-) -> RenderedContext:
-    data, facts = cell.data, SCORERS[model.scorer]
-    if not task.is_image:
-        test = _test_rows(task, cell, reader)
-        train = reader.texts(task, data.data, data.train_split)
-        log_probs = not model.logits_only
-        compares = facts.compares_statements
-        return render(task, cell, test, train, compares, budget, log_probs, renderer, keep)
-    if not facts.reads_images:
-        readers = " or ".join(repr(name) for name in SCORERS if SCORERS[name].reads_images)
-        raise InputError(
-            f"{task.name} is a task of images, which {model.scorer!r} cannot read; "
-            f"give {readers} and a CLIP checkpoint, as in configs/vision.py.",
-            key="scorer",
-        )
-    images = reader.images(task, data.data, data.split, data.limit)
-    pool: ImageRows | None = None
-    if data.labeled_per_class and data.train_split in image_splits(task, data.data):
-        # The labeled set is drawn from the first images alone: reading all takes long.
-        pool = reader.images(task, data.data, data.train_split, POOL)
-    return render_images(task, cell, images, pool)
 
 
 def share(

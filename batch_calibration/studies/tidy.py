@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
+from collections import UserList
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple
 
 from batch_calibration.errors import InputError
+from batch_calibration.files import quote_formula, write_csv
 from batch_calibration.settings import keys
 from batch_calibration.studies.records import Record
 
@@ -35,13 +36,6 @@ KINDS: dict[str, type] = {
 PANDAS_DTYPES = {str: "string", int: "Int64", float: "float64", bool: "boolean", list: "object"}
 """The dtype of each kind: a column of whole numbers stays one where some are unknown."""
 
-FORMULA_SIGNS = tuple("=+-@\t\r")
-"""First characters of a formula in a spreadsheet."""
-
-
-class Number(str):
-    """A number as text, such as one with an interval behind it: no formula, whatever its sign."""
-
 
 class Column(NamedTuple):
     """One column.
@@ -58,25 +52,11 @@ class Column(NamedTuple):
 Columns = Mapping[str, Column]
 
 
-class Records(Sequence[Record]):
+class Records(UserList[Record]):
     """Records in order, and the same as one tidy table: a row per context, method and metric."""
 
-    def __init__(self, records: Sequence[Record] = ()):
-        self._records = tuple(records)
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> Records: ...
-    def __getitem__(self, index: int | slice) -> Record | Records:
-        chosen = self._records[index]
-        return chosen if isinstance(chosen, Record) else Records(chosen)
-
     def __repr__(self) -> str:
-        return f"Records({list(self._records)!r})"
+        return f"Records({self.data!r})"
 
     def rows(self) -> list[Row]:
         """One dict per context, method and metric: what was found, and every setting.
@@ -224,38 +204,6 @@ def to_csv(table: Columns) -> str:
         if column.kind is list:
             cells = [None if cell is None else json.dumps(cell) for cell in cells]
         # Most cells of a tidy table are numbers, and most texts are there many times.
-        distinct = {cell: _quote_formula(cell) for cell in set(cells)} if column.kind is str else {}
+        distinct = {cell: quote_formula(cell) for cell in set(cells)} if column.kind is str else {}
         csv_columns.append([distinct.get(cell, cell) for cell in cells])
     return write_csv([list(table), *zip(*csv_columns, strict=True)], ",")
-
-
-def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
-    """Rows as CSV; a text that a spreadsheet would take for a formula is quoted with `'`."""
-    return write_csv((map(_quote_formula, row) for row in rows), delimiter)
-
-
-def write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
-    """Rows as CSV; every cell is in quotes where one holds a bare CR, which else ends a line."""
-    cells = list(map(list, rows))
-    text = _csv_of(cells, delimiter, csv.QUOTE_MINIMAL)
-    return _csv_of(cells, delimiter, csv.QUOTE_ALL) if "\r" in text else text
-
-
-def _csv_of(rows: Iterable[Iterable[object]], delimiter: str, quoting: Literal[0, 1]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
-    return buffer.getvalue()
-
-
-def _quote_formula(cell: object) -> object:
-    if not isinstance(cell, str) or isinstance(cell, Number) or not cell.startswith(FORMULA_SIGNS):
-        return cell
-    return cell if cell == "-" or _is_number(cell) else f"'{cell}"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -84,7 +84,9 @@ def fit(sequences: Sequence[Sequence[int]], means: Sequence[float]) -> tuple[flo
 def run(settings: Settings, workdir: Path) -> str:
     """Score what the workdir does not hold yet, write the tables, and return them as Markdown."""
     with ProgressBar("scoring", "examples") as bar:
-        asked = ask(settings, workdir, lambda status: bar.update(*status[:3]), print)
+        asked = ask(
+            settings, workdir, lambda status: bar.update(ScoringProgress(*status[:3])), print
+        )
     return write(measure_all(asked), workdir)
 
 

@@ -9,8 +9,8 @@ over seven models and the subjects of MMLU that have 100 rows. The figures behin
 import jax
 import numpy as np
 
+from batch_calibration import metrics
 from batch_calibration.methods import Evidence, compare
-from batch_calibration.metrics import table as metrics
 from experiments.evidence.sets import arrays, read_archive, shared_scores
 
 METHODS = ("icl", "bc", "bcl", "rbcorr", "temperature", "vector", "matrix", "linc")

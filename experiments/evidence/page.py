@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.figures.files import save
+from batch_calibration.reporting.figures.style import save
 from batch_calibration.studies import csv_text
 
 PARTS = ("findings", "section")

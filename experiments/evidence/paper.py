@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.files import write_whole
-from batch_calibration.reporting import catalogue, writing
+from batch_calibration.reporting import writing
 from batch_calibration.reporting.cells import LATEX, markdown
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.reporting.items import Drawing, Results, Table
@@ -182,7 +182,7 @@ def _in_letters(word: str) -> str:
 
 def find_states(study: Results) -> list[ItemState]:
     """The state of each item."""
-    catalogued: list[Table | Drawing] = [*catalogue.tables(study), *catalogue.figures(study)]
+    catalogued: list[Table | Drawing] = [*writing.make_tables(study), *writing.make_figures(study)]
     catalogued.extend(prompt_tables())
     by_number = group_by(catalogued, lambda artifact: artifact.number)
     states = []

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from batch_calibration.calibration.pooled_shares import CHANCE, LEAST_TOLD
-from batch_calibration.diagnosis.experience import Range, find_range
 from batch_calibration.diagnosis.recommend import (
     CORRECT,
     LIKELY,
@@ -18,6 +17,7 @@ from batch_calibration.diagnosis.recommend import (
     TO_SHARES,
     WITH_LABELS,
 )
+from batch_calibration.diagnosis.recommendation import Range, find_range
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import Cells, markdown
 from batch_calibration.reporting.figures.intervals import draw_forest

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from batch_calibration.cli import studies
 from batch_calibration.cli.study_options import load_config, read_study
-from batch_calibration.reporting import catalogue, terminal, writing
+from batch_calibration.reporting import writing
 from batch_calibration.reporting.curves import Points
-from batch_calibration.reporting.figures.files import save
 from batch_calibration.reporting.figures.studies import draw_curves
+from batch_calibration.reporting.figures.style import save
 from batch_calibration.reporting.frame import REFERENCES
-from batch_calibration.studies import Store, runs
+from batch_calibration.reporting.items import Results
+from batch_calibration.studies import Store, calibrate_study, runs
 from experiments.evidence import rated_sentences
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "real.py")
@@ -35,9 +36,9 @@ def run(workdir: Path, preset: str = "") -> Path:
     tasks = tuple(str(inputs / Path(task).name) for task in config["tasks"])
     study = read_study(CONFIG, config | {"model": str(model), "tasks": tasks})
     studies.score(study, str(workdir))
-    studies.calibrate_workdir(str(workdir), study[0].calibration)
+    studies.show_calibration(calibrate_study(workdir, study[0].calibration), str(workdir))
     store, page = Store(workdir), workdir / "report.html"
-    results = catalogue.collect(store.records(), store.table_of)
+    results = Results(store.records(), store.table_of)
     earlier_runs, broken = runs.read(workdir)
     writing.write_report(results, page, broken, runs=earlier_runs, contexts=True)
     for curve in results.curves:
@@ -46,7 +47,7 @@ def run(workdir: Path, preset: str = "") -> Path:
         save(drawn.figure, workdir / "figures" / "real")
     of_shots = {curve.slug for curve in results.curves}
     tables = writing.write_tables(results, workdir / "tables")
-    terminal.print_tables(table for table in tables if table.slug in of_shots)
+    writing.print_tables(table for table in tables if table.slug in of_shots)
     print(f"\nMeans over draws of demonstrations ± standard deviation.\nreport: {page}")
     return page
 

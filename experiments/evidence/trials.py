@@ -25,8 +25,8 @@ from batch_calibration.calibration.pooled_shares import (
     correct_together,
 )
 from batch_calibration.calibration.shift import least_shares
-from batch_calibration.diagnosis.experience import promised_gain
 from batch_calibration.diagnosis.recommend import CORRECT, LIKELY, POOLED
+from batch_calibration.diagnosis.recommendation import promised_gain
 from batch_calibration.methods.run import jit_quickly
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.scores import ScoreTable

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import remove_unfinished
-from batch_calibration.reporting.figures.files import save
+from batch_calibration.reporting.figures.style import save
 from batch_calibration.scoring.embedded import drawing
 from batch_calibration.scoring.models import clip, gpt2
 from batch_calibration.scoring.models.files import weights

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from batch_calibration.cli.progress import ProgressBar
 from batch_calibration.reporting.figures.style import Picture, styled
 from batch_calibration.reporting.method_display import PALETTE
+from batch_calibration.studies import ScoringProgress
 
 LANGUAGE = {"loss": "all tokens, labels weighted"}
 """The language model's loss: key of a step's row, and what the legend says."""
@@ -53,7 +54,7 @@ class TrainingProgress(ProgressBar):
         self._last = step_end
         for name, number in numbers.items():
             self._recent.setdefault(name, []).append(number)
-        self.update("training", done, done + left)
+        self.update(ScoringProgress("training", done, done + left))
         if step % self._every == 0 or not left:  # the last steps, too, where they fill no line
             means = [f"{k} {sum(recent) / len(recent):.3f}" for k, recent in self._recent.items()]
             self.print(f"step {step}  {'  '.join(means)}")

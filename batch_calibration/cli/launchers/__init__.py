@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from batch_calibration.errors import InputError
 
@@ -14,34 +14,23 @@ HELP = f"what starts workers: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
 GPUS = "GPUs for each worker, of several processes or nodes for each of these"
 
 
-class Flag(NamedTuple):
-    """A flag of launchers: `kind` is a number, a text, or a list of NAME=VALUE."""
-
-    help: str
-    kind: type = int
-    minimum: int = 1
-
-    @property
-    def text_kind(self) -> type:
-        """A text of the command line as a number, or as it is."""
-        return int if self.kind is int else str
-
-
 FLAGS = {
-    "gpus": Flag(GPUS, minimum=0),
-    "processes": Flag("local: of each worker, joined by jax.distributed"),
-    "cpus": Flag("slurm, ray: cores for each worker"),
-    "minutes": Flag("slurm: of each job, before it is started again"),
-    "memory": Flag("slurm: gigabytes for each node"),
-    "hosts": Flag("slurm: nodes of each worker, joined by jax.distributed"),
-    "at_once": Flag("slurm: most jobs that run at a time"),
-    "partition": Flag("slurm: the partition", str),
-    "options": Flag("slurm: NAME=VALUE of sbatch, comma-separated", list),
-    "address": Flag("ray: of the cluster, such as auto; none makes one here", str),
-    "resources": Flag("ray: NAME=NUMBER for each worker, comma-separated", list),
-    "grace": Flag("seconds that workers have to stop", minimum=0),
+    "gpus": (int, GPUS),
+    "processes": (int, "local: of each worker, joined by jax.distributed"),
+    "cpus": (int, "slurm, ray: cores for each worker"),
+    "minutes": (int, "slurm: of each job, before it is started again"),
+    "memory": (int, "slurm: gigabytes for each node"),
+    "hosts": (int, "slurm: nodes of each worker, joined by jax.distributed"),
+    "at_once": (int, "slurm: most jobs that run at a time"),
+    "partition": (str, "slurm: the partition"),
+    "options": (str, "slurm: NAME=VALUE of sbatch, comma-separated"),
+    "address": (str, "ray: of the cluster, such as auto; none makes one here"),
+    "resources": (str, "ray: NAME=NUMBER for each worker, comma-separated"),
+    "grace": (int, "seconds that workers have to stop"),
 }
-"""Flags by the names of the launchers' fields; not every launcher has each."""
+"""Flags by the names of the launchers' fields, their kind and meaning; no launcher has all."""
+LISTS = ("options", "resources")
+MAY_BE_ZERO = ("gpus", "grace")
 
 
 def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Launcher":
@@ -73,11 +62,10 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
             raise InputError(
                 f"--{flag}: --launcher={name} has no such option; leave it out. It has {allowed}."
             )
-        minimum = FLAGS[flag].minimum if flag in FLAGS else 1  # workers is no flag of FLAGS
+        minimum = 0 if flag in MAY_BE_ZERO else 1
         if isinstance(setting, int) and setting < minimum:
             raise InputError.at(f"--{flag}", f"{minimum} or more", setting)
-        is_list = flag in FLAGS and FLAGS[flag].kind is list
-        options[flag] = _read_pairs(flag, str(setting)) if is_list else setting
+        options[flag] = _read_pairs(flag, str(setting)) if flag in LISTS else setting
     launcher: Launcher = launchers[name](**options)  # type: ignore[arg-type]
     return launcher
 

@@ -60,7 +60,7 @@ def draw_forest(
         style.name_ticks(axes.yaxis, rows, is_shown=is_named)
         axes.set_xlim(-1.08 * reach, 1.08 * reach)
     header = [*filter(None, columns), "gain", "low", "high"]
-    return style.finish(figure, heading, VERDICT_NOTE, style.table_of(header, lines))
+    return style.finish(figure, heading, VERDICT_NOTE, [header, *lines])
 
 
 def _draw_differences(
@@ -128,8 +128,7 @@ def draw_strip(
     style.dots(axes, ranks, value, color, titles, size=3)
     style.label(axes, "", *axes_titles)
     rows = zip(ranks, *numbers.T, names, strict=True)
-    cells = style.table_of(["rank", kind, "low", "high", "context"], rows)
-    return style.finish(figure, heading, note, cells)
+    return style.finish(figure, heading, note, [["rank", kind, "low", "high", "context"], *rows])
 
 
 @style.styled
@@ -139,7 +138,7 @@ def draw_estimates(panels: Accuracies, heading: str) -> Drawn:
     estimates = chain.from_iterable(panel.values() for panel in panels.values())
     ends = [100 * end for end in chain.from_iterable(estimates)]
     figure, grid = style.panels(len(panels), (3.2, 0.7 + 0.28 * len(methods)), names=methods)
-    rows: list[Sequence[object]] = []
+    rows: list[Sequence[object]] = [["panel", "method", "accuracy", "low", "high"]]
     for axes, (title, panel) in zip(grid, panels.items(), strict=True):
         first = 100 * next(iter(panel.values())).value
         axes.axvline(first, color=PALETTE.color(methods[0]), ls=":", lw=1.0, zorder=0)
@@ -154,5 +153,4 @@ def draw_estimates(panels: Accuracies, heading: str) -> Drawn:
         style.label(axes, title, ACCURACY, width=3.2)
         style.name_ticks(axes.yaxis, methods)
         axes.set_xlim(min(ends) - 2, max(ends) + 2)
-    cells = style.table_of(["panel", "method", "accuracy", "low", "high"], rows)
-    return style.finish(figure, heading, f"{INTERVALS} Dotted: {methods[0]}.", cells)
+    return style.finish(figure, heading, f"{INTERVALS} Dotted: {methods[0]}.", rows)

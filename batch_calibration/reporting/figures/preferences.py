@@ -45,7 +45,7 @@ def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
     most = max(len(diagnosis.label_names) for _, diagnosis in pairs)
     size = 3.2 + 0.3 * most, 2.4
     figure, grid = style.panels(2 * len(pairs), size, across=2, shares_y=False)
-    rows: list[Row] = []
+    rows: list[Row] = [("context", "what", "label", "value")]
     for (title, diagnosis), left, right in zip(pairs, grid[::2], grid[1::2], strict=True):
         drawn = _draw_preference(left, title, diagnosis) | _draw_shares(right, title, diagnosis)
         for kind, numbers in drawn.items():
@@ -54,8 +54,7 @@ def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
         for axes in (left, right):
             style.name_ticks(axes.xaxis, diagnosis.label_names)
     note = "Lines on the bars of a preference are ± 2 standard errors over rows."
-    cells = style.table_of(["context", "what", "label", "value"], rows)
-    return style.finish(figure, HEADING, note, cells)
+    return style.finish(figure, HEADING, note, rows)
 
 
 def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.ndarray]:

@@ -68,7 +68,7 @@ def draw_boxes(studies: Sequence[PromptStudy]) -> Drawn:
     limit = f"{setting.limit} rows" if setting.limit else "all rows"
     heading = f"One choice of the prompt at a time: {task}, {setting.model}, {limit}"
     header = ["task", "method", "what varies", "accuracy", "choice", "shots", "seeds"]
-    return style.finish(figure, heading, BOXES_NOTE, style.table_of(header, rows))
+    return style.finish(figure, heading, BOXES_NOTE, [header, *rows])
 
 
 def _facts(study: PromptStudy) -> dict[str, list[object]]:
@@ -104,7 +104,7 @@ def draw_prompts(studies: Sequence[PromptStudy]) -> Drawn:
         axes.set_xlim(*limits)
     header = ["task", "method", "prompt", "accuracy", "shots", "seeds", "gain", "low", "high"]
     heading = f"{describe_study(studies)}: {studies[0].setting}"
-    return style.finish(figure, heading, PROMPTS_NOTE, style.table_of(header, rows))
+    return style.finish(figure, heading, PROMPTS_NOTE, [header, *rows])
 
 
 def _chance(study: PromptStudy) -> float:
@@ -210,7 +210,7 @@ def draw_grid(grid: Grid) -> Drawn:
     header = ["method", grid.down, "accuracy", grid.across]
     size = 0.4 + 0.5 * len(across), 0.5 + 0.32 * len(down)
     figure = draw_maps(maps, across, down, titles, size, ends, BLUES, digits=1)
-    return style.finish(figure, grid.heading, "", style.table_of(header, rows))
+    return style.finish(figure, grid.heading, "", [header, *rows])
 
 
 @style.styled
@@ -281,7 +281,7 @@ def draw_curves(curves: Curves) -> Drawn:
     kind = "standard error of the mean" if curves.of_mean else "standard deviation of the draws"
     header = ["task", "method", curves.axis, "accuracy", "low", "high"]
     note = f"Band: {kind}.{left_out}"
-    return style.finish(figure, curves.heading, note, style.table_of(header, rows))
+    return style.finish(figure, curves.heading, note, [header, *rows])
 
 
 def _without_short_lines(curves: Curves) -> tuple[Curves, str]:
@@ -356,11 +356,6 @@ def _draw_average(axes: Axes, curves: Curves, numbers: Sequence[int]) -> list[Ro
     return rows
 
 
-def has_strength(group: Frame) -> bool:
-    """True if every record has BCL's curve."""
-    return all(record.curve is not None for record in group.records)
-
-
 @style.styled
 def draw_strength(group: Frame) -> Drawn:
     """Accuracy against γ, a panel a task: mean and deviation over seeds, test and labeled rows."""
@@ -371,7 +366,7 @@ def draw_strength(group: Frame) -> Drawn:
     means = []
     for axes, (task, frame) in zip(grid, group.tasks.items(), strict=False):
         records = frame.records
-        curves = [record.curve for record in records if record.curve]  # see `has_strength`
+        curves = [record.curve for record in records if record.curve]  # all have one
         test = 100 * np.array([curve.test for curve in curves])  # [seed strength], %
         labeled = 100 * np.array([curve.labeled for curve in curves])
         means.append(test.mean(0))
@@ -399,7 +394,7 @@ def draw_strength(group: Frame) -> Drawn:
     seeds = "One seed" if count == 1 else f"Mean and band of one sd over {count} seeds"
     header = ["task", "rows", "strength", "accuracy", "low", "high"]
     heading = f"Strength of BC: {group.setting}"
-    return style.finish(figure, heading, f"{seeds}.", style.table_of(header, rows))
+    return style.finish(figure, heading, f"{seeds}.", [header, *rows])
 
 
 def _draw_strengths(
