@@ -9,14 +9,7 @@ from ml_collections import config_flags
 
 from batch_calibration.cli import studies
 from batch_calibration.studies import calibrate_study
-from experiments.guard import (
-    calibration_flags,
-    calibration_settings,
-    guarded,
-    machine_flags,
-    parse_flags,
-    set_up_machine,
-)
+from experiments import guard
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "the study whose keys of `calibration` are taken", lock_config=True
@@ -25,17 +18,17 @@ WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores", required=Tr
 FLOOR = flags.DEFINE_float("floor", None, "raise scores below it, -inf too, to this many nats")
 TASKS = flags.DEFINE_list("tasks", [], "calibrate scores of these tasks alone")
 SHOTS = flags.DEFINE_integer("shots", None, "calibrate scores of so many shots alone")
-calibration_flags()
-machine_flags()
+guard.calibration_flags()
+guard.machine_flags()
 
 
 def main() -> None:
     """Write one record for each stored table that is asked for."""
-    set_up_machine()
-    workdir, settings, shots = WORKDIR.value, calibration_settings(), SHOTS.value
+    guard.set_up_machine()
+    workdir, settings, shots = WORKDIR.value, guard.calibration_settings(), SHOTS.value
     report = calibrate_study(workdir, settings, floor=FLOOR.value, tasks=TASKS.value, shots=shots)
     studies.show_calibration(report, workdir)
 
 
 if __name__ == "__main__":
-    app.run(guarded(main), flags_parser=parse_flags)
+    app.run(guard.guarded(main), flags_parser=guard.parse_flags)
