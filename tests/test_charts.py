@@ -14,11 +14,10 @@ from making import make_curve, make_record, make_sizes
 from batch_calibration import diagnose
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting import controls, curves, prompts, two_labels
+from batch_calibration.reporting import controls, curves, palette, prompts, two_labels
 from batch_calibration.reporting.figures import intervals, preferences, scores, style
 from batch_calibration.reporting.figures import studies as study_figures
 from batch_calibration.reporting.frame import by_setting
-from batch_calibration.reporting.method_display import PALETTE
 from batch_calibration.reporting.two_labels import zero_lines
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import run_calibration
@@ -220,8 +219,8 @@ def test_lines_of_zeros_are_those_of_contourpy():
 
 
 def test_methods_differ_by_more_than_color():
-    looks = {(PALETTE.color(name), PALETTE.dash(name)) for name in METHODS}
+    looks = {(palette.color(name), palette.dash(name)) for name in METHODS}
     assert len(looks) == len(METHODS)
-    paper = {(PALETTE.color(name), PALETTE.dash(name)) for name in PALETTE.methods}
-    assert len(paper) == len(PALETTE.methods)
-    assert len({PALETTE.dash(name) for name in ("icl", "cc", "dc", "pc", "bc")}) == 5
+    paper = {(palette.color(name), palette.dash(name)) for name in palette.METHOD_COLORS}
+    assert len(paper) == len(palette.METHOD_COLORS)
+    assert len({palette.dash(name) for name in ("icl", "cc", "dc", "pc", "bc")}) == 5

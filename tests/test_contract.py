@@ -16,7 +16,8 @@ from batch_calibration.methods import (
     get_method,
     make_calibrator,
 )
-from batch_calibration.reporting.method_display import boundary_axes, is_over_shots
+from batch_calibration.reporting.frame import is_over_shots
+from batch_calibration.reporting.two_labels import boundary_axes
 
 KEY = jax.random.key(0)
 ROWS, LABELS = 24, 3

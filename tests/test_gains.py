@@ -17,7 +17,7 @@ from batch_calibration.reporting import tables, words, writing
 from batch_calibration.reporting.cells import Best, Sums, latex, markdown, show_cells
 from batch_calibration.reporting.frame import by_setting, gain, learned_tasks
 from batch_calibration.reporting.items import Results
-from batch_calibration.reporting.method_display import VERDICTS
+from batch_calibration.reporting.palette import VERDICTS
 from batch_calibration.studies import csv_text
 
 

@@ -12,10 +12,9 @@ from browser import browser, requests, set_scheme, set_width
 
 from batch_calibration.diagnosis.recommend import LIKELY, POOLED, likely_bias
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting import writing
+from batch_calibration.reporting import palette, writing
 from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
 from batch_calibration.reporting.items import Results, Table
-from batch_calibration.reporting.method_display import PALETTE
 from batch_calibration.reporting.page import make_page, table_html
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store, calibrate_store, runs
@@ -364,5 +363,5 @@ def test_colors_have_the_contrast_that_wcag_asks_for(page):
         css = dict(re.findall(r"--(\w+): (#\w{6})", block))
         for back in ("page", "raised"):
             assert min(contrast(css[name], css[back]) for name in ("ink", "faint", "link")) >= 4.5
-        drawn = (*PALETTE.methods.values(), *PALETTE.spares, *PALETTE.labels)
+        drawn = (*palette.METHOD_COLORS.values(), *palette.SPARES, *palette.LABEL_COLORS)
         assert min(contrast(color, css["page"]) for color in drawn) >= 3

@@ -12,7 +12,7 @@ from batch_calibration.reporting import curves, prompts, words, writing
 from batch_calibration.reporting.figures import studies
 from batch_calibration.reporting.frame import by_setting
 from batch_calibration.reporting.items import Results
-from batch_calibration.reporting.method_display import VERDICTS
+from batch_calibration.reporting.palette import VERDICTS
 
 
 def outcomes(p, n, deviations, seed=0):

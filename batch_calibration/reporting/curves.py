@@ -10,8 +10,13 @@ from numpy.typing import ArrayLike
 from batch_calibration.metrics import Estimate, deviation
 from batch_calibration.reporting import frame
 from batch_calibration.reporting.cells import Cells, best_of, notes
-from batch_calibration.reporting.frame import CORRECTED, REFERENCES, Frame, task_title
-from batch_calibration.reporting.method_display import is_over_shots
+from batch_calibration.reporting.frame import (
+    CORRECTED,
+    REFERENCES,
+    Frame,
+    is_over_shots,
+    task_title,
+)
 
 # Accuracies in %, one for each seed or draw, by the number on the axis below them.
 Points = dict[int, np.ndarray]

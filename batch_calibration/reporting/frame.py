@@ -265,6 +265,12 @@ def methods_of_group(group: Group) -> list[str]:
     return [name for name, method in METHODS.items() if method.group == group]
 
 
+def is_over_shots(name: str) -> bool:
+    """True of methods in curves of shots: the paper's comparison of whole batches."""
+    method = METHODS[name]
+    return method.group == "paper" and not method.own_rows
+
+
 def group_by(
     items: Iterable[Member], key: Callable[[Member], GroupKey]
 ) -> dict[GroupKey, list[Member]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.files import csv_text, file_name
-from batch_calibration.reporting import words
+from batch_calibration.reporting import palette, words
 from batch_calibration.reporting.cells import (
     OVERVIEW_NOTE,
     Best,
@@ -24,7 +24,7 @@ from batch_calibration.reporting.cells import (
 )
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.reporting.items import ACROSS, Table
-from batch_calibration.reporting.method_display import PALETTE, verdict_color
+from batch_calibration.reporting.palette import verdict_color
 from batch_calibration.studies import Run
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _bars(verdicts: Sequence[Verdict]) -> str:
     if more > 0:
         rows.sort(key=lambda row: -abs(row[1] - row[-1]))
     after = f"after {methods.pop()}" if len(methods) == 1 else "after the correction"
-    colors = {"predicted": PALETTE.color("icl"), after: PALETTE.color("bc"), "right": "none"}
+    colors = {"predicted": palette.color("icl"), after: palette.color("bc"), "right": "none"}
     content = ""
     for name, *shares in rows[:MAX_BARS]:
         content += f"<p>{escape(name)}</p>"

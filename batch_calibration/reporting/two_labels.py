@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,7 @@ from batch_calibration.methods import METHODS, Evidence, fit
 from batch_calibration.methods.run import holds_cosines, pad_rows
 from batch_calibration.metrics import accuracy, boundary
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.frame import BASELINE, CORRECTED, context_title
-from batch_calibration.reporting.method_display import boundary_axes
+from batch_calibration.reporting.frame import BASELINE, CORRECTED, context_title, is_over_shots
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import ContextInfo, Record
 
@@ -93,6 +92,21 @@ class TwoLabels(NamedTuple):
     names: tuple[str, str]
     blocks: dict[str, tuple[np.ndarray, np.ndarray]]
     unit: str = " nats"  # of scores; "" where they are cosines
+
+
+Axes = Literal["log_probs", "probs"]
+
+
+# Others by the rule below. CC's boundary is a rotation in probabilities; raw PC is the paper's
+# Fig. 2, though a variant.
+BOUNDARY_AXES: dict[str, Axes] = {"cc": "probs", "pc_raw": "log_probs"}
+
+
+def boundary_axes(name: str) -> Axes | None:
+    """The axes in which a method's decision boundary is drawn, None where it has no panel."""
+    # A figure shows one boundary for all rows, learned without their labels.
+    is_drawn = is_over_shots(name) and not METHODS[name].probe.labels
+    return BOUNDARY_AXES.get(name, "log_probs" if is_drawn else None)
 
 
 class Boundary(NamedTuple):

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batch_calibration.metrics import Estimate
+from batch_calibration.reporting import palette
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.figures.studies import draw_maps
-from batch_calibration.reporting.method_display import PALETTE
 
 FARTHEST = 15.0  # the color of so many points, and of all beyond
 # Losses orange, gains violet: apart for all kinds of color vision.
@@ -79,8 +79,8 @@ def _draw_learning(axes: Axes, title: str, panel: Learning, sizes: np.ndarray) -
     for method, heights in curves.items():
         # A logarithmic axis has no place for 0.
         kept = heights > 0 if is_logarithmic else np.ones(len(heights), bool)
-        dash = style.DASHES[PALETTE.dash(method)]
-        axes.plot(sizes[kept], heights[kept], color=PALETTE.color(method), ls=dash, label=method)
+        dash = style.DASHES[palette.dash(method)]
+        axes.plot(sizes[kept], heights[kept], color=palette.color(method), ls=dash, label=method)
     style.label(axes, title, "rows learned from", width=4.2)
     ticks = SIZE_TICKS[: bisect_right(SIZE_TICKS, sizes[-1])]
     style.number_ticks(axes.xaxis, ticks, is_log=True)

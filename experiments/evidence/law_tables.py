@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from batch_calibration.diagnosis import Margins, break_even_shares, expected_gain
 from batch_calibration.metrics import Estimate
+from batch_calibration.reporting import palette
 from batch_calibration.reporting.cells import Cells, markdown
 from batch_calibration.reporting.figures import style
-from batch_calibration.reporting.method_display import PALETTE
 from experiments.evidence import statistics
 
 ONE_POINT = 0.01
@@ -266,7 +266,7 @@ def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[in
     for axes, name in zip(grid, names, strict=False):
         cell = typical(of_set(cells, name))
         axes.axhline(0.0, color=style.INK, lw=1.0, zorder=0)
-        for j, (size, color) in enumerate(zip(sizes, PALETTE.spares, strict=False)):
+        for j, (size, color) in enumerate(zip(sizes, palette.SPARES, strict=False)):
             axes.plot(at, 100 * np.asarray(expected_gain(cell.margins, at, size)), color=color)
             measured = 100 * cell.measured[:, j]
             style.dots(axes, shares, measured, color, size=3.0, name=f"{size:,} rows")
@@ -281,7 +281,7 @@ def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[in
 def _draw_break_even(axes: Axes) -> None:
     """The greatest share of the preferred label at which BC gains, of many rows."""
     biases = np.linspace(0.0, 4.0, 81)
-    for separation, dash in zip((0.5, 1.0, 2.0, 4.0), PALETTE.dashes, strict=False):
+    for separation, dash in zip((0.5, 1.0, 2.0, 4.0), palette.DASHES, strict=False):
         high = np.asarray(break_even_shares(Margins(biases, separation, 1.0))[1])
         name = f"δ/{SIGMA} {separation:g}"
         axes.plot(biases, high, color=style.INK, ls=style.DASHES[dash], label=name)

@@ -11,8 +11,8 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from batch_calibration.cli.progress import ProgressBar
+from batch_calibration.reporting import palette
 from batch_calibration.reporting.figures.style import Picture, styled
-from batch_calibration.reporting.method_display import PALETTE
 from batch_calibration.studies import ScoringProgress
 
 LANGUAGE = {"loss": "all tokens, labels weighted"}
@@ -88,12 +88,12 @@ def draw_curve(
     """
     figure = Picture((6, 3), dpi=150)
     axes = figure.subplots()
-    colors = ("black",) if tasks else (PALETTE.color("bc"), PALETTE.color("cc"))
+    colors = ("black",) if tasks else (palette.color("bc"), palette.color("cc"))
     for (key, name), color in zip(losses.items(), colors, strict=False):
         # Above the tasks' thin lines.
         axes.plot(*_smooth(steps, key), color=color, label=name, zorder=3)
-    palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
-    for task, color in zip(tasks, palette, strict=False):
+    tab20 = colormaps["tab20"].colors  # type: ignore[attr-defined]
+    for task, color in zip(tasks, tab20, strict=False):
         axes.plot(*_smooth(steps, task), color=color, linewidth=0.8, label=task)
     for end in stage_ends[:-1]:  # the last one is the end of the curve
         axes.axvline(end, color="#999999", linestyle=":", linewidth=1)

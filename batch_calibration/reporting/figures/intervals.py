@@ -7,11 +7,12 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from batch_calibration.metrics import Estimate, over_tasks
+from batch_calibration.reporting import palette
 from batch_calibration.reporting.cells import estimate_cell, task_cell
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.figures.style import ACCURACY, ASIDE, FAINT, INK, INTERVALS, Drawn
 from batch_calibration.reporting.frame import Frame
-from batch_calibration.reporting.method_display import PALETTE, verdict_color
+from batch_calibration.reporting.palette import verdict_color
 
 STEP = 5.0  # the axes end at a multiple of so many points
 FARTHEST = 30.0  # a panel shows so many points on either side of 0, at most
@@ -141,10 +142,10 @@ def draw_estimates(panels: Accuracies, heading: str) -> Drawn:
     rows: list[Sequence[object]] = [["panel", "method", "accuracy", "low", "high"]]
     for axes, (title, panel) in zip(grid, panels.items(), strict=True):
         first = 100 * next(iter(panel.values())).value
-        axes.axvline(first, color=PALETTE.color(methods[0]), ls=":", lw=1.0, zorder=0)
+        axes.axvline(first, color=palette.color(methods[0]), ls=":", lw=1.0, zorder=0)
         value, low, high = 100 * np.array(list(panel.values())).T  # [method] each
         places = [float(methods.index(method)) for method in panel]
-        colors = list(map(PALETTE.color, panel))
+        colors = list(map(palette.color, panel))
         axes.hlines(places, low, high, colors=colors, lw=1.4)
         style.dots(axes, value, places, colors, style.percents(panel, value))
         for number, place in zip(value, places, strict=True):

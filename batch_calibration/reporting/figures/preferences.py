@@ -13,10 +13,10 @@ from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
 from batch_calibration.errors import InputError
 from batch_calibration.metrics import Estimate
+from batch_calibration.reporting import palette
 from batch_calibration.reporting.figures import intervals, style
 from batch_calibration.reporting.figures.style import INK, Drawn
 from batch_calibration.reporting.frame import BASELINE, CORRECTED
-from batch_calibration.reporting.method_display import PALETTE
 
 MAX_PANELS = 3  # contexts that have panels of their own; of more the gains are drawn
 HEADING = "What the prompts prefer"
@@ -62,7 +62,7 @@ def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, 
     at = np.arange(len(diagnosis.label_names))
     unit = np.nan_to_num(diagnosis.unit, nan=1.0)
     size, error = diagnosis.preference / unit, 2 * np.nan_to_num(diagnosis.error) / unit
-    color = PALETTE.spares[4]
+    color = palette.SPARES[4]
     _draw_bars(axes, "preference", at, size, diagnosis.label_names, color=color, width=0.6)
     axes.vlines(at, size - error, size + error, colors=INK, lw=1.4)
     axes.axhline(0.0, color=INK, lw=1.0, zorder=0)
@@ -80,7 +80,7 @@ def _draw_shares(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.n
     shares[f"after {diagnosis.method}"] = 100 * diagnosis.corrected
     looks = (-0.2, BASELINE), (0.2, CORRECTED)
     for (name, share), (shift, method) in zip(shares.items(), looks, strict=True):
-        _draw_bars(axes, name, at + shift, share, names, color=PALETTE.color(method), width=0.38)
+        _draw_bars(axes, name, at + shift, share, names, color=palette.color(method), width=0.38)
     if diagnosis.classes is not None:
         right = shares["right"] = 100 * diagnosis.classes
         lines = axes.hlines(right, at - 0.42, at + 0.42, colors=INK, lw=1.8, label="right")
@@ -112,7 +112,7 @@ def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
     titles = "contexts, the strongest first", f"preference of a label ({unit})"
     heading, note = f"{HEADING}: how strongly", "Lines are ± 2 standard errors over rows."
     return intervals.draw_strip(
-        unit, names, numbers, PALETTE.color(CORRECTED), titles, heading, note
+        unit, names, numbers, palette.color(CORRECTED), titles, heading, note
     )
 
 

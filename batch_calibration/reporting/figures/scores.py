@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from batch_calibration.reporting import two_labels
+from batch_calibration.reporting import palette, two_labels
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.figures.style import DASHES, INK, Drawn
 from batch_calibration.reporting.frame import BASELINE, CORRECTED
-from batch_calibration.reporting.method_display import GRAY, PALETTE, boundary_axes
+from batch_calibration.reporting.palette import GRAY
 from batch_calibration.reporting.two_labels import Shifted, TwoLabels
 from batch_calibration.scores import ScoreTable
 
@@ -41,9 +41,9 @@ def draw_boundaries(tables: Sequence[ScoreTable], setting: str) -> Drawn:
         ticks, boundaries = two_labels.find_boundaries(two)
         for method, boundary in boundaries.items():
             axes = next(panels)
-            in_probs = boundary_axes(method) == "probs"
+            in_probs = two_labels.boundary_axes(method) == "probs"
             scale = np.exp if in_probs else np.asarray
-            at, colors = scale(ticks), PALETTE.labels[::-1]
+            at, colors = scale(ticks), palette.LABEL_COLORS[::-1]
             axes.contourf(at, at, boundary.margin, [-1e9, 0, 1e9], colors=colors, alpha=0.1)
             _draw_rows(axes, two, scale(scores))
             _draw_lines(axes, "", map(scale, boundary.lines), INK, "solid")
@@ -69,11 +69,11 @@ def draw_planes(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting:
         two = two_labels.cut_table(table)
         ticks, boundaries = two_labels.find_boundaries(two)
         for method, boundary in boundaries.items():
-            color, dash = PALETTE.color(method), PALETTE.dash(method)
+            color, dash = palette.color(method), palette.dash(method)
             _draw_lines(axes, method, boundary.lines, color, dash, boundary.accuracy)
         scores, _ = two.blocks["test"]
         # Colors that no method beside them has.
-        _draw_rows(axes, two, scores, (PALETTE.spares[0], PALETTE.spares[4]))
+        _draw_rows(axes, two, scores, (palette.SPARES[0], palette.SPARES[4]))
         _set_plane(axes, two.heading, two, ticks, in_probs=False, width=3.2)
         if texts:
             rows += two_labels.text_cells(table, two, boundaries, texts)
@@ -108,7 +108,7 @@ def _set_limits(axes: Axes, limits: tuple[float, float]) -> None:
 
 
 def _draw_rows(
-    axes: Axes, two: TwoLabels, places: np.ndarray, colors: Sequence[str] = PALETTE.labels
+    axes: Axes, two: TwoLabels, places: np.ndarray, colors: Sequence[str] = palette.LABEL_COLORS
 ) -> None:
     """Test rows by right label, at their places [n 2]."""
     labels = two.blocks["test"][1]
@@ -146,7 +146,7 @@ def draw_distributions(context: Shifted, setting: str) -> Drawn:
     figure, grid = style.panels(len(margins), (2.9, 2.3))
     for axes, (method, margin) in zip(grid, margins.items(), strict=True):
         axes.axvline(0.0, color=INK, lw=1.0, zorder=0)
-        for label, color in enumerate(PALETTE.labels):
+        for label, color in enumerate(palette.LABEL_COLORS):
             name = f"right: {context.labels[label]}"
             counts, _ = np.histogram(margin[context.gold == label], edges)
             look: dict[str, Any] = {"color": color, "edgecolor": color, "alpha": 0.45, "lw": 0.8}
@@ -194,7 +194,7 @@ def _draw_shifted(
     pooled = np.concatenate([other.scores - other.biases[method] for other in contexts])
     pad = 0.03 * float(np.ptp(pooled))
     scores = context.scores - context.biases[method]
-    for label, color in enumerate(PALETTE.labels):
+    for label, color in enumerate(palette.LABEL_COLORS):
         points = scores[context.gold == label]
         mean, name = points.mean(axis=0), f"right: {context.labels[label]}"
         _draw_points(axes, points, label, color, name)
@@ -211,7 +211,7 @@ def _draw_bias(axes: Axes, contexts: Sequence[Shifted], context: Shifted) -> Non
     """The mean score of each label over the batch."""
     bias = context.biases[CORRECTED]
     pooled = np.concatenate([other.biases[CORRECTED] for other in contexts])
-    bars = axes.bar((0, 1), bias, 0.6, color=PALETTE.labels)
+    bars = axes.bar((0, 1), bias, 0.6, color=palette.LABEL_COLORS)
     axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=7)
     axes.axhline(0.0, color=INK, lw=1.0, zorder=0)
     favored, gap = context.labels[int(bias[1] > bias[0])], abs(float(bias[0] - bias[1]))

@@ -11,13 +11,14 @@ from matplotlib.figure import Figure
 
 from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.metrics import deviation
+from batch_calibration.reporting import palette
 from batch_calibration.reporting.cells import gain_cell
 from batch_calibration.reporting.controls import NONE, Control, Point, estimate_cells
 from batch_calibration.reporting.curves import Curves, Points, mean_and_band
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.figures.style import ACCURACY, DASHES, INK, INTERVALS, Drawn
 from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Frame, task_title
-from batch_calibration.reporting.method_display import CONDITIONS, PALETTE, verdict_color
+from batch_calibration.reporting.palette import CONDITIONS, verdict_color
 from batch_calibration.reporting.prompts import Grid, PromptStudy, describe_study
 
 BLUES = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
@@ -48,7 +49,7 @@ def draw_boxes(studies: Sequence[PromptStudy]) -> Drawn:
     names = [f"{study.count}, {study.setting.shots}-shot" for study in studies]
     rows: list[Sequence[object]] = []
     for side, method in zip((-0.2, 0.2), REFERENCES, strict=True):
-        color = PALETTE.color(method)
+        color = palette.color(method)
         for place, study in enumerate(studies):
             values, facts = study.values(method), _facts(study)
             line, box = {"color": color}, {"edgecolor": color, "facecolor": f"{color}26"}
@@ -168,7 +169,7 @@ def _draw_conditions(axes: Axes, control: Control, task: str, method: str) -> No
     # Side by side, for bars of the same place hide each other.
     shifts = np.linspace(-0.2, 0.2, len(control.conditions))
     # A condition without a color of its own has one that no other of them has.
-    spare = iter(PALETTE.spares[1:])
+    spare = iter(palette.SPARES[1:])
     for condition, shift in zip(control.conditions, shifts, strict=True):
         color = CONDITIONS.get(condition) or next(spare)
         estimates = {}
@@ -311,14 +312,14 @@ def _draw_task(axes: Axes, curves: Curves, task: str) -> list[Row]:
         # What is compared stands out: five bands of one strength cannot be told apart.
         width, alpha = (2.2, 0.25) if method in REFERENCES else (1.0, 0.06)
         _draw_line(axes, curves, method, at, mean, width)
-        low, high, color = mean - band, mean + band, PALETTE.color(method)
+        low, high, color = mean - band, mean + band, palette.color(method)
         axes.fill_between(at, low, high, color=color, alpha=alpha, lw=0)
         for number, *values in zip(at, mean, low, high, strict=True):
             rows.append((title, method, float(number), *values))
     for method, level in curves.levels.get(task, {}).items():
         name, ends = f"{method}, all rows", (numbers[0], numbers[-1])
         # Its own dash tells it from the method's curve of the same color.
-        (line,) = axes.plot(ends, (level, level), color=PALETTE.color(method), lw=1.0, label=name,
+        (line,) = axes.plot(ends, (level, level), color=palette.color(method), lw=1.0, label=name,
                             ls=DASHES["dash"])  # fmt: skip
         style.name_marks(line, [f"{name}: {level:.1f} %"])
         rows += [(title, name, float(end), float(level), "", "") for end in ends]
@@ -330,7 +331,7 @@ def _draw_task(axes: Axes, curves: Curves, task: str) -> list[Row]:
 def _draw_line(
     axes: Axes, curves: Curves, method: str, at: Sequence[int], mean: np.ndarray, width: float
 ) -> None:
-    color, dash = PALETTE.color(method), DASHES[PALETTE.dash(method)]
+    color, dash = palette.color(method), DASHES[palette.dash(method)]
     (line,) = axes.plot(at, mean, marker="o", ms=3, color=color, lw=width, ls=dash, label=method)
     style.name_marks(line, style.percents(map(f"{method}, {{:,}}".format, at), mean, curves.axis))
 
@@ -372,14 +373,14 @@ def draw_strength(group: Frame) -> Drawn:
         means.append(test.mean(0))
         title = task_title(task)
         rows += _draw_strengths(axes, title, "test rows", test, INK, "solid")
-        rows += _draw_strengths(axes, title, "labeled rows", labeled, PALETTE.color("cc"), "dash")
+        rows += _draw_strengths(axes, title, "labeled rows", labeled, palette.color("cc"), "dash")
         rules = {"γ = 0: ICL": (0.0, "icl", "dot"), "γ = 1: BC": (1.0, "bc", "dash")}
         learned = [record.strength for record in records if record.strength is not None]
         if learned:
             rules["γ learned (mean)"] = float(np.mean(learned)), "bcl", "solid"
         rules["γ best on test"] = float(STRENGTHS[test.mean(0).argmax()]), "pc", "dashdot"
         for name, (at, method, dash) in rules.items():
-            rule = axes.axvline(at, color=PALETTE.color(method), ls=DASHES[dash], lw=1.0,
+            rule = axes.axvline(at, color=palette.color(method), ls=DASHES[dash], lw=1.0,
                                 label=name, zorder=0)  # fmt: skip
             style.name_marks(rule, [f"{name}: {at:.2g}"])
         style.label(axes, title, "strength γ (no unit)", ACCURACY)
