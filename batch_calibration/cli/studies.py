@@ -14,9 +14,8 @@ from batch_calibration import studies
 from batch_calibration.cli import launchers, machine
 from batch_calibration.cli.machine import keep_programs
 from batch_calibration.cli.study_options import chosen_settings, chosen_studies
-from batch_calibration.errors import InputError, escape_controls, spell
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import write_whole
-from batch_calibration.reporting.cells import filled
 
 # Each command imports what it needs when it runs: its flags are read and help is given without.
 if TYPE_CHECKING:
@@ -98,8 +97,10 @@ def show_calibration(report: "CalibrationReport", workdir: str) -> None:
 
 def _print_lines(sentences: Iterable[str]) -> None:
     """Print each sentence once."""
+    from batch_calibration.cli.summaries import print_filled
+
     for sentence in dict.fromkeys(sentences):
-        print(filled(escape_controls(sentence)))
+        print_filled(sentence)
 
 
 def show_tables(workdir: str, *, quiet: bool = False) -> None:

@@ -1,23 +1,27 @@
 """Cells of tables, and their forms: aligned text, Markdown, LaTeX; names stay as they are."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from textwrap import fill
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from unicodedata import category, east_asian_width
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.diagnosis import Diagnosis
-from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.files import Number
 from batch_calibration.metrics import Estimate, deviation
 from batch_calibration.reporting.frame import Frame, task_title
 from batch_calibration.studies import Record
+
+if TYPE_CHECKING:
+    from batch_calibration.diagnosis import Diagnosis
+    from batch_calibration.diagnosis.verdicts import Verdict
 
 LEARNED = "✓"  # behind a task that the model has learned
 MARK = "*"  # behind a gain or a loss that exceeds noise
