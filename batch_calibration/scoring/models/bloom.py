@@ -92,11 +92,6 @@ class Model(family.Decoder):
         self.make(config, norm, is_tied=True, rngs=rngs)
         self.ln_embed = norm(rngs)
 
-    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """Normalized embeddings `[b, t, d]`."""
-        h: jax.Array = self.ln_embed(self.embed(tokens))
-        return h
-
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """The positions, for the distances."""
         return repeat((positions,))

@@ -152,6 +152,7 @@ class Block(nnx.Module):
         ln_2: The norm of what the MLP reads; None where that is what attention reads.
         mlp: The MLP.
         parallel: Whether the MLP reads the block's input, and not what attention added.
+        multiplier: What both are multiplied by before they are added.
     """
 
     ln_1: Any
@@ -159,14 +160,15 @@ class Block(nnx.Module):
     ln_2: Any
     mlp: Any
     parallel: bool = False
+    multiplier: float = 1.0
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, *terms: object) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         normed: jax.Array = self.ln_1(h)
-        attended = h + self.attention(normed, layer, attend, *terms)
+        attended = h + self.attention(normed, layer, attend, *terms) * self.multiplier
         if self.ln_2 is not None:
             normed = self.ln_2(h if self.parallel else attended)
-        result: jax.Array = attended + self.mlp(normed)
+        result: jax.Array = attended + self.mlp(normed) * self.multiplier
         return result
 
 
@@ -180,16 +182,22 @@ class Decoder(nnx.Module):
     Attributes:
         block: Makes a block from the config.
         embed: The token embeddings.
+        multiplier: What these are multiplied by.
+        ln_embed: The norm of them, if there is one.
         blocks: Called with the hidden states, their number, `attend`, and a term of `block_terms`.
         ln: The last norm, if there is one.
         head: The embeddings that logits are computed with; None: `embed`.
+        scale: What logits are multiplied by.
     """
 
     block: ClassVar[MakePart]
     embed: nnx.Embed
+    multiplier: float = 1.0
+    ln_embed: Any = None
     blocks: Any
     ln: Any
     head: nnx.Embed | None = None
+    scale: float = 1.0
 
     def make(
         self, config: Config, norm: MakePart, is_tied: bool, rngs: nnx.Rngs, windows: Windows = ()
@@ -204,7 +212,8 @@ class Decoder(nnx.Module):
 
     def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
         """What the first block reads, `[b, t, d]`."""
-        return self.embed(tokens)
+        h: jax.Array = self.embed(tokens) * self.multiplier
+        return h if self.ln_embed is None else self.ln_embed(h)
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """What each block is given in addition, such as the rotation by positions."""
@@ -221,7 +230,7 @@ class Decoder(nnx.Module):
     def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
         table = self.embed if self.head is None else self.head
-        return layers.logits(h, table.embedding[...], token_set)
+        return layers.logits(h, table.embedding[...], token_set) * self.scale
 
 
 class Weight(NamedTuple):

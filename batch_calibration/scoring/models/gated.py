@@ -12,7 +12,7 @@ from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import family, layers
-from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Heads
+from batch_calibration.scoring.models.attention import AttentionOptions
 from batch_calibration.scoring.models.rotary import Rope
 
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -39,7 +39,7 @@ class Config(RotaryConfig):
     """The fields that configs of networks with gated MLPs share.
 
     `fused` (Phi-3: one matrix for queries, keys and values, and one for gate and up) follows from
-    the family.
+    the family. `local_rope` is that of layers with a window where it is their own.
     """
 
     intermediate_size: int
@@ -52,6 +52,7 @@ class Config(RotaryConfig):
     qk_norm: bool = False
     fused: bool = False
     sliding_window: int | None = None
+    local_rope: Rope | None = None
 
     @property
     def head_size(self) -> int:
@@ -125,7 +126,8 @@ class Attention(layers.Attention):
         fused: layers.Layout = "in order" if config.fused else ""
         super().__init__(config.hidden_size, heads, rngs, bias, groups, d, fused, options)
         self.joint_norm = joint_norm
-        self.sinks = nnx.Param(layers.INIT(rngs.params(), (heads,))) if sinks else None
+        if sinks:
+            self.sinks = nnx.Param(layers.INIT(rngs.params(), (heads,)))
         norms: tuple[HeadNorm | None, HeadNorm | None] = (None, None)
         if config.qk_norm:
             # OLMo 2, or Qwen3 and Gemma 3
@@ -133,16 +135,12 @@ class Attention(layers.Attention):
             norms = norm(heads * d if joint_norm else d), norm(self.groups * d if joint_norm else d)
         self.q_norm, self.k_norm = norms
 
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn = layers.unchanged
-    ) -> jax.Array:
-        """Attention of `h [b, t, d]`; `turn` rotates heads of queries and of keys."""
-        q, k, v = self.split(h)
+    def split(self, h: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Queries `[b, t, heads, d]`, keys and values `[b, t, groups, d]`, which may be normed."""
+        q, k, v = super().split(h)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
-        sinks = None if self.sinks is None else self.sinks[...]
-        mean = attend(layer, Heads(turn(q), turn(k), v, self.options, sinks))  # [b, t, heads, d]
-        return self.out(mean.reshape(*h.shape[:-1], -1))
+        return q, k, v
 
     def _normed(self, norm: HeadNorm, heads: jax.Array) -> jax.Array:
         if not self.joint_norm:

@@ -17,8 +17,7 @@ from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 class Config(gated.Config):
     """Shape of a Gemma network, in the names of its Hugging Face `config.json`.
 
-    `qk_norm` (Gemma 3) follows from its `model_type`. `local_rope` is that of layers with a window
-    where it is their own (Gemma 3).
+    `qk_norm` (Gemma 3) follows from its `model_type`.
     """
 
     num_attention_heads: int = 8
@@ -30,7 +29,6 @@ class Config(gated.Config):
     attn_logit_softcapping: float | None = None
     final_logit_softcapping: float | None = None
     sliding_window: int | None = 4096
-    local_rope: rotary.Rope | None = None
 
 
 def _norm(config: Config, rngs: nnx.Rngs) -> gated.RMSNorm:
@@ -75,8 +73,6 @@ class Model(llama.Model):
         self.begin(config, partial(_norm, config), rngs)
         self.multiplier = config.hidden_size**0.5  # rounded to the dtype, as in transformers
         self.cap = config.final_logit_softcapping
-        if config.local_rope is not None:
-            self.local_frequencies = rotary.frequencies(config.head_dim, config.local_rope)
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""

@@ -86,7 +86,12 @@ class Attention(nnx.Module):
         fused: "in order" where one matrix gives all queries, then all keys, then all values; "by
             group" where it gives each group's queries, its key and its value.
         options: how it differs from plain attention.
+
+    Attributes:
+        sinks: one for each head, as in `Heads`; None for none.
     """
+
+    sinks: nnx.Param[jax.Array] | None = None
 
     def __init__(
         self,
@@ -127,7 +132,8 @@ class Attention(nnx.Module):
     ) -> jax.Array:
         """Attention of `h [b, t, d]`; `turn` rotates heads of queries and of keys."""
         q, k, v = self.split(h)
-        mean = attend(layer, Heads(turn(q), turn(k), v, self.options))  # [b, t, heads, d]
+        sinks = None if self.sinks is None else self.sinks[...]
+        mean = attend(layer, Heads(turn(q), turn(k), v, self.options, sinks))  # [b, t, heads, d]
         return self.out(mean.reshape(*h.shape[:-1], -1))
 
 

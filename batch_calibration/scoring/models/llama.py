@@ -32,7 +32,6 @@ class Config(gated.Config):
     residual_multiplier: float = 1.0
     attention_multiplier: float | None = None
     logits_scaling: float = 1.0
-    local_rope: rotary.Rope | None = None
 
     @property
     def positions(self) -> int:
@@ -40,7 +39,7 @@ class Config(gated.Config):
         return self.rope.positions if self.local_rope is None else self.rope.longest
 
 
-class Block(nnx.Module):
+class Block(family.Block):
     """One pre-norm block: attention, then a gated MLP."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
@@ -53,11 +52,6 @@ class Block(nnx.Module):
         inner, act = config.intermediate_size, config.hidden_act
         self.mlp = gated.MLP(width, inner, act, config.mlp_bias, config.fused, rngs=rngs)
         self.multiplier = config.residual_multiplier
-
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
-        h = h + self.attention(self.ln_1(h), layer, attend, turn) * self.multiplier
-        return h + self.mlp(self.ln_2(h)) * self.multiplier
 
 
 class PostNormBlock(nnx.Module):
@@ -94,23 +88,16 @@ class Model(family.Decoder):
         self.long_frequencies: rotary.Frequencies | None = None
         if config.rope.rope_type == "longrope":
             self.long_frequencies = rotary.frequencies(config.head_size, config.rope, is_long=True)
-        # Olmo 3's layers with a window have a rope of their own.
-        if config.local_rope is not None:
-            self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
 
     def begin(self, config: gated.Config, norm: family.MakePart, rngs: nnx.Rngs) -> None:
         """Make what all of these networks have; all layers rotate alike."""
         self.make(config, norm, config.tie_word_embeddings, rngs, gated.windows(config))
         self.rotates = (1,) * config.num_hidden_layers
-        self.multiplier = self.scale = 1.0
         self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
         self.frequencies = rotary.frequencies(config.head_size, config.rope)
         self.local_frequencies = None
-
-    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """Embeddings `[b, t, d]` times the multiplier."""
-        h: jax.Array = self.embed(tokens) * self.multiplier
-        return h
+        if config.local_rope is not None:
+            self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """The rotation of each layer, none of SmolLM3's layers without positions."""
@@ -120,10 +107,6 @@ class Model(family.Decoder):
             local = rotary.turn(positions, self.local_frequencies, dtype)
         for slides, rotates in zip(self.slides, self.rotates, strict=True):
             yield ((local if slides else turn) if rotates else layers.unchanged,)
-
-    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        return super().unembed(h, token_set) * self.scale
 
 
 class PostNormModel(Model):

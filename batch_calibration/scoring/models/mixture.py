@@ -121,7 +121,7 @@ class Block(llama.Block):
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         super().__init__(config, window, rngs=rngs)
-        self.mlp = Mixture(config, rngs=rngs)  # type: ignore[assignment]
+        self.mlp = Mixture(config, rngs=rngs)
 
 
 class Model(llama.Model):
@@ -257,7 +257,7 @@ class GptOssBlock(llama.Block):
         bias = config.attention_bias, config.attention_bias
         options = AttentionOptions(window=window)
         self.attention = gated.Attention(config, options, bias, sinks=True, rngs=rngs)
-        self.mlp = Experts(config, rngs=rngs)  # type: ignore[assignment]
+        self.mlp = Experts(config, rngs=rngs)
 
 
 class GptOssModel(llama.Model):

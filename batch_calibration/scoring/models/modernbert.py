@@ -16,14 +16,13 @@ class Config(gated.Config):
     """Shape of a ModernBERT network, in the names of its Hugging Face `config.json`.
 
     `sliding_window` is how far a layer with a window sees, the token itself counted: half of the
-    file's `local_attention` and one. `local_rope` is of these layers, `rope` of the others.
+    file's `local_attention` and one.
     """
 
     hidden_activation: str = "gelu"
     norm_eps: float = 1e-5
     norm_bias: bool = False
     mlp_bias: bool = False
-    local_rope: rotary.Rope
 
 
 class Block(family.Block):
@@ -50,13 +49,6 @@ class Model(llama.Model):
         self.begin(config, norm, rngs)
         self.blocks[0].ln_1 = nnx.static(layers.unchanged)
         self.ln_embed = norm(rngs=rngs)
-        # Layers with a window rotate by a base of their own.
-        self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
-
-    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """Normalized embeddings `[b, t, d]`."""
-        h: jax.Array = self.ln_embed(self.embed(tokens))
-        return h
 
     def hidden(
         self, tokens: jax.Array, positions: jax.Array, attend: Attend, types: jax.Array | int = 0
