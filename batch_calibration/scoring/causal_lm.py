@@ -6,7 +6,6 @@ rows attend to the cached keys with one dense product, to their sequence under a
 two are merged by their log-sum-exps.
 """
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -20,6 +19,7 @@ from flax import nnx
 from batch_calibration.errors import InputError
 from batch_calibration.scoring import NOTHING_FINISHED, Identity, LabelScores
 from batch_calibration.scoring.engine import label_texts, trie
+from batch_calibration.scoring.engine.batches import behind
 from batch_calibration.scoring.engine.forward import Forward, PrefixCache
 from batch_calibration.scoring.engine.label_texts import Batches
 from batch_calibration.scoring.engine.tokens import Encoded, encode
@@ -125,16 +125,14 @@ class CausalLM(label_texts.LabelScorer):
         checkpoint = self.checkpoint
         bos, prefix = checkpoint.bos, checkpoint.prefix
         read = partial(encode, checkpoint.tokenizer, labels=labels, bos=bos, prefix=prefix)
+        rows = TOKENIZED_ROWS.get(jax.default_backend(), 8192)  # rows at a time
+
+        def begin(start: int) -> tuple[int, Future[Encoded]]:
+            return start, pool.submit(read, texts[start : start + rows], first=start)
+
         with ThreadPoolExecutor(1) as pool:
-            ahead = deque[tuple[int, Future[Encoded]]]()
-            rows = TOKENIZED_ROWS.get(jax.default_backend(), 8192)  # rows at a time
-            for start in range(0, len(texts), rows):
-                ahead.append((start, pool.submit(read, texts[start : start + rows], first=start)))
-                if len(ahead) > 1:  # one part waits while another is tokenized
-                    before, future = ahead.popleft()
-                    yield before, future.result()
-            for before, future in ahead:
-                yield before, future.result()
+            for start, future in behind(map(begin, range(0, len(texts), rows))):
+                yield start, future.result()
 
     def _check(self, start: int, prompts: list[list[int]], tries: Sequence[trie.Trie]) -> None:
         most = self.checkpoint.config.positions

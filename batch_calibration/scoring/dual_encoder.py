@@ -1,10 +1,9 @@
 """Scores labels by the cosine between embeddings of an input and of each label's statement."""
 
 import math
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from tokenizers import Tokenizer
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring import NOTHING_FINISHED, Finished, Identity, ImageInputs, LabelScores
 from batch_calibration.scoring.engine import label_texts, preprocessing, sharding
-from batch_calibration.scoring.engine.batches import batches
+from batch_calibration.scoring.engine.batches import batches, behind
 from batch_calibration.scoring.engine.programs import State
 from batch_calibration.scoring.engine.tokens import count_cut, refuse_same_tokens, token_ids
 from batch_calibration.scoring.models import clip
@@ -135,24 +134,21 @@ class DualEncoder(label_texts.LabelScorer):
         finished: Finished = NOTHING_FINISHED,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Embeddings `[n d]` of length one, and the token counts `[n]` of the texts as read."""
-        blocks: list[np.ndarray] = []
         counts = np.zeros(len(texts), np.int32)
-        most, cut = self.max_tokens, 0
-        finished_rows = finished.rows
-        rows_done = len(finished_rows)
-        for start in range(0, len(texts), TOKENIZED_ROWS):
-            prompted = self._prompted(texts[start : start + TOKENIZED_ROWS])
-            ids = token_ids(self._tokenizer, prompted, special=True)
-            counts[start : start + len(ids)] = list(map(len, ids))
-            cut += count_cut(self.checkpoint.tokenizer, prompted, ids, most)
-            vector_of = {row - start: vector for row, vector in finished_rows.items()}
-            for rows, vectors in one_behind(self._run(ids, set(vector_of))):
-                vector_of.update(zip(rows, vectors, strict=False))
-                finished.add([start + row for row in rows], vectors[: len(rows)])
-                rows_done += len(rows)
-                progress(rows_done)
-            # In the order of rows, whichever batch they came in.
-            blocks.append(np.stack(list(map(vector_of.__getitem__, range(len(ids))))))
+        most, cut, finished_rows = self.max_tokens, 0, finished.rows
+
+        def run() -> Iterator[Embedded]:
+            nonlocal cut
+            for start in range(0, len(texts), TOKENIZED_ROWS):
+                prompted = self._prompted(texts[start : start + TOKENIZED_ROWS])
+                ids = token_ids(self._tokenizer, prompted, special=True)
+                counts[start : start + len(ids)] = list(map(len, ids))
+                cut += count_cut(self.checkpoint.tokenizer, prompted, ids, most)
+                done = {row - start for row in finished_rows}
+                for rows, embeddings in self._run(ids, done):
+                    yield [start + row for row in rows], {}, embeddings
+
+        vectors, _ = collect(run(), progress, finished)
         if cut:
             self.notes.append(
                 f"{cut} of {len(texts)} texts are longer than {most} tokens and cut there "
@@ -163,7 +159,9 @@ class DualEncoder(label_texts.LabelScorer):
             raise InputError.at(
                 f"row {row}", "a text of at least one token", f"{texts[row]!r}", "drop it"
             )
-        return np.concatenate(blocks) if blocks else np.zeros((0, 1), np.float32), counts
+        # In the order of rows, whichever batch they came in.
+        stacked = [vectors[row] for row in range(len(texts))]
+        return np.stack(stacked) if stacked else np.zeros((0, 1), np.float32), counts
 
     def embed_images(
         self,
@@ -191,26 +189,18 @@ class DualEncoder(label_texts.LabelScorer):
         tokens = config.image_tokens
         size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
         embed = program(self.checkpoint, _embed_images, how)
-        finished_rows = finished.rows
-        failed = dict(finished.failed)
         # What is finished is a whole number of batches, and those after it begin where they did.
-        settled = {*finished_rows, *failed}
+        settled = {*finished.rows, *finished.failed}
         pending = [row for row in range(len(images)) if row not in settled]
 
-        def run() -> Iterator[tuple[tuple[list[int], dict[int, str]], jax.Array]]:
+        def run() -> Iterator[Embedded]:
             refs = list(map(images.refs.__getitem__, pending))
             for rows, pixels, bad in preprocessing.decode_batches(refs, how, size):
                 (placed,) = sharding.shard_rows(self.checkpoint.mesh, (pixels,))
                 unreadable = {pending[row]: why for row, why in bad.items()}
-                yield ([pending[row] for row in rows], unreadable), embed(placed)
+                yield [pending[row] for row in rows], unreadable, embed(placed)
 
-        vectors = dict(finished_rows)
-        for (rows, unreadable), embeddings in one_behind(run()):
-            # the last batch has rows of padding
-            vectors.update(zip(rows, embeddings, strict=False))
-            failed |= unreadable
-            finished.add(rows, embeddings[: len(rows)], unreadable)
-            progress(len(vectors) + len(failed))
+        vectors, failed = collect(run(), progress, finished)
         if failed:
             few = " ".join(map(failed.__getitem__, sorted(failed)[:MAX_NAMED]))
             few += " ..." if len(failed) > MAX_NAMED else ""
@@ -262,7 +252,23 @@ class DualEncoder(label_texts.LabelScorer):
 
 
 Embed = Callable[..., jax.Array]
-T = TypeVar("T")
+Embedded = tuple[list[int], dict[int, str], jax.Array]
+"""Rows of a batch, a sentence on each that cannot be read, and embeddings, maybe of padding too."""
+
+
+def collect(
+    running: Iterable[Embedded], progress: Callable[[int], None], finished: Finished
+) -> tuple[dict[int, np.ndarray], dict[int, str]]:
+    """The embedding of each row, and what could not be read; of what is `finished` too."""
+    vectors, failed = dict(finished.rows), dict(finished.failed)
+    # One batch computes while the next is laid out.
+    for rows, unreadable, placed in behind(running):
+        embeddings = np.asarray(placed)
+        vectors.update(zip(rows, embeddings, strict=False))
+        failed |= unreadable
+        finished.add(rows, embeddings[: len(rows)], unreadable)
+        progress(len(vectors) + len(failed))
+    return vectors, failed
 
 
 def program(checkpoint: Checkpoint, embed: Embed, *options: Hashable) -> Embed:
@@ -315,15 +321,3 @@ def _embed_images(
     """CLIP's embeddings of uint8 `pixels [b, h, w, 3]`."""
     dtype = jax.tree.leaves(nnx.state(network))[0].dtype  # the network's
     return network.embed_image(preprocessing.normalize(pixels, how).astype(dtype))
-
-
-def one_behind(running: Iterable[tuple[T, jax.Array]]) -> Iterator[tuple[T, np.ndarray]]:
-    """Results as NumPy arrays: one batch computes while the next is laid out."""
-    waiting: deque[tuple[T, jax.Array]] = deque()
-    for batch in running:
-        waiting.append(batch)
-        if len(waiting) > 1:
-            rows, embeddings = waiting.popleft()
-            yield rows, np.asarray(embeddings)
-    for rows, embeddings in waiting:
-        yield rows, np.asarray(embeddings)

@@ -1,12 +1,16 @@
 """Groups rows by the prefix they share, and batches rows of like length."""
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 RUN_COST = 256
 """The overhead of a run of its own, in tokens: padding, a batch that is not full."""
+
+
+T = TypeVar("T")
 
 
 class PrefixGroup(NamedTuple):
@@ -22,6 +26,23 @@ class Batch(NamedTuple):
     rows: list[int]
     size: int
     length: int
+
+
+def behind(begun: Iterable[T], ahead: int = 1) -> Iterator[T]:
+    """What is begun, each as it is `ahead` behind: so many run while one is looked at.
+
+    >>> log = []
+    >>> for number in behind(map(log.append, range(3))):
+    ...     log.append("seen")
+    >>> log
+    [0, 1, 'seen', 2, 'seen', 'seen']
+    """
+    waiting = deque[T]()
+    for one in begun:
+        waiting.append(one)
+        if len(waiting) > ahead:
+            yield waiting.popleft()
+    yield from waiting
 
 
 def power(length: int) -> int:

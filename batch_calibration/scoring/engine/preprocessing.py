@@ -4,7 +4,6 @@ import io
 import math
 import os
 import warnings
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -18,6 +17,7 @@ import numpy as np
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring import ImageRef
+from batch_calibration.scoring.engine.batches import behind
 from batch_calibration.scoring.models.files.config import read_json
 
 if TYPE_CHECKING:
@@ -185,20 +185,15 @@ def decode_batches(
     def read(ref: ImageRef) -> np.ndarray:
         return prepare_image(ref.read(), str(ref), how)
 
+    def begin(ref: ImageRef) -> Future[np.ndarray]:
+        return pool.submit(read, ref)
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        waiting: deque[tuple[int, Future[np.ndarray]]] = deque()  # in the order of rows
-        ahead = iter(enumerate(refs))
         pixels = np.zeros((size, *how.crop, 3), np.uint8)
         rows: list[int] = []
         failed: dict[int, str] = {}
-        while True:
-            for row, ref in ahead:
-                waiting.append((row, pool.submit(read, ref)))
-                if len(waiting) >= 2 * size:  # two batches are decoded ahead
-                    break
-            if not waiting:
-                break
-            row, future = waiting.popleft()
+        # Two batches are decoded ahead.
+        for row, future in enumerate(behind(map(begin, refs), 2 * size - 1)):
             try:
                 pixels[len(rows)] = future.result()
                 rows.append(row)
