@@ -4,7 +4,7 @@ A drawing takes class numbers `[n]` and a generator and gives images `[n 48 48 3
 with the colors that captions may name. All images of a batch are drawn at once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -102,52 +102,15 @@ def soft_threshold(wave: np.ndarray, width: float = 0.0) -> np.ndarray:
     return np.clip((wave - width) * 4 + 0.5, 0, 1)  # the edge is a quarter of a unit wide
 
 
-def banded(n: int, random: Generator) -> np.ndarray:
-    """Broad, soft bands of changing width."""
-    along, _ = stripe_angles(n, random, 18, 30)
-    return 0.5 + 0.5 * np.sin(along + 0.8 * np.sin(0.6 * along))
+def wave(low: float, high: float, ink: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> DrawClass:
+    """Draws what repeats each `low` to `high` pixels: `ink` of the angles along and across."""
+    return lambda n, random: ink(*stripe_angles(n, random, low, high))
 
 
-def striped(n: int, random: Generator) -> np.ndarray:
-    """Sharp stripes."""
-    return soft_threshold(np.sin(stripe_angles(n, random, 7, 14)[0]))
-
-
-def lined(n: int, random: Generator) -> np.ndarray:
-    """Thin lines."""
-    return soft_threshold(np.sin(stripe_angles(n, random, 5, 9)[0]), 0.75)
-
-
-def zigzagged(n: int, random: Generator) -> np.ndarray:
-    """Stripes that turn back and forth."""
-    along, across = stripe_angles(n, random, 8, 14)
-    # The arcsine of a sine is a triangle wave.
-    return soft_threshold(np.sin(along + 2.2 * np.arcsin(np.sin(0.6 * across))))
-
-
-def chequered(n: int, random: Generator) -> np.ndarray:
-    """Squares in turns."""
-    along, across = stripe_angles(n, random, 11, 22)
-    return soft_threshold(np.sin(along) * np.sin(across) * 2)
-
-
-def grid_texture(n: int, random: Generator) -> np.ndarray:
-    """Lines along and across."""
-    along, across = stripe_angles(n, random, 7, 13)
-    return soft_threshold(np.maximum(np.sin(along), np.sin(across)), 0.8)
-
-
-def crosshatched(n: int, random: Generator) -> np.ndarray:
+def crossed(along: np.ndarray, across: np.ndarray) -> np.ndarray:
     """Fine lines that cross at a slant."""
-    along, across = stripe_angles(n, random, 5, 8)
     lines, crossing = np.sin(along + 0.5 * across), np.sin(along - 0.5 * across)
     return soft_threshold(np.maximum(lines, crossing), 0.7)
-
-
-def polka_dotted(n: int, random: Generator) -> np.ndarray:
-    """Large dots in order."""
-    along, across = stripe_angles(n, random, 10, 18)
-    return soft_threshold(np.cos(along) + np.cos(across), 0.75)
 
 
 def dotted(n: int, random: Generator) -> np.ndarray:
@@ -180,11 +143,24 @@ def spiralled(n: int, random: Generator) -> np.ndarray:
 
 
 TEXTURES: dict[str, DrawClass] = {
-    "banded": banded, "blotchy": blotchy, "chequered": chequered, "crosshatched": crosshatched,
-    "dotted": dotted, "grid": grid_texture, "lined": lined, "marbled": marbled,
-    "polka-dotted": polka_dotted, "spiralled": spiralled, "striped": striped,
-    "zigzagged": zigzagged,
-}  # fmt: skip
+    # Broad, soft bands of changing width.
+    "banded": wave(18, 30, lambda x, _: 0.5 + 0.5 * np.sin(x + 0.8 * np.sin(0.6 * x))),
+    "blotchy": blotchy,
+    "chequered": wave(11, 22, lambda x, y: soft_threshold(np.sin(x) * np.sin(y) * 2)),
+    "crosshatched": wave(5, 8, crossed),
+    "dotted": dotted,
+    "grid": wave(7, 13, lambda x, y: soft_threshold(np.maximum(np.sin(x), np.sin(y)), 0.8)),
+    "lined": wave(5, 9, lambda x, _: soft_threshold(np.sin(x), 0.75)),
+    "marbled": marbled,
+    # Large dots in order.
+    "polka-dotted": wave(10, 18, lambda x, y: soft_threshold(np.cos(x) + np.cos(y), 0.75)),
+    "spiralled": spiralled,
+    "striped": wave(7, 14, lambda x, _: soft_threshold(np.sin(x))),
+    # Stripes that turn back and forth: the arcsine of a sine is a triangle wave.
+    "zigzagged": wave(
+        8, 14, lambda x, y: soft_threshold(np.sin(x + 2.2 * np.arcsin(np.sin(0.6 * y))))
+    ),
+}
 
 
 def textures(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -234,16 +210,19 @@ def permanent_crop(n: int, random: Generator) -> np.ndarray:
     return image + (0.05 * smooth_noise(random, n, 6)[..., None])
 
 
-def woods(n: int, random: Generator) -> np.ndarray:
-    """Dark green, tree by tree."""
-    color = np.array([0.12, 0.24, 0.13], np.float32) * uniform(random, 0.8, 1.4, n, 1)
-    return shaded(color, 0.5 * smooth_noise(random, n, 24) + 0.2 * smooth_noise(random, n, 5))
+def patches(
+    color: tuple[float, float, float],
+    light: tuple[float, float],
+    tones: Sequence[tuple[float, int]],
+) -> DrawClass:
+    """Draws one color in patches: of each tone its strength, and how many of them a side."""
 
+    def draw(n: int, random: Generator) -> np.ndarray:
+        colors = np.array(color, np.float32) * uniform(random, *light, n, 1)
+        tone = sum(strength * smooth_noise(random, n, cells) for strength, cells in tones)
+        return shaded(colors, np.asarray(tone))
 
-def brush(n: int, random: Generator) -> np.ndarray:
-    """Olive and brown in patches."""
-    color = np.array([0.42, 0.40, 0.24], np.float32) * uniform(random, 0.8, 1.2, n, 1)
-    return shaded(color, 0.4 * smooth_noise(random, n, 12) + 0.2 * smooth_noise(random, n, 5))
+    return draw
 
 
 def pasture(n: int, random: Generator) -> np.ndarray:
@@ -277,12 +256,6 @@ def river(n: int, random: Generator) -> np.ndarray:
     return np.asarray(land(random, n) * (1 - amount) + amount * water)
 
 
-def sea(n: int, random: Generator) -> np.ndarray:
-    """Water and nothing else."""
-    color = np.array([0.10, 0.20, 0.36], np.float32) * uniform(random, 0.7, 1.4, n, 1)
-    return shaded(color, 0.12 * smooth_noise(random, n, 6))
-
-
 def _blocks(n: int, random: Generator, size: tuple[float, float], roofs: np.ndarray) -> np.ndarray:
     """Roofs in a grid with streets between, some left out."""
     along, across = rotated(random_angle(random, n))
@@ -309,10 +282,17 @@ def industrial(n: int, random: Generator) -> np.ndarray:
 
 
 LAND: dict[str, DrawClass] = {
-    "AnnualCrop": annual_crop, "Forest": woods, "HerbaceousVegetation": brush,
-    "Highway": highway, "Industrial": industrial, "Pasture": pasture,
-    "PermanentCrop": permanent_crop, "Residential": residential, "River": river, "SeaLake": sea,
-}  # fmt: skip
+    "AnnualCrop": annual_crop,
+    "Forest": patches((0.12, 0.24, 0.13), (0.8, 1.4), [(0.5, 24), (0.2, 5)]),
+    "HerbaceousVegetation": patches((0.42, 0.40, 0.24), (0.8, 1.2), [(0.4, 12), (0.2, 5)]),
+    "Highway": highway,
+    "Industrial": industrial,
+    "Pasture": pasture,
+    "PermanentCrop": permanent_crop,
+    "Residential": residential,
+    "River": river,
+    "SeaLake": patches((0.10, 0.20, 0.36), (0.7, 1.4), [(0.12, 6)]),
+}
 
 
 def satellite(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
