@@ -1,6 +1,6 @@
 """Chooses the words that stand for labels in training, and those held out from it.
 
-What it chose is fixed in `batch_calibration/scoring/embedded/label_words.py`.
+What it chose is fixed in `batch_calibration/scoring/embedded/words/`.
 """
 
 import hashlib

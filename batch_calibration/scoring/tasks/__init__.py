@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.tasks.base import Row, Rows, Task, image_task, text_task
@@ -20,6 +21,11 @@ paper_task = partial(text_task, source=PAPER)
 def numbered(names: Sequence[str], words: Iterable[Sequence[str]]) -> dict[str, dict[str, str]]:
     """Verbalizers of these label names by their numbers, from 1 on."""
     return {str(n): dict(zip(names, own, strict=True)) for n, own in enumerate(words, 1)}
+
+
+def listed(task: str) -> tuple[str, ...]:
+    """The classes of an image task with many, as the data set's own list has them: one a line."""
+    return tuple((Path(__file__).parent / "classes" / f"{task}.txt").read_text().splitlines())
 
 
 # Is a movie review's sentence negative or positive? The paper varies RTE's prompts alone; these
@@ -315,23 +321,7 @@ EUROSAT = image_task(
 )  # fmt: skip
 # Which of 101 actions does the middle frame of a video show? TFDS has the videos, and its
 # video feature cannot be read without TensorFlow: give middle frames.
-LISTED_ACTIONS = (
-    "ApplyEyeMakeup ApplyLipstick Archery BabyCrawling BalanceBeam BandMarching BaseballPitch "
-    "Basketball BasketballDunk BenchPress Biking Billiards BlowDryHair BlowingCandles "
-    "BodyWeightSquats Bowling BoxingPunchingBag BoxingSpeedBag BreastStroke BrushingTeeth "
-    "CleanAndJerk CliffDiving CricketBowling CricketShot CuttingInKitchen Diving Drumming Fencing "
-    "FieldHockeyPenalty FloorGymnastics FrisbeeCatch FrontCrawl GolfSwing Haircut Hammering "
-    "HammerThrow HandstandPushups HandstandWalking HeadMassage HighJump HorseRace HorseRiding "
-    "HulaHoop IceDancing JavelinThrow JugglingBalls JumpingJack JumpRope Kayaking Knitting "
-    "LongJump Lunges MilitaryParade Mixing MoppingFloor Nunchucks ParallelBars PizzaTossing "
-    "PlayingCello PlayingDaf PlayingDhol PlayingFlute PlayingGuitar PlayingPiano PlayingSitar "
-    "PlayingTabla PlayingViolin PoleVault PommelHorse PullUps Punch PushUps Rafting "
-    "RockClimbingIndoor RopeClimbing Rowing SalsaSpin ShavingBeard Shotput SkateBoarding Skiing "
-    "Skijet SkyDiving SoccerJuggling SoccerPenalty StillRings SumoWrestling Surfing Swing "
-    "TableTennisShot TaiChi TennisSwing ThrowDiscus TrampolineJumping Typing UnevenBars "
-    "VolleyballSpiking WalkingWithDog WallPushups WritingOnBoard YoYo"
-)
-ACTIONS = LISTED_ACTIONS.split()
+ACTIONS = listed("ucf101")
 VERBS = ("", "using ", "doing ", "during ", "performing ", "practicing ")
 PICTURES = ("photo", "video", "example", "demonstration")
 USUAL_ACTION = "a photo of a person doing {label}."
@@ -363,20 +353,7 @@ CLEVR = image_task(
     "3: ours",
 )
 # Which of 100 aircraft variants does a photo show (FGVC-Aircraft)?
-LISTED_VARIANTS = (
-    "707-320, 727-200, 737-200, 737-300, 737-400, 737-500, 737-600, 737-700, 737-800, 737-900, "
-    "747-100, 747-200, 747-300, 747-400, 757-200, 757-300, 767-200, 767-300, 767-400, 777-200, "
-    "777-300, A300B4, A310, A318, A319, A320, A321, A330-200, A330-300, A340-200, A340-300, "
-    "A340-500, A340-600, A380, ATR-42, ATR-72, An-12, BAE 146-200, BAE 146-300, BAE-125, "
-    "Beechcraft 1900, Boeing 717, C-130, C-47, CRJ-200, CRJ-700, CRJ-900, Cessna 172, Cessna 208, "
-    "Cessna 525, Cessna 560, Challenger 600, DC-10, DC-3, DC-6, DC-8, DC-9-30, DH-82, DHC-1, "
-    "DHC-6, DHC-8-100, DHC-8-300, DR-400, Dornier 328, E-170, E-190, E-195, EMB-120, ERJ 135, "
-    "ERJ 145, Embraer Legacy 600, Eurofighter Typhoon, F-16A/B, F/A-18, Falcon 2000, Falcon 900, "
-    "Fokker 100, Fokker 50, Fokker 70, Global Express, Gulfstream IV, Gulfstream V, Hawk T1, "
-    "Il-76, L-1011, MD-11, MD-80, MD-87, MD-90, Metroliner, Model B200, PA-28, SR-20, Saab 2000, "
-    "Saab 340, Spitfire, Tornado, Tu-134, Tu-154, Yak-42"
-)
-VARIANTS = LISTED_VARIANTS.split(", ")
+VARIANTS = listed("aircraft")
 AIRCRAFT = image_task(
     "aircraft",
     "Aircraft",
@@ -388,14 +365,7 @@ AIRCRAFT = image_task(
     "2022), which BlackVIP keeps; both: CLIP (Radford et al. 2021), prompts.md",
 )
 # Which of 47 words that people use for a texture describes the image best?
-LISTED_TEXTURES = (
-    "banded blotchy braided bubbly bumpy chequered cobwebbed cracked crosshatched crystalline "
-    "dotted fibrous flecked freckled frilly gauzy grid grooved honeycombed interlaced knitted "
-    "lacelike lined marbled matted meshed paisley perforated pitted pleated polka-dotted porous "
-    "potholed scaly smeared spiralled sprinkled stained stratified striped studded swirly veined "
-    "waffled woven wrinkled zigzagged"
-)
-TEXTURES = LISTED_TEXTURES.split()
+TEXTURES = listed("dtd")
 OF_TEXTURES = "texture", "pattern", "thing", "object"
 DTD = image_task(
     "dtd",
