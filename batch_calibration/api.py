@@ -8,24 +8,12 @@ from typing import TypeVar, overload
 
 import numpy as np
 
+from batch_calibration import methods
 from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
 from batch_calibration.arrays.frames import in_kind_of, is_frame, names_of
 from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.errors import InputError
-from batch_calibration.methods import (
-    METHODS,
-    Evidence,
-    Method,
-    check_labels,
-    check_options,
-    check_scores,
-    correct_context,
-    get_method,
-    no_log_probs,
-    warn_about_order,
-    warn_of_few_rows,
-)
 from batch_calibration.methods.run import correct_group
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.typing import Key
@@ -118,8 +106,8 @@ def calibrate(
     [[0.5, -0.25], [-0.5, 0.25]]
     """
     # As a string: a list has no hash to look up.
-    chosen = get_method(str(method))
-    read = partial(check_scores, floor=floor, from_probs=from_probs, missing=missing)
+    chosen = methods.get_method(str(method))
+    read = partial(methods.check_scores, floor=floor, from_probs=from_probs, missing=missing)
     if bound is not None:
         bound = in_row_order(bound, "bound", scores)
     array = read(scores, columns=columns, bound=bound)
@@ -128,19 +116,19 @@ def calibrate(
     columns = names_of(scores, columns)  # kept, so that the result has the same columns
     rows, k = array.shape[-2:]
     leading_axes = array.shape[:-2]  # of separate contexts
-    warn_of_few_rows(method, chosen.probe.blocks, rows)
+    methods.warn_of_few_rows(method, chosen.probe.blocks, rows)
     if "target_prior" in options:
         shares = in_label_order(options["target_prior"], columns, "target_prior", k)
         options["target_prior"] = shares
-    options = check_options(method, chosen.factory, options, k)
+    options = methods.check_options(method, chosen.factory, options, k)
     random_key = None if key is None else check_key(key)
     needs_log_probs = chosen.needs_log_probs_with(options)
-    if needs_log_probs and "test" in chosen.probe.blocks and (why := no_log_probs(array)):
+    if needs_log_probs and "test" in chosen.probe.blocks and (why := methods.no_log_probs(array)):
         raise InputError(_log_probs_needed("scores", method, why))
 
     if probe is not None or labeled is not None or labels is not None:
         _refuse_unread(method, chosen, probe=probe, labeled=labeled, labels=labels)
-    blocks = {"test": Evidence(array.reshape(-1, rows, k))}  # [contexts, n, k]
+    blocks = {"test": methods.Evidence(array.reshape(-1, rows, k))}  # [contexts, n, k]
     for block in chosen.probe.blocks:
         if block == "test":
             continue
@@ -158,26 +146,26 @@ def calibrate(
                 f"{where}: {method} reads {chosen.probe.describe_counts(rows, k)}; "
                 f"got {learned_from.shape[-2]}: give one or the other."
             )
-        if needs_log_probs and (why := no_log_probs(learned_from)):
+        if needs_log_probs and (why := methods.no_log_probs(learned_from)):
             raise InputError(_log_probs_needed(where, method, why))
         gold = None
         if is_labeled:
             numbers = in_row_order(labels, "labels", source, where)
             numbers = column_numbers(numbers, columns or names_of(source))
             # As a column [m, 1], so that labels are spread over the contexts as scores are.
-            column = check_labels(numbers, learned_from)[..., None]
+            column = methods.check_labels(numbers, learned_from)[..., None]
             if block == "labeled":
-                warn_about_order(learned_from, column[..., 0])
+                methods.warn_about_order(learned_from, column[..., 0])
             gold = _one_per_context(column, leading_axes)[..., 0]
-        blocks[block] = Evidence(_one_per_context(learned_from, leading_axes), gold)
+        blocks[block] = methods.Evidence(_one_per_context(learned_from, leading_axes), gold)
 
     corrected = np.empty_like(blocks["test"].log_probs)
     for context in range(len(corrected)):
-        of_context = dict[str, Evidence]()
+        of_context = dict[str, methods.Evidence]()
         for name, (rows_of_all, gold_of_all, _) in blocks.items():
             gold_of_one = None if gold_of_all is None else gold_of_all[context]
-            of_context[name] = Evidence(rows_of_all[context], gold_of_one)
-        corrected[context] = correct_context(
+            of_context[name] = methods.Evidence(rows_of_all[context], gold_of_one)
+        corrected[context] = methods.correct_context(
             chosen, of_context, options=options, floor=floor, key=random_key
         ).scores
     return in_kind_of(scores, corrected.reshape(array.shape), columns)
@@ -219,7 +207,7 @@ def ensemble(
     if not sources:
         raise InputError.at("contexts", "the scores of one prompt or more", "none")
     names, tables = names_of(sources[0], columns), list[ScoreTable]()
-    read = partial(check_scores, from_probs=from_probs, missing=missing)
+    read = partial(methods.check_scores, from_probs=from_probs, missing=missing)
     for place, source in enumerate(sources):
         where = f"contexts[{place}]"
         aligned = in_row_order(source, where, sources[0], "contexts[0]")
@@ -232,12 +220,12 @@ def ensemble(
         labels = tuple(map(str, names or range(rows.shape[-1])))
         # They are said to be the same rows.
         tables.append(ScoreTable({"rows": "same"}, labels, {"test": make_block(rows)}))
-    averaged = correct_group(METHODS["ensemble"], tables)[0].scores
+    averaged = correct_group(methods.METHODS["ensemble"], tables)[0].scores
     return in_kind_of(sources[0], averaged, names)
 
 
 def _refuse_unread(
-    name: str, method: Method, *, probe: object, labeled: object, labels: object
+    name: str, method: methods.Method, *, probe: object, labeled: object, labels: object
 ) -> None:
     """Refuse rows or labels that the method does not read: their giver expects that it does."""
     probe_blocks = set(method.probe.blocks) - {"test", "labeled"}  # what probe= gives
@@ -259,7 +247,7 @@ def _log_probs_needed(where: str, method: str, why: str) -> str:
     )
 
 
-def _what_is_lacking(method: Method, name: str, block: str, lacking: str) -> str:
+def _what_is_lacking(method: methods.Method, name: str, block: str, lacking: str) -> str:
     """That a method did not get the rows of a block, or their labels."""
     if block == "labeled":
         return (

@@ -22,22 +22,13 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from batch_calibration import methods
 from batch_calibration.arrays.alignment import in_label_order, in_row_order
 from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.calibration import running
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
 from batch_calibration.errors import InputError, callers_level, shown
-from batch_calibration.methods import (
-    Method,
-    check_labels,
-    check_options,
-    check_scores,
-    get_method,
-    make_calibrator,
-    warn_about_order,
-    warn_of_few_rows,
-)
 
 STREAMED = "bc"
 """The method whose bias is a running mean of rows, which `partial_fit` goes on with."""
@@ -132,10 +123,12 @@ class LabelBiasCorrector(
                 needs.
         """
         method, scores, gold = self._begin(X, y)
-        warn_of_few_rows(self.method, method.probe.blocks, len(scores), "X")
-        labels = None if y is None or not method.probe.labels else check_labels(gold, scores, "y")
+        methods.warn_of_few_rows(self.method, method.probe.blocks, len(scores), "X")
+        labels = None
+        if y is not None and method.probe.labels:
+            labels = methods.check_labels(gold, scores, "y")
         if labels is not None and "labeled" in method.probe.labeled:
-            warn_about_order(scores, labels, "y")
+            methods.warn_about_order(scores, labels, "y")
         seed = self.random_state
         self.state_ = self._calibrator().fit(
             jnp.asarray(scores),
@@ -229,10 +222,10 @@ class LabelBiasCorrector(
 
     def _begin(
         self, X: ArrayLike, y: ArrayLike | None, occurring: Sequence[Hashable] | None = None
-    ) -> tuple[Method, np.ndarray, np.ndarray | None]:
+    ) -> tuple[methods.Method, np.ndarray, np.ndarray | None]:
         """Reads all that a first batch settles; the method, its scores, the column of each `y`."""
         # As a string: a list has no hash to look up.
-        method = get_method(str(self.method))
+        method = methods.get_method(str(self.method))
         scores = self._check_rows(X, reset=True)
         parameters = {name: getattr(self, name) for name in ("strength", "target_prior", "metric")}
         # Parameters of the estimator win over `options` of the same name.
@@ -253,14 +246,14 @@ class LabelBiasCorrector(
             options["target_prior"] = in_label_order(
                 options["target_prior"], labels.tolist(), "target_prior", k
             )
-        self.options_ = check_options(self.method, method.factory, options, k)
+        self.options_ = methods.check_options(self.method, method.factory, options, k)
         self.options_["floor"] = self._floor
         self.method_ = self.method
         return method, scores, gold
 
     def _calibrator(self) -> Calibrator:
         """The method as it was fitted; made anew, as its functions cannot be pickled."""
-        return make_calibrator(get_method(self.method_), **self.options_)  # type: ignore[arg-type]
+        return methods.make_calibrator(methods.get_method(self.method_), **self.options_)  # type: ignore[arg-type]
 
     @property
     def _floor(self) -> float | None:
@@ -273,7 +266,7 @@ class LabelBiasCorrector(
         # scikit-learn's own words for names and a width that `fit` did not see.
         if not reset and len(getattr(X, "shape", ())) == 2:
             validate_data(self, X, reset=False, skip_check_array=True)
-        scores = check_scores(
+        scores = methods.check_scores(
             X, "X", floor=self._floor, from_probs=self.from_probs, missing=self.missing,
             beside_others=not reset and self._learned_from_others,
         )  # fmt: skip
