@@ -54,8 +54,10 @@ TESTS = {
     "scoring/engine/programs.py": ENGINE,
     "scoring/engine/tokens.py": f"tests/test_tokens.py tests/test_boundary_tokens.py {ENGINE}",
     "scoring/engine/trie.py": f"tests/test_tokens.py {ENGINE}",
-    "studies/calibration.py": "tests/test_calibration_study.py tests/test_studies.py",
-    "methods/run.py": "tests/test_runner.py tests/test_pooled_shares.py",
+    "studies/calibration.py": (
+        "tests/test_calibration_study.py tests/test_studies.py tests/test_balanced_tasks.py"
+    ),
+    "methods/run.py": "tests/test_runner.py tests/test_ensemble.py tests/test_pooled_shares.py",
     "studies/accuracy_by_rows.py": "tests/test_over_stream.py tests/test_calibration_study.py",
 }
 EXPLAINED = {
@@ -74,6 +76,7 @@ EXPLAINED = {
     "where(total > 0, total, 2.0)": "where all weights are 0, so is what is divided",
     "affinity[orders, labels], axis=1": "of two axes the last is the second",
     "weight.shape), - 0.0": "a random number in 2^24 is 0, and ties with an absent row",
+    "values[:, 1, -1]": "the weight of a position is the same in each group of heads",
     "lru_cache": "what is computed twice is the same",
     "stacklevel": "of the other callers' depth: the tests look at calibrate and fit",
 }
