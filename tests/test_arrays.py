@@ -192,3 +192,9 @@ def test_a_seed_has_32_bits(seed):
     assert check_key(seed) == jax.random.key(seed)
     with pytest.raises(InputError, match="32 bits"):
         check_key(seed + (1 if seed > 0 else -1))
+
+
+def test_rows_of_weight_zero_have_no_known_label():
+    scores, labels = np.array([[0.0, -1.0], [-1.0, 0.0]]), np.array([0, 1])
+    assert accuracy(scores, labels, weight=np.array([1.0, 0.0])) == 1.0
+    assert np.isnan(accuracy(scores, labels, weight=np.zeros(2)))
