@@ -68,9 +68,10 @@ def several_tokens(chance: Random, folder: Path):
     yield Case(lambda: {**rows, **read_by_name(path, reading)}, rows)
 
 
-MADE = ("{a}_norm", "norm_{a}", "mean_logprob", "sum_logprob", "max_logprob", "total_tokens",
-        "{a}_rank", "latency", "{a}_token_id", "avg_{a}", "logprob_diff", "usage", "{a}_tokens",
-        "perplexity", "{a}_per_token", "entropy", "margin")  # fmt: skip
+MADE = """
+    {a}_norm norm_{a} mean_logprob sum_logprob max_logprob total_tokens {a}_rank latency
+    {a}_token_id avg_{a} logprob_diff usage {a}_tokens perplexity {a}_per_token entropy margin
+"""
 SHARED = (("", ""), ("logprob_", ""), ("p_", "_lp"), ("m_choice", "_logprobs"), ("logit_", ""))
 
 
@@ -82,7 +83,7 @@ def derived_columns(chance: Random, folder: Path):
     columns = {f"{start}{name}{end}": [row["scores"][name] for row in rows.values()]
                for name in labels}  # fmt: skip
     scores = list(columns.values())
-    for name in chance.sample(MADE, chance.choice((0, 1, 1, 2))):
+    for name in chance.sample(MADE.split(), chance.choice((0, 1, 1, 2))):
         key = name.replace("{a}", chance.choice(list(columns)))
         size = np.array(scores).sum(axis=0)
         columns[key] = [round(float(x) / chance.choice((1, 2, -1)), 4) for x in size]

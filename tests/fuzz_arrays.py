@@ -15,9 +15,8 @@ from truths import Case, Generator
 from batch_calibration import accuracy, calibrate
 from batch_calibration.cli import commands, options
 
-OUR_COLUMNS = (
-    "row", "gold", "prediction", "task", "model", "shots", "seed", "gold_", "prediction_", "id",
-)  # fmt: skip
+OUR_COLUMNS = "row gold prediction task model shots seed gold_ prediction_ id"
+OUR_COLUMNS = OUR_COLUMNS.split()
 ROWS = 24  # one shape for each number of labels, so that programs are shared
 
 

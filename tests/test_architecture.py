@@ -3,9 +3,9 @@
 import ast
 import importlib.util
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from processes import python
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "batch_calibration"
@@ -255,11 +255,7 @@ def test_no_public_signature_says_any():
 
 
 def test_the_diagram_of_the_architecture_is_up_to_date():
-    script = ROOT / "docs" / "draw_architecture.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    python("docs/draw_architecture.py", "--check")
 
 
 def test_benchmarks_import_names_that_exist():

@@ -1,7 +1,5 @@
 """`run_calibration`: what it finds is what each method gives alone, however tables are padded."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import jax
@@ -303,18 +301,6 @@ def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch, refu
         METHODS.clear()
         METHODS.update(methods)
     assert set(record.methods) == {"icl", "bc", "toy"}
-
-
-def test_it_imports_no_flax_and_no_models():
-    script = (
-        "import sys, batch_calibration.studies.calibration; print([name for name in sys.modules if "
-        "name.split('.')[0] in ('flax', 'absl', 'optax', 'matplotlib') "
-        "or name.split('.')[1:3] in (['scoring', 'models'], ['scoring', 'engine'])])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
 
 
 def test_results_of_an_earlier_run_stay_where_scores_and_floor_do(planted, tmp_path):

@@ -15,26 +15,13 @@ from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 SHOTS = "".join(CORPUS)
 LABELS = [" positive", " negative"]
-WORDS = [
-    "slow",
-    "fine",
-    "bleak",
-    "and",
-    "funny",
-    "acting",
-    "even",
-    "very",
-    "journey",
-    "zebra",
-    "quixotic",
-    "it's",
-]
+WORDS = "slow fine bleak and funny acting even very journey zebra quixotic it's"
 
 
 def queries(rows: int, seed: int = 0) -> list[str]:
     random = np.random.default_rng(seed)
     lengths = random.integers(1, 8, rows)
-    return [f"Review: {' '.join(random.choice(WORDS, n))}\nSentiment:" for n in lengths]
+    return [f"Review: {' '.join(random.choice(WORDS.split(), n))}\nSentiment:" for n in lengths]
 
 
 @jax.jit

@@ -3,13 +3,12 @@
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 
 import figures
 import numpy as np
 import pytest
 from making import make_curve, make_record, make_sizes
+from processes import python
 
 from batch_calibration import diagnose
 from batch_calibration.methods import METHODS
@@ -199,7 +198,7 @@ def test_files_are_the_same_each_time_and_pyplot_knows_no_figure(tmp_path):
         "assert plot(found)._repr_png_().startswith(b'\\x89PNG')\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    python("-c", code, cwd=tmp_path)
 
 
 def test_lines_of_zeros_are_those_of_contourpy():

@@ -9,6 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from processes import python
 
 from batch_calibration import calibrate, cli, recommend
 from batch_calibration.importers import Reading, read
@@ -57,8 +58,7 @@ def test_help_and_version_are_quick_and_load_no_jax():
             f"try:\n run(['{flag}'])\nexcept SystemExit as e:\n assert not e.code\n"
             "assert not {'jax', 'numpy', 'flax'} & set(sys.modules), 'heavy'"
         )
-        done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        python("-c", check)
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "npz"])
@@ -104,21 +104,14 @@ def test_without_right_labels_nothing_is_said_of_accuracy(tmp_path, capsys):
 
 def test_scores_come_in_and_go_out_by_pipes(table):
     path, *_ = table
-    done = subprocess.run(
-        [sys.executable, "-m", "batch_calibration", "calibrate", "-", *GIVEN],
-        input=path.read_bytes(), capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = done.stdout.decode().splitlines()
+    ours = ("-m", "batch_calibration", "calibrate", "-")
+    done = python(*ours, *GIVEN, input=path.read_text())
+    rows = done.stdout.splitlines()
     assert rows[0] == "row,no,yes,prediction,gold" and len(rows) == 61
     assert rows[1].startswith("r0,")
-    assert b"the scores favor" in done.stderr
-    done = subprocess.run(
-        [sys.executable, "-m", "batch_calibration", "calibrate", "-"],
-        input=b"no,yes\n1,x\n", capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert done.stderr.decode().startswith("error: the input:")
+    assert "the scores favor" in done.stderr
+    done = python(*ours, code=2, input="no,yes\n1,x\n")
+    assert done.stderr.startswith("error: the input:")
 
 
 def test_the_prior_is_subtracted(table, tmp_path, capsys):
@@ -525,10 +518,8 @@ def test_what_is_not_installed_is_named(package, tmp_path):
         "sys.argv[1:] = ['--help']\n"
         "runpy.run_module('experiments.score', run_name='__main__')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[1]
-    )
-    assert done.returncode == 2 and "Traceback" not in done.stderr
+    done = python("-c", code, code=2)
+    assert "Traceback" not in done.stderr
     assert f"error: {package} not installed; pip install 'batch-calibration[exp" in done.stderr
 
 

@@ -2,11 +2,10 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from processes import python
 
 from batch_calibration import cli, importers
 from batch_calibration.cli import prior
@@ -210,10 +209,8 @@ def test_an_error_of_the_disk_is_escaped_too(capsys):
 
 
 def test_what_killed_runs_began_beside_the_output_is_removed(tmp_path):
-    ended = subprocess.run(
-        [sys.executable, "-c", "from batch_calibration.files import *; print(process_name())"],
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
+    code = "from batch_calibration.files import *; print(process_name())"
+    ended = python("-c", code).stdout.strip()
     litter = [f".o.csv.{ended}-0123abcd.partial", f".other.npz.{ended}-0123abcd.partial"]
     foreign = [f".o.csv.{process_name()}-0123abcd.partial", ".mine.partial", "sub/.x.partial"]
     (tmp_path / "sub").mkdir()

@@ -1,11 +1,9 @@
 """JAX's settings in the environment change no answer: the same numbers, or one sentence."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+from processes import python
 
 PROGRAM = """
 import contextlib, io, json, sys
@@ -55,13 +53,8 @@ print(json.dumps(found))
 
 
 def run(folder, **environment):
-    outcome = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM],
-        cwd=folder, env={**os.environ, "JAX_PLATFORMS": "cpu", "COLUMNS": "100", **environment},
-        capture_output=True, text=True, timeout=500,
-    )  # fmt: skip
-    assert outcome.returncode == 0, outcome.stderr[-2000:]
-    return json.loads(outcome.stdout)
+    words, env = ("-W", "ignore", "-c", PROGRAM), {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"}
+    return json.loads(python(*words, cwd=folder, env=env | environment, timeout=500).stdout)
 
 
 @pytest.fixture(scope="module")

@@ -1,20 +1,15 @@
 """The example study in Python runs, asks the model once, and draws its plot."""
 
-import subprocess
-import sys
 from pathlib import Path
+
+from processes import python
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "docs" / "examples" / "study.py"
 
 
 def run(workdir):
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE), str(workdir)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return python(EXAMPLE, workdir).stdout
 
 
 def test_a_sweep_over_shots_and_templates_without_absl(tmp_path):
@@ -28,8 +23,3 @@ def test_a_sweep_over_shots_and_templates_without_absl(tmp_path):
 def test_the_study_needs_no_program():
     text = EXAMPLE.read_text(encoding="utf-8")
     assert "absl" not in text and "experiments" not in text
-    script = "import sys, batch_calibration.studies; print('absl' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"

@@ -1,13 +1,13 @@
 """GGUF files equal their safetensors twins; broken, hostile and unknown ones are sentences."""
 
 import json
-import subprocess
 import sys
 from datetime import date
 
 import numpy as np
 import pytest
 from flax import nnx
+from processes import python
 from safetensors.numpy import load_file, save_file
 from tiny import byte_level, write
 from tokenizers import Tokenizer, models, normalizers, trainers
@@ -30,47 +30,37 @@ LONG = {"short_factor": [1.0, *[1.5] * 31], "long_factor": [2.0, *[4.0] * 31]}
 LONG |= {"type": "longrope", "attention_factor": 1.125}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 GEMMA = {"head_dim": 128, "tie_word_embeddings": True}
+EXPERTS = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 256}
+WINDOW = {"query_pre_attn_scalar": 128, "sliding_window": 8}
+LINEAR = {"rope_type": "linear", "factor": 8.0}
 CASES = {
     "llama": {"tie_word_embeddings": True},
     "llama with biases": {"attention_bias": True, "mlp_bias": True},
     "smollm3": {"num_hidden_layers": 4, "tie_word_embeddings": True},
     "qwen2": {"rope_scaling": YARN},
     "qwen3": {"head_dim": 128},
-    "qwen3moe": {
-        "head_dim": 128, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 256,
-        "norm_topk_prob": True,
-    },
+    "qwen3moe": EXPERTS | {"head_dim": 128, "norm_topk_prob": True},
     "gemma": GEMMA,
-    "gemma2": GEMMA | {
-        "query_pre_attn_scalar": 128, "sliding_window": 8, "attn_logit_softcapping": 40.0,
-        "final_logit_softcapping": 20.0,
-    },
-    "gemma3": GEMMA | {
-        "query_pre_attn_scalar": 128, "sliding_window": 8, "num_hidden_layers": 6,
-        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
-    },
+    "gemma2": GEMMA | WINDOW | {"attn_logit_softcapping": 40.0, "final_logit_softcapping": 20.0},
+    "gemma3": GEMMA | WINDOW | {"num_hidden_layers": 6, "rope_scaling": LINEAR},
     "phi3": {"rope_scaling": LONG, "original_max_position_embeddings": 32, "sliding_window": 9},
-}  # fmt: skip
-GPT2 = {
-    "vocab_size": 330, "n_positions": 32, "n_embd": 256, "n_layer": 2, "n_head": 4, "n_inner": 256,
-    "layer_norm_epsilon": 1e-5,
-}  # fmt: skip
-WRITTEN = {
-    "max_position_embeddings": "context_length", "hidden_size": "embedding_length",
-    "num_hidden_layers": "block_count", "intermediate_size": "feed_forward_length",
-    "num_attention_heads": "attention.head_count", "head_dim": "attention.key_length",
-    "num_key_value_heads": "attention.head_count_kv", "rope_theta": "rope.freq_base",
-    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
-    "sliding_window": "attention.sliding_window",
-    "attn_logit_softcapping": "attn_logit_softcapping", "num_experts": "expert_count",
-    "final_logit_softcapping": "final_logit_softcapping",
-    "num_experts_per_tok": "expert_used_count",
-    "moe_intermediate_size": "expert_feed_forward_length",
-    "n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count",
-    "n_inner": "feed_forward_length", "n_head": "attention.head_count",
-    "layer_norm_epsilon": "attention.layer_norm_epsilon",
-    "original_max_position_embeddings": "rope.scaling.original_context_length",
-}  # fmt: skip
+}
+GPT2 = {"vocab_size": 330, "n_positions": 32, "n_embd": 256, "n_layer": 2, "n_head": 4}
+GPT2 |= {"n_inner": 256, "layer_norm_epsilon": 1e-5}
+WRITTEN = """
+    max_position_embeddings=context_length hidden_size=embedding_length
+    head_dim=attention.key_length
+    num_hidden_layers=block_count intermediate_size=feed_forward_length rope_theta=rope.freq_base
+    num_attention_heads=attention.head_count num_key_value_heads=attention.head_count_kv
+    rms_norm_eps=attention.layer_norm_rms_epsilon sliding_window=attention.sliding_window
+    attn_logit_softcapping=attn_logit_softcapping final_logit_softcapping=final_logit_softcapping
+    num_experts=expert_count num_experts_per_tok=expert_used_count
+    moe_intermediate_size=expert_feed_forward_length n_positions=context_length
+    n_embd=embedding_length n_layer=block_count n_inner=feed_forward_length
+    n_head=attention.head_count layer_norm_epsilon=attention.layer_norm_epsilon
+    original_max_position_embeddings=rope.scaling.original_context_length
+"""
+WRITTEN = dict(pair.split("=") for pair in WRITTEN.split())
 
 
 def raw_config(case):
@@ -399,4 +389,4 @@ def test_the_library_is_imported_for_gguf_files_alone(tmp_path):
         "import sys; from batch_calibration.scoring.models.files.checkpoint import load_tokenizer; "
         f"load_tokenizer({str(tmp_path / 'twin')!r}); assert 'gguf' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    python("-c", program, timeout=120)

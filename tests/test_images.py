@@ -25,18 +25,14 @@ from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 HOW = preprocessing.Preprocessing(
     32, (32, 32), 3, preprocessing.OPENAI_MEAN, preprocessing.OPENAI_STD
 )
+SMALL = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
+SMALL |= {"num_hidden_layers": 2}
 RAW = {
     "model_type": "clip",
     "projection_dim": 8,
-    "text_config": {
-        "vocab_size": 400, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "eos_token_id": 399, "max_position_embeddings": 40,
-    },
-    "vision_config": {
-        "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "image_size": 32, "patch_size": 8,
-    },
-}  # fmt: skip
+    "text_config": SMALL | {"vocab_size": 400, "eos_token_id": 399, "max_position_embeddings": 40},
+    "vision_config": SMALL | {"image_size": 32, "patch_size": 8},
+}
 
 
 class Stored(NamedTuple):

@@ -1,12 +1,9 @@
 """Importing the package is cheap."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from processes import python
 
-ROOT = Path(__file__).resolve().parents[1]
+NETWORKS = ("batch_calibration.scoring.models", "batch_calibration.scoring.engine")
 
 
 @pytest.mark.parametrize(
@@ -14,6 +11,8 @@ ROOT = Path(__file__).resolve().parents[1]
     [
         (".version", ("flax", "tensorflow", "absl", "optax", "matplotlib", "sklearn")),
         (".scoring.causal_lm", ("jax.experimental.pallas", "httpx2", "batch_calibration.methods")),
+        (".studies", ("absl",)),
+        (".studies.calibration", ("flax", "absl", "optax", "matplotlib", *NETWORKS)),
         (".studies.scoring", ("flax", "httpx2", "batch_calibration.methods", "matplotlib")),
     ],
 )
@@ -22,7 +21,4 @@ def test_import_loads_no_framework(room, heavy):
         f"import sys, batch_calibration{room}; "
         f"print([name for name in {heavy} if name in sys.modules], batch_calibration.__version__)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[] 0.2.0"
+    assert python("-c", script).stdout.strip() == "[] 0.2.0"

@@ -250,7 +250,6 @@ def test_a_dict_without_a_label_lacks_it(tmp_path):
         lines([{"a": -1.5, "b": -2.5}, {"a": True, "b": -1.0}]),
         lines([{"a": [-1.5, -2.5], "b": [-1.5, -2]}]),
         lines([{"s": [-1.5, -2.5], "gold": 1}]),
-        '{"no": -0.5, "yes": -1.5, "no": -2.5}\n' * 2,
     ],
 )
 def test_json_that_is_damaged_is_refused(tmp_path, data, refuses):

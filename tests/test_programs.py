@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from processes import python
 
 from batch_calibration.cli.options import COMMANDS
 from batch_calibration.methods import METHODS
@@ -320,14 +321,6 @@ def test_a_config_and_a_method_of_ones_own_in_an_empty_folder(tmp_path):
     assert record["methods"]["mine"]["accuracy"] == record["methods"]["bc"]["accuracy"]
 
 
-def driven(code, *flags):
-    """Runs `code` in the place of a program."""
-    return subprocess.run(
-        [sys.executable, "-c", code, *flags], capture_output=True, text=True, check=False,
-        cwd=Path(__file__).resolve().parents[1],
-    )  # fmt: skip
-
-
 FULL = """
 import resource, sys
 sys.dont_write_bytecode = True  # Python would keep what it compiled, cut short
@@ -348,8 +341,8 @@ def test_a_disk_that_is_full_leaves_what_was_derived_before(program, scored, tmp
         program(name, f"--workdir={tmp_path / 'w'}")
     before = derived(tmp_path / "w")
     code = FULL.replace("1024", "64" if name == "tables" else "1024")
-    process = driven(code, name, f"--workdir={tmp_path / 'w'}")
-    assert process.returncode == 2 and "Traceback" not in process.stderr
+    process = python("-c", code, name, f"--workdir={tmp_path / 'w'}", code=2)
+    assert "Traceback" not in process.stderr
     assert "cannot be written (File too large); make room" in process.stderr
     assert derived(tmp_path / "w") == before
 
@@ -400,18 +393,15 @@ guard.guard(main)
 def test_a_program_without_a_reader_goes_on(tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
-    subprocess.run(
-        [sys.executable, "-c", WITHOUT_READER], stdout=writing, check=True,
-        cwd=Path(__file__).resolve().parents[1],
-        env=os.environ | {"WRITTEN": str(tmp_path / "written")},
-    )  # fmt: skip
+    written = {"WRITTEN": str(tmp_path / "written")}
+    python("-c", WITHOUT_READER, stdout=writing, env=written)
     os.close(writing)
     assert (tmp_path / "written").read_text() == "all"
 
 
 def test_a_disk_that_is_full(tmp_path):
-    process = driven(FULL, "score", MINI + ":smoke", f"--workdir={tmp_path}")
-    assert process.returncode == 2 and "Traceback" not in process.stderr
+    process = python("-c", FULL, "score", MINI + ":smoke", f"--workdir={tmp_path}", code=2)
+    assert "Traceback" not in process.stderr
     assert f"workdir {tmp_path}: cannot be written (File too large); make room" in process.stderr
     assert not list((tmp_path / "scores").glob("*.safetensors"))
 
@@ -436,8 +426,9 @@ SIGNALS = {"SIGINT": 130, "SIGTERM": 143}
 @pytest.mark.parametrize("signal", SIGNALS)
 def test_an_interrupted_score_goes_on_from_there(program, scored, tmp_path, signal):
     flags = (MINI + ":smoke", f"--workdir={tmp_path}")
-    process = driven(INTERRUPTED.replace("SIGINT", signal), "score", *flags)
-    assert process.returncode == SIGNALS[signal] and "Traceback" not in process.stderr
+    interrupted = INTERRUPTED.replace("SIGINT", signal)
+    process = python("-c", interrupted, "score", *flags, code=SIGNALS[signal])
+    assert "Traceback" not in process.stderr
     assert process.stderr.count("error: ") == 1 and STOPPED in process.stderr
     (stored_table,) = (tmp_path / "scores").iterdir()
     stored = sum(len(block.row_ids) for block in load(stored_table).blocks.values())
@@ -477,7 +468,7 @@ guard.guard(main)
 @pytest.mark.parametrize("signal", SIGNALS)
 @pytest.mark.parametrize("code", [EARLY, SWALLOWED])
 def test_an_interruption_while_imports_or_hooks_run(code, signal):
-    process = driven(code.replace("SIGINT", signal))
+    process = python("-c", code.replace("SIGINT", signal), code=SIGNALS[signal])
     assert not process.stdout
-    assert process.returncode == SIGNALS[signal] and "Traceback" not in process.stderr
+    assert "Traceback" not in process.stderr
     assert process.stderr.count("error: ") == 1 and STOPPED in process.stderr

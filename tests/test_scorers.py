@@ -1,12 +1,10 @@
 """Properties of every scorer: light types, labels of several texts, inputs they refuse."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
+from processes import python
 from tiny import BERT, GPT2, write
 
 from batch_calibration.scoring import ImageInputs, Scorer
@@ -18,7 +16,6 @@ from batch_calibration.scoring.table import SCORERS
 from batch_calibration.settings import ScorerKind, Settings
 from batch_calibration.studies.loading import load_scorer
 
-ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["Review: slow\nSentiment:", "Review: very fine\nSentiment:", "Review: bleak\nSentiment:"]
 LABELS = [(" good", " very fine", " fine"), " bad", (" so so",)]
 FLAT = [" good", " very fine", " fine", " bad", " so so"]
@@ -42,10 +39,7 @@ def test_the_types_load_no_framework():
         "import batch_calibration.scoring.engine.label_texts, batch_calibration.scoring.table; "
         "print([name for name in ('jax', 'flax') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
+    assert python("-c", script).stdout.strip() == "[]"
 
 
 def test_settings_name_every_scorer_of_the_table():

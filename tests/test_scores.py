@@ -3,14 +3,13 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import safetensors.numpy
 from making import make_record
+from processes import python
 
 from batch_calibration import files, scores
 from batch_calibration.errors import InputError, shown
@@ -114,8 +113,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path, refuses):
 def test_what_a_killed_writer_left_is_removed_and_a_living_writers_file_is_not(tmp_path):
     """Killed: a process that is no more. Of another machine's nothing is known for a day."""
     Store(tmp_path, create=True)
-    process = subprocess.run([sys.executable, "-c", NAME], capture_output=True, text=True)
-    names = (process.stdout.strip(), process_name(), "0123456789ab-7-123")
+    names = (python("-c", NAME).stdout.strip(), process_name(), "0123456789ab-7-123")
     killed, living, elsewhere = (
         tmp_path / "scores" / f".a.safetensors.{name}-ab.partial" for name in names
     )

@@ -1,12 +1,10 @@
 """A run without the shared data tells how many tests it skipped, or fails where they must be."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import python
 
 HERE = Path(__file__).resolve().parent
 TESTS = """
@@ -32,13 +30,10 @@ def test_skips_for_want_of_the_shared_data_are_told_or_fail(tmp_path, required, 
     for name in ("conftest.py", "sentences.py", "tiers.py"):
         shutil.copy(HERE / name, where)
     (where / "test_it.py").write_text(TESTS)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
-        cwd=where, capture_output=True, text=True, check=False,
-        env=os.environ | {"REQUIRE_SHARED": required, "PYTHONPATH": str(HERE.parent)},
-    )  # fmt: skip
+    env = {"REQUIRE_SHARED": required, "PYTHONPATH": str(HERE.parent)}
+    words = "-m", "pytest", "-q", "-p", "no:cacheprovider", "."
+    done = python(*words, code=code, cwd=where, env=env)
     reason = f"needs the shared data, and {tmp_path / 'shared'} is not there"
-    assert done.returncode == code, done.stdout + done.stderr
     assert summary in done.stdout and reason in done.stdout
     assert "1 skipped: needs no_such_module" in done.stdout
     if required == "0":

@@ -4,12 +4,12 @@ import csv
 import gzip
 import json
 import struct
-import subprocess
 import sys
 
 import google_crc32c
 import numpy as np
 import pytest
+from processes import python
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.data import preparation, tfds_folder
@@ -494,5 +494,4 @@ source, data_dir = Path({str(tmp_path / "rows")!r}), Path({str(tmp_path / "E")!r
 preparation.prepare(TASKS['cb'], source, data_dir, {{}})
 assert 'tensorflow_datasets' in sys.modules and 'tensorflow' not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python("-c", code)

@@ -1,11 +1,7 @@
 """Training of the mini language model: resumes, opens gates, shares rows, reads without bias."""
 
 import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -13,6 +9,7 @@ import optax
 import pytest
 import safetensors.numpy
 from flax import nnx
+from processes import python
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import gpt2
@@ -24,7 +21,6 @@ from experiments.pretrain.documents import Recipe
 from experiments.pretrain.progress import TrainingProgress, draw_curve, read_curve
 from experiments.pretrain.train_language_model import TextStage
 
-ROOT = Path(__file__).resolve().parents[1]
 MINI = {name: TASKS[name] for name in ("mnli", "sst2")}
 RECIPE = Recipe((("mnli", 1.0), ("sst2", 1.0)), shots=1)
 TOKENIZER = vocabulary.train_tokenizer(MINI, RECIPE, size=400, texts=100, seed=0)
@@ -227,10 +223,7 @@ def test_four_devices_learn_as_one_does(tmp_path):
     losses = {}
     for devices in (1, 4):
         forced = f"--xla_force_host_platform_device_count={devices}"
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"XLA_FLAGS": forced},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        done = python("-c", code, env={"XLA_FLAGS": forced})
         count, *losses[devices] = done.stdout.split()
         assert int(count) == devices
     np.testing.assert_allclose(

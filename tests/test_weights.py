@@ -2,14 +2,12 @@
 
 import importlib
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from processes import python
 from safetensors.flax import save_file
 from safetensors.numpy import load_file
 from tiny import BERT, GPT2, write
@@ -321,10 +319,7 @@ print(size, (peak() - before) / size)
 def test_weights_stream_to_their_place(tmp_path):
     raw = GPT2 | {"vocab_size": 5000, "n_embd": 768, "n_layer": 8, "n_head": 12}
     write(tmp_path, raw)
-    command = [sys.executable, "-c", MEASURE, str(tmp_path)]
-    root = Path(__file__).resolve().parents[1]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    size, ratio = done.stdout.split()
+    size, ratio = python("-c", MEASURE, tmp_path).stdout.split()
     assert int(size) > 240e6 and float(ratio) < 1.3
 
 

@@ -30,106 +30,69 @@ TYPES = [name for name in FAMILIES if name not in ("clip", "siglip", "gemma3")]
 """CLIP and SigLIP have tests of their own; gemma3's language model is gemma3_text's."""
 OLD = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
 LAYERS, LENGTH = 3, 16
+OF_LAYERS = {"min_size": LAYERS, "max_size": LAYERS}
+ACTS = ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu"]
+SEEN = ["local", "global"]
 FLAGS = st.booleans()
-ACTS = st.sampled_from(["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu"])
-LITTLE = st.sampled_from([1e-6, 1e-3, 1e-2])
-NUMBER = st.sampled_from([0.25, 1.0, 3.0])
-WINDOW = st.sampled_from([None, 3, 5, 40])
+FLAG_KEYS = """
+    tie_word_embeddings attention_bias mlp_bias bias use_sliding_window do_layer_norm_before
+    _remove_final_layer_norm enable_bias layer_norm_elementwise_affine use_parallel_residual alibi
+    multi_query new_decoder_architecture parallel_attn scale_attn_weights norm_bias use_qkv_bias
+    scale_attn_by_inverse_layer_idx use_cache slow_but_exact reorder_and_upcast_attn norm_topk_prob
+    apply_residual_connection_post_layernorm output_router_logits use_qk_norm qk_layernorm
+"""
+EPSILONS = "rms_norm_eps layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps"
+MULTIPLIERS = "embedding_multiplier residual_multiplier attention_multiplier logits_scaling"
+ATTENTION = ["full_attention", "sliding_attention"]
+CHOICES = {
+    FLAG_KEYS: [False, True],
+    EPSILONS: [1e-6, 1e-3, 1e-2],
+    f"{MULTIPLIERS} logit_scale": [0.25, 1.0, 3.0],
+    "hidden_act hidden_activation activation_function activation": ACTS,
+    "num_hidden_layers n_layer num_layers": [LAYERS],
+    " ".join(LENGTHS): [LENGTH],
+    "original_max_position_embeddings": [None, LENGTH, LENGTH // 2],
+    "intermediate_size ffn_dim": [12, 20],
+    "n_inner ffn_hidden_size": [None, 20],
+    "num_experts num_local_experts": [2, 4],
+    "num_experts_per_tok decoder_sparse_step pretraining_tp": [1, 2],
+    "swiglu_alpha": [0.5, 1.702],
+    "swiglu_limit": [0.2, 7.0],
+    "moe_intermediate_size": [8, 12],
+    "mlp_only_layers": [[], [0]],
+    "router_aux_loss_coef router_jitter_noise": [0.0, 0.1],
+    "attention_types": [[[["global", "local"], 1], [["local"], 1]], *([[[x], 3]] for x in SEEN)],
+    "local_attention": [3, 8, 40],
+    "relative_attention_num_buckets": [32, 40],
+    "window_size": [3, 5, 40],
+    "sliding_window": [None, 3, 5, 40],
+    "word_embed_proj_dim": [8, None],
+    "vocab_size": [37, 53],
+    "type_vocab_size sliding_window_pattern": [2, 3],
+    "max_window_layers": [0, 1, 28],
+    "_sliding_window_pattern": [2, 6],
+    "no_rope_layer_interval": [1, 2, 4],
+    "head_dim": [8, 4, None],
+    "rotary_dim": [2, 4],
+    "num_ln_in_parallel_attn": [None, 1, 2],
+    "query_pre_attn_scalar": [4, 256],
+    "attn_logit_softcapping final_logit_softcapping": [None, 2.0],
+    "use_bidirectional_attention": [None, False, True],
+    "is_decoder add_cross_attention": [False],
+    "summary_type": ["cls_index", "first"],
+}
 VALUES = {
-    "vocab_size": st.sampled_from([37, 53]),
-    "num_hidden_layers": st.just(LAYERS),
-    "n_layer": st.just(LAYERS),
-    "num_layers": st.just(LAYERS),
-    **{key: st.just(LENGTH) for key in LENGTHS},
-    "original_max_position_embeddings": st.sampled_from([None, LENGTH, LENGTH // 2]),
-    **dict.fromkeys(("intermediate_size", "ffn_dim"), st.sampled_from([12, 20])),
-    **dict.fromkeys(("n_inner", "ffn_hidden_size"), st.sampled_from([None, 20])),
-    **dict.fromkeys(("hidden_act", "hidden_activation", "activation_function", "activation"), ACTS),
-    **dict.fromkeys(
-        ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"), LITTLE
-    ),
-    **dict.fromkeys(
-        (
-            "tie_word_embeddings", "attention_bias", "mlp_bias", "bias", "use_sliding_window",
-            "do_layer_norm_before", "_remove_final_layer_norm", "enable_bias",
-            "layer_norm_elementwise_affine", "use_parallel_residual", "alibi", "multi_query",
-            "new_decoder_architecture", "parallel_attn", "scale_attn_weights",
-            "scale_attn_by_inverse_layer_idx", "use_cache", "slow_but_exact",
-            "apply_residual_connection_post_layernorm", "reorder_and_upcast_attn", "norm_topk_prob",
-            "output_router_logits", "use_qk_norm", "qk_layernorm",
-            "use_qkv_bias", "norm_bias",
-        ),
-        FLAGS,
-    ),
-    **dict.fromkeys(("num_experts", "num_local_experts"), st.sampled_from([2, 4])),
-    "num_experts_per_tok": st.sampled_from([1, 2]),
-    "swiglu_alpha": st.sampled_from([0.5, 1.702]),
-    "swiglu_limit": st.sampled_from([0.2, 7.0]),
-    "moe_intermediate_size": st.sampled_from([8, 12]),
-    "decoder_sparse_step": st.sampled_from([1, 2]),
-    "mlp_only_layers": st.sampled_from([[], [0]]),
-    **dict.fromkeys(("router_aux_loss_coef", "router_jitter_noise"), st.sampled_from([0.0, 0.1])),
-    "attention_types": st.sampled_from([
-        [[["global", "local"], 1], [["local"], 1]], [[["local"], 3]], [[["global"], 3]],
-    ]),
-    "local_attention": st.sampled_from([3, 8, 40]),
-    "relative_attention_num_buckets": st.sampled_from([32, 40]),
-    "window_size": st.sampled_from([3, 5, 40]),
-    "word_embed_proj_dim": st.sampled_from([8, None]),
-    "type_vocab_size": st.sampled_from([2, 3]),
-    "sliding_window": WINDOW,
-    "max_window_layers": st.sampled_from([0, 1, 28]),
-    "layer_types": st.one_of(
-        st.none(),
-        st.lists(
-            st.sampled_from(["full_attention", "sliding_attention"]),
-            min_size=LAYERS,
-            max_size=LAYERS,
-        ),
-    ),
-    "_sliding_window_pattern": st.sampled_from([2, 6]),
-    "sliding_window_pattern": st.sampled_from([2, 3]),
-    "no_rope_layers": st.one_of(
-        st.none(), st.lists(st.integers(0, 1), min_size=LAYERS, max_size=LAYERS)
-    ),
-    "no_rope_layer_interval": st.sampled_from([1, 2, 4]),
-    "head_dim": st.sampled_from([8, 4, None]),
-    "rotary_dim": st.sampled_from([2, 4]),
-    "num_ln_in_parallel_attn": st.sampled_from([None, 1, 2]),
-    "query_pre_attn_scalar": st.sampled_from([4, 256]),
-    "attn_logit_softcapping": st.sampled_from([None, 2.0]),
-    "final_logit_softcapping": st.sampled_from([None, 2.0]),
-    "use_bidirectional_attention": st.sampled_from([None, False, True]),
-    **dict.fromkeys(
-        (
-            "embedding_multiplier", "residual_multiplier", "attention_multiplier",
-            "logits_scaling", "logit_scale",
-        ),
-        NUMBER,
-    ),
-    "is_decoder": st.just(False),
-    "add_cross_attention": st.just(False),
-    "pretraining_tp": st.sampled_from([1, 2]),
-    "summary_type": st.sampled_from(["cls_index", "first"]),
-}  # fmt: skip
+    "layer_types": st.none() | st.lists(st.sampled_from(ATTENTION), **OF_LAYERS),
+    "no_rope_layers": st.none() | st.lists(st.integers(0, 1), **OF_LAYERS),
+}
+for names, choices in CHOICES.items():
+    VALUES |= dict.fromkeys(names.split(), st.sampled_from(choices))
 """Possible values of each key; keys of sizes and ropes are drawn together, below."""
 ROPE = ("rope_parameters", "rope_theta", "partial_rotary_factor", "rope_scaling")
-SIZES = (
-    "hidden_size", "n_embd", "num_attention_heads", "n_head", "num_key_value_heads", "num_kv_heads",
-    "num_heads",
-)  # fmt: skip
-RESTING = (
-    *INERT,
-    "summary_*",
-    "init_std",
-    "layerdrop",
-    "attention_layers",
-    "classifier_*",
-    "sparse_pred*",
-    "initializer_*",
-    "decoder_bias",
-    "deterministic_flash_attn",
-)
+SIZES = "hidden_size n_embd num_attention_heads n_head num_key_value_heads num_kv_heads num_heads"
+SIZES = SIZES.split()
+RESTING = "summary_* init_std layerdrop attention_layers classifier_* sparse_pred* initializer_*"
+RESTING = (*INERT, *RESTING.split(), "decoder_bias", "deterministic_flash_attn")
 
 
 def keys(model_type):
@@ -184,9 +147,11 @@ def configs(draw, model_type):
     width = 8 * heads
     sizes = dict(zip(SIZES, (width, width, heads, heads, groups, groups, heads), strict=True))
     raw |= {key: size for key, size in sizes.items() if key in config_keys}
-    needed = {"vocab_size", "num_hidden_layers", "n_layer", *LENGTHS[1:], "layer_types",
-              "hidden_act", "sliding_window", "intermediate_size", "ffn_dim", "attention_types",
-              "num_layers"}  # fmt: skip
+    needed = """
+        vocab_size num_hidden_layers n_layer layer_types hidden_act sliding_window num_layers
+        intermediate_size ffn_dim attention_types
+    """
+    needed = {*needed.split(), *LENGTHS[1:]}
     if model_type == "ministral":
         needed.add("head_dim")  # transformers reads no file without
     for key in config_keys:
@@ -203,14 +168,8 @@ def configs(draw, model_type):
         default_share = {"gpt_neox": 0.25, "phi": 0.5, "stablelm": 0.25}.get(model_type, 1.0)
         share = raw.get("partial_rotary_factor", default_share)
         raw |= draw(ropes(model_type, int(size * share) // 2))
-    foreign = {*VALUES} - {
-        *config_keys,
-        *SIZES,
-        *LENGTHS,
-        "n_layer",
-        "num_hidden_layers",
-        "rotary_dim",
-    }
+    known = {*config_keys, *SIZES, *LENGTHS, "n_layer", "num_hidden_layers", "rotary_dim"}
+    foreign = {*VALUES} - known
     if draw(st.integers(0, 4)) == 3:  # hypothesis draws the two ends more often than once in five
         key = draw(st.sampled_from(sorted(foreign)))
         raw[key] = draw(VALUES[key])

@@ -28,11 +28,12 @@ from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.files.tokenizer_files import read_causal
 
 TEXT = "very fine"
-CLASSES = (
-    None, "GPT2Tokenizer", "GPT2TokenizerFast", "GPTNeoXTokenizer", "GPTNeoXTokenizerFast",
-    "PreTrainedTokenizerFast", "Qwen2Tokenizer", "TokenizersBackend", "LlamaTokenizer",
-    "LlamaTokenizerFast", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer",
-)  # fmt: skip
+CLASSES = """
+    GPT2Tokenizer GPT2TokenizerFast GPTNeoXTokenizer GPTNeoXTokenizerFast PreTrainedTokenizerFast
+    Qwen2Tokenizer TokenizersBackend LlamaTokenizer LlamaTokenizerFast CodeLlamaTokenizer
+    GemmaTokenizer CohereTokenizer
+"""
+CLASSES = [None, *CLASSES.split()]
 CAUSAL = [name for name, family in FAMILIES.items() if family.kind == "causal_lm"]
 
 
@@ -55,29 +56,16 @@ def test_ids(model_type, name, tmp_path):
             assert expected == begin + plain, (single, add)
 
 
-WORDS = (
-    "fine", "Fine", "slow", "it's", "2024", "ünïcödé", "東京", "🙂", "<s>", "</s>", "<|end|>",
-    "don't", "x1", "▁", "\u00e9", "e\u0301", "..", "--",
-)  # fmt: skip
+WORDS = "fine Fine slow it's 2024 ünïcödé 東京 🙂 <s> </s> <|end|> don't x1 ▁ \u00e9 e\u0301 .. --"
+WORDS = WORDS.split()
 SPACES = ["", " ", "  ", "\n", "\n\n", "\t", "\u00a0", " \n ", "\u3000"]
 GPT2_WORDS = {"pre_tokenizer": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False)}
 SPACED = {"pre_tokenizer": lambda: pre_tokenizers.ByteLevel(add_prefix_space=True)}
-LLAMA3 = {
-    "pre_tokenizer": lambda: pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(r"\p{N}{1,3}| ?[^\s\p{N}]+|\s+"), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-}
-PREPENDED = {
-    "normalizer": lambda: normalizers.Sequence(
-        [
-            normalizers.Prepend("▁"),
-            normalizers.Replace(" ", "▁"),
-        ]
-    )
-}
+DIGITS = pre_tokenizers.Split(Regex(r"\p{N}{1,3}| ?[^\s\p{N}]+|\s+"), "isolated")
+BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+LLAMA3 = {"pre_tokenizer": lambda: pre_tokenizers.Sequence([DIGITS, BYTES])}
+SIGNS = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+PREPENDED = {"normalizer": lambda: normalizers.Sequence(SIGNS)}
 METASPACE = {
     "pre_tokenizer": lambda: pre_tokenizers.Metaspace("▁", prepend_scheme="first", split=False)
 }

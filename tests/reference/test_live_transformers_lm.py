@@ -25,43 +25,34 @@ from batch_calibration.studies import run_scoring  # noqa: E402
 QUERIES = ["slow", "very fine", "not even desperate and bleak", "a zebra", "", "fine " * 9]
 LABELS = [" positive", " negative", " pos", " so so"]
 SHOTS = ["", "".join(CORPUS)]
-SIZES = {
-    "vocab_size": 400, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 3,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 300,
-}  # fmt: skip
+SMALL = {"vocab_size": 400, "hidden_size": 32}
+SIZES = SMALL | {"intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4}
+SIZES |= {"num_key_value_heads": 2, "max_position_embeddings": 300}
+EXPERTS = SIZES | {"num_experts_per_tok": 2}
 OTHER = {
-    "mixtral": SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2},
-    "qwen3_moe": SIZES | {
-        "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "head_dim": 8,
-    },
+    "mixtral": EXPERTS | {"num_local_experts": 4},
+    "qwen3_moe": EXPERTS | {"num_experts": 4, "moe_intermediate_size": 24, "head_dim": 8},
     "phi": SIZES,
     "gemma": SIZES | {"head_dim": 8},
-    "gpt_neo": {
-        "vocab_size": 400, "hidden_size": 32, "num_layers": 2, "num_heads": 4,
-        "attention_types": [[["global", "local"], 1]], "window_size": 16,
-        "max_position_embeddings": 300,
-    },
+    "gpt_neo": SMALL
+    | {"num_layers": 2, "num_heads": 4, "window_size": 16, "max_position_embeddings": 300}
+    | {"attention_types": [[["global", "local"], 1]]},
     "stablelm": SIZES,
     "olmo3": SIZES,
-    "mamba": {
-        "vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8,
-    },
-    "falcon": {
-        "vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "alibi": True, "new_decoder_architecture": False,
-    },
-    "falcon_h1": SIZES | {
-        "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_n_groups": 1,
-        "mamba_d_state": 8,
-    },
-    "gemma4_text": SIZES | {
-        "num_hidden_layers": 4, "head_dim": 8, "global_head_dim": 16, "sliding_window": 12,
-        "vocab_size_per_layer_input": 400, "hidden_size_per_layer_input": 8,
-        "num_kv_shared_layers": 2, "final_logit_softcapping": None,
-        "layer_types": ["sliding_attention", "full_attention"] * 2,
-    },
+    "mamba": SMALL | {"num_hidden_layers": 2, "state_size": 8},
+    "falcon": SMALL
+    | {"num_hidden_layers": 2, "num_attention_heads": 4}
+    | {"alibi": True, "new_decoder_architecture": False},
+    "falcon_h1": SIZES
+    | {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8}
+    | {"mamba_n_groups": 1},
+    "gemma4_text": SIZES
+    | {"num_hidden_layers": 4, "head_dim": 8, "global_head_dim": 16, "sliding_window": 12}
+    | {"vocab_size_per_layer_input": 400, "hidden_size_per_layer_input": 8}
+    | {"num_kv_shared_layers": 2, "final_logit_softcapping": None}
+    | {"layer_types": ["sliding_attention", "full_attention"] * 2},
     "lfm2": SIZES | {"layer_types": ["conv", "full_attention", "conv"]},
-}  # fmt: skip
+}
 
 
 def prompts_of(shots):

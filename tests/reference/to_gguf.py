@@ -16,31 +16,17 @@ import gguf
 import numpy as np
 from safetensors.numpy import load_file
 
-NAMES = {
-    # GPT-2
-    "wte": "token_embd",
-    "wpe": "position_embd",
-    "ln_f": "output_norm",
-    "ln_1": "attn_norm",
-    "attn.c_attn": "attn_qkv",
-    "attn.c_proj": "attn_output",
-    "ln_2": "ffn_norm",
-    "mlp.c_fc": "ffn_up",
-    "mlp.c_proj": "ffn_down",
-    # Llama
-    "embed_tokens": "token_embd",
-    "norm": "output_norm",
-    "lm_head": "output",
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+GPT2 = """
+    wte=token_embd wpe=position_embd ln_f=output_norm ln_1=attn_norm attn.c_attn=attn_qkv
+    attn.c_proj=attn_output ln_2=ffn_norm mlp.c_fc=ffn_up mlp.c_proj=ffn_down
+"""
+LLAMA = """
+    embed_tokens=token_embd norm=output_norm lm_head=output input_layernorm=attn_norm
+    self_attn.q_proj=attn_q self_attn.k_proj=attn_k self_attn.v_proj=attn_v
+    self_attn.o_proj=attn_output post_attention_layernorm=ffn_norm mlp.gate_proj=ffn_gate
+    mlp.up_proj=ffn_up mlp.down_proj=ffn_down
+"""
+NAMES = dict(pair.split("=") for pair in (GPT2 + LLAMA).split())
 
 
 def tensor_name(name: str) -> str:
