@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import torch
 import transformers
 from transformers import (
@@ -100,3 +101,17 @@ def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         raw["vocab_size"] - ("text_config" in sized(name)), (2, length), generator=random
     )
     return tokens, torch.randint(raw.get("type_vocab_size", 2), (2, length), generator=random)
+
+
+def scored_alone(model, tokenizer, texts, labels):
+    """Log-probabilities of each label, and how many tokens were fed for it: all but the last."""
+    scores = np.zeros((len(texts), len(labels)))
+    fed = np.zeros(scores.shape, int)
+    for row, column in np.ndindex(scores.shape):
+        prompt, ids = (tokenizer.encode(texts[row] + end).ids for end in ("", labels[column]))
+        with torch.no_grad():
+            log_probs = model(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
+        label_places = range(len(prompt), len(ids))
+        scores[row, column] = sum(float(log_probs[at - 1, ids[at]]) for at in label_places)
+        fed[row, column] = len(ids) - 1
+    return scores, fed

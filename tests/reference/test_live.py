@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="needs torch and transformers: run `
 pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
 
 import jax.numpy as jnp  # noqa: E402
-from cases import BERT, CAUSAL, HEADED, answers, build, inputs, save  # noqa: E402
+from cases import BERT, CAUSAL, HEADED, answers, build, inputs, save, scored_alone  # noqa: E402
 from safetensors.numpy import save_file  # noqa: E402
 from tiny import CORPUS, byte_level  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
@@ -62,14 +62,8 @@ def test_causal_scores(name, shots, tmp_path):
     texts = [f"{shots}Review: {query}\nSentiment:" for query in queries]
     labels = [" positive", " negative", " pos", " so so"]
     scores = CausalLM(checkpoint).score(texts, labels).log_probs
-    for row, text in enumerate(texts):
-        for column, label in enumerate(labels):
-            prompt, ids = tokenizer.encode(text).ids, tokenizer.encode(text + label).ids
-            with torch.no_grad():
-                log_probs = theirs(torch.tensor([ids])).logits[0].log_softmax(-1)
-            label_places = range(len(prompt), len(ids))
-            expected = sum(float(log_probs[at - 1, ids[at]]) for at in label_places)
-            assert scores[row, column] == pytest.approx(expected, abs=1e-4)
+    expected, _ = scored_alone(theirs, tokenizer, texts, labels)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -94,18 +88,10 @@ def test_scores_beyond_the_first_length_are_those_of_each_label_alone(together, 
         scores = scorer.score(texts, labels).log_probs
     else:
         scores = np.concatenate([scorer.score([text], labels).log_probs for text in texts])
-    is_long = set()
-    for row, text in enumerate(texts):
-        for column, label in enumerate(labels):
-            prompt, ids = tokenizer.encode(text).ids, tokenizer.encode(text + label).ids
-            with torch.no_grad():  # as lm-evaluation-harness: the last token is not fed
-                log_probs = theirs(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
-            is_long.add((row, len(ids) - 1 > 100))
-            label_places = range(len(prompt), len(ids))
-            expected = sum(float(log_probs[at - 1, ids[at]]) for at in label_places)
-            assert scores[row, column] == pytest.approx(expected, abs=1e-4)
-    straddling = [row for row in range(len(texts)) if {(row, True), (row, False)} <= is_long]
-    assert straddling and {long for _, long in is_long} == {True, False}
+    expected, fed = scored_alone(theirs, tokenizer, texts, labels)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-4)
+    is_long = fed > 100
+    assert (is_long.any(axis=1) & ~is_long.all(axis=1)).any()  # a row that needs both lengths
 
 
 def test_weights_in_mxfp4_are_the_numbers_that_transformers_makes_of_them(tmp_path):
