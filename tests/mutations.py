@@ -31,7 +31,9 @@ TESTS = {
     "metrics/intervals.py": "tests/test_metrics.py",
     "metrics/table.py": "tests/test_metrics.py",
     "methods/table.py": f"{LAWS} tests/test_calibration_study.py",
-    "methods/validation.py": "batch_calibration/methods/validation.py tests/test_api.py tests/test_arrays.py",
+    "methods/validation.py": (
+        "batch_calibration/methods/validation.py tests/test_api.py tests/test_arrays.py"
+    ),
     "calibration/assignment.py": "tests/test_prototypes.py",
     "calibration/base.py": f"tests/test_arrays.py {LAWS}",
     "calibration/learned_shift.py": LAWS,
