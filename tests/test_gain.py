@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import expit, ndtr
 from scipy.stats import gamma, multivariate_normal, norm
@@ -214,6 +214,7 @@ def test_limits(bias: float, separation: float, spread: float, share: float) -> 
 def test_break_even_shares_part_gains_from_losses(
     bias: float, separation: float, spread: float
 ) -> None:
+    assume(separation <= 5 * spread)  # beyond, gains round to 0 in float32
     margins = Margins(bias, separation, spread)
     low, high = map(float, break_even_shares(margins))
     assert low <= 0.5 <= high

@@ -167,7 +167,8 @@ def break_even_shares(
 
     Returns:
         The least and the greatest share around one half, 0 or 1 where BC gains up to there; NaN
-        where it loses at one half, as it can with unequal spreads.
+        where it loses at one half, as it can with unequal spreads. Where delta is more than five
+        spreads gains round to 0 in float32, and the ends are where it begins to lose.
 
     >>> low, high = break_even_shares(Margins(bias=-0.5, separation=1.0, spread=1.0))
     >>> round(float(low), 3), round(float(high), 3)
