@@ -150,6 +150,13 @@ def write_report(
         tables = list(chain.from_iterable(map(context_tables, few)))
         heading = f"{card.heading}: each context"
         sections.append(Section(heading, "", tables, (), card.verdicts))
+    others = len(study.records) - sum(len(group.records) for group in study.sections)
+    if contexts and others:
+        missing = [
+            *missing,
+            f"{others:,} of {len(study.records):,} contexts are in the tables and figures of "
+            f"{ACROSS!r} alone: they differ in prompts or shots from those that are judged here.",
+        ]
     shorts = frame.name_differences([group.setting for group in study.sections])
     for group, short in zip(study.sections, shorts, strict=True):
         name, paragraph = str(group.setting), words.setting_paragraph(group)
