@@ -15,6 +15,7 @@ from scipy.stats import binom, multinomial, norm
 from sklearn import metrics as peer
 
 from batch_calibration import InputError, accuracy, metrics
+from batch_calibration.calibration.objective import present_mean
 from batch_calibration.metrics import intervals
 from batch_calibration.metrics.table import METRICS
 
@@ -420,5 +421,5 @@ def test_labels_of_any_whole_type():
 
 def test_a_mean_of_nothing_is_0():
     weights = jnp.array([[1.0, 0.0], [3.0, 0.0]])
-    means = metrics.present_mean(jnp.array([[2.0, jnp.nan], [6.0, 5.0]]), weights, axis=0)
+    means = present_mean(jnp.array([[2.0, jnp.nan], [6.0, 5.0]]), weights, axis=0)
     assert means.tolist() == [5.0, 0.0]

@@ -43,9 +43,10 @@ def draw_forest(
             ends += [abs(100 * estimate.low), abs(100 * estimate.high)]
     reach = STEP * max(1.0, float(np.ceil(np.quantile(ends or [0.0], 0.9) / STEP)))
     reach = min(reach, FARTHEST)
-    is_named = len(rows) <= MAX_NAMED
+    names = rows if len(rows) <= MAX_NAMED else ()
+    high = 0.17 * (1 + max((style.fill_name(name).count("\n") for name in names), default=0))
     figure, grid = style.panels(
-        len(panels), (2.6, 0.7 + 0.17 * max(3, len(rows))), names=rows if is_named else (), dpi=100
+        len(panels), (2.6, 0.7 + high * max(3, len(rows))), names=names, dpi=100
     )
     lines: list[Sequence[object]] = []
     for axes, (title, by_row) in zip(grid, panels.items(), strict=True):
@@ -58,7 +59,7 @@ def draw_forest(
             names = [title, row] if columns[0] else [row]
             lines.append([*names, *(100 * end for end in by_row[row][0])])
         style.label(axes, title, label, width=2.6)
-        style.name_ticks(axes.yaxis, rows, is_shown=is_named)
+        style.name_ticks(axes.yaxis, rows, is_shown=bool(names))
         axes.set_xlim(-1.08 * reach, 1.08 * reach)
     header = [*filter(None, columns), "gain", "low", "high"]
     return style.finish(figure, heading, VERDICT_NOTE, [header, *lines])

@@ -54,7 +54,7 @@ LETTER = 0.065  # inches of a letter of the names of an axis
 LETTERS = 12  # letters of a title in an inch of a panel
 MAX_UPRIGHT = 4  # of more long names below a panel all are turned
 MAX_VECTOR = 400  # of more dots a layer is an image, also in SVG and PDF
-LONGEST_NAME = 34  # letters of a line of a name beside a panel
+LONGEST_NAME = 36  # letters of a line of a name beside a panel
 
 
 class Picture(Figure):
@@ -112,12 +112,17 @@ def label(axes: Axes, title: str, x: str = "", y: str = "", *, width: float = 3.
     axes.set_ylabel(y)
 
 
+def fill_name(name: str) -> str:
+    """A name beside a panel, in lines that fit."""
+    return fill(" ".join(name.split()), LONGEST_NAME)
+
+
 def name_ticks(
     axis: XAxis | YAxis, names: Sequence[str], *, is_shown: bool = True, from_top: bool = True
 ) -> None:
     """Names at the places 0, 1, ... of an axis, of a vertical one from the top on."""
     is_upright = isinstance(axis, YAxis)
-    wrapped = [fill(" ".join(name.split()), LONGEST_NAME) for name in names]
+    wrapped = [*map(fill_name, names)]
     longest = max(map(len, wrapped))
     is_turned = not is_upright and len(names) > MAX_UPRIGHT and longest > 4
     texts = wrapped if is_shown else [""] * len(names)
