@@ -39,6 +39,7 @@ from tiny import GPT2, write
 from batch_calibration import calibrate, importers, scores
 from batch_calibration.cli import commands, options
 from batch_calibration.errors import InputError
+from batch_calibration.files import csv_text
 from batch_calibration.importers import Reading, frames
 from batch_calibration.importers import read as read_tables
 from batch_calibration.integrations.streams import correct_stream
@@ -220,7 +221,7 @@ class Kinds:
         stored_records.to_arrow()
         results = Results(stored_records)
         for table in writing.make_tables(results):
-            lines = tidy.csv_text(table.csv or [])
+            lines = csv_text(table.csv or [])
             for text in (markdown(table.cells), latex(table.cells, table.note), lines):
                 text.encode()
             page.make_page([page.Section("a", "b", [table])]).encode()
