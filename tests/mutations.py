@@ -50,7 +50,8 @@ TESTS = {
     "scoring/prompts/template.py": "tests/test_prompts.py tests/test_render.py",
     "scoring/engine/batches.py": f"batch_calibration/scoring/engine/batches.py {ENGINE}",
     "scoring/engine/label_texts.py": (
-        "batch_calibration/scoring/engine/label_texts.py tests/test_scorers.py"
+        "batch_calibration/scoring/engine/label_texts.py tests/test_scorers.py "
+        "tests/test_longrope.py"
     ),
     "scoring/engine/packing.py": ENGINE,
     "scoring/engine/programs.py": ENGINE,
@@ -81,6 +82,7 @@ EXPLAINED = {
     "affinity[orders, labels], axis=1": "of two axes the last is the second",
     "weight.shape), - 0.0": "a random number in 2^24 is 0, and ties with an absent row",
     "values[:, 1, -1]": "the weight of a position is the same in each group of heads",
+    "scores.shape[1] == 2": "of two axes the last is the second",
     "lru_cache": "what is computed twice is the same",
     "stacklevel": "of the other callers' depth: the tests look at calibrate and fit",
 }

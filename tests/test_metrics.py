@@ -74,6 +74,12 @@ def test_ece_is_the_sum_over_bins(rows, host):
     assert float(metrics.ece(scores, gold)) == pytest.approx(expected, abs=1e-5)
 
 
+def test_the_last_two_bins_of_ece_are_two():
+    scores = jnp.log(jnp.array([[0.85, 0.15], [0.95, 0.05]]))
+    gap = float(metrics.ece(scores, jnp.array([0, 1]), bins=10))
+    assert gap == pytest.approx((0.15 + 0.95) / 2, abs=1e-5)
+
+
 def test_rsd_is_the_spread_of_recall_over_accuracy(rows, host):
     scores, _ = rows
     _, gold, predictions = host

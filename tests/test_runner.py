@@ -56,6 +56,15 @@ def test_numbers_do_not_depend_on_the_tables_and_methods_beside(tables):
             assert bytes_of([table], [name]) == [{name: expected}]
 
 
+def test_labeled_rows_of_one_label_are_labeled():
+    rows = np.log([[0.7, 0.3], [0.4, 0.6], [0.2, 0.8], [0.9, 0.1]])
+    test = make_block(rows)
+    for labels, why in (([1, 1, 1, 1], {}), ([-1] * 4, {"bcl"})):
+        blocks = {"test": test, "labeled": make_block(rows, np.array(labels))}
+        table = ScoreTable({}, ("no", "yes"), blocks)
+        assert set(run_methods([table], ["bcl"]).skipped[0]) == set(why)
+
+
 def test_numbers_do_not_depend_on_what_was_compiled_before(tables):
     together = bytes_of(tables, UNEVEN)
     run._program.cache_clear()

@@ -137,6 +137,13 @@ def test_many_mini_batches_keep_the_float64_mean():
         )
 
 
+def test_a_mini_batch_has_32_rows(rows):
+    usual, other = corrected(rows, batch_size=32), corrected(rows, batch_size=33)
+    default = running_shift()
+    np.testing.assert_array_equal(default.apply(default.fit(rows), rows), usual)
+    assert (usual != other).any()
+
+
 def test_strength_and_target_prior_act_on_the_running_mean(rows):
     calibrator = running_shift(batch_size=50, strength=0.5, target_prior=(0.2, 0.3, 0.5))
     expected = rows - 0.5 * (jnp.mean(rows, axis=0) - jnp.log(jnp.asarray([0.2, 0.3, 0.5])))

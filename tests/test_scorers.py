@@ -83,6 +83,7 @@ def test_a_label_of_one_text_is_that_text(causal, encoder):
 
 def test_a_label_without_texts_is_refused(causal, encoder, refuses):
     assert label_texts.flatten([("a", "b"), "cd"]) == (["a", "b", "cd"], [2, 1])
+    assert label_texts.LabelScorer("a model", 1).batch_size == 1
     for scorer in (causal, encoder):
         refuses(scorer.score, TEXTS, [" a", [], " b"])
 
