@@ -137,7 +137,7 @@ def tests_pass(copy: Path, python: str, tests: str) -> bool:
         )
     except subprocess.TimeoutExpired:
         return False
-    if done.returncode not in (0, 1, 2):
+    if done.returncode > 2:  # below 0 a signal ended it, as where memory ran out
         raise SystemExit(f"pytest could not run: {done.stdout}{done.stderr}")
     return done.returncode == 0
 
