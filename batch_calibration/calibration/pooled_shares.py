@@ -39,10 +39,10 @@ LEAST_TOLD = 0.02
 TRUST = 1.0, 0.75, 0.5, 0.25, 0.0
 """The parts of the way from equal shares to the estimated ones that agreement chooses from."""
 CHANCE = 0.5
-"""The part of the agreement by chance that is subtracted. Contexts that give every row one label
-always agree; with all of it subtracted, shares that are uneven would be seldom trusted."""
+"""The part of the agreement by chance that is subtracted. With none of it, contexts that give every
+row one label agree best; with all of it, uneven shares are rarely trusted."""
 AS_GOOD = 0.01
-"""Of two trusts whose agreements differ by less the larger is taken."""
+"""Trusts whose agreement is within this of the best are as good: the largest is taken."""
 
 
 class Pooled(NamedTuple):
@@ -123,7 +123,7 @@ def add_one(counts: jax.Array) -> jax.Array:
 
 @base.full_precision
 def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> tuple[Scalar, Scalar]:
-    """How often two contexts give the same row the same answer, and any two rows by chance.
+    """How often two contexts give the same row the same answer, and how often by chance.
 
     Args:
         scores: [c m k], of the same rows in the same order.
@@ -131,8 +131,8 @@ def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> tuple[Sc
         used: [c]; contexts of 0 are absent.
 
     Returns:
-        The mean over pairs of contexts of the part of rows with equal answers, and of the part that
-        the two contexts' frequencies of answers alone lead to.
+        Two means over pairs of contexts: the share of rows with equal answers, and the share that
+        would be equal if answers had the same frequencies and did not depend on the row.
     """
     answers = jax.vmap(one_hot)(scores, base.favored(scores)) * used[:, None, None]
     frequencies = jax.vmap(base.weighted_mean, in_axes=(0, None))(answers, weight)
@@ -158,8 +158,8 @@ def pool_shares(
         rows: [c m k] scores in nats, finite where their weight is above 0.
         weight: [c m]; rows of weight 0 are absent, and contexts that have no others too.
         same_rows: True if row i is the same question in every context: the part of the way from
-            equal shares to the estimate is then the one at which contexts agree most, beyond a
-            part of what they would by chance.
+            equal shares to the estimate is then the one at which contexts agree most, less a part
+            of their agreement by chance.
         least_information: nats that a context's rows must tell of their labels on average; others
             keep their scores.
         counts: [k], labels that are known of other rows of the task.

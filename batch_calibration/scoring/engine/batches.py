@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 def behind(begun: Iterable[T], ahead: int = 1) -> Iterator[T]:
-    """What is begun, each as it is `ahead` behind: so many run while one is looked at.
+    """Yields each item once `ahead` more have begun, which run while it is used.
 
     >>> log = []
     >>> for number in behind(map(log.append, range(3))):
