@@ -97,7 +97,7 @@ def _name(line: dict[str, str]) -> str:
 NETWORKS = flags.DEFINE_list("networks", list(SHAPES), "which networks")
 BATCHES = (1, 8, 32)
 """Batch sizes of the plain loop and of llama.cpp, of which the best counts."""
-LLAMA_CPP = ("gpt2", "llama")
+LLAMA_CPP = ("gpt2", "llama", "qwen2", "qwen3")
 """Networks that tests/reference/to_gguf.py writes for llama.cpp."""
 PRECISIONS = ("float32", "float16")
 """Of llama.cpp's weights and cache."""

@@ -1,10 +1,10 @@
-"""Writes a GPT-2 or Llama checkpoint as the file that llama.cpp reads.
+"""Writes a GPT-2, Llama, Qwen2 or Qwen3 checkpoint as the file that llama.cpp reads.
 
 python tests/reference/to_gguf.py CHECKPOINT_DIRECTORY FILE.gguf [float16]
 
 Runs where gguf is installed (`constraints/server.txt`, `constraints/bench.txt`). Names of tensors
-and keys follow llama.cpp's architectures "gpt2" and "llama". Matrices are in float32 unless
-float16 is asked for.
+and keys follow llama.cpp's architectures of the same names. Matrices are in float32 unless float16
+is asked for.
 """
 
 import json
@@ -23,6 +23,7 @@ GPT2 = """
 LLAMA = """
     embed_tokens=token_embd norm=output_norm lm_head=output input_layernorm=attn_norm
     self_attn.q_proj=attn_q self_attn.k_proj=attn_k self_attn.v_proj=attn_v
+    self_attn.q_norm=attn_q_norm self_attn.k_norm=attn_k_norm
     self_attn.o_proj=attn_output post_attention_layernorm=ffn_norm mlp.gate_proj=ffn_gate
     mlp.up_proj=ffn_up mlp.down_proj=ffn_down
 """
@@ -47,16 +48,18 @@ def tensor_name(name: str) -> str:
 def write(directory: Path, path: Path, matrix_type: type[np.floating]) -> None:
     """Write the checkpoint in `directory` to `path`."""
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    is_llama = config["model_type"] == "llama"
-    writer = gguf.GGUFWriter(path, "llama" if is_llama else "gpt2")
+    kind = config["model_type"]
+    writer = gguf.GGUFWriter(path, kind)
     half = matrix_type == np.float16
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16 if half else gguf.LlamaFileType.ALL_F32)
     tensors = load_file(directory / "model.safetensors")
-    if is_llama:
-        add_llama_keys(writer, config)
-        tensors = rotated_in_pairs(tensors, config) | rope_factors(config)
-    else:
+    if kind == "gpt2":
         add_gpt2_keys(writer, config)
+    else:
+        config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+        add_llama_keys(writer, config)
+    if kind == "llama":
+        tensors = rotated_in_pairs(tensors, config) | rope_factors(config)
     add_tokenizer(writer, directory, config)
     for name, tensor in tensors.items():
         # GPT-2's linear layers are stored input first.
@@ -83,13 +86,15 @@ def add_gpt2_keys(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 
 
 def add_llama_keys(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    """The shape of a Llama network."""
+    """The shape of a Llama or Qwen network."""
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
     writer.add_rope_dimension_count(config["head_dim"])
     writer.add_rope_freq_base(config["rope_theta"])
     writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", 1e-6))
