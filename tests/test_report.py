@@ -189,6 +189,11 @@ def test_a_recorded_bias_is_used_where_the_method_ran_as_by_default(results):
         changed = (table.blocks["test"].log_probs - bias).argmax(axis=-1)
         changed = np.flatnonzero(changed != table.blocks["test"].log_probs.argmax(axis=-1))
         np.testing.assert_array_equal(verdict.diagnosis.changed, changed)
+        # One answer where the contexts that were pooled are known to have the same rows.
+        averaged = replace(judged, methods={**judged.methods, "ensemble": {"accuracy": 0.5}})
+        of_same_rows = writing.judge_record(averaged, table).recommendation
+        assert verdict.recommendation.if_balanced == "bc"
+        assert of_same_rows.if_balanced == ("" if method == POOLED else "bc")
 
 
 def test_a_verdict_is_the_same_with_a_known_bias(results):

@@ -179,8 +179,8 @@ class Recommendation(NamedTuple):
             it; else None.
         measured: method -> accuracy on the labeled rows, each judged by what the other ones teach;
             empty without labels. The best of many is flattered by luck: `accuracy` is not.
-        if_balanced: the method to use instead if labels are about equally frequent; "" where
-            labels or their shares were given, so that there is one answer.
+        if_balanced: the method to use instead if labels are about equally frequent; "" where there
+            is one answer, as labels, their shares, or several contexts of the same rows were given.
     """
 
     method: str

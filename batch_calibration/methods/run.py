@@ -98,7 +98,7 @@ def run_methods(
     for place, reasons in enumerate(skipped):
         others = [tables[member] for member in members.get(place, ())]
         for name in [name for name in names if METHODS[name].averages]:
-            if len(others) < 2 or not _have_same_rows(others):
+            if len(others) < 2 or not have_same_rows(others):
                 reasons[name] = "no other context of the task is known to have the same rows"
     together = dict[tuple[str, Hashable], dict[int, Corrected]]()
 
@@ -166,7 +166,7 @@ def correct_group(
     rows, weight = stack_contexts(tables, floor)
     program = _jit(method.together, (), 0)
     numbers = {name: np.asarray(option, np.float32) for name, option in (options or {}).items()}
-    pooled = jax.device_get(program(rows, weight, _have_same_rows(tables), **numbers))
+    pooled = jax.device_get(program(rows, weight, have_same_rows(tables), **numbers))
     corrected = []
     for place, test in enumerate(tests):
         if pooled.used.any():
@@ -199,7 +199,7 @@ def stack_contexts(
     return rows, weight
 
 
-def _have_same_rows(tables: Sequence[ScoreTable]) -> bool:
+def have_same_rows(tables: Sequence[ScoreTable]) -> bool:
     """True if row i is the same question in every table: by their ids and the digest of the rows.
 
     Ids that count rows tell nothing of two files, unless both name the digest.

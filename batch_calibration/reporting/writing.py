@@ -241,6 +241,8 @@ def judge_scores(
     stated = shares if share is None else None
     advice = recommend_by_bias(
         scores, bias, table.label_names, stated, share, pooled=is_pooled,
+        # It is skipped where contexts are not known to have the same rows.
+        same_rows=record is not None and "ensemble" in record.methods,
         cosines=holds_cosines(table),
     )  # fmt: skip
     return judge_context(name, task, advice, table, follow(table, advice, bias))
