@@ -78,7 +78,9 @@ class LabelBiasCorrector(
 
     Attributes:
         state_: what the method learned, a NamedTuple of arrays.
-        classes_: the class of each column: its index, unless `classes` or `y` says otherwise.
+        column_classes_: of each column: its index, unless `classes` or `y` says otherwise.
+        classes_: the same in sorted order, as scikit-learn's metrics expect it, which is that of
+            `predict_proba` and `decision_function`.
         n_features_in_: k.
         feature_names_in_: the names of a frame's columns, where these are texts.
         own_rows_: of bc_running and bc_loo, the rows given to `fit`, which alone they correct.
@@ -127,8 +129,8 @@ class LabelBiasCorrector(
         labels = None
         if y is not None and method.probe.labels:
             labels = methods.check_labels(gold, scores, "y")
-        if labels is not None and "labeled" in method.probe.labeled:
-            methods.warn_about_order(scores, labels, "y")
+        if gold is not None:  # whether or not the method reads them, `score` does
+            methods.warn_about_order(scores, gold, "y")
         seed = self.random_state
         self.state_ = self._calibrator().fit(
             jnp.asarray(scores),
@@ -191,26 +193,32 @@ class LabelBiasCorrector(
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The class of the largest corrected score; of equal scores, that of the first column."""
         column = np.asarray(predict(self.transform(X)))
-        return np.asarray(self.classes_[column])
+        return np.asarray(self.column_classes_[column])
 
     @usual_jax
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """The softmax over labels of the corrected scores, [n, k]."""
-        return np.asarray(jnp.exp(label_normalized(jnp.asarray(self.transform(X)))))
+        """The softmax over labels of the corrected scores, [n, k], in the order of `classes_`."""
+        return np.asarray(jnp.exp(label_normalized(jnp.asarray(self._by_class(X)))))
 
     @usual_jax
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The accuracy of `predict` on `X`; `y` and weights of pandas are matched by index."""
+        """The accuracy of `predict` on rows of known `y`; pandas' rows are matched by index."""
         gold, weights = in_row_order(y, "y", X, "X"), sample_weight
         if weights is not None:
             weights = in_row_order(weights, "sample_weight", X, "X")
+        is_unknown = np.asarray(gold) == -1
+        if is_unknown.any() and -1 not in self.classes_.tolist():
+            weights = np.where(is_unknown, 0.0, 1.0 if weights is None else weights)
         return float(super().score(X, gold, weights))
 
     @usual_jax
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """The corrected scores [n, k]; of two labels, the second's less the first's, [n]."""
-        scores = self.transform(X)
+        """Corrected scores [n, k] by `classes_`; of two, the second's less the first's, [n]."""
+        scores = self._by_class(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[-1] == 2 else scores
+
+    def _by_class(self, X: ArrayLike) -> np.ndarray:
+        return self.transform(X)[:, np.argsort(self.column_classes_)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -238,11 +246,12 @@ class LabelBiasCorrector(
         if occurring is not None:  # later batches may hold classes that this one lacks
             class_of_row = np.asarray(occurring)
         k, needed = scores.shape[-1], bool(method.probe.labels)
-        self.classes_, gold = class_columns(class_of_row, k, self.classes, names, needed=needed)
+        columns, gold = class_columns(class_of_row, k, self.classes, names, needed=needed)
+        self.column_classes_, self.classes_ = columns, np.sort(columns)
         if "target_prior" in options:
             # By the classes, or by the names of a frame's columns where `y` told no classes.
             has_names = names is not None and self.classes is None and y is None
-            labels = np.asarray(names if has_names else self.classes_)
+            labels = np.asarray(names if has_names else columns)
             options["target_prior"] = in_label_order(
                 options["target_prior"], labels.tolist(), "target_prior", k
             )
@@ -328,6 +337,11 @@ def class_columns(
     if is_numeric:
         is_unknown = (distinct == -1) & (-1 not in columns.tolist())
     occurring = distinct[~is_unknown].tolist()
+    # -1, 0, 1 of three classes, -1, 1 of two: as unknown and indices, others would be the right.
+    if classes is None and is_unknown.any() and occurring == ([*range(k - 1)] if k > 2 else [1]):
+        got = f"{shown([-1, *occurring])}, of which -1 may be a class or unknown"
+        remedy = f"give classes={shown([-1, *occurring])} or classes={shown([*range(k)])}"
+        raise InputError.at("y", f"indices of {k} columns", got, remedy)
     if classes is None and not set(occurring) <= set(range(k)):
         # Names of columns settle their order; other classes, k of them, are taken in sorted order.
         if names is not None and set(occurring) <= set(names.tolist()):

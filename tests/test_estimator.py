@@ -249,14 +249,14 @@ def test_classes_are_names_of_columns_or_numbers_or_given(rows):
     scores, gold = rows
     frame = pd.DataFrame(scores, columns=NAMES[::-1])
     named = LabelBiasCorrector().fit(frame, NAMES[::-1][gold])
-    assert named.classes_.tolist() == NAMES[::-1].tolist()
+    assert named.column_classes_.tolist() == NAMES[::-1].tolist()
     in_order = LabelBiasCorrector(classes=NAMES).fit(scores, NAMES[gold])
     assert in_order.classes_.tolist() == NAMES.tolist()
     chosen = LabelBiasCorrector(classes=NAMES[::-1]).fit(scores)
     columns = LabelBiasCorrector().fit(scores, gold).predict(scores)
     for fitted in (named, in_order, chosen):
         np.testing.assert_array_equal(fitted.predict(scores_of(fitted, frame)),
-                                      fitted.classes_[columns])  # fmt: skip
+                                      fitted.column_classes_[columns])  # fmt: skip
     assert named.score(frame, NAMES[::-1][gold]) == np.mean(columns == gold)
     assert LabelBiasCorrector().fit(scores, gold * 10 + 5).classes_.tolist() == [5, 15, 25]
     assert LabelBiasCorrector().fit(scores, gold.astype(float)).classes_.tolist() == [0, 1, 2]
@@ -264,6 +264,45 @@ def test_classes_are_names_of_columns_or_numbers_or_given(rows):
 
 def scores_of(fitted, frame):
     return frame if hasattr(fitted, "feature_names_in_") else frame.to_numpy()
+
+
+def test_metrics_do_not_depend_on_the_order_of_columns(rows):
+    scores, gold = rows
+    for k in (2, 3):
+        kept, y = scores[gold < k, :k], NAMES[gold[gold < k]]
+        frame = pd.DataFrame(kept, columns=NAMES[:k])
+        by_order = []
+        for columns in (frame, frame[frame.columns[::-1]]):
+            fitted = LabelBiasCorrector().fit(columns, y)
+            assert fitted.classes_.tolist() == NAMES[:k].tolist()
+            metrics = ("neg_log_loss", "roc_auc" if k == 2 else "roc_auc_ovr", "accuracy")
+            by_order.append([get_scorer(name)(fitted, columns, y) for name in metrics])
+            best = fitted.predict_proba(columns).argmax(axis=1)
+            np.testing.assert_array_equal(fitted.classes_[best], fitted.predict(columns))
+        np.testing.assert_allclose(*by_order, atol=1e-6)
+        assert by_order[0][1] > 0.7
+
+
+def test_a_class_of_minus_one_is_a_question_and_unknown_rows_do_not_count(rows, refuses):
+    scores, gold = rows
+    refuses(LabelBiasCorrector().fit, scores, gold - 1)
+    refuses(LabelBiasCorrector().fit, scores[:, :2], np.where(gold > 0, 1, -1))
+    fitted = LabelBiasCorrector(classes=[-1, 0, 1]).fit(scores, gold - 1)
+    expected = LabelBiasCorrector().fit(scores, gold).score(scores, gold)
+    assert fitted.score(scores, gold - 1) == expected
+    half = np.where(np.arange(60) < 30, -1, gold)
+    fitted, weights = LabelBiasCorrector().fit(scores, half), np.arange(60.0)
+    assert fitted.score(scores, half) == np.mean(fitted.predict(scores)[30:] == gold[30:])
+    expected = fitted.score(scores[30:], gold[30:], weights[30:])
+    assert fitted.score(scores, half, weights) == pytest.approx(expected)
+
+
+def test_classes_of_another_order_than_the_columns_are_asked_about(rows):
+    scores, gold = rows
+    frame = pd.DataFrame(scores, columns=NAMES)
+    for method in ("bc", "bcl"):
+        with pytest.warns(UserWarning, match="y: The highest score is right"):
+            LabelBiasCorrector(method).fit(frame, (gold + 1) % 3)
 
 
 def test_named_classes_reach_the_methods_that_read_labels(rows):
@@ -319,7 +358,7 @@ def test_parts_give_what_the_whole_gives(rows):
     assert int(more.fit(scores[:20]).seen_.count) == 20
     named = LabelBiasCorrector(classes=NAMES[::-1])
     named.partial_fit(scores[:5], NAMES[gold[:5]], classes=NAMES)
-    assert named.classes_.tolist() == NAMES[::-1].tolist()
+    assert named.column_classes_.tolist() == NAMES[::-1].tolist()
     with pytest.raises(ValueError, match="X has 2 features, but LabelBiasCorrector is expecting 3"):
         incremental.partial_fit(scores[:, :2])
 

@@ -209,7 +209,25 @@ def test_verdicts_are_not_taken_for_strengths(tmp_path, capsys):
     run(["judge", str(tmp_path / "hard.jsonl")])
     text = " ".join(capsys.readouterr().out.split())
     assert "All 8 scores have one size: they are verdicts" in text and "nats, a factor" not in text
-    assert "The answer shown first wins 75.0 % of the pairs" in text
+    assert "The answer shown first wins 75.0 % of the pairs;" in text
+
+
+def test_ties_among_verdicts_leave_them_verdicts(tmp_path, capsys):
+    write_pairs(tmp_path / "ties.jsonl", [1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 1.0, 0.5], "p_first")
+    # Shown first the candidate wins 3.5 of 4 (at the odds of one in a thousand), second 2 of 4.
+    run(["judge", str(tmp_path / "ties.jsonl")])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "All 5 scores have one size: they are verdicts" in text and "nats, a factor" not in text
+    assert "wins 68.8 % of the pairs (ties, of which there are 3, by half)" in text
+    assert "87.4 / 50.0" in text
+
+
+def test_probabilities_that_are_called_log_odds_are_refused(tmp_path, refuses):
+    path = tmp_path / "pairs.jsonl"
+    write_pairs(path, np.linspace(0.05, 0.95, 12).tolist())
+    refuses(read_judgments, [path])
+    write_pairs(path, np.linspace(0.05, 1.95, 12).tolist())
+    assert read_judgments([path]).margins.max() == 1.95
 
 
 def test_what_one_question_or_one_place_cannot_tell_is_refused_before_a_word(tmp_path, capsys):

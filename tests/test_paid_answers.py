@@ -218,8 +218,9 @@ def test_filled_in_scores_are_marked_and_an_absent_label_has_none(files, refuses
         assert {name for name, mark in marks.items() if mark == "'positive'"} == {"r3", "r5"}
         (table,) = read(output, Reading())
         assert table.label_names == tuple(LABELS.split(","))
-        output.unlink()
-        refuses(ask, server, path, output, f"--labels={LABELS},zebra")
+        for labels in ("yak,zebra", f"{LABELS},zebra"):
+            output.unlink()
+            refuses(ask, server, path, output, f"--labels={labels}")
         assert {row["zebra"] for row in rows_of(output)} == {""}
         ask(server, path, output, f"--labels={LABELS},zebra", "--missing=-30")
         assert {float(row["zebra"]) for row in rows_of(output)} == {-30.0}

@@ -219,7 +219,7 @@ def _score(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str]) 
     is_filled = np.zeros(answer.log_probs.shape, bool)
     if answer.is_filled is not None:
         is_filled = answer.is_filled & has_scores[:, None]
-    is_absent = is_filled[has_scores].all(axis=0) & has_scores.any()
+    is_absent = is_filled[has_scores].all(axis=0)
     cells, filled = [], []
     for row_scores, row_filled in zip(answer.log_probs, is_filled, strict=True):
         # Nine digits hold a float32 exactly.

@@ -78,17 +78,22 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
         questions = len(np.unique(judgments.question[~np.isnan(margins)]))
         remedy = "judge more questions, each with an order drawn by a coin, or in both orders"
         raise InputError.at("judge", expected, questions, remedy)
-    sizes = np.abs(margins[~np.isnan(margins)])
+    scored = margins[~np.isnan(margins)]
+    sizes = np.abs(scored[scored != 0])  # a tie has none
     lines = [
         f"The judge prefers the answer shown {preferred_place} by {abs(preference):.2f} ± "
         f"{error:.2f} nats, a factor of {np.exp(abs(preference)):.1f} (mean and standard error of "
         f"{len(margins) - unknown:,} pairs; {agreeing} of {len(judgments.names)} candidates alike)."
     ]
-    if np.ptp(sizes) < 1e-6 and len(sizes) > 2:
+    if len(sizes) > 2 and np.ptp(sizes) < 1e-6:
+        ties = (
+            f" (ties, of which there are {n:,}, by half)" if (n := len(scored) - len(sizes)) else ""
+        )
+        wins = 50 * (1 + np.sign(scored).mean())
         lines = [
             f"All {len(sizes):,} scores have one size: they are verdicts, without strengths. The "
-            f"answer shown first wins {100 * (margins > 0).sum() / len(sizes):.1f} % of the pairs; "
-            "a preference in nats, and win rates corrected by it, need log-odds or probabilities."
+            f"answer shown first wins {wins:.1f} % of the pairs{ties}; a preference in nats, and "
+            "win rates corrected by it, need log-odds or probabilities."
         ]
     rows = zip(judgments.candidate, judgments.question, judgments.is_first, strict=True)
     if repeated := len(margins) - len(set(rows)):

@@ -325,6 +325,10 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
 def _margins(numbers: np.ndarray, is_first: np.ndarray, name: str, where: str) -> np.ndarray:
     """Log-odds of the first answer."""
     if name == "log_odds_first":
+        known = numbers[~np.isnan(numbers)]
+        if len(known) >= LEAST_HUMAN and ((known >= 0) & (known <= 1)).all():
+            got = f"{known.min():g} to {known.max():g}, as probabilities are"
+            raise InputError.at(f"{where}: {name}", "log-odds", got, "name probabilities p_first")
         return numbers
     probs = numbers - 1 if name == "preference" else numbers
     scored = probs[~np.isnan(probs)]
@@ -332,8 +336,8 @@ def _margins(numbers: np.ndarray, is_first: np.ndarray, name: str, where: str) -
         expected = "numbers from 1 to 2" if name == "preference" else "probabilities from 0 to 1"
         got = f"{numbers[~np.isnan(probs)].min():g} to {numbers.max():g}"
         raise InputError.at(f"{where}: {name}", expected, got, "name log-odds log_odds_first")
-    inside = scored[(scored > 0) & (scored < 1)]
-    # Of judgments that are all 0 or 1 the odds are set to those of one in a thousand.
+    inside = scored[(scored > 0) & (scored < 1) & (scored != 0.5)]
+    # Of judgments that are all 0, 1 or a tie the odds are set to those of one in a thousand.
     smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-3
     log_odds: np.ndarray = logit(np.clip(probs, smallest, 1 - smallest))
     return log_odds if name == "p_first" else np.where(is_first, log_odds, -log_odds)
