@@ -59,7 +59,7 @@ class CausalLM(label_texts.LabelScorer):
             tokens, or of several tokens with `logits_only`; a sequence that exceeds the memory.
     """
 
-    def __init__(self, checkpoint: Checkpoint, batch_size: int = 256, logits_only: bool = False):
+    def __init__(self, checkpoint: Checkpoint, batch_size: int = 1024, logits_only: bool = False):
         if checkpoint.kind != "causal_lm":
             raise InputError(
                 f"{checkpoint.directory}: a {checkpoint.model_type} network has no next-token "

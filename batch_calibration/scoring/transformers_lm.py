@@ -81,7 +81,7 @@ class TransformersLM(label_texts.LabelScorer):
         scorer.score(["Review: fine\\nSentiment:"], [" negative", " positive"])
     """
 
-    def __init__(self, checkpoint: TransformersCheckpoint, batch_size: int = 256):
+    def __init__(self, checkpoint: TransformersCheckpoint, batch_size: int = 1024):
         super().__init__(f"{checkpoint.directory}: the network", batch_size)
         self.checkpoint = checkpoint
         self._network = TorchNetwork(checkpoint.model)

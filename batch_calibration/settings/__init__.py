@@ -262,7 +262,7 @@ class ModelSettings:
 
     scorer: ScorerKind = "causal_lm"
     model: str = ""
-    batch_size: int = _at_least(1, 256, "rows")
+    batch_size: int = _at_least(1, 1024, "rows")
     dtype: str = "auto"
     mesh: str = ""
     logits_only: bool = False
