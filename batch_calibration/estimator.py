@@ -247,7 +247,8 @@ class LabelBiasCorrector(
             class_of_row = np.asarray(occurring)
         k, needed = scores.shape[-1], bool(method.probe.labels)
         columns, gold = class_columns(class_of_row, k, self.classes, names, needed=needed)
-        self.column_classes_, self.classes_ = columns, np.sort(columns)
+        self.column_classes_ = columns
+        self.classes_ = np.sort(columns)
         if "target_prior" in options:
             # By the classes, or by the names of a frame's columns where `y` told no classes.
             has_names = names is not None and self.classes is None and y is None

@@ -305,6 +305,28 @@ def test_what_is_neither_scores_nor_predictions_is_refused(answers, refuses):
     refuses(metrics.accuracy, answers, [0, 1])
 
 
+def test_probabilities_are_no_scores(rows, refuses):
+    scores, gold = rows[:2]
+    for others in (probs(scores), 100 * probs(scores), -np.log(probs(scores))):
+        refuses(metrics.nll, others, gold)
+    for measure in (metrics.brier, metrics.ece, metrics.bias_score, metrics.aurc, metrics.summary):
+        with pytest.raises(InputError, match="which are probabilities"):
+            measure(probs(scores), gold)
+    with pytest.raises(InputError, match="which are probabilities"):
+        metrics.bootstrap_interval(metrics.nll, probs(scores), gold)
+    assert np.isfinite(jax.jit(metrics.nll)(jnp.asarray(probs(scores)), gold))
+
+
+def test_names_in_another_writing_are_refused(refuses):
+    predicted, gold = np.array(["no", "yes"] * 6), np.array(["yes", "yes", "no"] * 4)
+    assert accuracy(predicted, gold) == 0.5
+    for other in (np.char.upper(gold), np.char.add(gold, " ")):
+        refuses(accuracy, predicted, other)
+    refuses(accuracy, predicted, np.char.add("is ", gold))
+    assert accuracy(predicted[:1], gold[:1]) == 0.0
+    assert accuracy(np.array(["a", "A"]), np.array(["A", "A"])) == 0.5
+
+
 def test_predictions_under_jit_are_refused_and_scores_are_not(rows, host, refuses):
     refuses(jax.jit(metrics.accuracy), host[2], host[1])
     assert float(jax.jit(metrics.accuracy)(*rows)) == float(metrics.accuracy(*rows))

@@ -23,13 +23,15 @@ from batch_calibration.arrays.alignment import (
     is_text,
 )
 from batch_calibration.arrays.frames import is_frame, matrix, names_of, package, tensor_values
-from batch_calibration.errors import InputError
+from batch_calibration.arrays.score_scale import find_scale
+from batch_calibration.errors import InputError, shown
 from batch_calibration.typing import AnyArray, Container, Key
 
 SCORES = "real numbers in an array [n, k], log-probabilities in nats"
 EACH_SCORE = "give one row per input, one column per label"
 SCORES_OR_LABELS = "scores [n, k] in nats, or the whole numbers [n] of predicted labels"
 EACH_ANSWER = "give one row of scores, or one column index, per input"
+MIN_ROWS_OF_KIND = 5  # below these, logits such as 1 and 0 are like probabilities by chance
 MAX_PREDICTED_LABELS = 1000  # scores are made of them, a column for each
 
 USUAL: tuple[tuple[str, tuple[object, ...], Callable[..., AbstractContextManager[None]]], ...] = (
@@ -327,10 +329,18 @@ def read_labeled(
             if not known:
                 expected = "names, as the predicted labels are"
                 raise InputError.at("labels", expected, type(labels).__name__, "name them")
+            _refuse_other_names(set(map(str, names)), set(map(str, known)))
             names = list(dict.fromkeys([*names, *known]))
             scores, labels = column_numbers(scores, names), column_numbers(labels, names)
         scores = scores_of_predictions(scores, labels)
     rows = read_rows(scores, labels, weight)
+    is_known = not isinstance(rows[0], jax.core.Tracer) and len(rows[0]) >= MIN_ROWS_OF_KIND
+    if is_known and not are_answers:
+        kind, evidence = find_scale(np.asarray(rows[0]))
+        if kind in ("probabilities", "percentages", "losses"):
+            expected = "log-probabilities, or scores like them"
+            remedy = "give the logarithms of probabilities, or the negatives of losses"
+            raise InputError.at("scores", expected, evidence, remedy)
     refuse_unordered(*rows)
     return rows
 
@@ -340,6 +350,17 @@ def _texts(values: object) -> list[str]:
     kind = str(getattr(values, "dtype", "")).lower()
     is_named = not is_frame(values) and kind.startswith(("<u", "str", "object", "categor"))
     return list(filter(is_text, values)) if is_named else []  # type: ignore[call-overload]
+
+
+def _refuse_other_names(predicted: set[str], right: set[str]) -> None:
+    """Refuse names of labels that are written otherwise in predictions than in right labels."""
+    unseen, unpredicted = predicted - right, right - predicted
+    plain = [{name.strip().casefold() for name in names} for names in (unseen, unpredicted)]
+    # One label may always be predicted, and another always right.
+    is_other = unseen == predicted and min(map(len, plain)) > 1
+    if is_other or plain[0] & plain[1]:
+        expected = f"the names of the right labels, {shown(sorted(right))}"
+        raise InputError.at("scores", expected, shown(sorted(predicted)), "write them alike")
 
 
 def to_python(result: Result, *sources: object) -> Result:
