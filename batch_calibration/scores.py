@@ -29,7 +29,9 @@ FILE_ROWS, FILLED = "file_rows", "filled"
 """Keys of a block's spec: its rows' numbers in the file; [row, label] of scores filled in."""
 BALANCED, TRAIN_LABELS = "balanced", "train_labels"
 """Keys of a context: True if its task is balanced by design; counts [k] of the training file."""
-OUTSIDE_ID = ("model", "data", BALANCED, TRAIN_LABELS)
+POOLED_AS = "pooled_as"
+"""Key of a context: its task where "task" is a name that tells it from others of the task."""
+OUTSIDE_ID = ("model", "data", BALANCED, TRAIN_LABELS, POOLED_AS)
 """Keys of a context that decide no score: names, and what is known of its labels."""
 WHY_NO_LOG_PROBS = {
     "causal_lm": "", "transformers": "", "dual_encoder": "these are scaled cosines (dual_encoder)",

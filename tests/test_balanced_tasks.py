@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate
+from batch_calibration.cli import commands
+from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.studies import make_report, score, show_calibration
 from batch_calibration.reporting.writing import judge_record
 from batch_calibration.scores import ScoreTable, context_id, make_block
@@ -114,14 +116,13 @@ def test_uneven_tasks_are_not_called_balanced(name):
 
 
 def test_shares_that_are_stated_go_before_the_design():
-    from batch_calibration.reporting.writing import judge_scores
-
     scores = np.random.default_rng(0).normal([-3.0, -2.0], 1.0, (60, 2)).astype(np.float32)
     table = ScoreTable({"balanced": True}, ("a", "b"), {"test": make_block(scores)})
-    verdict = judge_scores("n", "t", table, None)
+    (card,) = commands._cards([table], [Stated()])
+    (verdict,) = card.verdicts
     assert verdict.recommendation.method == "bc"
     expected = calibrate(scores, "bc", from_probs=False).argmax(axis=1)
     changed = np.flatnonzero(expected != scores.argmax(axis=1))
     assert sorted(verdict.diagnosis.changed) == changed.tolist()
-    stated = judge_scores("n", "t", table, None, (0.8, 0.2))
-    assert stated.recommendation.method == "prior_matching"
+    ((advice, _),) = commands._recommended([table], [Stated((0.8, 0.2))])
+    assert advice.method == "prior_matching"

@@ -1,5 +1,7 @@
 """Recommendations: signals against plain loops, rules, and the choice by labels."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -324,6 +326,73 @@ def test_the_console_pools_the_contexts_of_a_task():
         np.testing.assert_array_equal(followed.scores, corrected[advice.method].scores)
     stated = commands._recommended(tables, [prior.Stated(share="balanced")] * 4)
     assert [advice.method for advice, _ in stated] == 4 * ["bc"]
+
+
+def write_prompts(folder, ids, golds):
+    """Three prompts of one task: a CSV of each, a CSV of all, and a log of the harness of each."""
+    scores, gold = contexts_of(3)
+    parts = []
+    for seed, rows in enumerate(scores):
+        frame = pd.DataFrame(rows, columns=["a", "b"])
+        frame = frame.assign(id=ids(seed), right=np.array(["a", "b"])[golds(seed, gold)])
+        frame.to_csv(folder / f"p{seed}.csv", index=False)
+        parts.append(frame.assign(prompt=f"prompt {seed}"))
+        with (folder / f"samples_mine_2026-11-27T0{seed}-00-00.jsonl").open("w") as log:
+            for i, row in enumerate(rows):
+                line = {"doc_id": i, "doc": {"q": ids(seed)[i]}, "target": int(gold[i])}
+                line["arguments"] = [[f"{seed}: {i}", label] for label in (" a", " b")]
+                line["filtered_resps"] = [[float(score), False] for score in row]
+                print(json.dumps(line), file=log)
+    pd.concat(parts).to_csv(folder / "all.csv", index=False)
+
+
+@pytest.mark.parametrize("door", ["files", "by", "logs"])
+def test_prompts_of_one_task_are_pooled_at_the_console(program, tmp_path, door):
+    write_prompts(tmp_path, lambda seed: [f"q{i}" for i in range(80)], lambda seed, gold: gold)
+    files = {
+        "files": [*map(str, sorted(tmp_path.glob("p*.csv"))), "--task=mine"],
+        "by": [str(tmp_path / "all.csv"), "--by=prompt"],
+        "logs": [f"{tmp_path}/samples*"],
+    }[door]
+    flags = [*files, *(["--ids=id", "--gold=right"] if door != "logs" else [])]
+    said = program("recommend", *flags).stdout
+    assert said.count("Use bc_pooled_shares") == 3 and "equally frequent, use bc" not in said
+    assert "calibrate FILES --method=bc_pooled_shares" in said
+    page = str(tmp_path / "page.html")
+    shown = program("report", *flags, "--methods=icl,bc", f"--output={page}").stdout
+    assert "Do: `batch-calibration calibrate FILES --method=bc_pooled_shares`." in shown
+    found = json.loads(program("recommend", *flags, "--json").stdout.splitlines()[0])
+    assert found["method"] == "bc_pooled_shares"
+
+
+@pytest.mark.parametrize(
+    ("ids", "golds"),
+    [
+        # Ids that differ, and right labels that do.
+        (lambda seed: [f"{seed}-{i}" for i in range(80)], lambda seed, gold: gold),
+        (lambda seed: [f"q{i}" for i in range(80)], lambda seed, gold: np.roll(gold, seed)),
+    ],
+)
+def test_parts_of_a_file_that_ask_other_questions_are_not_pooled(program, tmp_path, ids, golds):
+    write_prompts(tmp_path, ids, golds)
+    said = program("recommend", str(tmp_path / "all.csv"), "--by=prompt", "--ids=id",
+                   "--gold=right").stdout  # fmt: skip
+    assert "bc_pooled_shares" not in said
+    files = sorted(map(str, tmp_path.glob("p*.csv")))
+    # Files of other names may be other tasks: it is said how to tell that they are one.
+    assert "--task=NAME" in program("recommend", *files, "--gold=right").stderr
+    said = program("recommend", *files, "--gold=right", "--task=mine").stdout
+    assert said.count("cannot say,\nbc_pooled_shares") == 3
+    # Other ids or right labels: not known to be the same questions.
+    same = program("recommend", *files, "--gold=right", "--task=mine", "--ids=id").stdout
+    assert same == said
+
+
+def test_ids_that_number_the_rows_tell_nothing_without_right_labels(program, tmp_path):
+    write_prompts(tmp_path, lambda seed: range(80), lambda seed, gold: gold)
+    flags = (str(tmp_path / "all.csv"), "--by=prompt", "--ids=id", "--labels=a,b")
+    assert "bc_pooled_shares" not in program("recommend", *flags).stdout
+    assert "Use bc_pooled_shares" in program("recommend", *flags, "--gold=right").stdout
 
 
 def test_labeled_rows_that_show_no_gain_are_said():

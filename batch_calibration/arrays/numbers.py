@@ -352,10 +352,14 @@ def _texts(values: object) -> list[str]:
     return list(filter(is_text, values)) if is_named else []  # type: ignore[call-overload]
 
 
+def _plain(name: str) -> str:
+    return name.strip().casefold()
+
+
 def _refuse_other_names(predicted: set[str], right: set[str]) -> None:
     """Refuse names of labels that are written otherwise in predictions than in right labels."""
     unseen, unpredicted = predicted - right, right - predicted
-    plain = [{name.strip().casefold() for name in names} for names in (unseen, unpredicted)]
+    plain = [set(map(_plain, unseen)), set(map(_plain, unpredicted))]
     # One label may always be predicted, and another always right.
     is_other = unseen == predicted and min(map(len, plain)) > 1
     if is_other or plain[0] & plain[1]:

@@ -3,7 +3,7 @@
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -20,16 +20,17 @@ from batch_calibration.diagnosis import Comparison, Recommendation, recommend
 from batch_calibration.diagnosis.comparison import compare_tables
 from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
 from batch_calibration.diagnosis.recommend import recommend_tables
-from batch_calibration.diagnosis.verdicts import Verdict, follow
+from batch_calibration.diagnosis.share_ranges import BY_DESIGN
+from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Options, get_method, read_options, run_methods
 from batch_calibration.methods.run import holds_cosines, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.reporting.page import Card
-from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.scores import BALANCED, ScoreTable, make_block
 from batch_calibration.scores import check as check_table
-from batch_calibration.studies import Record, Records
+from batch_calibration.studies import Records
 from batch_calibration.studies.calibration import check_labeled, run_calibration
 
 
@@ -118,11 +119,21 @@ def _recommended(
     Contexts of a task are then pooled.
     """
     is_labeled = measure and any("labeled" in table.blocks for table in tables)
-    is_stated = any(one.shares is not None or one.share is not None for one in stated)
-    if is_labeled or is_stated:
-        pairs = zip(tables, stated, strict=True)
-        return [(_recommended_alone(*pair, measure=measure), None) for pair in pairs]
-    return [*recommend_tables(tables, [*map(task_of, tables)])]
+    recommended: list[tuple[Recommendation, np.ndarray | None] | None] = []
+    for table, of_context in zip(tables, stated, strict=True):
+        if is_labeled or of_context.shares is not None or _share(table, of_context) is not None:
+            recommended.append((_recommended_alone(table, of_context, measure=measure), None))
+        else:
+            recommended.append(None)
+    unstated = [table for table, of_table in zip(tables, recommended, strict=True) if not of_table]
+    pooled = iter(recommend_tables(unstated, [*map(task_of, unstated)]))
+    return [of_table or next(pooled) for of_table in recommended]
+
+
+def _share(table: ScoreTable, stated: Stated) -> str | np.ndarray | None:
+    """What is stated roughly of the shares of a context's labels, or that its task is balanced."""
+    is_by_design = stated.shares is None and table.context.get(BALANCED) is True
+    return BY_DESIGN if stated.share is None and is_by_design else stated.share
 
 
 def _recommended_alone(table: ScoreTable, stated: Stated, *, measure: bool) -> Recommendation:
@@ -135,7 +146,7 @@ def _recommended_alone(table: ScoreTable, stated: Stated, *, measure: bool) -> R
         labeled=labeled and labeled.log_probs,
         labels=labeled and labeled.labels,
         target_prior=stated.shares if stated.share is None else None,
-        share=stated.share,
+        share=_share(table, stated),
         label_names=table.label_names,
         from_probs=False,  # read before
         cosines=holds_cosines(table),
@@ -198,13 +209,14 @@ def report_files(args: Namespace) -> None:
     from batch_calibration.reporting.items import Results
 
     files, tables = _contexts(args)
-    stated = dict(zip((table.id for table in tables), prior.state(args.prior, tables), strict=True))
+    stated = prior.state(args.prior, tables)
     # Tables of metrics need right labels; what a prompt prefers does not.
     labeled = [table for table in tables if (table.blocks["test"].labels >= 0).any()]
     methods, options_of_methods = _methods(args), read_options(args.option)
     records = Records()
     if labeled:
-        common = [stated[table.id].options for table in labeled]
+        options_of = {table.id: one.options for table, one in zip(tables, stated, strict=True)}
+        common = [options_of[table.id] for table in labeled]
         records = run_calibration(
             labeled, methods, seed=args.seed, options=options_of_methods, common=common
         )
@@ -216,7 +228,7 @@ def report_files(args: Namespace) -> None:
     changed = [path.stat().st_mtime for path in files if path.is_file()]
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
     notes = summaries.group_notes(tables)  # printed already
-    cards, title = _cards(tables, records, stated), writing.name_page(models, tasks)
+    cards, title = _cards(tables, stated), writing.name_page(models, tasks)
     cards, missing = writing.write_report(
         results, Path(args.output), notes, cards, title=title, date=date
     )
@@ -281,19 +293,13 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
     return table._replace(context=context, label_names=first.label_names, blocks=blocks)
 
 
-def _cards(
-    tables: Sequence[ScoreTable], records: Iterable[Record], stated: Mapping[str, Stated]
-) -> list[Card]:
+def _cards(tables: Sequence[ScoreTable], stated: Sequence[Stated]) -> list[Card]:
     """A card for each model and number of shots, in the order of the files."""
-    from batch_calibration.reporting import writing
-
-    record_of_table = {record.id: record for record in records}
     cards: dict[str, list[Verdict]] = {}
-    for table in tables:
-        check_scores(table.blocks["test"].log_probs, from_probs=False)
+    recommended = _recommended(tables, stated, measure=False)
+    for table, (advice, bias) in zip(tables, recommended, strict=True):
         name, task = summaries.title(table), str(table.context.get("task") or table.id)
-        record, (shares, share, _) = record_of_table.get(table.id), stated[table.id]
-        verdict = writing.judge_scores(name, task, table, record, shares, share)
+        verdict = judge_context(name, task, advice, table, follow(table, advice, bias))
         shots = table.context.get("shots")
         model = str(table.context.get("model") or "unnamed model")
         heading = model if shots is None else f"{model}, {shots}-shot"
@@ -310,7 +316,10 @@ def _methods(args: Namespace) -> list[str] | None:
 def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
     """Each context's file and scores; what was noticed while reading them is printed."""
     files, tables = inputs.contexts(args)
-    sentences = [*inputs.note_of_files(args, inputs.paths(args)), *summaries.group_notes(tables)]
+    sentences = [
+        *inputs.note_of_files(args, inputs.paths(args), tables),
+        *summaries.group_notes(tables),
+    ]
     # Of a few contexts these commands print the sentences, the question among them.
     is_said = args.command in ("calibrate", "diagnose") and len(tables) <= MAX_SHOWN_SINGLY
     summaries.say_notes(sentences if is_said else [*sentences, *summaries.doubts(tables)])

@@ -19,7 +19,8 @@ from batch_calibration.files import Json, temporary_folder
 from batch_calibration.importers import Reading
 from batch_calibration.importers.local_copies import address, is_remote, list_files
 from batch_calibration.methods import METHODS
-from batch_calibration.scores import ScoreTable
+from batch_calibration.methods.run import task_of
+from batch_calibration.scores import POOLED_AS, ScoreTable
 
 INPUT = "the input"
 """Name of standard input in sentences."""
@@ -129,18 +130,24 @@ def paths(args: Namespace) -> list[Path]:
     return files
 
 
-def note_of_files(args: Namespace, files: Sequence[Path]) -> list[str]:
-    """Note on contexts where there are several files."""
+def note_of_files(
+    args: Namespace, files: Sequence[Path], tables: Sequence[ScoreTable] = ()
+) -> list[str]:
+    """Note on contexts where there are several files, and where none of their tables are pooled."""
     # Score tables are contexts, and nobody takes them for anything else.
     is_plain = args.shards is None and all(path.suffix == ".safetensors" for path in files)
     if len(files) < 2 or args.shards is False or is_plain:
         return []
     if args.shards:
         return [f"The {len(files):,} files are parts of one data set: one bias is learned of all."]
-    return [
+    note = (
         f"Each of the {len(files):,} files is a context with a bias of its own; say --shards if "
-        "they are parts of one data set, which has one bias."
-    ]
+        "they are parts of one data set, which has one bias"
+    )
+    are_alike = len({table.label_names for table in tables}) == 1
+    if are_alike and len(set(map(task_of, tables))) == len(tables) > 2:  # fewer are not pooled
+        note += ", or --task=NAME (and --ids) if they are prompts of one task, to pool them"
+    return [f"{note}."]
 
 
 def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
@@ -254,8 +261,9 @@ def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreT
         task = str(table.context.get("task", ""))
         # A task that is called as its file is not named twice; its folder tells it apart.
         suffix = stem if task != stem else path.parent.name
-        is_twice = names.count(name(table)) > 1
-        facts = {**table.context, "task": f"{task} {suffix}".strip()} if is_twice else table.context
+        facts = table.context
+        if names.count(name(table)) > 1:
+            facts = {POOLED_AS: task, **facts, "task": f"{task} {suffix}".strip()}
         renamed.append(table._replace(context=facts))
     if len(set(map(name, renamed))) < len(renamed):
         raise InputError(

@@ -13,6 +13,7 @@ import numpy as np
 from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
 from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
+from batch_calibration.diagnosis.recommend import POOLED
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
@@ -153,7 +154,9 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
                 show_cells(UNSEEN, right_cells(context.diagnosis))
             # "" where scores are left as they are.
             if keys := words.keys_of(context.recommended):
-                print(f"\n{call('calibrate', 'scores', keys)}")
+                # A method that pools contexts needs all of them.
+                source = "contexts" if context.recommended.method == POOLED else "scores"
+                print(f"\n{call('calibrate', source, keys)}")
             if method := context.recommended.if_balanced:
                 print("\nIf labels are about equally frequent:")
                 print(call("calibrate", "scores", {"method": method}))

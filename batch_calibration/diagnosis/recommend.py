@@ -518,7 +518,7 @@ def recommend_tables(
         groups: for each table a value that those of one task share.
     """
     for table in tables:
-        check_scores(table.blocks["test"].log_probs)
+        check_scores(table.blocks["test"].log_probs, from_probs=False)
     of_group = dict[Hashable, list[ScoreTable]]()
     for table, group in zip(tables, groups, strict=True):
         of_group.setdefault(group, []).append(table)

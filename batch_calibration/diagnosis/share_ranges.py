@@ -58,7 +58,7 @@ def read_ranges(
     >>> read_ranges([(0.5, 1), (0.25, 1), (0, 1)], 3).tolist()
     [[0.5, 0.75], [0.25, 0.5], [0.0, 0.25]]
     """
-    if isinstance(share, str) and share == BALANCED:
+    if isinstance(share, str) and share in WHY_BALANCED:
         return share
     given = in_label_order(share, names, where, k, absent=None)
     with suppress(ValueError, TypeError):  # other than numbers is refused below

@@ -23,6 +23,7 @@ from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.text_files import beginning, json_rows
 from batch_calibration.responses.servers import check_log_prob
+from batch_calibration.scores import digest
 
 MAX_REPEATED = 0.1
 """Share of the rows of a log that may be of a document that another row is of, too."""
@@ -48,6 +49,7 @@ class Sample:
         content_hash: of the requests and their answers.
         document_hash: of the data set's own row.
         request_hash: of the requests and the document.
+        document: what tells that row from others in any log of the task, "" if nothing does.
         source: the task and the model, if the line names them.
     """
 
@@ -56,6 +58,7 @@ class Sample:
     content_hash: int
     document_hash: int
     request_hash: int
+    document: str
     source: tuple[str, ...]
 
 
@@ -103,6 +106,9 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             f"The log holds {len(samples):,} rows, and {evaluated:,} were evaluated, as "
             f"{results_name} says: it was cut, or is not of that run."
         )
+    documents = [sample.document for sample in samples.values()]
+    if all(documents):
+        context["rows"] = digest(documents)  # logs of the same questions are known by it
     rows = [sample.row for sample in samples.values()]
     return questions.import_rows(rows, str(path), reading, context, notes, REMEDY)
 
@@ -185,10 +191,14 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
     )
     content_hash = hash((tuple(requests), tuple(scores), str(line.get("target"))))
     # Logs before 0.4.3 have no hashes of documents, and other logs may hold only parts of them.
-    document_hash = hash(text_at(line, "doc_hash") or (str(document), *requests))
+    own_hash = text_at(line, "doc_hash")
+    document_hash = hash(own_hash or (str(document), *requests))
     request_hash = hash((tuple(requests), document_hash))
     source = tuple(text_at(line, name) for name in SOURCE)
-    return Sample(row, text_at(line, "filter"), content_hash, document_hash, request_hash, source)
+    return Sample(
+        row, text_at(line, "filter"), content_hash, document_hash, request_hash,
+        own_hash or (digest(document) if document else ""), source,
+    )  # fmt: skip
 
 
 def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> Sample:
@@ -214,7 +224,8 @@ def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> 
     document_hash = hash((row.id, str(line.get("native_id"))))
     source = tuple(text_at(line, name) for name in ("task_hash", "model_hash"))
     content_hash = hash((scores, str(target)))
-    return Sample(row, "", content_hash, document_hash, document_hash, source)
+    document = str(line.get("native_id") or "")
+    return Sample(row, "", content_hash, document_hash, document_hash, document, source)
 
 
 def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:

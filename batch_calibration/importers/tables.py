@@ -23,7 +23,16 @@ from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import MAX_LISTED
 from batch_calibration.responses.servers import label_mass, note_little_mass, refuse_constant
-from batch_calibration.scores import FILE_ROWS, FILLED, KEY, ScoreTable, check, load, make_block
+from batch_calibration.scores import (
+    FILE_ROWS,
+    FILLED,
+    KEY,
+    POOLED_AS,
+    ScoreTable,
+    check,
+    load,
+    make_block,
+)
 
 TABLE_START = f'{{"__metadata__":{{"{KEY}"'.encode()
 """Beginning of the header of a file that `ScoreTable.save` wrote."""
@@ -121,14 +130,33 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
     rows: dict[tuple[str, ...], list[int]] = {}  # of each combination, in the file's order
     for row, combination in enumerate(zip(*columns, strict=True)):
         rows.setdefault(combination, []).append(row)
-    task = str(imported.about.get("task", ""))
+    task, about = str(imported.about.get("task", "")), dict(imported.about)
+    if _ask_the_same(imported, rows.values()):
+        about |= {POOLED_AS: task, "rows": "same"}
     contexts = []
     for combination, indices in rows.items():
-        context = {**imported.about, "task": f"{task} {', '.join(combination)}".strip()}
+        context = {**about, "task": f"{task} {', '.join(combination)}".strip()}
         rows_of_context = replace(imported.take_rows(np.array(indices)), about=context)
         refuse_several(imported.where, rows_of_context.columns, reading)
         contexts.append(rows_of_context)
     return contexts
+
+
+def _ask_the_same(imported: Imported, contexts: Iterable[Sequence[int]]) -> bool:
+    """True if contexts, given by their rows, have the same ids and right labels in one order.
+
+    Ids that number the rows of each context tell nothing where no right label is known.
+    """
+    ids, gold = imported.row_ids, imported.labels
+    if ids is None:
+        return False
+    asked = set[tuple[tuple[str, ...], bytes]]()
+    for rows in contexts:
+        known = b"" if gold is None else np.asarray(gold)[rows].tobytes()
+        asked.add((tuple(ids[row] for row in rows), known))
+    (of_first, _), *others = asked
+    is_counted = of_first == tuple(map(str, range(len(of_first))))
+    return not others and not (is_counted and gold is None)
 
 
 def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Reading) -> None:

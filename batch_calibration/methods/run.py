@@ -20,7 +20,7 @@ from batch_calibration.methods.fitting import Corrected, Evidence, gather
 from batch_calibration.methods.options import check_chosen, with_common
 from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place
 from batch_calibration.methods.validation import look_like_cosines, no_log_probs
-from batch_calibration.scores import WHY_NO_LOG_PROBS, ScoreTable
+from batch_calibration.scores import POOLED_AS, WHY_NO_LOG_PROBS, ScoreTable
 from batch_calibration.typing import Key
 
 OptionPairs = tuple[tuple[str, Any], ...]
@@ -202,16 +202,23 @@ def stack_contexts(
 def have_same_rows(tables: Sequence[ScoreTable]) -> bool:
     """True if row i is the same question in every table: by their ids and the digest of the rows.
 
-    Ids that count rows tell nothing of two files, unless both name the digest.
+    Ids that count rows tell nothing of two files, unless both name the digest. Rows of other right
+    labels are others.
     """
-    rows = {(table.context.get("rows"), table.blocks["test"].row_ids) for table in tables}
+    tests = [table.blocks["test"] for table in tables]
+    labels = {test.labels.tobytes() for test in tests if (test.labels >= 0).all()}
+    rows = {
+        (table.context.get("rows"), test.row_ids) for table, test in zip(tables, tests, strict=True)
+    }
     (digest, ids), *others = rows
-    return not others and (digest is not None or ids != tuple(map(str, range(len(ids)))))
+    is_named = digest is not None or ids != tuple(map(str, range(len(ids))))
+    return not others and len(labels) < 2 and is_named
 
 
 def task_of(table: ScoreTable) -> Hashable:
     """A group for `run_methods`: the task and labels of a table; without a task it is alone."""
-    return table.context.get("task") or table.id, table.label_names
+    name = table.context.get(POOLED_AS) or table.context.get("task")
+    return name or table.id, table.label_names
 
 
 def correct_context(

@@ -194,55 +194,37 @@ def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
 
 
 def judge_record(record: Record, table: ScoreTable) -> Verdict:
-    """The verdict on a record's scores, by the bias that the method found in them."""
+    """The verdict on a record's scores, by the bias that the method found in them.
+
+    Where it ran with options, or did not, the bias is learned, of the context alone.
+    """
     context = record.context
-    floored = table.blocks["test"]._replace(log_probs=record.scores_of(table))
-    table = table._replace(blocks={**table.blocks, "test": floored})
+    scores = record.scores_of(table)
+    table = table._replace(
+        blocks={**table.blocks, "test": table.blocks["test"]._replace(log_probs=scores)}
+    )
     seed = "" if context.seed is None else f"seed {context.seed}"
     name = ", ".join(filter(None, (frame.task_title(context.task), seed)))
-    shares = None
+    shares, share, task = None, None, TASKS.get(context.task)
     if any(options.get("target_prior") == "train" for options in record.options.values()):
         shares = counted_shares(table.context[TRAIN_LABELS])
-    task = TASKS.get(context.task)
     # Tables of earlier versions do not say it themselves.
-    share = BY_DESIGN if shares is None and task is not None and task.balanced else None
-    verdict = judge_scores(name, context.task, table, record, shares, share)
-    # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
-    return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
-
-
-def judge_scores(
-    name: str, task: str, table: ScoreTable, record: Record | None,
-    shares: tuple[float, ...] | None = None, share: str | np.ndarray | None = None,
-) -> Verdict:  # fmt: skip
-    """The verdict on a table's test scores: a recommendation and its effect.
-
-    Args:
-        name: of the context.
-        task: its name.
-        table: its scores, and whether its task is balanced by design.
-        record: the bias that methods found in them; where it has none it is learned, of the
-            context alone.
-        shares: [k], of its labels where they are stated.
-        share: "balanced" or ranges [k, 2], where these are stated.
-    """
-    if shares is None and share is None and table.context.get(BALANCED) is True:
+    elif table.context.get(BALANCED) is True or (task is not None and task.balanced):
         share = BY_DESIGN
-    found = record.bias if record and not record.options.keys() & {LIKELY, POOLED} else {}
+    found = {} if record.options.keys() & {LIKELY, POOLED} else record.bias
     alone, pooled = found.get(LIKELY), found.get(POOLED)
     # Contexts that have nothing to pool are corrected each by itself.
     is_pooled = pooled is not None and pooled != alone
-    bias = None
-    if is_pooled or alone is not None:
-        bias = np.asarray(pooled if is_pooled else alone, np.float32)
-    scores = table.blocks["test"].log_probs
-    if bias is None and shares is None and share is None:
+    known, bias = pooled if is_pooled else alone, None
+    if known is not None:
+        bias = np.asarray(known, np.float32)
+    elif shares is None and share is None:
         bias = likely_bias(scores)
-    stated = shares if share is None else None
     advice = recommend_by_bias(
-        scores, bias, table.label_names, stated, share, pooled=is_pooled,
+        scores, bias, table.label_names, shares, share, pooled=is_pooled,
         # It is skipped where contexts are not known to have the same rows.
-        same_rows=record is not None and "ensemble" in record.methods,
-        cosines=holds_cosines(table),
+        same_rows="ensemble" in record.methods, cosines=holds_cosines(table),
     )  # fmt: skip
-    return judge_context(name, task, advice, table, follow(table, advice, bias))
+    verdict = judge_context(name, context.task, advice, table, follow(table, advice, bias))
+    # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
+    return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
