@@ -207,9 +207,7 @@ def have_same_rows(tables: Sequence[ScoreTable]) -> bool:
     """
     tests = [table.blocks["test"] for table in tables]
     labels = {test.labels.tobytes() for test in tests if (test.labels >= 0).all()}
-    rows = {
-        (table.context.get("rows"), test.row_ids) for table, test in zip(tables, tests, strict=True)
-    }
+    rows = {(table.context.get("rows"), table.blocks["test"].row_ids) for table in tables}
     (digest, ids), *others = rows
     is_named = digest is not None or ids != tuple(map(str, range(len(ids))))
     return not others and len(labels) < 2 and is_named
