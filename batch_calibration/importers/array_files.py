@@ -18,6 +18,7 @@ from batch_calibration.importers.cells import LABEL_NAMES, text_of
 from batch_calibration.importers.columns import SCORE_NAMES, label_rows
 from batch_calibration.importers.local_copies import check_archive
 from batch_calibration.importers.vectors import Vectors, read_vectors
+from batch_calibration.scores import POOLED_AS
 
 Arrays = dict[str, np.ndarray]
 
@@ -114,13 +115,18 @@ def from_arrays(where: str, arrays: Arrays, reading: Reading, *, task: str) -> l
         if scores.ndim != 3:
             raise InputError.at(at, "scores [n, k] or [contexts, n, k]", f"shape {scores.shape}")
         kind, context_names = _context_names(other_arrays, len(scores))
+        of_array, right = list[Imported](), set[bytes]()
         for i, context_name in enumerate(context_names):
             about = {"task": f"{task_name} {context_name}"}
             if kind == "model":
                 about = {"task": task_name, "model": context_name}
             there = f"{at}, {context_name}"
             imported = _context(there, scores[i], other_arrays, reading, i, name)
-            contexts.append(replace(imported, about=about))
+            right.add(b"" if imported.labels is None else np.asarray(imported.labels).tobytes())
+            of_array.append(replace(imported, about=about))
+        # With the same right labels row i is the same question in all of them.
+        same = {POOLED_AS: task_name, "rows": "same"} if len(right) == 1 and any(right) else {}
+        contexts += [replace(one, about={**one.about, **same}) for one in of_array]
     return contexts
 
 

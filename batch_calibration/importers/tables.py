@@ -130,7 +130,8 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
     rows: dict[tuple[str, ...], list[int]] = {}  # of each combination, in the file's order
     for row, combination in enumerate(zip(*columns, strict=True)):
         rows.setdefault(combination, []).append(row)
-    task, about = str(imported.about.get("task", "")), dict(imported.about)
+    task = str(imported.about.get("task", ""))
+    about = {key: fact for key, fact in imported.about.items() if key != POOLED_AS}
     if _ask_the_same(imported, rows.values()):
         about |= {POOLED_AS: task, "rows": "same"}
     contexts = []
