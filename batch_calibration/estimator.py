@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -219,6 +219,13 @@ class LabelBiasCorrector(
 
     def _by_class(self, X: ArrayLike) -> np.ndarray:
         return self.transform(X)[:, np.argsort(self.column_classes_)]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "classes_" in state and "column_classes_" not in state:
+            # Earlier versions kept the classes in the order of the columns alone.
+            self.column_classes_ = state["classes_"]
+            self.classes_ = np.sort(state["classes_"])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -424,3 +424,15 @@ def test_missing_labels_are_settled_as_by_calibrate(rows, refuses):
     transformed = LabelBiasCorrector(missing="least").fit(cut).transform(cut)
     np.testing.assert_allclose(transformed, expected, atol=1e-6)
     refuses(LabelBiasCorrector().fit, cut)
+
+
+def test_an_estimator_pickled_by_an_earlier_version_predicts_as_it_did(rows):
+    scores, _ = rows
+    fitted = LabelBiasCorrector(classes=["c", "a", "b"]).fit(scores)
+    state = fitted.__getstate__()
+    state["classes_"] = state.pop("column_classes_")  # in the order of the columns
+    opened = LabelBiasCorrector()
+    opened.__setstate__(state)
+    assert opened.predict(scores).tolist() == fitted.predict(scores).tolist()
+    assert opened.predict_proba(scores).tolist() == fitted.predict_proba(scores).tolist()
+    assert opened.classes_.tolist() == ["a", "b", "c"]
