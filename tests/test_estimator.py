@@ -429,7 +429,7 @@ def test_missing_labels_are_settled_as_by_calibrate(rows, refuses):
 def test_an_estimator_pickled_by_an_earlier_version_predicts_as_it_did(rows):
     scores, _ = rows
     fitted = LabelBiasCorrector(classes=["c", "a", "b"]).fit(scores)
-    state = fitted.__getstate__()
+    state = dict(fitted.__getstate__())
     state["classes_"] = state.pop("column_classes_")  # in the order of the columns
     opened = LabelBiasCorrector()
     opened.__setstate__(state)
