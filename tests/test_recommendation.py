@@ -363,6 +363,8 @@ def test_prompts_of_one_task_are_pooled_at_the_console(program, tmp_path, door):
     page = str(tmp_path / "page.html")
     shown = program("report", *flags, "--methods=icl,bc", f"--output={page}").stdout
     assert "Do: `batch-calibration calibrate FILES --method=bc_pooled_shares`." in shown
+    # One task, whose interval is over its contexts.
+    assert shown.count("\nmine ") == (door != "by") and "mean" not in shown.split("Accuracy")[0]
     found = json.loads(program("recommend", *flags, "--json").stdout.splitlines()[0])
     assert found["method"] == "bc_pooled_shares"
 

@@ -223,7 +223,7 @@ def report_files(args: Namespace) -> None:
     by_id = {table.id: table for table in tables}
     results = Results(records, lambda record: by_id[record.id])
     models = [str(table.context.get("model") or "") for table in tables]
-    tasks = [str(table.context.get("task") or "") for table in tables]
+    tasks = [str(task_of(table)[0]) if "task" in table.context else "" for table in tables]
     # The page has the date of the newest file.
     changed = [path.stat().st_mtime for path in files if path.is_file()]
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
@@ -298,7 +298,7 @@ def _cards(tables: Sequence[ScoreTable], stated: Sequence[Stated]) -> list[Card]
     cards: dict[str, list[Verdict]] = {}
     recommended = _recommended(tables, stated, measure=False)
     for table, (advice, bias) in zip(tables, recommended, strict=True):
-        name, task = summaries.title(table), str(table.context.get("task") or table.id)
+        name, (task, _) = summaries.title(table), task_of(table)
         verdict = judge_context(name, task, advice, table, follow(table, advice, bias))
         shots = table.context.get("shots")
         model = str(table.context.get("model") or "unnamed model")

@@ -213,10 +213,10 @@ def have_same_rows(tables: Sequence[ScoreTable]) -> bool:
     return not others and len(labels) < 2 and is_named
 
 
-def task_of(table: ScoreTable) -> Hashable:
+def task_of(table: ScoreTable) -> tuple[str, tuple[str, ...]]:
     """A group for `run_methods`: the task and labels of a table; without a task it is alone."""
     name = table.context.get(POOLED_AS) or table.context.get("task")
-    return name or table.id, table.label_names
+    return str(name or table.id), table.label_names
 
 
 def correct_context(
