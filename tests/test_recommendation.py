@@ -279,6 +279,7 @@ def test_contexts_of_a_task_are_recommended_pooled_shares():
     # One answer, where agreement guards against a bias that all contexts have.
     assert all(advice.if_balanced == "" for advice in found.contexts)
     assert found.contexts[0].reason[0].startswith("Use bc_pooled_shares, as the scores favor")
+    assert "One answer a row: ensemble(contexts) averages them" in found.contexts[0].reason[-1]
     of_other_rows = recommend_together(scores, label_names=("a", "b"), draws=2).contexts
     assert {advice.if_balanced for advice in of_other_rows} == {"bc"}
     assert "bc_pooled_shares, as the scores favor" in of_other_rows[0].reason[0]
@@ -360,6 +361,7 @@ def test_prompts_of_one_task_are_pooled_at_the_console(program, tmp_path, door):
     said = program("recommend", *flags).stdout
     assert said.count("Use bc_pooled_shares") == 3 and "equally frequent, use bc" not in said
     assert "calibrate FILES --method=bc_pooled_shares" in said
+    assert "batch-calibration ensemble FILES averages them" in " ".join(said.split())
     page = str(tmp_path / "page.html")
     shown = program("report", *flags, "--methods=icl,bc", f"--output={page}").stdout
     assert "Do: `batch-calibration calibrate FILES --method=bc_pooled_shares`." in shown

@@ -41,7 +41,7 @@ from batch_calibration.diagnosis.share_ranges import (
     advise_over_shares,
     read_ranges,
 )
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, call, shown
 from batch_calibration.methods import (
     METHODS,
     Evidence,
@@ -405,7 +405,11 @@ def recommend_by_bias(
         expected = expect(rows, rows - bias, method)
         otherwise = f"{method}, as {favors}"
     if pooled and same_rows and not unsure:
-        reason = _sentences(f"Use {otherwise}.", expected.sentence(method), SAME_ROWS)
+        averaged = (
+            f"One answer a row: {call('ensemble', 'contexts', {})} averages them, which gained 1 "
+            "to 16 points over the contexts' mean accuracy, most where they were of other models."
+        )
+        reason = _sentences(f"Use {otherwise}.", expected.sentence(method), SAME_ROWS, averaged)
         return Recommendation(method, {}, reason, seen, expected, None, {})
     reason = _sentences(
         f"If labels are about equally frequent (within {100 * NEAR_EQUAL:.0f} points), use "
