@@ -55,12 +55,11 @@ def test_every_method_goes_through(rows):
     for name, method in METHODS.items():
         orders = scores.shape[-1] if method.probe.in_orders else 1
         probe = np.tile(np.asarray(scores), (orders, 1))
-        needs = {
-            "probe": probe if set(method.probe.blocks) - {"test", "labeled"} else None,
-            "labeled": scores if "labeled" in method.probe.blocks else None,
-            "labels": gold if method.probe.labels else None,
-            "key": 0 if method.needs_key else None,
-        }
+        blocks = set(method.probe.blocks)
+        needs = {"probe": probe} if blocks - {"test", "labeled"} else {}
+        needs |= {"labeled": scores} if "labeled" in blocks else {}
+        needs |= {"labels": gold} if method.probe.labels else {}
+        needs |= {"key": 0} if method.needs_key else {}
         corrected = calibrate(scores, name, **needs)
         assert corrected.shape == scores.shape
         assert bool(jnp.all(jnp.isfinite(corrected)))
@@ -155,15 +154,12 @@ HALF_KNOWN = {"labeled": [GOOD, GOOD], "labels": [[0, 1, 0], [-1, -1, -1]]}
 ABOVE, LOGITS = -np.asarray(GOOD), {"key": 0, "from_probs": False}
 SENTENCES = {
     "not an array": ((["a", "b"],), {}),
-    "ragged": (([[-1.0], [-1.0, -2.0]],), {}),
     "complex": ((np.array(GOOD) + 1j,), {}),
     "one axis": (([-1.0, -2.0],), {}),
     "no rows": ((np.zeros((0, 2)),), {}),
     "one label": (([[-1.0], [-2.0]],), {}),
     "nan": (([[-1.0, -2.0], [-1.0, np.nan]],), {}),
     "nan in a context": ((np.full((2, 2, 2), np.nan),), {}),
-    "minus infinity": (([[-1.0, -np.inf]],), {}),
-    "plus infinity": (([[-1.0, np.inf]],), {"floor": -9.0}),
     "method that is no name": ((GOOD, ["bc"]), {}),
     "unknown method": ((GOOD, "bcx"), {}),
     "unknown option": ((GOOD,), {"strenght": 0.5}),
@@ -172,13 +168,10 @@ SENTENCES = {
     "strength beyond float32": ((GOOD,), {"strength": 1e39}),
     "strength per label": ((GOOD,), {"strength": [1.0, 0.5]}),
     "batch size that is no whole number": ((GOOD, "bc_running"), {"batch_size": 1.5}),
-    "batch size that is a word": ((GOOD, "bc_running"), {"batch_size": "a"}),
-    "batch size of no row": ((GOOD, "bc_running"), {"batch_size": 0}),
     "flag that is a word": ((GOOD, "bc_running"), {"per_batch": "no"}),
     "logits for what reads their level": ((ABOVE, "pc_raw"), LOGITS),
     "logits for an option that reads their level": ((ABOVE, "pc"), {**LOGITS, "features": "raw"}),
     "metric that is no name": ((GOOD, "bcl"), {**LABELED, "metric": ["f1"]}),
-    "no start": ((GOOD, "pc"), {"key": 0, "starts": 0}),
     "start means of another shape": ((GOOD, "pc"), {"start_means": np.zeros((3, 2))}),
     "start means that are words": ((GOOD, "pc"), {"start_means": "abc"}),
     "probe of logits for probabilities": ((GOOD, "cc_original"), {"probe": [[-1, -2], [0.5, -1]]}),
@@ -198,7 +191,6 @@ SENTENCES = {
     "ragged labels": ((GOOD, "bcl"), {**LABELED, "labels": [[0], [0, 1]]}),
     "all labels unknown": ((GOOD, "bcl"), {"labeled": GOOD, "labels": [-1, -1, -1]}),
     "all labels of one context unknown": (([GOOD, GOOD], "bcl"), HALF_KNOWN),
-    "pc without a key": ((GOOD, "pc"), {}),
     "prior of another length": ((GOOD,), {"target_prior": (1.0,)}),
     "prior that is none": ((GOOD,), {"target_prior": (0.8, 0.8)}),
     "prior that is a word": ((GOOD,), {"target_prior": "abc"}),

@@ -23,8 +23,8 @@ def write_rows(path, head, rows):
 def partly_labeled(tmp_path):
     """Of A all 100 rows are labeled and right, of B 20 of 1,000, and wrong."""
     for name, n, labeled, gold in (("A", 100, 100, "no"), ("B", 1000, 20, "yes")):
-        rows = [f"-{0.1 + i % 7 / 100},-{2 + i % 5 / 10},{gold if i < labeled else ''}"
-                for i in range(n)]  # fmt: skip
+        rows = [f"-{0.1 + i % 7 / 100},-{2 + i % 5 / 10}," for i in range(n)]
+        rows[:labeled] = [row + gold for row in rows[:labeled]]
         write_rows(tmp_path / f"{name}.csv", "no,yes,gold", rows)
     return [str(tmp_path / f"{name}.csv") for name in "AB"]
 
@@ -89,12 +89,10 @@ def test_a_label_named_as_a_fact_of_the_context(tmp_path, name):
     files = [write_rows(tmp_path / f"{stem}.csv", f"{name},other", rows) for stem in "xy"]
     cli.run(["calibrate", *files, "--strength=0", f"--output={tmp_path / 'o.jsonl'}"])
     lines = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
-    np.testing.assert_allclose(
-        [line[name] for line in lines], 2 * [-(i + 1) / 20 for i in range(12)]
-    )
-    assert [line[f"{name}_"] for line in lines] == (
-        12 * ["x"] + 12 * ["y"] if name == "task" else 24 * [""]
-    )
+    expected = 2 * [-(i + 1) / 20 for i in range(12)]
+    np.testing.assert_allclose([line[name] for line in lines], expected)
+    expected = 12 * ["x"] + 12 * ["y"] if name == "task" else 24 * [""]
+    assert [line[f"{name}_"] for line in lines] == expected
 
 
 ROWS = np.random.default_rng(0).random((200, 2))
@@ -130,27 +128,12 @@ def test_a_prior_by_place_needs_one_order(two_orders, tmp_path, capsys):
         assert "write them as no=0.5,yes=0.5" in stderr and not (tmp_path / "o.csv").exists()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "no=0.9,no=0.1",
-        "no=0.9,yes=0.05,no=0.05",
-        "no=0.9",
-        "no=0.9,maybe=0.1",
-        "0.9,yes=0.1",
-        "no=,yes=1",
-        "no=nan,yes=1",
-        "no=-1,yes=3",
-    ],
-)
-def test_a_prior_names_each_label_once(text, refuses):
-    refuses(prior.read_shares, text, [("no", "yes")])
-
-
-def test_a_file_of_shares_names_each_label_once(tmp_path, refuses):
+def test_a_prior_names_each_label_once(tmp_path, refuses):
+    texts = "no=0.9,no=0.1 no=0.9,yes=0.05,no=0.05 no=0.9 no=0.9,maybe=0.1 0.9,yes=0.1 no=,yes=1"
     path = tmp_path / "shares.csv"
     path.write_text("no,0.9\nyes,0.05\nno,0.05\n")
-    refuses(prior.read_shares, str(path), [("no", "yes")])
+    for text in (*texts.split(), "no=nan,yes=1", "no=-1,yes=3", str(path)):
+        refuses(prior.read_shares, text, [("no", "yes")])
 
 
 FORMULAS = ("=1+2", "+a", "@x", "\tx", "-a")
@@ -158,10 +141,11 @@ FORMULAS = ("=1+2", "+a", "@x", "\tx", "-a")
 
 @pytest.mark.parametrize(("ending", "delimiter"), [("csv", ","), ("tsv", "\t")])
 def test_ids_and_labels_are_no_formulas_of_a_spreadsheet(tmp_path, ending, delimiter):
-    rows = [{"id": text, "=A()": -1.5 - i, "yes": -2.5, "gold": "=A()"}
-            for i, text in enumerate([*FORMULAS, "-3", "plain"])]  # fmt: skip
+    rows = []
+    for i, text in enumerate([*FORMULAS, "-3", "plain"]):
+        rows.append(json.dumps({"id": text, "=A()": -1.5 - i, "yes": -2.5, "gold": "=A()"}))
     path = tmp_path / "s.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
+    path.write_text("\n".join(rows))
     output = tmp_path / f"o.{ending}"
     flags = ["--ids=id", "--gold=gold", "--strength=0", "--labels==A(),yes"]
     cli.run(["calibrate", str(path), *flags, f"--output={output}"])

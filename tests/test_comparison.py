@@ -42,9 +42,8 @@ def test_what_is_printed_is_what_a_frame_and_a_notebook_hold(comparison):
 def test_several_contexts_are_weighted_by_their_labeled_rows():
     gold = np.array([0, 1, -1, 0])
     icl = judge_answers({"icl": np.array([1, 1, 0, 1]), "bc": np.array([0, 1, 0, 1])}, gold, {})
-    worse = judge_answers(
-        {"icl": np.zeros(9, int), "bc": np.ones(9, int)}, np.zeros(9, int), {"cc": "x"}
-    )
+    zeros, ones = np.zeros(9, int), np.ones(9, int)
+    worse = judge_answers({"icl": zeros, "bc": ones}, zeros, {"cc": "x"})
     pooled = pool([icl, worse])
     assert (pooled.rows, pooled.contexts, pooled.skipped) == (12, 2, {"cc": "x"})
     before, after = pooled.results
@@ -52,22 +51,14 @@ def test_several_contexts_are_weighted_by_their_labeled_rows():
     assert after.accuracy.value == pytest.approx(2 / 12)
     assert after.gain.value == pytest.approx((1 - 9) / 12)
     assert (after.better, after.worse) == (1, 1)
-    reach = np.hypot(3 / 12 * (icl.results[1].gain.high - 1 / 3),
-                     9 / 12 * (worse.results[1].gain.high + 1))  # fmt: skip
+    reaches = icl.results[1].gain.high - 1 / 3, worse.results[1].gain.high + 1
+    reach = np.hypot(3 / 12 * reaches[0], 9 / 12 * reaches[1])
     assert after.gain.high == pytest.approx(after.gain.value + reach)
     # Of one context the same numbers as before.
     assert pool([icl]).results == icl.results
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"gold": -np.ones(200, int)},
-        {"methods": ["cc"]},
-        {"methods": ["bcc"]},
-        {"labeled": SCORES},
-        {"gold": GOLD[:3]},
-    ],
-)
-def test_what_cannot_be_compared_is_a_sentence(options, refuses):
-    refuses(compare, SCORES, **{"gold": GOLD, "from_probs": False, **options})
+def test_what_cannot_be_compared_is_a_sentence(refuses):
+    wrong = [{"gold": -np.ones(200, int)}, {"methods": ["cc"]}, {"methods": ["bcc"]}]
+    for options in (*wrong, {"labeled": SCORES}, {"gold": GOLD[:3]}):
+        refuses(compare, SCORES, **{"gold": GOLD, "from_probs": False, **options})

@@ -94,11 +94,8 @@ def test_questions_with_other_options_are_contexts_of_their_own(lines, tmp_path,
     for column in ("question", "options"):
         # One row of two labels is all that differs.
         tables = read(path, Reading(by=(column,)))
-        assert [table.label_names for table in tables] == [
-            ("art", "sports", "trade"),
-            ("no", "yes"),
-        ]
-        assert [len(table.blocks["test"].row_ids) for table in tables] == [12, 1]
+        found = [(table.label_names, len(table.blocks["test"].row_ids)) for table in tables]
+        assert found == [(("art", "sports", "trade"), 12), (("no", "yes"), 1)]
         assert list(tables[1].blocks) == ["test"]
 
 
@@ -134,21 +131,12 @@ def test_an_option_of_probability_0_is_missing(lines, tmp_path, refuses):
     assert scores.argmin() == 2 and np.isfinite(scores).all()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"probabilities": {"a": 0.7, "b": 0.6}},
-        {"probabilities": {"a": "x", "b": 0.6}},
-        {"probabilities": {"a": -0.1, "b": 0.6}},
-        {"probabilities": {"a": 1.0}},
-        {"probabilities": [0.5, 0.5]},
-        {"gold": "c"},
-        {"id": "0"},
-    ],
-)
-def test_a_line_that_is_none_is_a_sentence(change, tmp_path, refuses):
+def test_a_line_that_is_none_is_a_sentence(tmp_path, refuses):
     usual = {"id": "0", "choice": "a", "probabilities": {"a": 0.6, "b": 0.4}, "gold": "a"}
-    refuses(read, write(tmp_path / "a.jsonl", [usual, usual | {"id": "1"} | change]))
+    changes = [{"probabilities": {"a": share, "b": 0.6}} for share in (0.7, "x", -0.1)]
+    changes += [{"probabilities": {"a": 1.0}}, {"probabilities": [0.5, 0.5]}]
+    for change in (*changes, {"gold": "c"}, {"id": "0"}):
+        refuses(read, write(tmp_path / "a.jsonl", [usual, usual | {"id": "1"} | change]))
 
 
 def test_a_study_can_ask_for_decisions_with_options_in_the_order_of_their_names():
@@ -177,14 +165,17 @@ def test_a_decision_of_other_options_is_refused(refuses):
 def test_responses_as_they_came_are_read_as_the_saved_lines(lines, tmp_path):
     topics, _, art = lines
     (expected,) = read(write(tmp_path / "news.jsonl", topics))
-    answer = [{key: line[key] for key in ("choice", "probabilities")} for line in topics]
-    references = [{"id": line["id"], "gold": line["gold"]} for line in topics]
-    plain = [
-        b | {"model": "m", "answers": {"topic": a}} for a, b in zip(answer, references, strict=True)
-    ]
-    around = [
-        b | {"response": {"answers": {"topic": a}}} for a, b in zip(answer, references, strict=True)
-    ]
+    plain, around, several = [], [], []
+    # Several questions of one state: each is a context of its own; a score is no decision.
+    others = {"is art": {key: art[0][key] for key in ("choice", "probabilities")}}
+    others["length"] = {"score": 3}
+    for line in topics:
+        answer = {key: line[key] for key in ("choice", "probabilities")}
+        reference = {"id": line["id"], "gold": line["gold"]}
+        plain.append(reference | {"model": "m", "answers": {"topic": answer}})
+        around.append(reference | {"response": {"answers": {"topic": answer}}})
+        gold = {"topic": line["gold"], "is art": "no"}
+        several.append(reference | {"gold": gold, "answers": {"topic": answer, **others}})
     for rows in (plain, around):
         (table,) = read(write(tmp_path / "news.jsonl", rows))
         assert table.label_names == expected.label_names
@@ -192,14 +183,7 @@ def test_responses_as_they_came_are_read_as_the_saved_lines(lines, tmp_path):
         np.testing.assert_array_equal(block.log_probs, of_lines.log_probs)
         np.testing.assert_array_equal(block.labels, of_lines.labels)
         assert block.row_ids == of_lines.row_ids
-    # Several questions of one state: each is a context of its own; a score is no decision.
-    second = {key: art[0][key] for key in ("choice", "probabilities")}
-    responses = [
-        {"id": b["id"], "gold": {"topic": b["gold"], "is art": "no"},
-         "answers": {"topic": a, "is art": second, "length": {"score": 3}}}
-        for a, b in zip(answer, references, strict=True)
-    ]  # fmt: skip
-    topic, is_art = read(write(tmp_path / "news.jsonl", responses), Reading(by=("question",)))
+    topic, is_art = read(write(tmp_path / "news.jsonl", several), Reading(by=("question",)))
     np.testing.assert_array_equal(topic.blocks["test"].log_probs, of_lines.log_probs)
     assert topic.blocks["test"].row_ids[0] == f"{topics[0]['id']} topic"
     assert is_art.label_names == ("no", "yes") and set(is_art.blocks["test"].labels) == {0}

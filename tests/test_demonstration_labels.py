@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
+from itertools import product
 
 import numpy as np
 import pytest
@@ -62,9 +63,7 @@ def test_random_labels_are_even_and_belong_to_the_rows():
     assert sorted(counts) == [0, 1, 2] and min(counts.values()) > 340
     assert drawn[0] == random_labels([3, 8, 21, 40], 3, 0) != random_labels([4, 9, 22, 41], 3, 0)
     context = made(shots=4, demonstration_labels="random", seed=1)
-    assert shown(context) != shown(made(shots=4, seed=1)) and set(shown(context)) <= set(
-        TASKS["sst2"].label_words
-    )
+    assert shown(context) != shown(made(shots=4, seed=1)) and set(shown(context)) <= {*OWN}
 
 
 def test_without_demonstrations_their_labels_are_nothing():
@@ -119,20 +118,11 @@ def test_a_seed_for_every_draw_of_words():
     assert len(list(usual.replace(shots=0, label_words="held_out").grid())) == 3
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"label_words": "held_out", "verbalizer": "2", "task": "rte"},
-        {"label_words": "heldout"},
-        {"demonstration_labels": "wrong"},
-        {"label_words": "training", "scorer": "dual_encoder", "shots": 0},
-    ],
-)
-def test_refusals(values, refuses):
-    refuses(made, **values)
-
-
-def test_more_labels_than_words_are_refused(refuses):
+def test_refusals(refuses):
+    refuses(made, label_words="held_out", verbalizer="2", task="rte")
+    refuses(made, label_words="heldout")
+    refuses(made, demonstration_labels="wrong")
+    refuses(made, label_words="training", scorer="dual_encoder", shots=0)
     names = tuple(f"label {i}" for i in range(61))
     task = TASKS["sst2"]._replace(name="many", label_names=names)
     refuses(label_words.draw_words, "held_out", task, seed=0)
@@ -230,10 +220,10 @@ def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
     assert controls.judge_reading(control) == verdict
     text = words.study_paragraphs(Results(store.records()))[control.slug]
     assert f"Reads its demonstrations: {verdict}." in text and "shots per class: 1 and 2" in text
-    means = {
-        (method, name): [control.accuracy(controls.Point("sst2", n, name, method)) for n in (1, 2)]
-        for method in ("icl", "bc") for name in control.conditions
-    }  # fmt: skip
+    means = {}
+    for method, name in product(("icl", "bc"), control.conditions):
+        points = [controls.Point("sst2", n, name, method) for n in (1, 2)]
+        means[method, name] = list(map(control.accuracy, points))
     assert [mean.value for mean in means["icl", "gold"]] == pytest.approx([RIGHT] * 2)
     flipped = RIGHT if scorer is Ignorer else 1 - RIGHT
     assert [mean.value for mean in means["icl", "flipped"]] == pytest.approx([flipped] * 2)
@@ -250,19 +240,16 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     views = [view for view in writing.make_tables(results) if "demonstration-labels" in view.slug]
     drawn, gained, likelier = views
     assert gained.slug == f"{drawn.slug}-differences"
-    assert [row[1] for row in gained.cells] == [
-        "difference", "bc - icl, 1 shot", "bc - icl, 2 shots", "icl, 2 - 1 shots", "bc, 2 - 1 shots"
-    ]  # fmt: skip
+    expected = "difference|bc - icl, 1 shot|bc - icl, 2 shots|icl, 2 - 1 shots|bc, 2 - 1 shots"
+    assert "|".join(row[1] for row in gained.cells) == expected
     assert gained.cells[3][2] == "-" and gained.cells[3][3].startswith("+0.0 [")
     assert drawn.slug == likelier.slug.removesuffix("-likelier")
     header, *rows = drawn.cells
-    assert header == [
-        "task", "shots", "method", "chance", "none", "gold", "random", "flipped", "training words",
-        "held-out words", "held-out words, flipped", "gold - flipped", "held-out words - flipped",
-    ]  # fmt: skip
-    assert [row[:4] for row in rows] == [
-        ["SST-2", shots, method, "50.0"] for shots in "12" for method in ("icl", "bc")
-    ]
+    expected = "task|shots|method|chance|none|gold|random|flipped|training words|held-out words|"
+    expected += "held-out words, flipped|gold - flipped|held-out words - flipped"
+    assert "|".join(header) == expected
+    named = product(["SST-2"], "12", ("icl", "bc"), ["50.0"])
+    assert [tuple(row[:4]) for row in rows] == list(named)
     percent = f"{100 * RIGHT:.1f}"
     assert rows[0][5] == percent and rows[0][7] == f"{100 - 100 * RIGHT:.1f}"
     assert rows[0][11].startswith(f"{200 * RIGHT - 100:+.1f} [") and rows[0][11].endswith("]*")
@@ -275,9 +262,7 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     csv = csv_text(drawn.csv).splitlines()
     assert csv[0] == "task,shots,method,condition,value,low,high"
     assert csv[2].startswith(f"sst2,1,icl,gold,{100 * RIGHT:.4g},")
-    (figure,) = [
-        view for view in writing.make_figures(results) if "demonstration-labels" in view.slug
-    ]
+    (figure,) = [x for x in writing.make_figures(results) if "demonstration-labels" in x.slug]
     written = writing.write_figure(figure, tmp_path / "figure")
     assert [path.suffix for path in written] == [".png", ".pdf", ".csv"]
     chart = figure.draw()
@@ -298,19 +283,25 @@ def test_without_score_tables_the_likelier_label_is_not_judged(tmp_path):
     assert [table.slug for table in tables if "likelier" in table.slug] == []
 
 
-def records(task, gold, flipped, own_words=None, words_flipped=None, *, options=(), seeds=3):
+def record(task, bc, icl=None, *, shots=1, seed=0, **options):
+    """The record of a context of 300 rows, of which these shares are right."""
+    context = {"shots": shots, "seed": seed, "options": options}
+    return make_record(
+        task, {"icl": bc if icl is None else icl, "bc": bc}, rows=300, context=context
+    )
+
+
+FLIP, NEW = {"demonstration_labels": "flipped"}, {"label_words": "held_out"}
+
+
+def records(task, gold, flipped, own_words=None, words_flipped=None, *, seeds=3, **options):
     """Records of a study of one task; numbers are how many of 300 rows are right."""
-    flip, new = {"demonstration_labels": "flipped"}, {"label_words": "held_out"}
-    kinds = {"gold": {}, "flipped": flip, "words": new, "words flipped": new | flip}
-    return [
-        make_record(
-            task, dict.fromkeys(("icl", "bc"), right / 300), rows=300,
-            context={"shots": 1, "seed": seed, "options": kinds[kind] | dict(options)},
-        )
-        for kind, right in zip(kinds, (gold, flipped, own_words, words_flipped), strict=True)
-        if right is not None
-        for seed in range(seeds)
-    ]  # fmt: skip
+    counts = [(gold, {}), (flipped, FLIP), (own_words, NEW), (words_flipped, NEW | FLIP)]
+    made = []
+    for right, kind in counts:
+        own = range(seeds if right is not None else 0)
+        made += [record(task, right / 300, seed=seed, **kind, **options) for seed in own]
+    return made
 
 
 def one_control(study_records):
@@ -336,24 +327,15 @@ def test_the_verdict_needs_every_task():
     assert words.reading_verdict(nothing) == words.reading_paragraph(nothing) == ""
 
 
-FLIPPED_DRAWS = [
-    make_record("sst2", {"icl": right, "bc": right}, rows=300,
-                context={"shots": 1, "seed": seed, "options": options})
-    for seed, right, options in (
-        (0, 0.9, {"demonstration_labels": "flipped"}), (1, 0.9, {}),
-        (1, 0.4, {"demonstration_labels": "flipped"}),
-    )
-]  # fmt: skip
-RANDOM = [
-    make_record("sst2", {"icl": 0.5, "bc": 0.5}, rows=300,
-                context={"shots": 1, "options": {"demonstration_labels": "random"}})
-]  # fmt: skip
+FLIPPED_DRAWS = [record("sst2", 0.9, **FLIP), record("sst2", 0.9, seed=1)]
+FLIPPED_DRAWS.append(record("sst2", 0.4, seed=1, **FLIP))
+RANDOM = [record("sst2", 0.5, demonstration_labels="random")]
 
 
 def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own():
     usual = records("sst2", 270, None)
     assert controls.find_controls(usual) == []
-    with_template = records("sst2", 240, 60, options={"template": "1"}.items())
+    with_template = records("sst2", 240, 60, template="1")
     plain, second = controls.find_controls(usual + RANDOM + with_template)
     assert plain.choices == () and second.choices == ("template 1",)
     assert second.slug.endswith("-template-1-demonstration-labels")
@@ -364,12 +346,8 @@ def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own
 
 
 def test_gold_is_of_the_seeds_and_shots_that_were_asked_otherwise_too():
-    usual = [
-        make_record(
-            "sst2", {"icl": 0.5, "bc": 0.5}, rows=300, context={"shots": shots, "seed": seed}
-        )
-        for shots in (0, 1, 2) for seed in ((0,) if not shots else (5, 6))
-    ]  # fmt: skip
+    asked = [(0, 0), (1, 5), (1, 6), (2, 5), (2, 6)]
+    usual = [record("sst2", 0.5, shots=shots, seed=seed) for shots, seed in asked]
     control = one_control(records("sst2", 270, 30) + usual)
     assert control.shots("sst2") == [1]
     gold = control.accuracy(controls.Point("sst2", 1, "gold", "icl"))
@@ -388,14 +366,9 @@ def test_a_condition_that_was_not_asked_is_a_dash():
 
 
 def test_gains_are_paired_and_their_average_is_of_tasks_that_were_all_asked():
-    more = [
-        make_record(
-            "rte", {"icl": 0.5, "bc": right}, rows=300,
-            context={"shots": 1, "seed": seed, "options": options},
-        )
-        for seed in range(2)
-        for right, options in ((0.8, {}), (0.6, {"demonstration_labels": "flipped"}))
-    ]  # fmt: skip
+    more = []
+    for seed in range(2):
+        more += [record("rte", 0.8, 0.5, seed=seed), record("rte", 0.6, 0.5, seed=seed, **FLIP)]
     cells = controls.difference_cells(one_control([*records("sst2", 270, None, 240), *more]))
     label = "bc - icl, 1 shot"
     assert [row[:2] for row in cells[1:]] == [["SST-2", label], ["RTE", label], ["average", label]]
@@ -406,15 +379,10 @@ def test_gains_are_paired_and_their_average_is_of_tasks_that_were_all_asked():
 
 
 def test_more_shots_are_compared_with_the_fewest_of_the_same_seed():
-    study_records = [
-        make_record(
-            "sst2", {"icl": 0.5, "bc": 0.5 + shots / 10}, rows=300,
-            context={"shots": shots, "seed": seed, "options": options},
-        )
-        for seed in range(2)
-        for shots in (1, 2, 4)
-        for options in ({}, {"demonstration_labels": "flipped"})
-    ]  # fmt: skip
+    study_records = []
+    for seed, shots, options in product(range(2), (1, 2, 4), ({}, FLIP)):
+        made = record("sst2", 0.5 + shots / 10, 0.5, shots=shots, seed=seed, **options)
+        study_records.append(made)
     cells = controls.difference_cells(one_control(study_records))
     assert [row[1] for row in cells[4:]] == ["icl, 4 - 1 shots", "bc, 4 - 1 shots"]
     assert [row[2].split()[0] for row in cells[4:]] == ["+0.0", "+30.0"]

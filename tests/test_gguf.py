@@ -21,11 +21,9 @@ from batch_calibration.studies.loading import open_model
 gguf = pytest.importorskip("gguf", reason="needs the library gguf: pip install '.[test]'")
 Q = gguf.GGMLQuantizationType
 KINDS = (Q.F32, Q.F16, Q.BF16, Q.Q8_0, Q.Q4_0, Q.Q4_1, Q.Q6_K)
-SHAPE = {
-    "vocab_size": 330, "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "intermediate_size": 256, "max_position_embeddings": 64,
-    "rms_norm_eps": 1e-5, "rope_theta": 50_000.0,
-}  # fmt: skip
+SHAPE = {"vocab_size": 330, "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
+SHAPE |= {"num_key_value_heads": 2, "intermediate_size": 256, "max_position_embeddings": 64}
+SHAPE |= {"rms_norm_eps": 1e-5, "rope_theta": 50_000.0}
 LONG = {"short_factor": [1.0, *[1.5] * 31], "long_factor": [2.0, *[4.0] * 31]}
 LONG |= {"type": "longrope", "attention_factor": 1.125}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
@@ -216,10 +214,10 @@ def test_llama_3s_divisors_of_frequencies(tmp_path):
     expected = frequencies(64, scaled)
     divisors = np.divide(frequencies(64, Rope(**size)).radians, expected.radians)
 
-    def change(writer):
-        writer.add_tensor("rope_freqs.weight", divisors.astype(np.float32))
-
-    path, _ = with_twin(tmp_path, "llama", change=change)
+    divisors = divisors.astype(np.float32)
+    path, _ = with_twin(
+        tmp_path, "llama", change=lambda w: w.add_tensor("rope_freqs.weight", divisors)
+    )
     config = ModelFiles(path).load().config
     got = frequencies(64, config.rope)
     np.testing.assert_allclose(got.radians, expected.radians, rtol=2e-7)
@@ -238,10 +236,7 @@ def test_llama_3s_divisors_of_frequencies(tmp_path):
     ],
 )
 def test_words_are_split_by_the_name(pre, expected, tmp_path):
-    def change(writer):
-        writer.add_bos_token_id(5)
-
-    path, _ = with_twin(tmp_path, "llama", change=change, pre=pre)
+    path, _ = with_twin(tmp_path, "llama", pre=pre, bos_token_id=5)
     info = ModelFiles(path).tokenizer_info
     words = info.tokenizer.pre_tokenizer.pre_tokenize_str("It's   12345\n\nDoor")
     assert [word for word, _ in words] == expected
@@ -278,12 +273,9 @@ def test_sentence_piece_merges_by_scores(has_prefix, tmp_path):
 
 
 def test_a_chat_template_and_its_tokens(tmp_path):
-    def change(writer):
-        writer.add_chat_template("{{ bos_token }}{{ messages[0]['content'] }}")
-        writer.add_bos_token_id(0)
-        writer.add_add_bos_token(True)
-
-    path, _ = with_twin(tmp_path, "llama", change=change)
+    template = "{{ bos_token }}{{ messages[0]['content'] }}"
+    texts = {"chat_template": template, "bos_token_id": 0, "add_bos_token": True}
+    path, _ = with_twin(tmp_path, "llama", **texts)
     files = ModelFiles(path)
     text = files.chat_template.render([{"role": "user", "content": "yes"}], date(2026, 1, 1))
     assert text == "<|end|>yes" and files.tokenizer_info.bos == 0
@@ -313,21 +305,15 @@ def test_split_files_are_one_checkpoint(tmp_path, refuses):
 
 
 def test_what_is_unknown_is_a_sentence(tmp_path, refuses, monkeypatch):
-    def made(name, change, case="llama"):
-        return with_twin(tmp_path / name, case, change=change)[0]
+    def made(name, change):
+        return with_twin(tmp_path / name, "llama", change=change)[0]
 
-    def arch(writer):
-        writer.kv_data[0]["general.architecture"].value = "mamba"
+    def saying(key, value):
+        return made(value, lambda writer: setattr(writer.kv_data[0][key], "value", value))
 
-    def pre(writer):
-        writer.kv_data[0]["tokenizer.ggml.pre"].value = "viking"
-
-    def model(writer):
-        writer.kv_data[0]["tokenizer.ggml.model"].value = "t5"
-
-    refuses(ModelFiles, made("arch", arch))
-    refuses(lambda: ModelFiles(made("pre", pre)).tokenizer_info)
-    refuses(lambda: ModelFiles(made("model", model)).tokenizer_info)
+    refuses(ModelFiles, saying("general.architecture", "mamba"))
+    refuses(lambda: ModelFiles(saying("tokenizer.ggml.pre", "viking")).tokenizer_info)
+    refuses(lambda: ModelFiles(saying("tokenizer.ggml.model", "t5")).tokenizer_info)
     refuses(ModelFiles, made("key", lambda writer: writer.add_uint32("llama.expert_count", 8)))
     refuses(ModelFiles, made("odd", lambda writer: writer.add_float32("llama.attention.scale", 2)))
     scaled = made("scaled", lambda writer: writer.add_float32("llama.attention.scale", 2))

@@ -16,15 +16,14 @@ import pytest
 from PIL import Image
 from tiny import BERT, byte_level, write
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring import ImageInputs
+from batch_calibration.scoring.data.images import ImageFile
 from batch_calibration.scoring.dual_encoder import DualEncoder
 from batch_calibration.scoring.engine import preprocessing
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
-HOW = preprocessing.Preprocessing(
-    32, (32, 32), 3, preprocessing.OPENAI_MEAN, preprocessing.OPENAI_STD
-)
+COLORS = preprocessing.OPENAI_MEAN, preprocessing.OPENAI_STD
+HOW = preprocessing.Preprocessing(32, (32, 32), 3, *COLORS)
 SMALL = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
 SMALL |= {"num_hidden_layers": 2}
 RAW = {
@@ -48,23 +47,8 @@ class Stored(NamedTuple):
         return self.name
 
 
-class File(NamedTuple):
-    """An image in a file."""
-
-    path: str
-
-    def read(self):
-        try:
-            return Path(self.path).read_bytes()
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read") from error
-
-    def __str__(self):
-        return self.path
-
-
 def inputs(paths):
-    return ImageInputs([File(path) for path in paths])
+    return ImageInputs([ImageFile(Path(path)) for path in paths])
 
 
 LABELS = ["a photo of a banded texture.", "a photo of a dotted thing.", "stripes"]
@@ -125,8 +109,8 @@ def test_sixteen_bits_are_scaled_not_clipped(form):
 @pytest.mark.parametrize("mode", ["RGBA", "LA"])
 def test_what_is_transparent_is_white(mode):
     image = noise((32, 32), mode=mode)
-    image.putalpha(Image.fromarray(np.where(np.arange(32) < 16, 255, 0)[None].repeat(32, 0)
-                                     .astype(np.uint8)))  # fmt: skip
+    alpha = np.where(np.arange(32) < 16, 255, 0)[None].repeat(32, 0)
+    image.putalpha(Image.fromarray(alpha.astype(np.uint8)))
     pixels = prepared(image)
     assert (pixels[:, 16:] == 255).all()
     np.testing.assert_array_equal(pixels[:, :16, 0], np.asarray(image)[:, :16, 0])
@@ -183,9 +167,8 @@ def test_what_would_be_too_large_resized_is_a_sentence(refuses):
 
 def test_a_size_that_a_header_claims_is_refused_before_it_is_read(refuses):
     def chunk(kind, body):
-        return (
-            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        )
+        length, check = struct.pack(">I", len(body)), struct.pack(">I", zlib.crc32(kind + body))
+        return length + kind + body + check
 
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0))
     data = b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 99))
@@ -205,9 +188,7 @@ def test_batches_keep_the_order_and_name_what_failed():
     data["4"], data["22"] = b"", b"no image"
     refs = [Stored(str(i), data) for i in range(23)]
     batches = list(preprocessing.decode_batches(refs, HOW, 5))
-    assert [row for batch in batches for row in batch.rows] == [
-        i for i in range(23) if i not in (4, 22)
-    ]
+    assert [row for batch in batches for row in batch.rows] == [*range(4), *range(5, 22)]
     assert {row for batch in batches for row in batch.failed} == {4, 22}
     for batch in batches:
         assert batch.pixels.shape == (5, 32, 32, 3)
@@ -263,12 +244,8 @@ def test_settings(raw, expected, name, tmp_path):
 def test_settings_that_are_not_followed(tmp_path, refuses):
     refuses(preprocessing.load_preprocessing, tmp_path)
     path = tmp_path / "preprocessor_config.json"
-    for raw in (
-        {"do_normalize": False},
-        {"size": {"longest_edge": 9}},
-        {"size": 0},
-        {"image_mean": [0.5]},
-    ):
+    size = {"longest_edge": 9}
+    for raw in ({"do_normalize": False}, {"size": size}, {"size": 0}, {"image_mean": [0.5]}):
         path.write_text(json.dumps(raw))
         refuses(preprocessing.load_preprocessing, tmp_path)
 
@@ -299,17 +276,14 @@ def naive(checkpoint, names, labels):
     def unit(x):
         return np.asarray(x / jnp.linalg.norm(x))
 
-    tokens = [
-        jnp.array([checkpoint.tokenizer.encode(text).ids + [0] * 40])[:, :40] for text in labels
-    ]
-    pixels = [
-        jnp.asarray(preprocessing.prepare_image(Path(name).read_bytes(), name, how))[None]
-        for name in names
-    ]
-    spoken = [unit(speak(checkpoint.model, image)[0]) for image in tokens]
-    seen = [
-        unit(look(checkpoint.model, preprocessing.normalize(image, how))[0]) for image in pixels
-    ]
+    seen, spoken = [], []
+    for name in names:
+        pixels = preprocessing.prepare_image(Path(name).read_bytes(), name, how)
+        pixels = preprocessing.normalize(jnp.asarray(pixels)[None], how)
+        seen.append(unit(look(checkpoint.model, pixels)[0]))
+    for text in labels:
+        tokens = jnp.array([checkpoint.tokenizer.encode(text).ids + [0] * 40])[:, :40]
+        spoken.append(unit(speak(checkpoint.model, tokens)[0]))
     return np.stack(seen), np.stack(spoken)
 
 
@@ -354,11 +328,8 @@ def test_a_run_outlives_broken_images(checkpoint, files):
 
 
 def test_a_run_of_broken_images_alone_is_an_error(checkpoint, tmp_path, refuses):
-    refuses(
-        DualEncoder(checkpoint, scale=0).score,
-        inputs([str(tmp_path / "a.png"), str(tmp_path / "b.png")]),
-        LABELS,
-    )
+    gone = inputs([tmp_path / "a.png", tmp_path / "b.png"])
+    refuses(DualEncoder(checkpoint, scale=0).score, gone, LABELS)
 
 
 def test_sentences(checkpoint, files, tmp_path, refuses):

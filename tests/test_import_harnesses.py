@@ -18,31 +18,22 @@ from batch_calibration.importers import Reading
 
 def details(i, scores=(-1.0, -2.0), **more):
     """A row of details as versions since 0.10 write it."""
-    return {
-        "doc": {
-            "query": f"Q: number {i}?\nA:", "choices": [" no", " yes"], "gold_index": [i % 2],
-            "id": str(i), "specific": {"subject": "odd" if i % 2 else "even"},
-        },
-        "model_response": {
-            "input": f"Q: a?\nA: yes\n\nQ: number {i}?\nA:", "text": [],
-            "logprobs": [x - i / 8 for x in scores], "unconditioned_logprobs": None,
-        },
-        "metric": {"acc": float(i % 2 == 0)},
-        **more,
-    }  # fmt: skip
+    question = f"Q: number {i}?\nA:"
+    document = {"query": question, "choices": [" no", " yes"], "gold_index": [i % 2]}
+    document |= {"id": str(i), "specific": {"subject": "odd" if i % 2 else "even"}}
+    response = {"input": f"Q: a?\nA: yes\n\n{question}", "text": []}
+    response |= {"logprobs": [x - i / 8 for x in scores], "unconditioned_logprobs": None}
+    row = {"doc": document, "model_response": response, "metric": {"acc": float(i % 2 == 0)}}
+    return row | more
 
 
 def before(i, scores=(-1.0, -2.0)):
     """A row as versions before 0.10 wrote it."""
-    return {
-        "full_prompt": f"Q: number {i}?\nA:",
-        "choices": [" no", " yes"],
-        "gold_index": [i % 2],
-        "predictions": [x - i / 8 for x in scores],
-        "metrics": {"acc": float(i % 2 == 0)},
-        "specifics": {"subject": "odd" if i % 2 else "even"},
-        "cont_tokens": [],
-    }
+    new = details(i, scores)
+    document, metrics = new["doc"], {"metrics": new["metric"], "cont_tokens": []}
+    row = {"full_prompt": document["query"], "specifics": document["specific"]} | metrics
+    row |= {key: document[key] for key in ("choices", "gold_index")}
+    return row | {"predictions": new["model_response"]["logprobs"]}
 
 
 @pytest.fixture
@@ -94,22 +85,18 @@ def test_lighteval_s_demonstrations_are_looked_at(lighteval):
 
 
 def test_details_without_scores_are_refused(lighteval, refuses):
-    rows = [details(i) for i in range(2)]
-    for row in rows:
-        row["model_response"]["logprobs"] = []
-    refuses(read_one, lighteval(rows))
-    rows = [before(i) for i in range(2)]
-    for row in rows:
-        row["predictions"] = ["four", "five"]
-    refuses(read_one, lighteval(rows))
-    rows = [details(i, (-1.0, float("nan"))) for i in range(2)]
-    refuses(read_one, lighteval(rows))
-    rows = [details(i) for i in range(2)]
-    for row in rows:
-        row["doc"]["choices"] = None
-    refuses(read_one, lighteval(rows))
-    refuses(read_one, lighteval([details(0)]), by=("level",))
+    for form, change in (
+        (details, lambda row: row["model_response"].update(logprobs=[])),
+        (before, lambda row: row.update(predictions=["four", "five"])),
+        (details, lambda row: row["model_response"].update(logprobs=[-1.0, float("nan")])),
+        (details, lambda row: row["doc"].update(choices=None)),
+    ):
+        rows = [form(i) for i in range(2)]
+        for row in rows:
+            change(row)
+        refuses(read_one, lighteval(rows))
     path = lighteval([details(0)])
+    refuses(read_one, path, by=("level",))
     path.write_bytes(path.read_bytes()[:-40])
     refuses(read_one, path, format="lighteval")
 
@@ -137,27 +124,17 @@ def sample(i, likely=None, target="A", choices=("cat", "dog"), wrote=("ANSWER", 
     likely = likely or {" A": -0.5 - i / 8, "A": -3.0, " B": -1.5, " the": -4.0}
     wrong = {"ANSWER": -0.1, "I": -2.0}
     content = [*(token(text, wrong) for text in wrote), token(max(likely, key=likely.get), likely)]
-    return {
-        "id": i, "epoch": 1, "input": f"number {i}?", "choices": list(choices) or None,
-        "target": target, "metadata": {"subject": "odd" if i % 2 else "even"},
-        "output": {"model": "m", "choices": [
-            {"message": {"role": "assistant", "content": "A"}, "logprobs": {"content": content}}
-        ]},
-        "scores": {"choice": {"value": "C", "answer": "A", "explanation": "ANSWER: A"}},
-        **more,
-    }  # fmt: skip
+    message = {"role": "assistant", "content": "A"}
+    answers = [{"message": message, "logprobs": {"content": content}}]
+    graded = {"choice": {"value": "C", "answer": "A", "explanation": "ANSWER: A"}}
+    asked = {"id": i, "epoch": 1, "input": f"number {i}?", "choices": list(choices) or None}
+    asked |= {"target": target, "metadata": {"subject": "odd" if i % 2 else "even"}}
+    return asked | {"output": {"model": "m", "choices": answers}, "scores": graded} | more
 
 
-HEADER = {
-    "version": 2,
-    "status": "success",
-    "eval": {
-        "task": "toy",
-        "model": "openai/m",
-        "dataset": {"name": "animals"},
-        "packages": {"inspect_ai": "0.3.1"},
-    },
-}
+ABOUT = {"task": "toy", "model": "openai/m", "dataset": {"name": "animals"}}
+ABOUT["packages"] = {"inspect_ai": "0.3.1"}
+HEADER = {"version": 2, "status": "success", "eval": ABOUT}
 
 
 @pytest.fixture(params=["eval", "json"])
@@ -225,38 +202,28 @@ def test_inspect_s_zstandard(tmp_path):
     """As Inspect writes since 2026: method 93, which zipfile reads from Python 3.14 on."""
     path = tmp_path / "toy.eval"
     with zipfile.ZipFile(path, "w") as archive:
-        contents = []
         for i in range(3):
             raw = json.dumps(sample(i)).encode()
             data = pa.compress(raw, codec="zstd", asbytes=True)
             archive.writestr(f"samples/{i}_epoch_1.json", data)
-            contents.append(len(raw))
+            info = archive.infolist()[-1]
+            info.compress_type, info.file_size = 93, len(raw)
         archive.writestr("other", b"")
-        for info, size in zip(archive.infolist()[:3], contents, strict=True):
-            info.compress_type, info.file_size = 93, size
     table = read_one(path)
     assert table.blocks["test"].row_ids == ("0", "1", "2")
     assert table.blocks["test"].log_probs[0, 1] == -1.5
 
 
 def test_inspect_s_missing_letters_are_missing(inspect_log, refuses):
-    samples = [sample(i) for i in range(3)]
-    samples[1] = sample(1, {" A": -0.1, " x": -3.0})
-    path = inspect_log(samples)
+    path = inspect_log([sample(0), sample(1, {" A": -0.1, " x": -3.0}), sample(2)])
     refuses(read_one, path)
-    np.testing.assert_allclose(
-        read_one(path, missing="least").blocks["test"].log_probs[1], [-0.1, -3.0 - BELOW]
-    )
+    scores = read_one(path, missing="least").blocks["test"].log_probs
+    np.testing.assert_allclose(scores[1], [-0.1, -3.0 - BELOW])
 
 
 def test_inspect_s_choices_of_varied_number(inspect_log, refuses):
     four = {f" {letter}": -1.0 - i for i, letter in enumerate("ABCD")}
-    samples = [
-        sample(0),
-        sample(1, four, choices="abcd"),
-        sample(2),
-        sample(3, four, choices="abcd"),
-    ]
+    samples = [sample(i, four, choices="abcd") if i % 2 else sample(i) for i in range(4)]
     path = inspect_log(samples)
     refuses(read_one, path)
     two, many = importers.read(path, Reading(by=("choices",)))
@@ -266,14 +233,12 @@ def test_inspect_s_choices_of_varied_number(inspect_log, refuses):
 
 
 def test_an_inspect_log_that_holds_no_scores(inspect_log, refuses):
-    line = sample(0)
-    line["output"]["choices"][0]["logprobs"] = None
-    refuses(read_one, inspect_log([line]))
-    line = sample(0)
-    line["scores"]["choice"]["explanation"] = "Choices were shuffled before generating a response"
-    refuses(read_one, inspect_log([line]))
-    refuses(read_one, inspect_log([sample(0, {" A": -0.1, " x": -3.0})]))
-    refuses(read_one, inspect_log([]))
+    bare, shuffled = sample(0), sample(0)
+    bare["output"]["choices"][0]["logprobs"] = None
+    explanation = "Choices were shuffled before generating a response"
+    shuffled["scores"]["choice"]["explanation"] = explanation
+    for samples in ([bare], [shuffled], [sample(0, {" A": -0.1, " x": -3.0})], []):
+        refuses(read_one, inspect_log(samples))
     refuses(read_one, inspect_log([sample(0)]), by=("level",))
     refuses(read_one, inspect_log([sample(0, choices=[str(i) for i in range(27)])]))
 
@@ -326,23 +291,21 @@ def state(i, at, scores=(-1.0, -2.0), mode="original", trial=0, **more):
     texts = ("no", "quite so")
     tokens = [("Q", -5.0), (" it?", -4.0), (" A:", -3.0)]
     spelled = {0: [(" no", scores[0])], 1: [(" quite", scores[1] / 2), (" so", scores[1] / 2)]}[at]
+    listed = [{"text": text, "logprob": x} for text, x in tokens + spelled]
+    references = []
+    for j, text in enumerate(texts):
+        tags = ["correct"] if j == i % 2 else []
+        references.append({"output": {"text": text}, "tags": tags})
+    instance = {"input": {"text": f"number {i}"}, "id": f"id{i}", "split": "test", **more}
+    completion = {"text": "", "logprob": -9.0, "tokens": listed}
     return {
-        "instance": {
-            "input": {"text": f"number {i}"}, "id": f"id{i}", "split": "test",
-            "references": [
-                {"output": {"text": text}, "tags": ["correct"] if j == i % 2 else []}
-                for j, text in enumerate(texts)
-            ],
-            **more,
-        },
-        "reference_index": at, "request_mode": mode, "train_trial_index": trial,
+        "instance": instance | {"references": references},
+        "reference_index": at,
+        "request_mode": mode,
+        "train_trial_index": trial,
         "request": {"prompt": f"Q: a?\nA: no\n\nQ: number {i}?\nA: {texts[at]}"},
-        "result": {"success": True, "completions": [
-            {"text": "", "logprob": -9.0, "tokens": [
-                {"text": text, "logprob": x} for text, x in tokens + spelled
-            ]},
-        ]},
-    }  # fmt: skip
+        "result": {"success": True, "completions": [completion]},
+    }
 
 
 def separate(n=4, **more):
@@ -375,9 +338,8 @@ def test_helm_s_separate_choices(helm):
 
 
 def test_helm_s_calibration_requests_are_a_block(helm):
-    states = separate() + [
-        state(i, at, (-0.5, -0.25), mode="calibration") for i in range(4) for at in (0, 1)
-    ]
+    places = np.ndindex(4, 2)
+    states = separate() + [state(*at, (-0.5, -0.25), mode="calibration") for at in places]
     table = read_one(helm(states, "multiple_choice_separate_calibrated"))
     assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
 
@@ -414,24 +376,19 @@ def test_helm_s_runs_that_hold_no_scores(helm, tmp_path, refuses):
     stats = tmp_path / "per_instance_stats.json"
     stats.write_text(json.dumps([{"instance_id": "id0", "train_trial_index": 0, "stats": []}]))
     refuses(read_one, stats)
-    refuses(read_one, helm([]))
-    refuses(read_one, helm(separate()[:-1]))
-    refuses(read_one, helm(separate() * 2))
-    states = separate()
-    states[1]["result"]["completions"][0]["tokens"].pop()
-    refuses(read_one, helm(states))
-    states[1]["result"]["completions"] = []
-    refuses(read_one, helm(states))
-    states[1]["reference_index"] = 5
-    refuses(read_one, helm(states))
-    states[1]["instance"] = {}
-    refuses(read_one, helm(states))
-    states = separate()
-    states[0]["result"]["completions"][0]["tokens"][-1]["logprob"] = float("nan")
-    refuses(read_one, helm(states))
-    states = separate()
-    del states[0]["instance"]["references"][0]["output"]
-    refuses(read_one, helm(states))
+    for states in ([], separate()[:-1], separate() * 2):
+        refuses(read_one, helm(states))
+    for change in (
+        lambda state: state["result"]["completions"][0]["tokens"].pop(),
+        lambda state: state["result"].update(completions=[]),
+        lambda state: state.update(reference_index=5),
+        lambda state: state.update(instance={}),
+        lambda state: state["result"]["completions"][0]["tokens"][-1].update(logprob=np.nan),
+        lambda state: state["instance"]["references"][0].pop("output"),
+    ):
+        states = separate()
+        change(states[1])
+        refuses(read_one, helm(states))
     path = helm(separate())
     path.write_bytes(path.read_bytes()[:-30])
     refuses(read_one, path)

@@ -120,8 +120,8 @@ def test_pairs_of_label_and_score_and_dicts_are_matched_by_name(tmp_path):
 
 
 def test_names_of_labels_must_be_those_listed(tmp_path):
-    path = write(tmp_path, lines(pipeline()), "t.jsonl")
-    error = refused(path, Reading(from_probs=True, labels=("Yes", "No")))
+    reading = Reading(from_probs=True, labels=("Yes", "No"))
+    error = refused(write(tmp_path, lines(pipeline()), "t.jsonl"), reading)
     assert "no label named 'Yes'" in str(error)
 
 
@@ -195,9 +195,8 @@ def test_an_index_counts_in_the_rows_own_list_of_choices(tmp_path):
     error = refused(write(tmp_path, lines(ranked), "t.jsonl"), PROBS)
     assert "most probable first" in error.got and "write the label's name" in error.remedy
     # Also where the model likes one label best in all rows.
-    error = refused(write(tmp_path, lines([{**row, "gold": i % 2} for i, row in enumerate(
-        pipeline()[1::2])]), "t.jsonl"), PROBS)  # fmt: skip
-    assert "most probable first" in error.got
+    ranked = [{**row, "gold": i % 2} for i, row in enumerate(pipeline()[1::2])]
+    assert "most probable first" in refused(write(tmp_path, lines(ranked), "t.jsonl"), PROBS).got
 
 
 def test_an_index_is_that_of_a_numbered_label(tmp_path):
@@ -221,40 +220,31 @@ def test_an_index_into_lists_of_one_order_is_plain(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "got"),
+    ("name", "lists", "got"),
     [
+        ("labels", [["a", "b"], ["a"]], "['a']"),
+        ("labels", [["a", "a"]], "['a', 'a']"),
+        ("labels", [[1, 0], [0, 1]], "[0, 1] and [1, 0], which may be flags of the right label"),
         (
-            [
-                {"labels": ["a", "b"], "scores": [-1.5, -2.5]},
-                {"labels": ["a"], "scores": [-1.5, -2]},
-            ],
-            "['a']",
-        ),
-        ([{"labels": ["a", "a"], "scores": [-1.5, -2.5]}], "['a', 'a']"),
-        (
-            [{"labels": [1, 0], "scores": [-1.5, -2.5]}, {"labels": [0, 1], "scores": [-1.5, -2]}],
-            "[0, 1] and [1, 0], which may be flags of the right label",
-        ),
-        (
-            [
-                {"tags": ["a", "b"], "scores": [-1.5, -2.5]},
-                {"tags": ["b", "a"], "scores": [-1.5, -2]},
-            ],
+            "tags",
+            [["a", "b"], ["b", "a"]],
             "'tags', of which 'tags' lists the same texts in another order from row to row",
         ),
     ],
 )
-def test_lists_that_do_not_name_the_labels_plainly_are_refused(tmp_path, rows, got):
+def test_lists_that_do_not_name_the_labels_plainly_are_refused(tmp_path, name, lists, got):
+    rows = [{name: own, "scores": [-1.5, -2.5 + i / 2]} for i, own in enumerate(lists)]
     assert refused(write(tmp_path, lines(rows), "t.jsonl")).got == got
 
 
 def test_numbers_as_choices_are_matched_by_name(tmp_path):
-    rows = [{"options": [0.5, 1.5][:: 1 - 2 * (i % 2)], "scores": [-1.5, -2.5 + i]}
-            for i in range(4)]  # fmt: skip
+    rows = [
+        {"options": [0.5, 1.5], "scores": [-1.5, -2.5]},
+        {"options": [1.5, 0.5], "scores": [-1.5, 0.5]},
+    ]
     table = table_of(tmp_path, rows)
     assert table.label_names == ("0.5", "1.5")
-    np.testing.assert_array_equal(scores(table), [[-1.5, -2.5], [-1.5, -1.5], [-1.5, -0.5],
-                                                  [0.5, -1.5]])  # fmt: skip
+    np.testing.assert_array_equal(scores(table), [[-1.5, -2.5], [0.5, -1.5]])
 
 
 def test_lists_without_names_beside_them_are_by_place(tmp_path):
@@ -326,8 +316,7 @@ def same_numbers(table):
 def test_every_minus_is_read(tmp_path, minus):
     text = csv_of("ABC", floats()).replace("-", minus)
     assert same_numbers(table_of(tmp_path, text, name="t.csv"))
-    rows = [dict(zip("ABC", (row[0], row[1], row[2].replace("-", minus)), strict=True))
-            for row in floats()]  # fmt: skip
+    rows = [{"A": a, "B": b, "C": c.replace("-", minus)} for a, b, c in floats()]
     assert same_numbers(table_of(tmp_path, rows))
 
 
@@ -335,8 +324,7 @@ def test_numbers_as_texts_are_read(tmp_path):
     rows = [{"A": float(a), "B": float(b), "C": c} for a, b, c in floats()]
     assert same_numbers(table_of(tmp_path, rows))
     assert same_numbers(tables_of(pd.DataFrame(rows))[0])
-    lists = [{"scores": list(row)} for row in floats()]
-    assert same_numbers(table_of(tmp_path, lists))
+    assert same_numbers(table_of(tmp_path, [{"scores": list(row)} for row in floats()]))
     # Codes as texts beside numbers are none.
     codes = [{**row, "zip": "12345", "version": "x"} for row in rows]
     table = table_of(tmp_path, codes)
@@ -386,15 +374,16 @@ def test_columns_of_texts_are_left_out_without_a_note(tmp_path):
     assert table.label_names == ("A", "B") and not notes(table)
 
 
-@pytest.mark.parametrize("name", ["seconds", "entropy", "PPL", "latency_ms", "length", "x"])
+OTHER_NUMBERS = "seconds entropy PPL latency_ms length x sum mean margin usage latency rank"
+
+
+@pytest.mark.parametrize("name", OTHER_NUMBERS.split())
 def test_a_column_that_may_be_no_label_is_noted(tmp_path, name):
     rows = [(a, b, f"{0.5 + i}") for i, (a, b, _) in enumerate(floats())]
     table = table_of(tmp_path, csv_of(("no", "yes", name), rows), name="t.csv")
     assert table.label_names == ("no", "yes", name)
     assert f"{name!r} may be no label's: name those that are, labels=('no', 'yes')." in notes(table)
-    table = table_of(
-        tmp_path, csv_of(("no", "yes", name), rows), Reading(labels=("no", "yes", name)), "t.csv"
-    )
+    (table,) = read(tmp_path / "t.csv", Reading(labels=("no", "yes", name)))
     assert not notes(table)
 
 
@@ -426,11 +415,12 @@ def test_notes_are_printed(tmp_path, capsys):
 @pytest.mark.parametrize("columns", [("yes", "no"), ("Ġyes", "Ġno"), (" yes", "▁no")])
 @pytest.mark.parametrize("space", ["Ġ", "▁", " "])
 def test_right_labels_have_the_space_that_label_columns_may_have(tmp_path, columns, space):
-    path = tmp_path / "a.csv"
-    path.write_text(f"{','.join(columns)},gold\n-1,-2,{space}no\n-2.5,-1,{space}yes\n-1,-3.5,\n")
-    (table,) = read(path, Reading(gold="gold"))
-    assert table.label_names == ("yes", "no")
-    assert table.blocks["test"].labels.tolist() == [1, 0, -1]
+    text = f"{','.join(columns)},gold\n-1,-2,{space}no\n-2.5,-1,{space}yes\n-1,-3.5,\n"
+    table = table_of(tmp_path, text, Reading(gold="gold"), "a.csv")
+    assert table.label_names == ("yes", "no") and gold(table) == [1, 0, -1]
+    rows = [{"s": dict(zip(columns, (-1.0, -2.5 - i), strict=True))} for i in range(2)]
+    rows = [{**row, "gold": f"{space}no"} for row in rows]
+    assert gold(table_of(tmp_path, rows, Reading(gold="gold"))) == [1, 1]
 
 
 def test_right_labels_counted_from_one_are_refused(tmp_path):
@@ -438,11 +428,12 @@ def test_right_labels_counted_from_one_are_refused(tmp_path):
     error = refused(write(tmp_path, lines(rows), "t.jsonl"), Reading(gold="gold"))
     assert error.expected == "indices of the right labels, counted from 0 to 2"
     assert error.got == "3, and no 0: they are counted from 1"
-    lists = [{"choices": [f"p{i}", f"q{i}", f"r{i}"], "scores": [-1.5 - i, -2.5, -3.5],
-              "gold": 1 + i % 3} for i in range(6)]  # fmt: skip
-    assert (
-        "counted from 1" in refused(write(tmp_path, lines(lists)), Reading("json", gold="gold")).got
-    )
+    lists = []
+    for i, row in enumerate(rows):
+        own = {"choices": [f"p{i}", f"q{i}", f"r{i}"], "scores": [row["a"], -2.5, -3.5]}
+        lists.append({**own, "gold": row["gold"]})
+    error = refused(write(tmp_path, lines(lists)), Reading("json", gold="gold"))
+    assert "counted from 1" in error.got
     names = [{"1": -1.5 - i, "2": -2.5, "3": -3.5, "gold": 1 + i % 3} for i in range(6)]
     table = table_of(tmp_path, names, Reading(gold="gold", labels=("1", "2", "3")))
     assert gold(table) == [0, 1, 2, 0, 1, 2]
@@ -477,8 +468,7 @@ def test_numbers_that_are_choices_and_indices_need_an_accuracy(tmp_path):
     error = refused(write(tmp_path, lines(log), "samples_t.jsonl"))
     assert error.got == "numbers that are both, and no `acc` that tells"
     # What all of them can be decides without an accuracy.
-    texts = harness(["1", "2", "3"], [("1", "2", "3")])
-    table = table_of(tmp_path, texts)
+    table = table_of(tmp_path, harness(["1", "2", "3"], [("1", "2", "3")]))
     assert gold(table) == [0, 1, 2] and "read as texts" in notes(table)
     right = [{**row, "acc": acc} for row, acc in zip(log, (1.0, 0.0, 0.0), strict=True)]
     assert "read as texts" in notes(table_of(tmp_path, right))
@@ -563,31 +553,19 @@ def test_a_sentence_names_the_row_of_the_file(tmp_path):
 
 
 def test_a_name_of_a_column_may_be_long(tmp_path):
-    path = tmp_path / "long.csv"
     name = "n" * 100_000  # a pattern that tries every part of it would take minutes
     rows = "".join(f"-0.{i + 1},-1.{i}\n" for i in range(9))
-    path.write_text(f"{name},yes\n{rows}")
-    (table,) = read(path)
+    table = table_of(tmp_path, f"{name},yes\n{rows}", name="long.csv")
     assert table.label_names == (name, "yes")
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("logprob_1", "logprob_10"),
-        ("p_1_lp", "p_10_lp"),
-        ("m_choice1_logprobs", "m_choice10_logprobs"),
-    ],
-)
-def test_a_right_label_that_may_be_a_name_or_an_index_is_a_question(names, tmp_path, refuses):
-    path = tmp_path / "scores.csv"
-    for gold, is_question in (("1", True), ("10", False)):
-        path.write_text(f"{names[0]},{names[1]},gold\n" + f"-1.5,-0.5,{gold}\n-0.5,-1.5,{gold}\n")
-        if is_question:
-            refuses(read, path, Reading(gold="gold"))
-        else:
-            (table,) = read(path, Reading(gold="gold"))
-            assert table.blocks["test"].labels.tolist() == [1, 1]
+@pytest.mark.parametrize("form", ["logprob_{}", "p_{}_lp", "m_choice{}_logprobs", "logit_{}"])
+def test_a_right_label_that_may_be_a_name_or_an_index_is_a_question(form, tmp_path, refuses):
+    text = f"{form.format(1)},{form.format(10)},gold\n-1.5,-0.5,1\n-0.5,-1.5,1\n"
+    refuses(read, write(tmp_path, text, "scores.csv"), Reading(gold="gold"))
+    for old, labels in (("-1.5,1\n", [0, 1]), ("5,1\n", [1, 1])):
+        named = text.replace(old, old.replace("1\n", "10\n"))
+        assert gold(table_of(tmp_path, named, Reading(gold="gold"), "scores.csv")) == labels
 
 
 def test_gold_of_other_capitals_is_bound_with_a_note(tmp_path, refuses):
