@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from tiny import byte_level
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -26,12 +27,8 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 
-LENGTHS = (
-    "original_max_position_embeddings",
-    "max_position_embeddings",
-    "n_positions",
-    "seq_length",
-)
+LENGTHS = ["original_max_position_embeddings", "max_position_embeddings"]
+LENGTHS += ["n_positions", "seq_length"]
 """Config keys for the longest sequence, longrope's first."""
 
 
@@ -62,10 +59,30 @@ def build(name: str, seed: int = 0, **sizes: int) -> torch.nn.Module:
         model = BertForMaskedLM(BertConfig(**raw))
     else:
         model = AutoModel.from_config(AutoConfig.for_model(**{"model_type": "bert"} | raw))
+    return moved(model)
+
+
+def moved(model: torch.nn.Module, size: float = 0.2) -> torch.nn.Module:
+    """The network with every parameter moved by noise: as they come, all labels are alike."""
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+            parameter.add_(size * torch.randn_like(parameter))
     return model.eval()
+
+
+def write_tokenizer(directory: Path, **options: str) -> None:
+    """The byte-level tokenizer, of a class that changes nothing of its file."""
+    byte_level().save(str(directory / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **options}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def padded(ids: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids `[b, t]` of several texts, filled up with zeros, and which of them are real."""
+    width = max(map(len, ids))
+    tokens = [row + [0] * (width - len(row)) for row in ids]
+    mask = [[1.0] * len(row) + [0.0] * (width - len(row)) for row in ids]
+    return torch.tensor(tokens), torch.tensor(mask)
 
 
 def save(name: str, model: torch.nn.Module, directory: Path, sharded: bool | None = None) -> Path:
@@ -101,6 +118,19 @@ def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         raw["vocab_size"] - ("text_config" in sized(name)), (2, length), generator=random
     )
     return tokens, torch.randint(raw.get("type_vocab_size", 2), (2, length), generator=random)
+
+
+def harness_task(name: str, folder: Path, rows: dict, choices: list[str], **more: object) -> dict:
+    """A task of lm-evaluation-harness: texts and labels by split, two demonstrations."""
+    files = {split: str(folder / f"{name}_{split}.jsonl") for split in rows}
+    for split, path in files.items():
+        lines = [json.dumps({"text": text, "label": label}) for text, label in rows[split]]
+        Path(path).write_text("\n".join(lines))
+    data = {"dataset_path": "json", "dataset_kwargs": {"data_files": files}}
+    data |= {"training_split": "train", "validation_split": "validation", "fewshot_split": "train"}
+    asked = {"output_type": "multiple_choice", "num_fewshot": 2, "doc_to_text": "{{text}}"}
+    asked |= {"doc_to_target": "label", "doc_to_choice": choices}
+    return {"task": name, "fewshot_config": {"sampler": "first_n"}} | data | asked | more
 
 
 def scored_alone(model, tokenizer, texts, labels):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from cases import moved
 from transformers import CLIPConfig, CLIPModel, CLIPTokenizer, SiglipConfig, SiglipModel
 
 CASES = json.loads(Path(__file__).with_name("cases.json").read_text())
@@ -23,10 +24,7 @@ def build(name: str, seed: int = 0) -> Network:
         model = SiglipModel(SiglipConfig(**SIGLIP[name]))
     else:
         model = CLIPModel(CLIPConfig(**CLIP[name]))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model.eval()
+    return moved(model)
 
 
 def save(name: str, model: Network, directory: Path, sharded: bool | None = None) -> Path:

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from tiny import CORPUS, byte_level
+from cases import moved, write_tokenizer
+from tiny import CORPUS
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from batch_calibration.errors import InputError
@@ -28,12 +29,10 @@ from batch_calibration.scoring.models.files.transformers_files import Transforme
 from batch_calibration.scoring.transformers_lm import TransformersLM
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checkpoints.md"
-GROUPED = {
-    "vocab_size": 400, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
-}  # fmt: skip
-UNGROUPED = {key: size for key, size in GROUPED.items() if key != "num_key_value_heads"}
-FALCON = {key: size for key, size in UNGROUPED.items() if key != "intermediate_size"}
+FALCON = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4}
+FALCON |= {"max_position_embeddings": 256}
+UNGROUPED = FALCON | {"intermediate_size": 48}
+GROUPED = UNGROUPED | {"num_key_value_heads": 2}
 BASES = {"grouped": GROUPED, "ungrouped": UNGROUPED, "falcon": FALCON, None: {}}
 # Name, model type, base sizes and others, keys of the file that are no sizes (a name that begins
 # with + is written into the file alone: transformers reads no such key).
@@ -50,6 +49,7 @@ Mixtures run each expert on the tokens that chose it. `--config.scorer=transform
 """  # noqa: E501
 
 ALONE = "transformers alone"
+REFUSED = ValueError, KeyError, ImportError, AttributeError, TypeError, AssertionError
 
 
 def write(directory: Path, model_type: str, sizes: dict, keys: dict) -> None:
@@ -60,18 +60,12 @@ def write(directory: Path, model_type: str, sizes: dict, keys: dict) -> None:
     config = AutoConfig.for_model(model_type, **(tokens | sizes | read))
     is_pair = config.is_encoder_decoder
     make = AutoModelForSeq2SeqLM if is_pair else AutoModelForCausalLM
-    model = make.from_config(config).eval()
-    with torch.no_grad():
-        for weights in model.parameters():
-            weights.add_(0.15 * torch.randn_like(weights))  # as they come, all labels are alike
-    model.save_pretrained(directory)
+    moved(make.from_config(config), 0.15).save_pretrained(directory)
     path = directory / "config.json"
     raw = json.loads(path.read_text())
     raw |= {key.removeprefix("+"): setting for key, setting in keys.items()}
     path.write_text(json.dumps(raw))
-    byte_level().save(str(directory / "tokenizer.json"))
-    options = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>"}
-    (directory / "tokenizer_config.json").write_text(json.dumps(options))
+    write_tokenizer(directory, eos_token="<|end|>")
 
 
 def outcome(model_type: str, sizes: dict, keys: dict) -> str:
@@ -80,14 +74,7 @@ def outcome(model_type: str, sizes: dict, keys: dict) -> str:
     try:
         try:
             write(directory, model_type, sizes, keys)
-        except (
-            ValueError,
-            KeyError,
-            ImportError,
-            AttributeError,
-            TypeError,
-            AssertionError,
-        ) as error:
+        except REFUSED as error:
             return f"not tried: {str(error).splitlines()[0][:100]}"
         theirs = TransformersLM(TransformersFiles(directory).load()).score(TEXTS, LABELS).log_probs
         if model_type not in FAMILIES:

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="needs torch and transformers: run `
 pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
 
 import jax.numpy as jnp  # noqa: E402
-from cases import LENGTHS, attention_of  # noqa: E402
+from cases import LENGTHS, attention_of, moved  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM  # noqa: E402
@@ -92,6 +92,7 @@ ROPE = ("rope_parameters", "rope_theta", "partial_rotary_factor", "rope_scaling"
 SIZES = "hidden_size n_embd num_attention_heads n_head num_key_value_heads num_kv_heads num_heads"
 SIZES = SIZES.split()
 RESTING = "summary_* init_std layerdrop attention_layers classifier_* sparse_pred* initializer_*"
+UNCHECKED = {"suppress_health_check": list(HealthCheck)}
 RESTING = (*INERT, *RESTING.split(), "decoder_bias", "deterministic_flash_attn")
 
 
@@ -188,10 +189,7 @@ def their_reading(raw, directory):
         config = AutoConfig.from_pretrained(directory)
         torch.manual_seed(0)
         model = auto.from_config(config, attn_implementation=attention_of(raw))
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.2 * torch.randn_like(parameter))
-        model.save_pretrained(directory)
+        moved(model).save_pretrained(directory)
         path.write_text(json.dumps(raw))
         model = auto.from_pretrained(directory, attn_implementation=attention_of(raw)).eval()
         model(torch.randint(1, raw["vocab_size"], (2, 6), generator=torch.Generator()))
@@ -233,13 +231,7 @@ def compare(raw, directory):
 def test_equal_or_a_sentence(model_type, tmp_path):
     ended = Counter()
 
-    @settings(
-        max_examples=20,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=20, derandomize=True, deadline=None, database=None, **UNCHECKED)
     @given(configs(model_type))
     def law(raw):
         for path in tmp_path.iterdir():

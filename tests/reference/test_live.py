@@ -8,8 +8,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch and transformers: run `make reference`")
 pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
 
+import cases  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
-from cases import BERT, CAUSAL, HEADED, answers, build, inputs, save, scored_alone  # noqa: E402
+from cases import BERT, CAUSAL, HEADED, answers, build, inputs, padded, save, scored_alone  # noqa: E402
 from safetensors.numpy import save_file  # noqa: E402
 from tiny import CORPUS, byte_level  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
@@ -52,10 +53,8 @@ def test_network(name, sharded, tmp_path):
 def test_causal_scores(name, shots, tmp_path):
     theirs = build(name, seed=5, vocabulary=400, positions=200)
     save(name, theirs, tmp_path)
-    byte_level().save(str(tmp_path / "tokenizer.json"))
     # Gemma's own class would ask for its token for unknown characters, which these files lack.
-    as_it_stands = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(as_it_stands))
+    cases.write_tokenizer(tmp_path)
     checkpoint = load_checkpoint(tmp_path)
     tokenizer = checkpoint.tokenizer  # Qwen's splits otherwise than the file (test_live_beginning)
     queries = ["slow", "very fine", "not even desperate and bleak", "a zebra"]
@@ -76,10 +75,7 @@ def test_scores_beyond_the_first_length_are_those_of_each_label_alone(together, 
     raw["rope_parameters"]["original_max_position_embeddings"] = 100
     (tmp_path / "config.json").write_text(json.dumps(raw))
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
-    tokenizer = byte_level()
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    as_it_stands = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(as_it_stands))
+    cases.write_tokenizer(tmp_path)
     ends = ["slow", "fine and not even desperate", *("so " * n + "fine" for n in range(40))]
     texts = [f"{CORPUS[0]}Review: {end}\nSentiment:" for end in ends]
     labels = [" positive", " so so", " unflinchingly bleak zebra"]
@@ -88,7 +84,7 @@ def test_scores_beyond_the_first_length_are_those_of_each_label_alone(together, 
         scores = scorer.score(texts, labels).log_probs
     else:
         scores = np.concatenate([scorer.score([text], labels).log_probs for text in texts])
-    expected, fed = scored_alone(theirs, tokenizer, texts, labels)
+    expected, fed = scored_alone(theirs, byte_level(), texts, labels)
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-4)
     is_long = fed > 100
     assert (is_long.any(axis=1) & ~is_long.all(axis=1)).any()  # a row that needs both lengths
@@ -98,9 +94,8 @@ def test_weights_in_mxfp4_are_the_numbers_that_transformers_makes_of_them(tmp_pa
     random = np.random.default_rng(9)
     blocks = random.integers(0, 256, (2, 5, 3, 16), np.uint8)  # [experts, out, in / 32, 16]
     scales = random.integers(100, 140, blocks.shape[:-1], np.uint8)
-    save_file(
-        {"down_proj_blocks": blocks, "down_proj_scales": scales}, tmp_path / "model.safetensors"
-    )
+    packs = {"down_proj_blocks": blocks, "down_proj_scales": scales}
+    save_file(packs, tmp_path / "model.safetensors")
     (packed,) = weights.join(tensors(tmp_path))
     theirs = convert_moe_packed_tensors(torch.tensor(blocks), torch.tensor(scales))
     np.testing.assert_array_equal(packed.read(np.float32), theirs.float().numpy())
@@ -117,10 +112,7 @@ def test_sentence_embeddings(name, tmp_path):
     texts = ["slow", "very fine", "not even desperate and bleak " * 5, "a zebra"]
     vectors, _ = DualEncoder(checkpoint).embed(texts)
     encoder = theirs.bert if name in HEADED else theirs
-    ids = [tokenizer.encode(text).ids[:most] for text in texts]
-    width = max(map(len, ids))
-    tokens = torch.tensor([row + [0] * (width - len(row)) for row in ids])
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
+    tokens, mask = padded([tokenizer.encode(text).ids[:most] for text in texts])
     with torch.no_grad():
         h = encoder(tokens, attention_mask=mask).last_hidden_state
     mean = (h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
@@ -134,9 +126,9 @@ def test_the_shipped_model_is_one_of_theirs():
     theirs = AutoModelForCausalLM.from_pretrained(directory).eval()
     checkpoint = load_checkpoint(directory)
     for task in ("sst2", "wic", "anli_r3"):
-        rows = suite.read_rows(task, "validation").rows[:12]
         template = TASKS[task].few_shot
         end = templates.continuation(template, "maybe")
+        rows = suite.read_rows(task, "validation").rows[:12]
         prompts = [templates.query(template, row) + end for row in rows]
         ids = checkpoint.tokenizer.encode("\n\n".join(prompts)).ids
         with torch.no_grad():

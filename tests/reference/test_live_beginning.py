@@ -12,14 +12,7 @@ import pytest
 pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
 
 from test_beginning_token import POST, tokenizer_of
-from tokenizers import (
-    Regex,
-    Tokenizer,
-    models,
-    normalizers,
-    pre_tokenizers,
-    trainers,
-)
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
@@ -37,19 +30,24 @@ CLASSES = [None, *CLASSES.split()]
 CAUSAL = [name for name, family in FAMILIES.items() if family.kind == "causal_lm"]
 
 
+def both(directory, model_type, options):
+    """What transformers and we read of a directory with these options, but for those of None."""
+    options = {"bos_token": "<s>", "eos_token": "</s>"} | options
+    options = {key: option for key, option in options.items() if option is not None}
+    (directory / "tokenizer_config.json").write_text(json.dumps(options))
+    (directory / "config.json").write_text(json.dumps({"model_type": model_type}))
+    ours = read_causal(directory, {"model_type": model_type})
+    return AutoTokenizer.from_pretrained(directory), ours
+
+
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("model_type", CAUSAL)
 def test_ids(model_type, name, tmp_path):
     for single in POST.values():
         tokenizer_of(single).save(str(tmp_path / "tokenizer.json"))
         for add in (None, True, False):
-            options = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<|end|>"}
-            options |= {} if name is None else {"tokenizer_class": name}
-            options |= {} if add is None else {"add_bos_token": add}
-            (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
-            tokenizer, start, _ = read_causal(tmp_path, {"model_type": model_type})
-            (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-            theirs = AutoTokenizer.from_pretrained(tmp_path)
+            options = {"unk_token": "<|end|>", "tokenizer_class": name, "add_bos_token": add}
+            theirs, (tokenizer, start, _) = both(tmp_path, model_type, options)
             expected = [token for token in theirs(TEXT).input_ids if token != theirs.eos_token_id]
             plain = tokenizer.encode(TEXT, add_special_tokens=False).ids
             begin = [] if start.id is None else [start.id]
@@ -66,12 +64,8 @@ BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 LLAMA3 = {"pre_tokenizer": lambda: pre_tokenizers.Sequence([DIGITS, BYTES])}
 SIGNS = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
 PREPENDED = {"normalizer": lambda: normalizers.Sequence(SIGNS)}
-METASPACE = {
-    "pre_tokenizer": lambda: pre_tokenizers.Metaspace("▁", prepend_scheme="first", split=False)
-}
-ALWAYS = {
-    "pre_tokenizer": lambda: pre_tokenizers.Metaspace("▁", prepend_scheme="always", split=False)
-}
+METASPACE = {"pre_tokenizer": lambda: pre_tokenizers.Metaspace(prepend_scheme="first", split=False)}
+ALWAYS = {"pre_tokenizer": lambda: pre_tokenizers.Metaspace(prepend_scheme="always", split=False)}
 REPLACED = {"normalizer": lambda: normalizers.Replace(" ", "▁")}
 # model type, class, parts of tokenizer.json, options of tokenizer_config.json
 TOKENIZERS = [
@@ -111,9 +105,8 @@ def write_tokenizer(directory, components, begins):
     special = ["<unk>", "<s>", "</s>", "<|end|>"]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet()) if is_byte_level else []
     special += [] if is_byte_level else [f"<0x{byte:02X}>" for byte in range(256)]
-    trainer = trainers.BpeTrainer(
-        vocab_size=560, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
+    options = {"special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
+    trainer = trainers.BpeTrainer(vocab_size=560, **options)
     lines = ["it is fine and slow 2024 x1", "Fine fine slow -- don't ..", "the film is fine"]
     tokenizer.train_from_iterator(3 * lines, trainer)
     raw = json.loads(tokenizer.to_str())
@@ -125,9 +118,8 @@ def write_tokenizer(directory, components, begins):
     (directory / "tokenizer.json").write_text(json.dumps(raw))
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
     if begins:
-        tokenizer.post_processor = TemplateProcessing(
-            single="<s> $A", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
-        )
+        special = [("<s>", tokenizer.token_to_id("<s>"))]
+        tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=special)
         tokenizer.save(str(directory / "tokenizer.json"))
 
 
@@ -135,13 +127,9 @@ def write_tokenizer(directory, components, begins):
 @pytest.mark.parametrize("name", ["GPT2Tokenizer", "Qwen2Tokenizer"])
 def test_a_vocabulary_and_its_merges(name, begins, tmp_path):
     tokenizer_of(None).model.save(str(tmp_path))
-    options = {"tokenizer_class": name, "bos_token": "</s>", "eos_token": "</s>"}
-    options |= {"unk_token": "</s>", "pad_token": "<pad>"}
-    options |= {} if begins is None else {"add_bos_token": begins}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "opt"}))
-    ours, start, _ = read_causal(tmp_path, {"model_type": "opt"})
-    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    options = {"tokenizer_class": name, "bos_token": "</s>", "unk_token": "</s>"}
+    options |= {"pad_token": "<pad>", "add_bos_token": begins}
+    theirs, (ours, start, _) = both(tmp_path, "opt", options)
     for prompt, _ in hostile_pairs(7):
         plain = ours.encode(prompt, add_special_tokens=False).ids
         begin = [] if start.id is None or prompt.startswith("</s>") else [start.id]
@@ -171,12 +159,8 @@ def hostile_pairs(seed):
 def test_hostile_text(number, begins, tmp_path):
     model_type, name, components, options = TOKENIZERS[number]
     write_tokenizer(tmp_path, components, begins)
-    options = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", **options}
-    options |= {} if name is None else {"tokenizer_class": name}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
-    tokenizer, start, _ = read_causal(tmp_path, {"model_type": model_type})
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    options = {"unk_token": "<unk>", "tokenizer_class": name, **options}
+    theirs, (tokenizer, start, _) = both(tmp_path, model_type, options)
 
     def their_ids(text):
         # As the harness encodes: no second beginning token before a text that has one.

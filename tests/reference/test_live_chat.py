@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: run `make reference`")
 
+from cases import harness_task
 from chat_templates import TEMPLATES
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.models.huggingface import HFLM
@@ -38,11 +39,8 @@ def directory(request, tmp_path_factory):
     begin = tokenizer.token_to_id("<s>")
     tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begin)])
     write(folder, {**GPT2, "n_positions": 600}, tokenizer)
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "chat_template": TEMPLATES[request.param],
-    }
-    config |= {"bos_token": "<s>", "eos_token": "</s>"}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>"}
+    config |= {"chat_template": TEMPLATES[request.param], "eos_token": "</s>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder
 
@@ -62,51 +60,34 @@ def messages_of(directory, start):
 def test_the_text_is_apply_chat_template_s(directory, start):
     messages = messages_of(directory, start)
     theirs = AutoTokenizer.from_pretrained(directory)
-    expected = theirs.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=not start,
-        continue_final_message=bool(start), enable_thinking=False,
-    )  # fmt: skip
+    how = {"add_generation_prompt": not start, "continue_final_message": bool(start)}
+    how |= {"tokenize": False, "enable_thinking": False}
+    expected = theirs.apply_chat_template(messages, **how)
     assert ModelFiles(directory).chat_template.render(messages, date.today()) == expected
 
 
 @pytest.mark.parametrize("start", [None, "It is"])
 @pytest.mark.parametrize("is_turns", [True, False])
 def test_ids_are_the_harness_s(directory, is_turns, start, tmp_path):
-    for split, rows in {"train": TRAIN, "validation": [(text, 0) for text in TEST]}.items():
-        with (tmp_path / f"{split}.jsonl").open("w") as file:
-            for text, label in rows:
-                query = templates.query(FORM, {"text": text})
-                file.write(json.dumps({"text": query, "label": label}) + "\n")
-    files = {split: str(tmp_path / f"{split}.jsonl") for split in ("train", "validation")}
-    task = ConfigurableTask(
-        config={
-            "task": "chat", "dataset_path": "json", "dataset_kwargs": {"data_files": files},
-            "output_type": "multiple_choice", "training_split": "train",
-            "validation_split": "validation", "fewshot_split": "train",
-            "fewshot_config": {"sampler": "first_n"}, "num_fewshot": 2, "doc_to_text": "{{text}}",
-            "doc_to_target": "label", "doc_to_choice": list(WORDS), "gen_prefix": start,
-            "metric_list": [{"metric": "acc"}],
-        }
-    )  # fmt: skip
+    rows = {"train": TRAIN, "validation": [(text, 0) for text in TEST]}
+    for split, pairs in rows.items():
+        rows[split] = [(templates.query(FORM, {"text": text}), label) for text, label in pairs]
+    more = {"gen_prefix": start, "metric_list": [{"metric": "acc"}]}
+    task = ConfigurableTask(config=harness_task("chat", tmp_path, rows, list(WORDS), **more))
     system = None if name_of(directory) in NO_SYSTEM else "Be brief."
     model = HFLM(pretrained=str(directory), device="cpu", enable_thinking=False, dtype="float32")
-    task.build_all_requests(
-        limit=None, rank=0, world_size=1, apply_chat_template=True,
-        fewshot_as_multiturn=is_turns, chat_template=model.apply_chat_template,
-        system_instruction=system, tokenizer_name="tiny",
-    )  # fmt: skip
+    how = {"apply_chat_template": True, "fewshot_as_multiturn": is_turns}
+    how |= {"chat_template": model.apply_chat_template, "system_instruction": system}
+    task.build_all_requests(limit=None, rank=0, world_size=1, tokenizer_name="tiny", **how)
     expected = [model._encode_pair(*request.args) for request in task.instances]
 
-    settings = PromptSettings(
-        chat="turns" if is_turns else "one_message", system=system or "", answer_start=start or "",
-        chat_date=date.today().isoformat(),
-    )  # fmt: skip
+    values = {"chat": "turns" if is_turns else "one_message", "answer_start": start or ""}
+    values |= {"system": system or "", "chat_date": date.today().isoformat()}
+    settings = PromptSettings(**values)
     checkpoint = ModelFiles(directory)
     compose = chat(FORM, settings, checkpoint.chat_template)
-    shown = [
-        Shown(templates.query(FORM, {"text": text}), WORDS[label]) for text, label in TRAIN[:2]
-    ]
-    prompts = [compose(shown)(templates.query(FORM, {"text": text})) for text in TEST]
+    shown = [Shown(query, WORDS[label]) for query, label in rows["train"][:2]]
+    prompts = [compose(shown)(query) for query, _ in rows["validation"]]
     labels = [label_text(FORM, settings, label) for label in WORDS]
     info = checkpoint.tokenizer_info
     ours = encode(info.tokenizer, prompts, labels, info.bos, prefix=info.prefix)

@@ -73,9 +73,8 @@ class StoredScores(LM):
 def write_task(folder, name, gold, more, choices="[A, B, C, D]"):
     """A task over rows of a number and the right choice."""
     rows = folder / f"{name}.jsonl"
-    rows.write_text(
-        "".join(json.dumps({"id": i, "gold": int(g)}) + "\n" for i, g in enumerate(gold))
-    )
+    lines = [json.dumps({"id": i, "gold": int(g)}) for i, g in enumerate(gold)]
+    rows.write_text("\n".join(lines))
     (folder / f"{name}.yaml").write_text(
         f"""task: {name}
 dataset_path: json
@@ -93,12 +92,13 @@ metadata: {{version: 0}}
 
 
 def run(folder, scores, name):
+    return results_of(folder, scores, name)["results"][name]
+
+
+def results_of(folder, scores, name):
     manager = TaskManager(include_path=str(folder), include_defaults=False)
-    results = lm_eval.simple_evaluate(
-        model=StoredScores(scores), tasks=[name], task_manager=manager, bootstrap_iters=0,
-        log_samples=False,
-    )  # fmt: skip
-    return results["results"][name]
+    options = {"task_manager": manager, "bootstrap_iters": 0, "log_samples": False}
+    return lm_eval.simple_evaluate(model=StoredScores(scores), tasks=[name], **options)
 
 
 @pytest.fixture(autouse=True)
@@ -151,16 +151,13 @@ def test_the_class_of_a_task_adds_columns(tmp_path, mmlu):
 def test_a_prior_and_another_method_are_said_in_the_task(tmp_path, mmlu):
     scores, gold = scores_of(mmlu, "Gemma-7B")[:1000], mmlu["gold"][:1000]
     prior = [0.1, 0.2, 0.3, 0.4]
-    more = f"class: {MODULE}.CorrectedTask\n"
-    write_task(tmp_path, "prior", gold, more)
+    write_task(tmp_path, "prior", gold, f"class: {MODULE}.CorrectedTask\n")
     file = tmp_path / "prior.yaml"
     options = f"batch_calibration: {{method: prior_matching, prior: {prior}}}"
     file.write_text(file.read_text().replace("{version: 0}", f"{{version: 0, {options}}}"))
-    table = run(tmp_path, scores, "prior")
+    found = run(tmp_path, scores, "prior")["acc_prior_matching,none"]
     ours = bc.calibrate(scores, "prior_matching", target_prior=prior)
-    assert table["acc_prior_matching,none"] == pytest.approx(
-        float(bc.accuracy(ours, gold)), abs=1e-6
-    )
+    assert found == pytest.approx(float(bc.accuracy(ours, gold)), abs=1e-6)
 
 
 def test_documents_that_differ_in_choices_are_nan_and_a_warning(tmp_path, mmlu, caplog):
@@ -209,11 +206,7 @@ def test_the_command_writes_overlays_of_tasks_that_exist(tmp_path, mmlu, model):
     own.mkdir()
     write_task(own, "stored", gold, "tag: our_tag")
     write_overlays(["our_tag"], overlays, include_path=str(own))
-    manager = TaskManager(include_path=str(overlays), include_defaults=False)
-    results = lm_eval.simple_evaluate(
-        model=StoredScores(scores), tasks=["stored"], task_manager=manager, bootstrap_iters=0,
-        log_samples=False,
-    )  # fmt: skip
+    results = results_of(overlays, scores, "stored")
     table = results["results"]["stored"]
     raw, corrected = MODELS[model]
     assert round(table["acc,none"], 4) == raw
@@ -224,9 +217,7 @@ def test_the_command_writes_overlays_of_tasks_that_exist(tmp_path, mmlu, model):
 def test_groups_of_the_harness_get_an_overlay_for_each_task(tmp_path):
     tasks, notes = write_overlays(["mmlu_stem", "truthfulqa"], tmp_path, "bc", [0.25] * 4)
     assert "mmlu_anatomy" in tasks and len(tasks) >= 19
-    assert any(
-        "truthfulqa_gen stays as it is: its output type is generate_until" in x for x in notes
-    )
+    assert "truthfulqa_gen stays as it is: its output type is generate_until" in " ".join(notes)
     manager = TaskManager(include_path=str(tmp_path))
     assert manager.task_index["mmlu_anatomy"].yaml_path == tmp_path / "mmlu_anatomy.yaml"
     # The group still has all of its tasks, now ours.
@@ -262,8 +253,8 @@ def test_the_command_runs_the_harness_and_its_log_is_read(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()
     write_task(tmp_path / "own", "stored", np.arange(8) % 4, "")
-    command(["lm-eval", "--tasks=stored", "--include_path=own", "--", "--model", "dummy",
-             "--log_samples", "--output_path", "out"])  # fmt: skip
+    flags = "--tasks=stored --include_path=own -- --model dummy --log_samples --output_path out"
+    command(["lm-eval", *flags.split()])
     (results,) = (tmp_path / "out").rglob("results_*.json")
     (log,) = (tmp_path / "out").rglob("samples_*.jsonl")
     metrics = json.loads(results.read_text())["results"]["stored"]
@@ -292,9 +283,8 @@ def test_the_page_s_commands_run(tmp_path):
         assert re.search(rf"\|{metric} *\|", done.stdout), done.stdout
     (results,) = (tmp_path / "out").rglob("results_*_corrected.json")
     (plain,) = set((tmp_path / "out").rglob("results_*.json")) - {results}
-    corrected, own = (
-        json.loads(file.read_text())["results"]["stored"] for file in (results, plain)
-    )
+    reports = [json.loads(file.read_text()) for file in (results, plain)]
+    corrected, own = (report["results"]["stored"] for report in reports)
     assert corrected["acc_bc,none"] == pytest.approx(own["acc_bc,none"], abs=1e-6)
     assert corrected["preference_nats,none"] == pytest.approx(own["preference_nats,none"], rel=1e-4)
 

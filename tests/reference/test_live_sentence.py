@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch and transformers: run `make reference`")
 pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
 
-from cases import BERT, build, save  # noqa: E402
+from cases import BERT, build, padded, save  # noqa: E402
 from tiny import byte_level, write_dense, write_sentence_transformer  # noqa: E402
 
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
@@ -38,17 +38,14 @@ def test_sentence_embeddings(mode, folders, tmp_path):
     theirs = build(name, seed=8, vocabulary=400)
     save(name, theirs, tmp_path)
     ids = [byte_level().encode(text).ids[: raw["max_position_embeddings"]] for text in TEXTS]
-    width = max(map(len, ids))
-    tokens = torch.tensor([row + [0] * (width - len(row)) for row in ids])
-    mask = torch.tensor([[1.0] * len(row) + [0.0] * (width - len(row)) for row in ids])
+    tokens, mask = padded(ids)
     with torch.no_grad():
         expected = POOLINGS[mode](theirs(tokens, attention_mask=mask).last_hidden_state, mask)
         if folders:
             tensors = write_dense(tmp_path / "3_Dense", (7, raw["hidden_size"]))
             dense = torch.nn.Linear(raw["hidden_size"], 7)
-            dense.load_state_dict(
-                {key.split(".")[1]: torch.tensor(value) for key, value in tensors.items()}
-            )
+            state = {key.split(".")[1]: torch.tensor(x) for key, x in tensors.items()}
+            dense.load_state_dict(state)
             expected = torch.tanh(dense(torch.nn.functional.normalize(expected, dim=-1)))
         expected = torch.nn.functional.normalize(expected, dim=-1).numpy()
     vectors, _ = DualEncoder(load_checkpoint(tmp_path)).embed(TEXTS)

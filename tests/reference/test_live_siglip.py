@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="needs torch and transformers: run `
 pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
 
 from PIL import Image  # noqa: E402
-from test_live_clip import File, images  # noqa: E402
+from test_live_clip import images  # noqa: E402
 from tiny import byte_level  # noqa: E402
 from tokenizers.processors import TemplateProcessing  # noqa: E402
 from transformers import SiglipConfig, SiglipModel  # noqa: E402
@@ -16,6 +16,7 @@ from transformers.models.siglip.image_processing_pil_siglip import (  # noqa: E4
 )
 
 from batch_calibration.scoring import ImageInputs  # noqa: E402
+from batch_calibration.scoring.data.images import ImageFile  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
 
@@ -41,7 +42,7 @@ def test_scores_of_siglip(shared, tmp_path):
     images_read, labels = images(shared)[:13], ["banded texture", "a photo of", "slow"]
     texts = ["not even desperate and bleak " * 4, "fine"]
     scorer = DualEncoder(load_checkpoint(tmp_path), scale=0, batch_size=8)
-    scores = scorer.score(ImageInputs([File(path) for path in images_read]), labels).log_probs
+    scores = scorer.score(ImageInputs([ImageFile(path) for path in images_read]), labels).log_probs
     vectors, _ = scorer.embed(texts)
     tokenizer.enable_truncation(16)
     tokenizer.enable_padding(length=16, pad_id=0, pad_token="<|end|>")

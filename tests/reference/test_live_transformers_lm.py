@@ -1,6 +1,7 @@
 """The scorer that transformers runs: equal to ours, to the plain loop, and to the harness's T5."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch and transformers: run `make reference`")
 pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: run `make reference`")
 
-from cases import CAUSAL, build, save, scored_alone  # noqa: E402
+from cases import CAUSAL, build, save, scored_alone, write_tokenizer  # noqa: E402
 from lm_eval.api.instance import Instance  # noqa: E402
 from lm_eval.models.huggingface import HFLM  # noqa: E402
 from tiny import CORPUS, byte_level  # noqa: E402
@@ -59,17 +60,11 @@ def prompts_of(shots):
     return [f"{shots}Review: {query}\nSentiment:" for query in QUERIES]
 
 
-def write_tokenizer(directory, **options):
-    byte_level().save(str(directory / "tokenizer.json"))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>", **options}
-    (directory / "tokenizer_config.json").write_text(json.dumps(config))
-
-
 @pytest.mark.parametrize("name", CAUSAL)
 @pytest.mark.parametrize("shots", SHOTS)
 def test_scores_are_those_of_our_networks(name, shots, tmp_path):
     save(name, build(name, seed=5, vocabulary=400, positions=200), tmp_path)
-    write_tokenizer(tmp_path)
+    write_tokenizer(tmp_path, eos_token="<|end|>")
     theirs = TransformersLM(TransformersFiles(tmp_path).load()).score(prompts_of(shots), LABELS)
     ours = CausalLM(load_checkpoint(tmp_path)).score(prompts_of(shots), LABELS)
     np.testing.assert_allclose(theirs.log_probs, ours.log_probs, atol=1e-4)
@@ -82,20 +77,17 @@ def test_an_architecture_without_a_network_here(name, batch_size, tmp_path):
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **OTHER[name]))
     model.eval().save_pretrained(tmp_path)
-    write_tokenizer(tmp_path)
-    tokenizer = byte_level()
+    write_tokenizer(tmp_path, eos_token="<|end|>")
     scorer = TransformersLM(TransformersFiles(tmp_path).load(), batch_size)
     for shots in SHOTS:
         texts = prompts_of(shots)
         scores = scorer.score(texts, LABELS).log_probs
-        expected, _ = scored_alone(model, tokenizer, texts, LABELS)
+        expected, _ = scored_alone(model, byte_level(), texts, LABELS)
         np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-4)
 
 
-LONGROPE = {
-    "rope_type": "longrope", "long_factor": [1.0, 3.0, 6.0, 9.0], "short_factor": [1.0] * 4,
-    "original_max_position_embeddings": 60,
-}  # fmt: skip
+LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 60}
+LONGROPE |= {"long_factor": [1.0, 3.0, 6.0, 9.0], "short_factor": [1.0] * 4}
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 256])
@@ -108,23 +100,13 @@ def test_longrope_turns_each_label_by_its_own_length(batch_size, tmp_path):
             if weights.dim() > 1:
                 weights.normal_(0, 0.3)
     model.save_pretrained(tmp_path)
-    write_tokenizer(tmp_path)
-    tokenizer = byte_level()
+    write_tokenizer(tmp_path, eos_token="<|end|>")
     # A beginning all share; rows short, long, and with labels on both sides of 60 tokens; one
     # label begins another.
     texts = [f"Review: fine and bleak {'x ' * n}Sentiment:" for n in (*range(0, 24, 2), 60)]
     labels = [" pos", " positively unflinchingly zebra", " so"]
-    expected = np.zeros((len(texts), len(labels)))
-    is_long = np.zeros(expected.shape, bool)
-    for (row, column), _ in np.ndenumerate(expected):
-        prompt = tokenizer.encode(texts[row]).ids
-        ids = tokenizer.encode(texts[row] + labels[column]).ids
-        is_long[row, column] = len(ids) - 1 > 60
-        with torch.no_grad():
-            log_probs = model(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
-        for at in range(len(prompt), len(ids)):
-            expected[row, column] += float(log_probs[at - 1, ids[at]])
-    assert {0, 3} < {*is_long.sum(axis=1).tolist()}
+    expected, fed = scored_alone(model, byte_level(), texts, labels)
+    assert {0, 3} < {*(fed > 60).sum(axis=1).tolist()}
     scorer = TransformersLM(TransformersFiles(tmp_path).load(), batch_size)
     np.testing.assert_allclose(scorer.score(texts, labels).log_probs, expected, atol=1e-4)
     ours = CausalLM(load_checkpoint(tmp_path)).score(texts, labels).log_probs
@@ -135,16 +117,15 @@ def test_longrope_turns_each_label_by_its_own_length(batch_size, tmp_path):
 def test_t5gemma_decodes_from_the_token_that_generate_begins_with(begin, tmp_path):
     part = {key: SIZES[key] for key in SIZES if key != "num_hidden_layers"}
     part |= {"num_hidden_layers": 2, "head_dim": 8}
-    config = AutoConfig.for_model(
-        "t5gemma", encoder=dict(part), decoder=part | {"cross_attention_hidden_size": 32},
-        bos_token_id=3, pad_token_id=0, eos_token_id=1,
-    )  # fmt: skip
+    towers = {"encoder": dict(part), "decoder": part | {"cross_attention_hidden_size": 32}}
+    tokens = {"bos_token_id": 3, "pad_token_id": 0, "eos_token_id": 1}
+    config = AutoConfig.for_model("t5gemma", **towers, **tokens)
     torch.manual_seed(4)
     model = AutoModelForSeq2SeqLM.from_config(config).eval()
     for key, token in begin.items():
         setattr(model.generation_config, key, token)
     model.save_pretrained(tmp_path)
-    write_tokenizer(tmp_path)
+    write_tokenizer(tmp_path, eos_token="<|end|>")
     texts, labels = ["Review: fine", "Review: a bleak zebra"], [" pos", " so so"]
     scores = TransformersLM(TransformersFiles(tmp_path).load()).score(texts, labels).log_probs
     tokenizer = byte_level()
@@ -176,7 +157,7 @@ def test_command_r_says_a_longest_text_that_is_the_tokenizer_s(tmp_path):
     config = AutoConfig.for_model("cohere", **SIZES, pad_token_id=0, eos_token_id=1)
     model = AutoModelForCausalLM.from_config(config).eval()
     model.save_pretrained(tmp_path)
-    write_tokenizer(tmp_path)
+    write_tokenizer(tmp_path, eos_token="<|end|>")
     settings = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(settings | {"model_max_length": 131072}))
     ours = CausalLM(load_checkpoint(tmp_path)).score(prompts_of(""), LABELS).log_probs
@@ -191,10 +172,9 @@ def t5(tmp_path_factory):
 
     directory = tmp_path_factory.mktemp("t5")
     torch.manual_seed(2)
-    config = AutoConfig.for_model(
-        "t5", vocab_size=400, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=4,
-        decoder_start_token_id=0, tie_word_embeddings=False,
-    )  # fmt: skip
+    sizes = {"vocab_size": 400, "d_model": 32, "d_kv": 8, "d_ff": 40, "num_layers": 2}
+    sizes |= {"num_heads": 4, "decoder_start_token_id": 0, "tie_word_embeddings": False}
+    config = AutoConfig.for_model("t5", **sizes)
     AutoModelForSeq2SeqLM.from_config(config).eval().save_pretrained(directory)
     tokenizer = byte_level()
     tokenizer.add_special_tokens(["</s>"])
@@ -211,18 +191,16 @@ def test_an_encoder_decoder_is_the_harness_s(t5):
     texts = [text + space for text in prompts_of(SHOTS[1]) for space in ("", " ")]
     scores = TransformersLM(TransformersFiles(t5).load(), 4).score(texts, LABELS).log_probs
     harness = HFLM(pretrained=str(t5), device="cpu", dtype="float32", backend="seq2seq")
-    requests = [
-        Instance("loglikelihood", {}, (text, label), 0) for text in texts for label in LABELS
-    ]
+    pairs = product(texts, LABELS)
+    requests = [Instance("loglikelihood", {}, pair, 0) for pair in pairs]
     expected = [log_prob for log_prob, _ in harness.loglikelihood(requests, disable_tqdm=True)]
     np.testing.assert_allclose(scores.ravel(), expected, atol=1e-4)
 
 
 def test_a_study_is_scored_and_goes_on(t5, tmp_path):
-    settings = Settings.of(
-        scorer="transformers", model=str(t5), data="mini", tasks="sst2", shots=1, limit=30,
-        labeled_per_class=0, dc_texts=2, batch_size=8,
-    )  # fmt: skip
+    sizes = {"shots": 1, "limit": 30, "labeled_per_class": 0, "dc_texts": 2, "batch_size": 8}
+    model = {"scorer": "transformers", "model": str(t5)}
+    settings = Settings.of(**model, data="mini", tasks="sst2", **sizes)
     heard = []
     assert run_scoring(settings, store=tmp_path / "W", notify=heard.append).scored > 30
     assert any("encoder-decoder" in note for note in heard)

@@ -28,6 +28,18 @@ LLAMA = """
     mlp.up_proj=ffn_up mlp.down_proj=ffn_down
 """
 NAMES = dict(pair.split("=") for pair in (GPT2 + LLAMA).split())
+GPT2_SHAPE = """
+    n_positions=context_length n_embd=embedding_length n_inner=feed_forward_length
+    n_layer=block_count n_head=head_count layer_norm_epsilon=layer_norm_eps
+"""
+LLAMA_SHAPE = """
+    max_position_embeddings=context_length hidden_size=embedding_length
+    intermediate_size=feed_forward_length num_hidden_layers=block_count
+    num_attention_heads=head_count num_key_value_heads=head_count_kv head_dim=key_length
+    head_dim=value_length head_dim=rope_dimension_count rope_theta=rope_freq_base
+    rms_norm_eps=layer_norm_rms_eps vocab_size=vocab_size
+"""
+"""Keys of a config, and what the writer of gguf calls each."""
 
 
 def tensor_name(name: str) -> str:
@@ -53,11 +65,7 @@ def write(directory: Path, path: Path, matrix_type: type[np.floating]) -> None:
     half = matrix_type == np.float16
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16 if half else gguf.LlamaFileType.ALL_F32)
     tensors = load_file(directory / "model.safetensors")
-    if kind == "gpt2":
-        add_gpt2_keys(writer, config)
-    else:
-        config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
-        add_llama_keys(writer, config)
+    add_shape(writer, config)
     if kind == "llama":
         tensors = rotated_in_pairs(tensors, config) | rope_factors(config)
     add_tokenizer(writer, directory, config)
@@ -75,30 +83,17 @@ def write(directory: Path, path: Path, matrix_type: type[np.floating]) -> None:
     writer.close()
 
 
-def add_gpt2_keys(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    """The shape of a GPT-2 network."""
-    writer.add_context_length(config["n_positions"])
-    writer.add_embedding_length(config["n_embd"])
-    writer.add_feed_forward_length(config.get("n_inner") or 4 * config["n_embd"])
-    writer.add_block_count(config["n_layer"])
-    writer.add_head_count(config["n_head"])
-    writer.add_layer_norm_eps(config.get("layer_norm_epsilon", 1e-5))
-
-
-def add_llama_keys(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    """The shape of a Llama or Qwen network."""
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_key_length(config["head_dim"])
-    writer.add_value_length(config["head_dim"])
-    writer.add_rope_dimension_count(config["head_dim"])
-    writer.add_rope_freq_base(config["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", 1e-6))
-    writer.add_vocab_size(config["vocab_size"])
+def add_shape(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    """The shape of a network, also what its config leaves out."""
+    if config["model_type"] == "gpt2":
+        usual = {"layer_norm_epsilon": 1e-5}
+        config["n_inner"] = config.get("n_inner") or 4 * config["n_embd"]
+    else:
+        usual = {"rms_norm_eps": 1e-6}
+        config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    for pair in (GPT2_SHAPE if "n_embd" in config else LLAMA_SHAPE).split():
+        key, name = pair.split("=")
+        getattr(writer, f"add_{name}")((usual | config)[key])
 
 
 def add_tokenizer(writer: gguf.GGUFWriter, directory: Path, config: dict[str, Any]) -> None:
