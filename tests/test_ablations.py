@@ -29,9 +29,8 @@ def reader(texts, labels):
 
 def test_known_biases_are_found_apart():
     effects = measure(TASKS["sst2"], reader, draws=1, rows=8)
-    assert (effects.common, effects.majority, effects.recency) == pytest.approx(
-        (COMMON, MAJORITY, RECENCY), abs=1e-6
-    )
+    found = effects.common, effects.majority, effects.recency
+    assert found == pytest.approx((COMMON, MAJORITY, RECENCY), abs=1e-6)
     own = [COMMON] * (1 + len(documents.TEMPLATES["sst2"]))
     own[2] += 2.0
     assert effects.templates == pytest.approx(np.std(own, ddof=1))
@@ -44,10 +43,9 @@ def test_known_biases_are_found_apart():
 
 
 def test_the_program_trains_measures_and_prints(tmp_path, program):
-    process = program("ablate_mini", "--config=configs/mini_ablations.py:smoke",
-                   f"--workdir={tmp_path}", process=True)  # fmt: skip
+    words = "ablate_mini", "--config=configs/mini_ablations.py:smoke", f"--workdir={tmp_path}"
+    process = program(*words, process=True)
     lines = (tmp_path / "ablations.md").read_text().splitlines()
     assert len(lines) == 4 and "as shipped" in lines[2] and lines[2] in process.stdout
-    process_again = program("ablate_mini", "--config=configs/mini_ablations.py:smoke",
-                    f"--workdir={tmp_path}", process=True)  # fmt: skip
+    process_again = program(*words, process=True)
     assert "step" not in process_again.stdout and lines[3] in process_again.stdout

@@ -9,9 +9,8 @@ from benchmarks import accelerator
 
 @pytest.mark.usefixtures("standard_promotion")
 def test_quick(capsys, monkeypatch):
-    monkeypatch.setattr(
-        accelerator, "matmul_peak", lambda: 1e12
-    )  # measuring it takes half a minute
+    # Measuring it takes half a minute.
+    monkeypatch.setattr(accelerator, "matmul_peak", lambda: 1e12)
     accelerator.main(["--quick"])
     stdout = capsys.readouterr().out
     for line in ("0 shared, attention joint", "240 shared, attention in turn", "host: "):

@@ -116,10 +116,8 @@ TURNED = TEXTS.sample(frac=1, random_state=0)
 def test_an_interval_takes_labels_and_weights_by_index():
     weight = pd.Series(WEIGHTS, IDS)
     expected = metrics.bootstrap_interval(metrics.accuracy, FRAME, TEXTS, 0, weight, draws=20)
-    got = metrics.bootstrap_interval(
-        metrics.accuracy, FRAME, TURNED, 0, weight.iloc[::-1], draws=20
-    )
-    assert got == expected
+    turned = TURNED, 0, weight.iloc[::-1]
+    assert metrics.bootstrap_interval(metrics.accuracy, FRAME, *turned, draws=20) == expected
 
 
 def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch, refuses):
@@ -134,15 +132,11 @@ def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch, r
     monkeypatch.setattr(module, "choose_by_labels", choose)
     columns = NAMES[::-1]
     recommend(FRAME, labeled=FRAME, labels=GOLD, probe=FRAME[:3], target_prior=[0.2, 0.1, 0.7])
-    recommend(
-        FRAME, labeled=FRAME[columns], labels=TURNED, probe=FRAME[columns][:3],
-        target_prior=pd.Series(PRIOR)[columns],
-    )  # fmt: skip
+    turned = {"labeled": FRAME[columns], "labels": TURNED, "probe": FRAME[columns][:3]}
+    recommend(FRAME, **turned, target_prior=pd.Series(PRIOR)[columns])
     jax.tree.map(np.testing.assert_array_equal, *measured)
-    other_names = FRAME.set_axis([*"abc"], axis=1)
-    for source in (
-        {"labels": TEXTS.set_axis(range(ROWS))}, {"labeled": other_names}, {"probe": other_names},
-    ):  # fmt: skip
+    other, by_number = FRAME.set_axis([*"abc"], axis=1), TEXTS.set_axis(range(ROWS))
+    for source in ({"labels": by_number}, {"labeled": other}, {"probe": other}):
         refuses(recommend, FRAME, **{"labeled": FRAME, "labels": TEXTS, "probe": FRAME, **source})
 
 
@@ -172,10 +166,9 @@ def test_a_count_from_0_beside_its_own_permutation_is_a_sentence(refuses):
     labels = pd.Series(GOLD).sample(frac=1, random_state=0)
     refuses(metrics.accuracy, pd.DataFrame(VALUES), labels)
     assert in_row_order(pd.Series(GOLD), "labels", pd.DataFrame(VALUES)) is not None
-    positives = pd.DataFrame(VALUES)[GOLD > 0]
-    assert metrics.accuracy(positives, pd.Series(GOLD)[GOLD > 0].iloc[::-1]) == metrics.accuracy(
-        VALUES[GOLD > 0], GOLD[GOLD > 0]
-    )
+    positives, labels = pd.DataFrame(VALUES)[GOLD > 0], pd.Series(GOLD)[GOLD > 0].iloc[::-1]
+    expected = metrics.accuracy(VALUES[GOLD > 0], GOLD[GOLD > 0])
+    assert metrics.accuracy(positives, labels) == expected
 
 
 def test_frames_without_an_index_go_by_place(refuses):
@@ -189,8 +182,8 @@ def test_frames_without_an_index_go_by_place(refuses):
 def test_right_labels_are_names_of_columns(refuses):
     expected = metrics.nll(VALUES, np.where(GOLD > 0, GOLD, -1))
     gaps = TEXTS.where(GOLD > 0)
-    for labels in (gaps, gaps.astype("category"), gaps.astype("string"), gaps.astype(object),
-                   [*gaps], [None if text == "no" else text for text in TEXTS]):  # fmt: skip
+    kinds = [gaps.astype(kind) for kind in ("category", "string", object)]
+    for labels in (gaps, *kinds, [*gaps], [None if text == "no" else text for text in TEXTS]):
         assert metrics.nll(FRAME, labels) == expected
         corrected = calibrate(FRAME, "bcl", labeled=FRAME, labels=labels)
         by_place = calibrate(VALUES, "bcl", labeled=VALUES, labels=np.where(GOLD > 0, GOLD, -1))
@@ -204,21 +197,19 @@ def test_whole_numbers_beside_names_that_are_numbers_are_names(names, refuses):
     frame = FRAME.set_axis(names, axis=1)
     expected = metrics.nll(VALUES, GOLD)
     numbers = np.array([int(name) for name in names])[GOLD]
-    for labels in (numbers, [*numbers], jnp.asarray(numbers), numbers.astype(object),
-                   [str(number) for number in numbers]):  # fmt: skip
+    containers = numbers, [*numbers], jnp.asarray(numbers), numbers.astype(object)
+    for labels in (*containers, [*map(str, numbers)]):
         assert float(metrics.nll(frame, labels)) == expected
     refuses(metrics.nll, frame, numbers + 7)
     prior = dict(zip(numbers[:3].tolist(), PRIOR.values(), strict=True))
-    np.testing.assert_allclose(
-        calibrate(frame, target_prior=prior), calibrate(VALUES, target_prior=[*PRIOR.values()])
-    )
+    expected = calibrate(VALUES, target_prior=[*PRIOR.values()])
+    np.testing.assert_allclose(calibrate(frame, target_prior=prior), expected)
 
 
-SHARES = [
-    PRIOR, dict(reversed(PRIOR.items())), pd.Series(PRIOR)[NAMES[::-1]], {2: 0.7, 0: 0.2, 1: 0.1},
-    pl.DataFrame({"gold": NAMES[::-1], "proportion": [0.7, 0.1, 0.2]}), [0.2, 0.1, 0.7],
-    pd.Series([0.2, 0.1, 0.7]), pd.Series([0.7, 0.2, 0.1], [2, 0, 1]),
-]  # fmt: skip
+SHARES = [PRIOR, dict(reversed(PRIOR.items())), {2: 0.7, 0: 0.2, 1: 0.1}, [0.2, 0.1, 0.7]]
+SHARES += [pl.DataFrame({"gold": NAMES[::-1], "proportion": [0.7, 0.1, 0.2]})]
+SHARES += [pd.Series(PRIOR)[NAMES[::-1]], pd.Series([0.2, 0.1, 0.7])]
+SHARES += [pd.Series([0.7, 0.2, 0.1], [2, 0, 1])]
 
 
 @pytest.mark.parametrize("shares", SHARES, ids=lambda shares: type(shares).__name__)
@@ -231,9 +222,8 @@ def test_shares_are_matched_by_name(shares, tmp_path):
     assert advice.options == recommend(VALUES, target_prior=[0.2, 0.1, 0.7]).options
     source, target = tmp_path / "scores.parquet", tmp_path / "corrected.parquet"
     pyarrow.parquet.write_table(pa.table(dict(FRAME)), source)
-    assert correct_stream(source, target, target_prior=shares).changed == (
-        (VALUES.argmax(1) != np.asarray(expected).argmax(1)).sum()
-    )
+    changed = (VALUES.argmax(1) != np.asarray(expected).argmax(1)).sum()
+    assert correct_stream(source, target, target_prior=shares).changed == changed
 
 
 def test_shares_of_numbers_serve_arrays_and_other_names_are_a_sentence(refuses):

@@ -39,23 +39,16 @@ for _ in range(2):
     del batch
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-needs_glibc = pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc", reason="another C library has no arenas"
-)
+IS_GLIBC = platform.libc_ver()[0] == "glibc"
+needs_glibc = pytest.mark.skipif(not IS_GLIBC, reason="another C library has no arenas")
 
 
 def _run(program: str, set_to: str | None) -> int:
     """The number that a Python program prints, with MALLOC_ARENA_MAX set so."""
     env = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=Path(__file__).resolve().parents[1],
-        env=env | ({"MALLOC_ARENA_MAX": set_to} if set_to else {}),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return int(done.stdout)
+    env |= {"MALLOC_ARENA_MAX": set_to} if set_to else {}
+    folder = Path(__file__).resolve().parents[1]
+    return int(subprocess.check_output([sys.executable, "-c", program], cwd=folder, env=env))
 
 
 @needs_glibc

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from itertools import islice
 
 import pytest
 from real_tokenizers import gpt2, neox, t5
@@ -69,11 +70,10 @@ for byte in range(256):
 def real_texts(shared, size):
     texts = []
     for task, names in (("sst2", ("sentence",)), ("boolq", ("passage", "question"))):
-        lines = (shared / "data" / task / "train.jsonl").open(encoding="utf-8")
-        for _, line in zip(range(size), lines, strict=False):
-            row = json.loads(line)
-            texts.append("\n".join(f"{name}: {row[name]}" for name in names) + "\nAnswer:")
-        lines.close()
+        with (shared / "data" / task / "train.jsonl").open(encoding="utf-8") as lines:
+            for line in islice(lines, size):
+                row = json.loads(line)
+                texts.append("\n".join(f"{name}: {row[name]}" for name in names) + "\nAnswer:")
     return texts
 
 
@@ -125,8 +125,9 @@ def test_the_prompt_that_was_sent_is_known_in_every_writing_and_others_are_not(n
             middle = draws.randrange(1, len(prompt) - 1)
             changed = [*tokens[:middle], " changed", *tokens[middle + 1 :]]
             other_ids = write(tokenizer, tokenizer.encode(draws.choice(texts) + form).ids)
-            for wrong in (tokens[2:], tokens[middle:], tokens[:-1], tokens[:1] + tokens[middle:],
-                          changed, other_ids, ["<|user|>", *tokens], ["A", *tokens]):  # fmt: skip
+            parts = tokens[2:], tokens[middle:], tokens[:-1], tokens[:1] + tokens[middle:]
+            more = ["<|user|>", *tokens], ["A", *tokens]
+            for wrong in (*parts, changed, other_ids, *more):
                 if "".join(wrong).split() != "".join(tokens).split():
                     assert score(wrong, text, form) is None, (wrong, text, form)
                     refused += 1

@@ -46,10 +46,9 @@ def test_token_ids_are_those_that_our_own_scorer_reads(way, tokenizer):
     with running() as server:
         got = scorer(server.address, way, tokenizer=tokenizer).score(TEXTS, LABELS)
     prompts, labels = encode(tokenizer.tokenizer, TEXTS, LABELS, tokenizer.bos)
-    expected = [
-        [nats(str(prompt), token_of(ids[0])) - 1 for ids in label_ids]
-        for prompt, label_ids in zip(prompts, labels, strict=True)
-    ]
+    expected = []
+    for prompt, label_ids in zip(prompts, labels, strict=True):
+        expected.append([nats(str(prompt), token_of(ids[0])) - 1 for ids in label_ids])
     np.testing.assert_allclose(got.log_probs, expected, rtol=1e-5)
     assert got.tokens.tolist() == [len(prompt) for prompt in prompts]
 
@@ -84,14 +83,18 @@ def without(label, rows):
     return fault
 
 
+def below_the_list(texts):
+    """What " positive" has where no list holds it."""
+    lists = [first_tokens(text) | {" positive": 0.0} for text in texts]
+    return [min(tops.values()) - BELOW for tops in lists]
+
+
 def test_a_missing_label_is_censored_and_another_rule_asks_nothing_again(tmp_path):
     path = tmp_path / "answers"
     with running(without(" positive", [1, 4])) as server:
         filling = scorer(server.address, "top_k", answers=path)
         got = filling.score(TEXTS, LABELS).log_probs
-        rows = [min(v for t, v in first_tokens(TEXTS[i]).items() if t != " positive")
-                for i in (1, 4)]  # fmt: skip
-        np.testing.assert_allclose(got[[1, 4], 1], np.array(rows) - BELOW, rtol=1e-6)
+        np.testing.assert_allclose(got[[1, 4], 1], below_the_list([TEXTS[1], TEXTS[4]]), rtol=1e-6)
         assert filling.notes[-1].startswith("2 answers lack a label among their 20 most probable")
         drop = scorer(server.address, "top_k", answers=path, missing="drop")
         dropped = drop.score(TEXTS, LABELS)
@@ -106,8 +109,7 @@ def test_a_label_that_no_answer_has_is_told():
     with running(without(" positive", range(12))) as server:
         scorer_of_least = scorer(server.address, "top_k")
         got = scorer_of_least.score(TEXTS, LABELS).log_probs
-        rows = [min(v for t, v in first_tokens(text).items() if t != " positive") for text in TEXTS]
-        np.testing.assert_allclose(got[:, 1], np.array(rows) - BELOW, rtol=1e-6)
+        np.testing.assert_allclose(got[:, 1], below_the_list(TEXTS), rtol=1e-6)
         drop = scorer(server.address, "top_k", missing="drop")
         failed = drop.score(TEXTS, LABELS).failed
     assert len(failed) == 12 and failed[3].startswith("No answer has a token of the label 'positiv")
@@ -155,10 +157,10 @@ def test_settings_that_do_not_go_together_are_refused(tokenizer, refuses):
 def test_the_identity_names_what_decides_the_numbers_alone(tokenizer):
     address = "http://127.0.0.1/v1"
     usual = scorer(address).identity
-    assert usual == {"kind": "api", "version": "1", "server": address, "model": "m",
-                     "api_scores": "echo"}  # fmt: skip
-    ignored = {"in_flight": 2, "per_minute": 9, "timeout": 5.0, "price": 3.0, "key_variable": "K",
-            "missing": "drop", "top_logprobs": 3}  # fmt: skip
+    expected = {"kind": "api", "version": "1", "server": address, "model": "m"}
+    assert usual == expected | {"api_scores": "echo"}
+    ignored = {"in_flight": 2, "per_minute": 9, "timeout": 5.0, "price": 3.0, "missing": "drop"}
+    ignored |= {"key_variable": "K", "top_logprobs": 3}
     assert scorer(address, tokenizer=tokenizer, **ignored).identity == usual
     top = scorer(address, "top_k")
     assert top.identity | {"top_logprobs": 3} == scorer(address, "top_k", top_logprobs=3).identity

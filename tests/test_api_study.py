@@ -20,10 +20,14 @@ KEY = "sk-planted-0123456789"
 
 
 def study(address, way="top_k", **settings):
-    return Settings.of(
-        scorer="api", model="m", server=address, api_scores=way, data="mini", tasks="sst2",
-        limit=20, seeds=1, labeled_per_class=2, dc_texts=4, **settings,
-    )  # fmt: skip
+    asked = {"scorer": "api", "model": "m", "server": address, "api_scores": way}
+    sizes = {"limit": 20, "seeds": 1, "labeled_per_class": 2, "dc_texts": 4}
+    return Settings.of(data="mini", tasks="sst2", **asked, **sizes, **settings)
+
+
+def without_labels():
+    """An answer whose likeliest tokens are no labels."""
+    return Reply(completion("I", {"top_logprobs": [{"I": -0.1, " am": -3.0}]}))
 
 
 def test_a_study_asks_once_and_calibrates_as_any_other(tmp_path):
@@ -84,11 +88,8 @@ def test_a_refused_row_is_named_and_costs_no_other(tmp_path):
         want = [[first_tokens(text)[label] for label in LABELS] for text in texts]
         np.testing.assert_allclose(test.log_probs, np.delete(want, [4, 7], axis=0), rtol=1e-6)
         (note,) = [note for note in report.notes if "have no scores from the server" in note]
-        assert (
-            note.startswith("2 of ")
-            and "content_filter" in note
-            and repr(texts[4][-20:])[1:] in note
-        )
+        assert note.startswith("2 of ") and "content_filter" in note
+        assert repr(texts[4][-20:])[1:] in note
         # The table is whole: nothing blocks it, nothing is asked again.
         requests_before = len(server.asked)
         assert run_scoring(study(server.address), store=tmp_path).scored == 0
@@ -97,9 +98,7 @@ def test_a_refused_row_is_named_and_costs_no_other(tmp_path):
 
 def test_a_probe_without_labels_leaves_the_others(tmp_path):
     def fault(_, path, body):
-        if "Review: N/A" in body["prompt"].split("\n\n")[-1]:
-            return Reply(completion("I", {"top_logprobs": [{"I": -0.1, " am": -3.0}]}))
-        return None
+        return without_labels() if "N/A" in body["prompt"].split("\n\n")[-1] else None
 
     with running(fault) as server:
         for _ in range(2):
@@ -113,9 +112,7 @@ def test_probes_that_have_no_score_at_all_are_left_out(tmp_path, refuses):
     usual = render_contexts(study("http://127.0.0.1:1/v1"))[0].blocks["test"].inputs
 
     def fault(_, path, body):
-        if body["prompt"] in usual:
-            return None
-        return Reply(completion("I", {"top_logprobs": [{"I": -0.1, " am": -3.0}]}))
+        return None if body["prompt"] in usual else without_labels()
 
     with running(fault) as server:
         for _ in range(2):
@@ -143,8 +140,8 @@ def test_the_price_is_that_of_the_tokens():
     assert str(cost._replace(dollars=1234.5)).endswith("tokens, $1,234.50 at price=")
 
 
-FLAGS = ("--config=configs/mini.py:smoke", "--config.tasks=sst2", "--config.limit=8",
-         "--config.scorer=api", "--config.model=m", "--config.api_scores=top_k")  # fmt: skip
+FLAGS = "tasks=sst2 limit=8 scorer=api model=m api_scores=top_k"
+FLAGS = ("--config=configs/mini.py:smoke", *(f"--config.{flag}" for flag in FLAGS.split()))
 
 
 def test_the_programs_ask_estimate_and_keep_the_key_to_themselves(program, tmp_path, monkeypatch):
@@ -186,8 +183,8 @@ def test_an_interrupted_program_says_so_and_goes_on(tmp_path):
         return Reply(answer(path, body), wait=lambda: free.wait(60))
 
     with running(fault) as server:
-        command = [sys.executable, "-m", "experiments.score", *FLAGS, f"--workdir={tmp_path}",
-                   f"--config.server={server.address}", "--config.in_flight=1"]  # fmt: skip
+        flags = f"--workdir={tmp_path}", f"--config.server={server.address}", "--config.in_flight=1"
+        command = [sys.executable, "-m", "experiments.score", *FLAGS, *flags]
         run = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         try:
             assert reached.wait(120)

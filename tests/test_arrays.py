@@ -8,15 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from batch_calibration import (
-    METHODS,
-    InputError,
-    accuracy,
-    calibrate,
-    metrics,
-    predict,
-    summary,
-)
+from batch_calibration import METHODS, InputError, accuracy, calibrate, metrics, predict, summary
 from batch_calibration.arrays.missing_scores import LARGEST
 from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration.running import empty, update
@@ -74,10 +66,10 @@ REFUSED = {
 
 
 # One reader is behind all doors: each kind at one door, and one kind at each.
-@pytest.mark.parametrize(
-    ("door", "kind"),
-    [*product(["accuracy"], REFUSED), *product(DOORS, ["ragged"])],
-)
+CASES = [*product(["accuracy"], REFUSED), *product(DOORS, ["ragged"])]
+
+
+@pytest.mark.parametrize(("door", "kind"), CASES)
 def test_what_is_no_array_of_numbers_is_refused_at_every_door(door, kind, refuses):
     refuses(DOORS[door], REFUSED[kind])
 
@@ -107,10 +99,8 @@ class Tensor:
 @pytest.mark.filterwarnings("ignore:X has feature names, but LabelBiasCorrector:UserWarning")
 @pytest.mark.parametrize("door", DOORS)
 def test_every_array_of_numbers_is_taken_at_every_door(door, array):
-    for got, expected in zip(
-        *(jax.tree.leaves(DOORS[door](x)) for x in (array, np.asarray(ROWS, np.float32))),
-        strict=True,
-    ):
+    answers = [DOORS[door](x) for x in (array, np.asarray(ROWS, np.float32))]
+    for got, expected in zip(*map(jax.tree.leaves, answers), strict=True):
         if isinstance(expected, jax.Array | np.ndarray | float):
             np.testing.assert_allclose(np.asarray(got, np.float32), expected, atol=1e-6)
 
@@ -176,9 +166,8 @@ def test_a_sentinel_above_is_refused_whatever_the_floor(high, refuses):
 
 def test_what_jit_hides_cannot_be_checked_and_the_sentence_says_what_can(refuses):
     refuses(jax.jit(calibrate), jnp.asarray(ROWS))
-    np.testing.assert_array_equal(
-        jax.jit(lambda x: BC.apply(BC.fit(x), x))(jnp.asarray(ROWS)), BC.apply(BC.fit(ROWS), ROWS)
-    )
+    scores = jax.jit(lambda x: BC.apply(BC.fit(x), x))(jnp.asarray(ROWS))
+    np.testing.assert_array_equal(scores, BC.apply(BC.fit(ROWS), ROWS))
 
 
 def test_predictions_or_labels_that_are_traced_are_refused_each_by_itself(refuses):

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from batch_calibration.scoring.models import attention
-from batch_calibration.scoring.models.attention import (
-    AttentionOptions,
-    Heads,
-    prefix_attention,
-    self_attention,
-    truncate_cache,
-)
+from batch_calibration.scoring.models.attention import AttentionOptions, Heads, self_attention
 
 SHAPES = [(2, 16, 6, 3, 8), (1, 24, 4, 1, 16)]
 """Sequences, their length, heads, groups, size of a head."""
@@ -93,13 +87,12 @@ def test_queries_attend_to_a_prefix(shape):
     q = random.normal(size=(n, heads, d)).astype(np.float32)
     k, v = (random.normal(size=(s, groups, d)).astype(np.float32) for _ in "kv")
     weighed = jnp.concatenate([jnp.asarray(v), jnp.ones((s, groups, 1))], axis=-1)
-    keys, values = truncate_cache(jnp.asarray(k), weighed, real)
+    keys, values = attention.truncate_cache(jnp.asarray(k), weighed, real)
     allowed = random.random((n, s)) < 0.1
     allowed[0] = False
     for mask in (None, allowed):
-        attended = prefix_attention(
-            jnp.asarray(q), keys, values, None if mask is None else jnp.asarray(mask)
-        )
+        given = None if mask is None else jnp.asarray(mask)
+        attended = attention.prefix_attention(jnp.asarray(q), keys, values, given)
         seen = np.ones((1, n, real), bool) if mask is None else mask[None, :, :real]
         expected = softmax(q[None], k[None, :real], v[None, :real], seen, d**-0.5)
         for ours, theirs in zip(attended, expected, strict=True):

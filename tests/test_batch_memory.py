@@ -12,11 +12,10 @@ from batch_calibration.scoring.engine.packing import pack_prompts
 from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
+LLAMA = {"hidden_size": 128, "intermediate_size": 512, "head_dim": 32, "rope_scaling": None}
 SHAPES = {
     "gpt2": {"vocab_size": 400, "n_positions": 2048, "n_embd": 128, "n_layer": 2, "n_head": 2},
-    "llama": CASES["llama"]
-    | {"hidden_size": 128, "intermediate_size": 512, "head_dim": 32, "rope_scaling": None}
-    | {"max_position_embeddings": 2048},
+    "llama": CASES["llama"] | LLAMA | {"max_position_embeddings": 2048},
 }
 
 

@@ -58,10 +58,9 @@ def test_records_come_in_the_order_of_the_tables(tables, records):
 
 
 def test_a_record_says_what_became_of_prompts(tables):
-    specs = {
-        "test": {"dropped": 3, "truncated": 1, "unreadable": 2, "notes": ["a gap was filled"]},
-        "cc": {"truncated": 4, "dropped": 0},
-    }
+    specs = {"test": {"dropped": 3, "truncated": 1, "unreadable": 2}}
+    specs["test"]["notes"] = ["a gap was filled"]
+    specs["cc"] = {"truncated": 4, "dropped": 0}
     blocks = {name: tables[1].blocks[name]._replace(spec=spec) for name, spec in specs.items()}
     (record,) = run_calibration([tables[1]._replace(blocks=blocks)], ["icl"])
     assert record.over_long == {"test": {"dropped": 3, "truncated": 1}, "cc": {"truncated": 4}}
@@ -129,10 +128,9 @@ def test_methods_without_their_block_are_skipped_and_said(records):
 
 
 def test_bias_strength_and_curves_are_the_states(tables, records):
-    blocks = {
-        name: (jnp.asarray(block.log_probs)[None], jnp.asarray(block.labels)[None])
-        for name, block in tables[0].blocks.items()
-    }
+    blocks = {}
+    for name, block in tables[0].blocks.items():
+        blocks[name] = jnp.asarray(block.log_probs)[None], jnp.asarray(block.labels)[None]
     with_bias = {name for name in METHODS if METHODS[name].keeps_bias}
     by_method = compare(blocks, methods=sorted(with_bias))
     record = records[0]
@@ -164,18 +162,15 @@ LOGITS = {"kind": "causal_lm", "logits_only": True}
     ],
 )
 def test_methods_of_log_probs_are_left_out_where_scores_are_none(tables, scorer, moved, why):
-    blocks = {
-        name: block._replace(log_probs=block.log_probs + np.float32(moved))
-        for name, block in tables[0].blocks.items()
-    }
+    blocks = {}
+    for name, block in tables[0].blocks.items():
+        blocks[name] = block._replace(log_probs=block.log_probs + np.float32(moved))
     table = tables[0]._replace(context={"task": "mine", "scorer": scorer}, blocks=blocks)
     names = ["cc", "cc_original", "dc_original"]
     (record,) = run_calibration([table], names)
     assert set(record.skipped) == ({"cc_original", "dc_original"} if why else set())
-    assert all(
-        reason.startswith(f"it needs log-probabilities over the whole vocabulary, and {why}")
-        for reason in record.skipped.values()
-    )
+    begin = f"it needs log-probabilities over the whole vocabulary, and {why}"
+    assert all(reason.startswith(begin) for reason in record.skipped.values())
     assert set(record.methods) == set(names) - set(record.skipped)
 
 
@@ -221,22 +216,16 @@ def test_a_floor_lifts_minus_infinity_of_every_method(tables, refuses):
     cut[0, 0] = -np.inf
     table = tables[0]._replace(blocks=tables[0].blocks | {"test": test._replace(log_probs=cut)})
     refuses(run_calibration, [table], ["icl"])
-    lifted = tables[0]._replace(
-        blocks=tables[0].blocks | {"test": test._replace(log_probs=np.maximum(cut, -30.0))}
-    )
-    (ours,), (theirs,) = (
-        run_calibration([table], SHIFTS, floor=-30.0),
-        run_calibration([lifted], SHIFTS),
-    )
+    above = test._replace(log_probs=np.maximum(cut, -30.0))
+    lifted = tables[0]._replace(blocks=tables[0].blocks | {"test": above})
+    (ours,) = run_calibration([table], SHIFTS, floor=-30.0)
+    (theirs,) = run_calibration([lifted], SHIFTS)
     assert ours.floor == -30.0 and replace(ours, floor=None) == theirs
 
 
-def unlabeled(tables):
-    return tables[0]._replace(blocks={"test": make_block(tables[0].blocks["test"].log_probs)})
-
-
 def test_bad_input_is_a_sentence(tables, refuses):
-    refuses(run_calibration, [unlabeled(tables)], ["bc"])
+    unlabeled = {"test": make_block(tables[0].blocks["test"].log_probs)}
+    refuses(run_calibration, [tables[0]._replace(blocks=unlabeled)], ["bc"])
     refuses(run_calibration, tables, ["bcx"])
     refuses(run_calibration, [tables[1]._replace(blocks={"cc": tables[1].blocks["cc"]})])
     refuses(run_calibration, tables, ["bc"], probe_sizes=[0])
@@ -246,9 +235,8 @@ def test_accuracy_by_probe_size(planted):
     scores, labels, _ = planted(40, 2)
     table = ScoreTable({"task": "sst2"}, ("a", "b"), {"test": make_block(scores, labels)})
     short = table._replace(blocks={"test": make_block(scores[:33], labels[:33])})
-    record, second = run_calibration(
-        [table, short], ["bc"], probe_sizes=[2, 10, 20, 40, 500], draws=3
-    )
+    sizes = {"probe_sizes": [2, 10, 20, 40, 500], "draws": 3}
+    record, second = run_calibration([table, short], ["bc"], **sizes)
     by_size = record.probe_size
     assert by_size.sizes == (2, 10, 20, 40) and second.probe_size.sizes == (2, 10, 20, 33)
     assert set(by_size.accuracy) == {name for name in METHODS if METHODS[name].over_probe_sizes}
@@ -267,9 +255,8 @@ def toy(*, strength: float = 1.0) -> Calibrator:
 
     def fit(log_probs, labels=None, weight=None, /, *, key=None):
         present = True if weight is None else (weight > 0)[:, None]
-        return Shift(
-            jnp.max(jnp.where(present, log_probs, -jnp.inf), axis=0), jnp.float32(strength)
-        )
+        largest = jnp.max(jnp.where(present, log_probs, -jnp.inf), axis=0)
+        return Shift(largest, jnp.float32(strength))
 
     return Calibrator(fit, lambda state, rows, /: rows - state.strength * state.bias)
 
@@ -286,9 +273,8 @@ def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch, refu
     result_of_toy = compare({"test": (scores[None],)}, methods=("toy",))["toy"]
     np.testing.assert_allclose(result_of_toy.scores[0], expected, atol=1e-6)
     (record,) = run_calibration([tables[0]], ["toy", "icl"])
-    assert record.methods["toy"] == pytest.approx(
-        measured(expected, tables[0].blocks["test"].labels, scores), abs=1e-6
-    )
+    values = measured(expected, tables[0].blocks["test"].labels, scores)
+    assert record.methods["toy"] == pytest.approx(values, abs=1e-6)
     np.testing.assert_allclose(record.bias["toy"], scores.max(axis=0), atol=1e-6)
     # By default all of the table are used, which two stand for here. What is put back by `update`
     # keeps its place in the order.
@@ -306,9 +292,8 @@ def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch, refu
 def test_results_of_an_earlier_run_stay_where_scores_and_floor_do(planted, tmp_path):
     scores, gold, _ = planted(20, 2, 0)
     store = Store(tmp_path, create=True)
-    store.put(
-        ScoreTable({"task": "mine", "seed": 0}, ("a", "b"), {"test": make_block(scores, gold)})
-    )
+    blocks = {"test": make_block(scores, gold)}
+    store.put(ScoreTable({"task": "mine", "seed": 0}, ("a", "b"), blocks))
     kept = []
     for method, floor in (("icl", None), ("bc", None), ("bc", -2.0), ("icl", -2.0)):
         (record,) = calibrate_store(store, [method], floor=floor).records

@@ -74,16 +74,11 @@ def test_equals_naive_scoring(checkpoint, shots, rows, labels):
     assert scores.tokens.tolist() == [len(checkpoint.tokenizer.encode(t).ids) for t in texts]
 
 
-def test_queries_without_a_common_beginning(checkpoint):
-    texts = ["a film", "zebra:", "very fine and slow"]
-    scores = CausalLM(checkpoint).score(texts, LABELS).log_probs
-    np.testing.assert_allclose(scores, naive(checkpoint, texts, LABELS), atol=1e-4)
-
-
-def test_two_contexts_in_one_call(checkpoint):
-    texts = [(SHOTS if row % 2 else SHOTS[80:]) + q for row, q in enumerate(queries(12))]
-    scores = CausalLM(checkpoint).score(texts, LABELS).log_probs
-    np.testing.assert_allclose(scores, naive(checkpoint, texts, LABELS), atol=1e-4)
+def test_queries_without_a_common_beginning_and_two_contexts_in_one_call(checkpoint):
+    two = [(SHOTS if row % 2 else SHOTS[80:]) + q for row, q in enumerate(queries(12))]
+    for texts in (["a film", "zebra:", "very fine and slow"], two):
+        scores = CausalLM(checkpoint).score(texts, LABELS).log_probs
+        np.testing.assert_allclose(scores, naive(checkpoint, texts, LABELS), atol=1e-4)
 
 
 def test_label_tokens_that_depend_on_the_row(tmp_path):
@@ -97,9 +92,8 @@ def test_label_tokens_that_depend_on_the_row(tmp_path):
 def test_beginning_token(tmp_path):
     tokenizer = byte_level()
     end = tokenizer.token_to_id("<|end|>")
-    tokenizer.post_processor = TemplateProcessing(
-        single="<|end|> $A <|end|>", special_tokens=[("<|end|>", end)]
-    )
+    special = [("<|end|>", end)]
+    tokenizer.post_processor = TemplateProcessing("<|end|> $A <|end|>", special_tokens=special)
     checkpoint = load_checkpoint(write(tmp_path, GPT2, tokenizer))
     assert checkpoint.bos == tokenizer.token_to_id("<|end|>")
     texts = ["fine", ""]

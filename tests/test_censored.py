@@ -10,13 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batch_calibration import calibrate
-from batch_calibration.arrays.missing_scores import (
-    BELOW,
-    check_missing,
-    fill_every_row,
-    fill_scores,
-    find_missing,
-)
+from batch_calibration.arrays import missing_scores
+from batch_calibration.arrays.missing_scores import BELOW, check_missing, fill_scores, find_missing
 from batch_calibration.diagnosis import DISTANCES, range_of_predictions
 from experiments.evidence import top_k
 
@@ -60,7 +55,7 @@ def test_fill_is_the_loop(case, missing):
 @given(lists())
 def test_filled_labels_are_the_least_of_their_row(case):
     scores, bound = case
-    filled = fill_every_row(scores, "least", bound)
+    filled = missing_scores.fill_every_row(scores, "least", bound)
     for row, hid in zip(filled, find_missing(scores), strict=True):
         assert np.isfinite(row).all()
         if hid.any():
@@ -157,11 +152,8 @@ def test_the_evidence_is_reproduced(shared, monkeypatch):
     _, measured = top_k.measure("MMLU", list(top_k.contexts_of("mmlu")), 3)
     page = Path(__file__).resolve().parents[1] / "docs/evidence/missing_labels.csv"
     with page.open(encoding="utf-8", newline="") as file:
-        (row,) = (
-            row for row in csv.DictReader(file) if row["scores, length of the list"] == "MMLU, 3"
-        )
-    assert [row[f"same predictions, %: {way}"] for way in ways] == cells(measured)[2:-1]
-
-
-def cells(line):
-    return [cell.strip() for cell in line.split("|")]
+        rows = {row["scores, length of the list"]: row for row in csv.DictReader(file)}
+    row = rows["MMLU, 3"]
+    assert [row[f"same predictions, %: {way}"] for way in ways] == [
+        cell.strip() for cell in measured.split("|")[2:-1]
+    ]

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+from itertools import product
 
 import figures
 import numpy as np
@@ -28,8 +29,8 @@ GAINS = {"near": Estimate(0.01, -0.01, 0.03), "far": Estimate(0.9, 0.2, 0.95)}
 
 
 def record(task, icl, bc, **others):
-    about = {"shots": 1, "seed": others.pop("seed", 0), "options": others.pop("options", {})}
-    about["shots"] = others.pop("shots", 1)
+    about = {"shots": 1, "seed": 0, "options": {}}
+    about = {name: others.pop(name, usual) for name, usual in about.items()}
     return make_record(task, {"icl": icl, "bc": bc}, context=about, **others)
 
 
@@ -56,25 +57,21 @@ def shifted(tables):
 def drawn(tables, shifted):
     """A figure of each function, by its name."""
     random = np.random.default_rng(0)
-    group = by_setting([
-        record(task, 0.5 + i / 10, 0.6, seed=seed, strength=0.5 + seed,
-               curve=make_curve(0.5 + random.normal(0, 0.02, 101)))
-        for i, task in enumerate(TASKS) for seed in range(2)
-    ])[0]  # fmt: skip
-    varied = []
-    for task in TASKS[:2]:
-        for name in "012345678":
-            icl = 0.4 + int(name) / 30
-            varied += [record(task, icl, 0.7, options={"template": name})]
-    flipped = []
-    for words in ({}, {"label_words": "held_out"}):
-        for kind, right in (({}, 0.8), ({"demonstration_labels": "flipped"}, 0.3)):
-            flipped += [record("sst2", right, right, seed=s, options=words | kind) for s in (0, 1)]
-    pairs = [record("rte", 0.4 + shots / 10, 0.7, shots=shots, options=options)
-             for shots in (0, 1, 4) for options in ({}, {"template": "2"})]  # fmt: skip
+    own, varied, flipped, pairs, shots = [], [], [], [], []
+    for (i, task), seed in product(enumerate(TASKS), range(2)):
+        curve = make_curve(0.5 + random.normal(0, 0.02, 101))
+        own.append(record(task, 0.5 + i / 10, 0.6, seed=seed, strength=0.5 + seed, curve=curve))
+        shots += [record(task, 0.5 + n / 20, 0.7, shots=n, seed=seed) for n in range(5)]
+    group = by_setting(own)[0]
+    for task, name in product(TASKS[:2], "012345678"):
+        varied.append(record(task, 0.4 + int(name) / 30, 0.7, options={"template": name}))
+    for words, seed in product(({}, {"label_words": "held_out"}), (0, 1)):
+        flipped.append(record("sst2", 0.8, 0.8, seed=seed, options=words))
+        options = words | {"demonstration_labels": "flipped"}
+        flipped.append(record("sst2", 0.3, 0.3, seed=seed, options=options))
+    for n, options in product((0, 1, 4), ({}, {"template": "2"})):
+        pairs.append(record("rte", 0.4 + n / 10, 0.7, shots=n, options=options))
     (grid,), (control,) = prompts.find_grids(pairs), controls.find_controls(flipped)
-    shots = [record(task, 0.5 + n / 20, 0.7, shots=n, seed=s)
-             for task in TASKS for n in range(5) for s in (0, 1)]  # fmt: skip
     sizes = make_sizes([2, 8, 277], bc=[[0.5, 0.6], [0.6, 0.6], [0.7]])
     by_size = curves.by_probe_size(by_setting([record("rte", 0.5, 0.7, probe_size=sizes)]))
     rows, labels = np.asarray(tables[0].blocks["test"].log_probs), tables[0].blocks["test"].labels
@@ -82,19 +79,20 @@ def drawn(tables, shifted):
     signs = {name: (gain, gain.beyond_noise) for name, gain in GAINS.items()}
     names = [f"context {i}" for i in range(1000)]
     numbers = random.normal(0, 0.1, (1000, 1)) + np.array([0, -0.02, 0.02])
+    estimates = {"icl": GAINS["near"], "bc": GAINS["near"], "bcl": GAINS["far"]}
+    forest = [*GAINS, "missing"], "points", "h", ("panel", "row")
     maps = {"a": np.array([[1.0, np.nan]]), "b": np.array([[2.0, 3.0]])}
+    axes = ["u", "v"], ["w"], ("x", "y", "z"), (1, 1), (1, 3), study_figures.BLUES
+    maps = study_figures.draw_maps(maps, *axes, digits=0)
     return {
         "draw_curves": study_figures.draw_curves(curves.by_shots(by_setting(shots))[0]),
         "draw_curves of rows": study_figures.draw_curves(by_size[0]),
         "draw_strength": study_figures.draw_strength(group),
         "draw_gains": intervals.draw_gains(group, ["bc"]),
-        "draw_forest": intervals.draw_forest(
-            {"bc": signs, "pc": signs}, [*GAINS, "missing"], "points", "h", ("panel", "row")
-        ),
+        "draw_forest": intervals.draw_forest({"bc": signs, "pc": signs}, *forest),
         "draw_contexts": intervals.draw_contexts(GAINS, "h"),
         "draw_strip": intervals.draw_strip("gain", names, numbers, "#1f77c4", ("x", "y"), "h", ""),
-        "draw_estimates": intervals.draw_estimates({"SST-2": {"icl": GAINS["near"],
-            "bc": GAINS["near"], "bcl": GAINS["far"]}}, "h"),
+        "draw_estimates": intervals.draw_estimates({"SST-2": estimates}, "h"),
         "draw_preferences": preferences.draw_preferences(found, ["one", "the other"]),
         "draw_preferences of many": preferences.draw_preferences(2 * found, list("abcd")),
         "draw_boundaries": scores.draw_boundaries(tables, "m"),
@@ -105,10 +103,8 @@ def drawn(tables, shifted):
         "draw_prompts": study_figures.draw_prompts(prompts.find_axes(varied)),
         "draw_control": study_figures.draw_control(control),
         "draw_grid": study_figures.draw_grid(grid),
-        "draw_maps": style.finish(
-            study_figures.draw_maps(maps, ["u", "v"], ["w"], ("x", "y", "z"), (1, 1), (1, 3),
-                                    study_figures.BLUES, digits=0), "h", "", []),
-    }  # fmt: skip
+        "draw_maps": style.finish(maps, "h", "", []),
+    }
 
 
 MODULES = ("intervals", "preferences", "scores", "studies")
@@ -145,18 +141,27 @@ def test_a_page_has_each_figure_as_text_in_its_own_colors(drawn):
         assert ids <= used, (name, ids - used)
 
 
+MARKS = """
+forest: far: +90.0 [+20.0, +95.0]
+estimates: icl: 1.0 %
+curves: bc, 4, shots per class:\x20
+preferences: negative, predicted:\x20
+prompts: 8, icl: 66.
+planes: bc:\x20
+strip: context\x20
+control: 1 shots, flipped:\x20
+boxes: 0, bc: 70.0 %
+"""
+
+
 def test_marks_say_their_numbers(drawn):
-    for name, said in {
-        "draw_forest": "far: +90.0 [+20.0, +95.0]", "draw_estimates": "icl: 1.0 %",
-        "draw_curves": "bc, 4, shots per class: ", "draw_preferences": "negative, predicted: ",
-        "draw_prompts": "8, icl: 66.", "draw_planes": "bc: ", "draw_strip": "context ",
-        "draw_control": "1 shots, flipped: ", "draw_boxes": "0, bc: 70.0 %",
-    }.items():  # fmt: skip
-        svg = style.page_svg(drawn[name], "f")
+    for line in MARKS.strip().splitlines():
+        name, said = line.split(": ", 1)
+        svg = style.page_svg(drawn[f"draw_{name}"], "f")
         texts = re.findall("<title>([^<]*)</title>", svg)
         # A layer of very many dots is an image.
-        assert any(said in text for text in texts) or ("<image" in svg and name == "draw_strip"), (
-            name, texts[:9])  # fmt: skip
+        is_found = any(said in text for text in texts) or ("<image" in svg and name == "strip")
+        assert is_found, (name, texts[:9])
 
 
 def test_the_numbers_are_what_is_drawn(drawn):
@@ -170,8 +175,8 @@ def test_the_numbers_are_what_is_drawn(drawn):
     assert list(found) == ["method", "template", "accuracy", "shots"]
     bars = drawn["draw_preferences"].figure.axes[1].patches
     found = figures.columns(drawn["draw_preferences"].cells)
-    values = [float(value) for what, value in zip(found["what"], found["value"], strict=True)
-              if what == "predicted"]  # fmt: skip
+    numbers = zip(found["what"], found["value"], strict=True)
+    values = [float(value) for what, value in numbers if what == "predicted"]
     assert [bar.get_height() for bar in bars[:2]] == pytest.approx(values[:2])
 
 

@@ -43,12 +43,10 @@ def template_of(source, tmp_path):
 
 def test_demonstrations_are_turns():
     compose = chat(FORM, settings(system="Be brief.", answer_start="It is"), Listing())
-    assert compose(SHOWN)(QUERY) == [
-        ("system", "Be brief."),
-        ("user", "Review: a\nSentiment:"), ("assistant", "It is good"),
-        ("user", "Review: b\nSentiment:"), ("assistant", "It is bad"),
-        ("user", QUERY), ("assistant", "It is"),
-    ]  # fmt: skip
+    contents = ["Review: a\nSentiment:", "It is good", "Review: b\nSentiment:", "It is bad", QUERY]
+    roles = ["system", *["user", "assistant"] * 3]
+    expected = [*zip(roles, ["Be brief.", *contents, "It is"], strict=True)]
+    assert compose(SHOWN)(QUERY) == expected
 
 
 def test_one_message_is_what_a_base_model_reads():
@@ -173,17 +171,13 @@ def test_a_template_without_end_is_stopped_and_the_next_one_renders(tmp_path, re
 
 
 def test_rows_with_the_text_of_a_special_token_are_counted(instruct, tmp_path):
-    rows = [
-        {"sentence": f"film {i}" + "<end_of_turn>" * (i % 3 == 0), "label": i % 2} for i in range(6)
-    ]
+    texts = [f"film {i}" + "<end_of_turn>" * (i % 3 == 0) for i in range(6)]
+    rows = [{"sentence": text, "label": i % 2} for i, text in enumerate(texts)]
     path = tmp_path / "sst2" / "validation.jsonl"
     path.parent.mkdir()
     path.write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "sst2" / "train.jsonl").write_text(path.read_text())
     notes = []
-    chosen = Settings.of(
-        model=str(instruct), data=str(tmp_path), tasks="sst2", chat="turns", labeled_per_class=0,
-        dc_texts=2,
-    )  # fmt: skip
-    render_contexts(chosen, notify=notes.append)
+    values = BASE | {"model": str(instruct), "data": str(tmp_path), "tasks": "sst2", "limit": 0}
+    render_contexts(Settings.of(**values, chat="turns"), notify=notes.append)
     assert any("2 of 6 rows of sst2 hold the text of a special token" in note for note in notes)

@@ -73,14 +73,11 @@ CONTENTS = {
     },
 }
 NUMBER = r"(?:\d+(?:\.\d+)?|[A-Z])\b"
-CITED = re.compile(
-    rf"\b(?i:(eq|fig|table|app|sec)(?:uation|ure|endix|tion)?s?\.?) "
-    rf"({NUMBER}(?:(?:, | and | to ){NUMBER})*)"
-)  # fmt: skip
+NUMBERS = rf"({NUMBER}(?:(?:, | and | to ){NUMBER})*)"
+CITED = re.compile(rf"\b(?i:(eq|fig|table|app|sec)(?:uation|ure|endix|tion)?s?\.?) {NUMBERS}")
 WORK = re.compile(r"(\w+)(?: et al\.| and \w+),? \d{4}|\b(paper)\b|\b(their|algorithm)\b")
-VENUE = re.compile(
-    r"arXiv:\d{4}\.\d{5}|Neural Computation|ICML|ICLR|ACL|EMNLP|NAACL|NeurIPS|TACL|Statist"
-)
+VENUES = r"arXiv:\d{4}\.\d{5}|Neural Computation|ICML|ICLR|ACL|EMNLP|NAACL|NeurIPS|TACL|Statist"
+VENUE = re.compile(VENUES)
 
 
 def cited(text):
@@ -110,12 +107,8 @@ def texts(path):
     So is a number alone, which names a table or figure of results.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    inner_strings = {
-        id(child)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for child in node.values
-    }
+    joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    inner_strings = {id(child) for node in joined for child in node.values}
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) else None
         alone = isinstance(text, str) and re.fullmatch(r"(Table|Figure) \d+", text)
@@ -123,8 +116,8 @@ def texts(path):
             yield text
 
 
-FILES = [p for folder in ("batch_calibration", "configs", "experiments")
-         for p in sorted((ROOT / folder).rglob("*.py"))]  # fmt: skip
+FOLDERS = "batch_calibration", "configs", "experiments"
+FILES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def test_numbers_in_docstrings_are_the_paper_s():
@@ -184,12 +177,9 @@ def test_the_table_above_is_the_paper_s(shared):
     inside = re.compile(r"\\begin\{(?:wrap)?(figure|table)\*?\}.*?\\end\{(?:wrap)?\1\*?\}", re.S)
     for match in inside.finditer(paper):
         captions[match[1]] += re.findall(r"\\caption\{(.*)", match[0])
-    contents = {
-        "eq": re.findall(r"\\begin\{align\}(.*?)\\end\{align\}", paper, re.S),
-        "fig": captions["figure"],
-        "table": captions["table"],
-        "app": re.findall(r"\\section\{(.*?)\}", appendix),
-    }
+    contents = {"fig": captions["figure"], "table": captions["table"]}
+    contents["eq"] = re.findall(r"\\begin\{align\}(.*?)\\end\{align\}", paper, re.S)
+    contents["app"] = re.findall(r"\\section\{(.*?)\}", appendix)
     for kind, items in contents.items():
         assert len(items) == len(CONTENTS[kind]), kind
         for (number, (title, _)), item in zip(CONTENTS[kind].items(), items, strict=True):

@@ -30,18 +30,13 @@ def slug(heading):
 def sections(text):
     """Anchor -> text of each section of the second level, with those below it."""
     pieces = re.split(r"^## (.+)$", "\n" + text, flags=re.M)
-    return {"": pieces[0]} | {
-        slug(heading): body for heading, body in zip(pieces[1::2], pieces[2::2], strict=True)
-    }
+    return {"": pieces[0]} | dict(zip(map(slug, pieces[1::2]), pieces[2::2], strict=True))
 
 
 SECTIONS = {page: sections(text) for page, text in PAGES.items()}
-CASES = [
-    (page, anchor)
-    for page, by_anchor in SECTIONS.items()
-    for anchor, text in by_anchor.items()
-    if MEASURED.search(text)
-]
+CASES = []
+for page, by_anchor in SECTIONS.items():
+    CASES += [(page, anchor) for anchor, text in by_anchor.items() if MEASURED.search(text)]
 
 
 def linked(page, text):
@@ -55,6 +50,5 @@ def linked(page, text):
 @pytest.mark.parametrize(("page", "anchor"), CASES)
 def test_a_measured_number_has_its_command(page, anchor):
     text = SECTIONS[page][anchor]
-    assert COMMAND.search(text) or any(map(COMMAND.search, linked(page, text))), (
-        f"{page}#{anchor}: name the command that prints its numbers"
-    )
+    has_command = COMMAND.search(text) or any(map(COMMAND.search, linked(page, text)))
+    assert has_command, f"{page}#{anchor}: name the command that prints its numbers"

@@ -3,8 +3,10 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -39,13 +41,20 @@ def table(tmp_path):
 
 def run(*arguments, code=0):
     """Run the program in this process; its exit code is checked."""
-    arguments = [str(argument) for argument in arguments]
-    if not code:
-        cli.run(arguments)
-        return
-    with pytest.raises(SystemExit) as exit_info:
-        cli.run(arguments)
-    assert exit_info.value.code == code
+    with pytest.raises(SystemExit, match=str(code)) if code else nullcontext():
+        cli.run([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def said(capsys):
+    """Runs the program and gives what it prints to both streams, with single spaces."""
+
+    def call(*arguments, code=0):
+        run(*arguments, code=code)
+        stdout, stderr = (" ".join(text.split()) for text in capsys.readouterr())
+        return SimpleNamespace(out=stdout, err=stderr)
+
+    return call
 
 
 GIVEN = ("--gold=gold", "--ids=id")
@@ -74,10 +83,9 @@ def test_corrected_scores_are_those_of_calibrate(table, tmp_path, ending, capsys
     assert f"corrected scores: {out}" in capsys.readouterr().out
 
 
-def test_what_is_said_is_right(table, capsys):
+def test_what_is_said_is_right(table, said):
     path, scores, right = table
-    run("diagnose", path, *GIVEN, "--changed=2")
-    stdout = " ".join(capsys.readouterr().out.split())
+    stdout = said("diagnose", path, *GIVEN, "--changed=2").out
     new = scores - scores.mean(axis=0)
     before, after = ((s.argmax(axis=1) == right).mean() for s in (scores, new))
     changed = int((scores.argmax(axis=1) != new.argmax(axis=1)).sum())
@@ -89,17 +97,15 @@ def test_what_is_said_is_right(table, capsys):
     assert f"and {changed - 2} more" in stdout
 
 
-def test_without_right_labels_nothing_is_said_of_accuracy(tmp_path, capsys):
-    text, *_ = lines_of(np.random.default_rng(1), gold=False)
+def test_without_right_labels_nothing_is_said_of_accuracy(tmp_path, capsys, said):
     path = tmp_path / "scores.csv"
-    path.write_text(text)
+    path.write_text(lines_of(np.random.default_rng(1), gold=False)[0])
     run("diagnose", path, "--ids=id")
     stdout = capsys.readouterr().out
     assert "Accuracy" not in stdout and "No right label is known" in stdout
     run("report", path, "--ids=id", f"--output={tmp_path / 'r.html'}")
     assert "No right label is known" in (tmp_path / "r.html").read_text()
-    run("compare", path, code=2)
-    assert "none of its 60 test rows has a gold label" in capsys.readouterr().err
+    assert "none of its 60 test rows has a gold label" in said("compare", path, code=2).err
 
 
 def test_scores_come_in_and_go_out_by_pipes(table):
@@ -210,7 +216,7 @@ def test_commands_read_one_file_with_the_same_flags(table, tmp_path, capsys):
         assert quiet.err == "" and quiet.out.splitlines()[:3] == shown.out.splitlines()[:3]
 
 
-def test_convert_makes_what_programs_of_a_study_read(table, program, tmp_path, capsys):
+def test_convert_makes_what_programs_of_a_study_read(table, program, tmp_path, said):
     path, scores, _ = table
     work = tmp_path / "w"
     run("convert", path, *GIVEN, f"--workdir={work}")
@@ -223,8 +229,7 @@ def test_convert_makes_what_programs_of_a_study_read(table, program, tmp_path, c
     run("convert", path, *GIVEN, f"--output={tmp_path / 't.safetensors'}")
     (reread,) = read(tmp_path / "t.safetensors")
     assert reread.id == stored.id
-    run("convert", path, *GIVEN, code=2)
-    assert "--output=FILE or --workdir=DIR" in capsys.readouterr().err
+    assert "--output=FILE or --workdir=DIR" in said("convert", path, *GIVEN, code=2).err
 
 
 def test_the_page_has_all(table, tmp_path):
@@ -237,7 +242,7 @@ def test_the_page_has_all(table, tmp_path):
     assert "bc_mean_prob" in text
 
 
-def test_a_page_without_matplotlib_has_words_and_tables(table, tmp_path, monkeypatch, capsys):
+def test_a_page_without_matplotlib_has_words_and_tables(table, tmp_path, monkeypatch, said):
     path, *_ = table
     page = tmp_path / "page.html"
     for name in [name for name in sys.modules if name.startswith("batch_calibration.reporting.fi")]:
@@ -248,8 +253,8 @@ def test_a_page_without_matplotlib_has_words_and_tables(table, tmp_path, monkeyp
     text = page.read_text()
     assert "batch-calibration[plots]" in text and "<svg" not in text
     assert "the scores favor" in text and "bc_mean_prob" in text
-    run("diagnose", path, *GIVEN, f"--plot={tmp_path / 'p.png'}", code=2)
-    assert "batch-calibration[plots]" in capsys.readouterr().err
+    refusal = said("diagnose", path, *GIVEN, f"--plot={tmp_path / 'p.png'}", code=2).err
+    assert "batch-calibration[plots]" in refusal
 
 
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
@@ -277,25 +282,36 @@ def test_figures(table, tmp_path, ending):
         (["compare", "{}", "--missing=bound"], "give compare --missing=least"),
         (["calibrate", "{}", "--format=nix"], "There is no format named 'nix'"),
         (["calibrate", "{}", "{}"], "two contexts have one name"),
+        (["score", "--workdir=W", "--shots=two"], "--shots: expected a whole number; got 'two'"),
+        (["score", "--workdir=W"], "the sweep has no context; give at least one task in --tasks"),
+        (["score"], "the following arguments are required: --workdir"),
+        (["tables", "--workdir=W"], "got no scores/ in it: run batch-calibration score first"),
+        (["calibrate"], "expected files of scores, or --workdir=DIR of a study, and not both"),
+        (["report", "{}", "--workdir=W"], "expected files of scores, or --workdir=DIR"),
+        (["calibrate", "{}", "--floor=-9"], "--floor goes with --workdir=DIR of a study"),
+        (["calibrate", "--workdir=W", "--prior=1,2"], "--prior goes with files of scores"),
+        (["sweep", "--workdir=W", "--workers=0"], "--workers: expected 1 or more; got 0"),
+        (["sweep", "--workdir=W", "--partition=x"], "--launcher=local has no such option"),
     ],
 )
-def test_mistakes_are_answered_by_a_sentence(table, arguments, sentence, capsys):
-    path, *_ = table
-    arguments = [argument.format(path) for argument in arguments]
-    run(*arguments, *(GIVEN if arguments[0] != "calibrat" else ()), code=2)
+def test_mistakes_are_answered_by_a_sentence(
+    table, arguments, sentence, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    given = GIVEN if any("{}" in argument or "nix" in argument for argument in arguments) else ()
+    run(*(argument.format(table[0]) for argument in arguments), *given, code=2)
     stderr = capsys.readouterr().err
-    assert sentence in stderr
-    assert stderr.count("\n") == 1 and stderr.startswith("error: ")
+    assert sentence in stderr and stderr.count("\n") == 1 and stderr.startswith("error: ")
 
 
-def test_estimated_shares_need_labels(tmp_path, capsys):
+def test_estimated_shares_need_labels(tmp_path, said):
     text, *_ = lines_of(np.random.default_rng(1), gold=False)
     (tmp_path / "s.csv").write_text(text)
-    run("calibrate", tmp_path / "s.csv", "--ids=id", "--prior=estimated", code=2)
-    assert "unlabeled rows cannot tell their shares from the bias" in capsys.readouterr().err
+    refusal = said("calibrate", tmp_path / "s.csv", "--ids=id", "--prior=estimated", code=2).err
+    assert "unlabeled rows cannot tell their shares from the bias" in refusal
 
 
-def test_missing_labels_have_a_range(tmp_path, capsys):
+def test_missing_labels_have_a_range(tmp_path, capsys, said):
     rng = np.random.default_rng(3)
     rows = [
         json.dumps({"a": rng.normal() - 1, "b": rng.normal() - 2 if i % 3 else None, "gold": i % 2})
@@ -303,21 +319,19 @@ def test_missing_labels_have_a_range(tmp_path, capsys):
     ]
     path = tmp_path / "top.jsonl"
     path.write_text("\n".join(rows))
-    run("diagnose", path, "--gold=gold", code=2)
-    assert "--missing=least" in capsys.readouterr().err
+    assert "--missing=least" in said("diagnose", path, "--gold=gold", code=2).err
     run("diagnose", path, "--gold=gold", "--missing=bound")
     captured = capsys.readouterr()
     assert "The range that missing labels allow" in captured.out
     assert "10 of 30 rows lack the score of a label" in " ".join(captured.err.split())
 
 
-def test_a_label_that_is_never_right_is_told(tmp_path, capsys):
+def test_a_label_that_is_never_right_is_told(tmp_path, said):
     rng = np.random.default_rng(4)
     rows = [f"{rng.normal()},{rng.normal()},{rng.normal()},{'ab'[i % 2]}" for i in range(50)]
     path = tmp_path / "never.csv"
     path.write_text("a,b,c,gold\n" + "\n".join(rows))
-    run("diagnose", path, "--gold=gold")
-    stdout = " ".join(capsys.readouterr().out.split())
+    stdout = said("diagnose", path, "--gold=gold").out
     assert "No labeled row's right answer is 'c'" in stdout and "(a prior)" in stdout
 
 
@@ -331,7 +345,7 @@ def parquet(folder, scores, right):
     return folder / "big.parquet"
 
 
-def test_parquet_is_corrected_batch_by_batch(table, tmp_path, capsys):
+def test_parquet_is_corrected_batch_by_batch(table, tmp_path, capsys, said):
     from pyarrow.parquet import read_table
 
     _, scores, right = table
@@ -350,16 +364,18 @@ def test_parquet_is_corrected_batch_by_batch(table, tmp_path, capsys):
     (tmp_path / "probe.csv").write_text("no,yes\n-1.0,-0.5\n-3.0,-0.5\n")
     run("calibrate", path, *flags, "--method=cc", f"--probe={tmp_path / 'probe.csv'}")
     np.testing.assert_allclose(read_table(out)["no"], scores[:, 0] + 2.0, atol=1e-5)
-    run("calibrate", path, *flags, f"--plot={tmp_path / 'p.png'}", code=2)
-    assert "a stream of Parquet is not drawn" in capsys.readouterr().err
+    refusal = said("calibrate", path, *flags, f"--plot={tmp_path / 'p.png'}", code=2).err
+    assert "a stream of Parquet is not drawn" in refusal
 
 
-def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypatch, capsys):
+def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypatch, said):
     from batch_calibration.cli import output
 
     monkeypatch.setattr(output, "MAX_ROWS_IN_MEMORY", 59)
-    run("calibrate", parquet(tmp_path, *table[1:]), "--gold=gold", "--labels=no,yes", code=2)
-    assert "60 rows are more than a table in memory" in capsys.readouterr().err
+    refusal = said(
+        "calibrate", parquet(tmp_path, *table[1:]), "--gold=gold", "--labels=no,yes", code=2
+    ).err
+    assert "60 rows are more than a table in memory" in refusal
 
 
 WHOLE = "no,yes\n-1.5,-0.5\n-2.5,-0.7\n"
@@ -388,49 +404,43 @@ def test_a_damaged_file_is_a_sentence(tmp_path, name, text, sentence, capsys):
     assert len(stderr) < 1200
 
 
-def test_one_row_and_a_label_never_predicted(tmp_path, capsys):
+def test_one_row_and_a_label_never_predicted(tmp_path, said):
     (tmp_path / "s.csv").write_text("no,yes\n-1.5,-0.5\n")
-    run("diagnose", tmp_path / "s.csv")
-    assert "has one row to learn from" in " ".join(capsys.readouterr().err.split())
+    assert "has one row to learn from" in said("diagnose", tmp_path / "s.csv").err
     (tmp_path / "s.csv").write_text("a,b,c,gold\n" + "-1.5,-0.5,-9.5,a\n-0.7,-1.5,-9.6,b\n" * 9)
-    run("compare", tmp_path / "s.csv", "--gold=gold")
-    assert "bc" in capsys.readouterr().out
+    assert "bc" in said("compare", tmp_path / "s.csv", "--gold=gold").out
 
 
-def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys):
+def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys, said):
     path, scores, _ = table
-    run("recommend", path, *GIVEN)
-    stdout = " ".join(capsys.readouterr().out.split())
+    stdout = said("recommend", path, *GIVEN).out
     recommendation = recommend(scores.round(6), label_names=("no", "yes"))
     assert all(" ".join(sentence.split()) in stdout for sentence in recommendation.reason)
     assert "which the recommendation did not see" in stdout
-    run("recommend", path, *GIVEN, "--prior=0.7,0.3")
-    assert "--prior=0.7,0.3" in capsys.readouterr().out
+    assert "--prior=0.7,0.3" in said("recommend", path, *GIVEN, "--prior=0.7,0.3").out
     (tmp_path / "few.csv").write_text(lines_of(np.random.default_rng(5), n=19)[0])
     run("recommend", tmp_path / "few.csv", *GIVEN)
     stdout = capsys.readouterr().out
     assert "leave the scores as they are" in " ".join(stdout.split())
     assert stdout.count("--method") == 1 and "calibrate FILE --method=bc\n" in stdout
-    run("recommend", tmp_path / "few.csv", *GIVEN, f"--labeled={path}")
-    stdout = " ".join(capsys.readouterr().out.split())
+    stdout = said("recommend", tmp_path / "few.csv", *GIVEN, f"--labeled={path}").out
     assert "60 labeled rows" in stdout and "Labeled rows, each judged by what the others" in stdout
-    run("recommend", path, f"--probe={path}", code=2)
-    assert "--probe: its methods are measured on labeled rows" in capsys.readouterr().err
+    refusal = said("recommend", path, f"--probe={path}", code=2).err
+    assert "--probe: its methods are measured on labeled rows" in refusal
 
 
-def test_recommendations_of_many_contexts_are_rows_of_a_table(tmp_path, capsys):
+def test_recommendations_of_many_contexts_are_rows_of_a_table(tmp_path, said):
     rng = np.random.default_rng(6)
     for i in range(4):
         _, scores, right = lines_of(rng, n=60 if i else 19)
         sure = np.round(scores + 3 * np.eye(2)[right], 6)
         rows = [f"{a},{b},{y}" for (a, b), y in zip(sure, right, strict=True)]
         (tmp_path / f"part-{i}.csv").write_text("\n".join(["no,yes,gold", *rows]))
-    run("recommend", tmp_path / "part-*.csv", "--gold=gold")
-    stdout = " ".join(capsys.readouterr().out.split())
+    stdout = said("recommend", tmp_path / "part-*.csv", "--gold=gold").out
     assert "Recommended, of 4 contexts: bc_empirical_bayes in 3; leave it in 1." in stdout
     assert "If it is followed: 4 contexts, 199 rows" in stdout
-    run("diagnose", tmp_path / "part-*.csv", "--gold=gold")
-    assert "Recommended, of 4 contexts: " in " ".join(capsys.readouterr().out.split())
+    stdout = said("diagnose", tmp_path / "part-*.csv", "--gold=gold").out
+    assert "Recommended, of 4 contexts: " in stdout
 
 
 def test_diagnose_and_the_page_end_with_the_recommendation(table, tmp_path, capsys):
@@ -451,7 +461,7 @@ SMALL = ("--model=mini", "--data=mini", "--tasks=sst2", "--limit=20", "--labeled
 
 
 @pytest.mark.filterwarnings("ignore:constrained_layout")  # of figures of one task
-def test_a_study_without_a_checkout(tmp_path, monkeypatch, capsys):
+def test_a_study_without_a_checkout(tmp_path, monkeypatch, capsys, said):
     """In an empty folder: no configs, no folder of experiments."""
     monkeypatch.chdir(tmp_path)
     jax.config.update("jax_numpy_dtype_promotion", "standard")
@@ -460,41 +470,16 @@ def test_a_study_without_a_checkout(tmp_path, monkeypatch, capsys):
     finally:
         jax.config.update("jax_numpy_dtype_promotion", "strict")
     assert "2 contexts: 154 rows scored" in capsys.readouterr().out
-    run("calibrate", "--workdir=W", "--methods=icl,bc", "--tasks=sst2")
-    assert "2 score tables in" in capsys.readouterr().out
+    stdout = said("calibrate", "--workdir=W", "--methods=icl,bc", "--tasks=sst2").out
+    assert "2 score tables in" in stdout
     for command in ("tables", "figures", "report", "status"):
         run(command, "--workdir=W")
     text = capsys.readouterr().out
     assert "SST-2" in text and "2 done, 0 running" in text and "report:  W/report.html" in text
     assert Path("W/report.html").is_file() and list(Path("W/figures").glob("*.png"))
-    run("show", *SMALL, "--rows=1")
-    assert "tokens of the first test row" in capsys.readouterr().out
-    run("sweep", *SMALL, "--shots=1,2", "--workdir=W", "--dry_run")
-    assert "79 of 156 rows are left to score, by 2 workers" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["score", "--workdir=W", "--shots=two"], "--shots: expected a whole number; got 'two'"),
-        (["score", "--workdir=W"], "the sweep has no context; give at least one task in --tasks"),
-        (["score"], "the following arguments are required: --workdir"),
-        (["tables", "--workdir=W"], "got no scores/ in it: run batch-calibration score first"),
-        (["calibrate"], "expected files of scores, or --workdir=DIR of a study, and not both"),
-        (["report", "{}", "--workdir=W"], "expected files of scores, or --workdir=DIR"),
-        (["calibrate", "{}", "--floor=-9"], "--floor goes with --workdir=DIR of a study"),
-        (["calibrate", "--workdir=W", "--prior=1,2"], "--prior goes with files of scores"),
-        (["sweep", "--workdir=W", "--workers=0"], "--workers: expected 1 or more; got 0"),
-        (["sweep", "--workdir=W", "--partition=x"], "--launcher=local has no such option"),
-    ],
-)
-def test_mistakes_in_a_study_are_answered_by_a_sentence(
-    table, arguments, sentence, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    run(*(argument.format(table[0]) for argument in arguments), code=2)
-    stderr = capsys.readouterr().err
-    assert sentence in stderr and stderr.count("\n") == 1 and stderr.startswith("error: ")
+    assert "tokens of the first test row" in said("show", *SMALL, "--rows=1").out
+    stdout = said("sweep", *SMALL, "--shots=1,2", "--workdir=W", "--dry_run").out
+    assert "79 of 156 rows are left to score, by 2 workers" in stdout
 
 
 def test_help_of_a_study_explains_every_setting(capsys):

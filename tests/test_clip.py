@@ -45,8 +45,7 @@ def test_equals_transformers(directory):
 
 
 def test_what_follows_the_end_token_changes_nothing():
-    (directory,) = (path for path in CASES if path.name == "clip_plain")
-    _, model = weights.load(directory, clip.FAMILY)
+    _, model = weights.load(GOLDEN / "clip_plain", clip.FAMILY)
     tokens = jnp.array([[5, 6, 60]])
     padded = jnp.array([[5, 6, 60, 0, 60, 7, 9, 0, 0, 0, 0, 0, 0, 0]])
     assert padded.shape[1] > 12
@@ -54,7 +53,7 @@ def test_what_follows_the_end_token_changes_nothing():
 
 
 def test_saved_again_it_is_the_same_file(tmp_path):
-    (directory,) = (path for path in CASES if path.name == "clip_plain")
+    directory = GOLDEN / "clip_plain"
     _, model = weights.load(directory, clip.FAMILY)
     weights.save(tmp_path, model, clip.FAMILY, json.loads((directory / "config.json").read_text()))
     ours, theirs = (load_file(path / "model.safetensors") for path in (tmp_path, directory))
@@ -66,8 +65,8 @@ def test_saved_again_it_is_the_same_file(tmp_path):
 def test_keys_that_a_config_leaves_out_are_those_of_vit_b_32(tmp_path):
     config = read_config(clip.FAMILY, {"model_type": "clip"}, tmp_path)
     assert config == clip.Config()
-    raw = {"text_config": {"hidden_size": 8}, "text_config_dict": {"num_attention_heads": 4},
-           "vision_config": {"patch_size": 16}, "vision_config_dict": None}  # fmt: skip
+    raw = {"text_config": {"hidden_size": 8}, "text_config_dict": {"num_attention_heads": 4}}
+    raw |= {"vision_config": {"patch_size": 16}, "vision_config_dict": None}
     config = read_config(clip.FAMILY, raw, tmp_path)
     assert (config.text_hidden_size, config.text_num_attention_heads) == (512, 4)
     assert config.vision_patch_size == 16

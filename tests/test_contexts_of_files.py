@@ -34,8 +34,20 @@ def folder(tmp_path):
 def predictions(path):
     if path.suffix == ".parquet":
         return pq.read_table(path)["prediction"].to_pylist()
-    with path.open() as file:
-        return [row["prediction"] for row in csv.DictReader(file)]
+    return [row["prediction"] for row in csv_rows(path)]
+
+
+def csv_rows(path, delimiter=","):
+    return list(csv.DictReader(path.read_text().splitlines(), delimiter=delimiter))
+
+
+def refused(capsys, *words):
+    """What calibrate says that writes nothing; the last word is the output."""
+    *arguments, output = words
+    with pytest.raises(SystemExit):
+        cli.run(["calibrate", *map(str, arguments), f"--output={output}"])
+    assert not output.exists()
+    return capsys.readouterr().err
 
 
 def by_hand(scores, one_bias):
@@ -53,8 +65,9 @@ def test_files_are_the_same_contexts_in_memory_and_streamed(folder, name, flags,
         cli.run(["calibrate", f"{folder}{name}", *flags, f"--output={output}"])
         assert predictions(output) == expected
         notes.append([line for line in capsys.readouterr().err.splitlines() if "files" in line])
-    note = {"": "Each of the 2 files is a context with a bias of its own", "--no-shards": "",
-            "--shards": "The 2 files are parts of one data set"}["".join(flags)]  # fmt: skip
+    said = {"": "Each of the 2 files is a context with a bias of its own"}
+    said["--shards"] = "The 2 files are parts of one data set"
+    note = said.get("".join(flags), "")
     assert notes[0] == notes[1] and note in "".join(notes[0]) and bool(notes[0]) == bool(note)
 
 
@@ -64,17 +77,14 @@ def test_files_named_one_by_one_are_those_of_their_folder(folder):
     assert predictions(output) == by_hand(SCORES, one_bias=False)
 
 
-@pytest.mark.parametrize("names", [("train-00000-of-00002", "train-00001-of-00002"),
-                                   ("part-00000-ab.snappy", "part-00001-ab.snappy")])  # fmt: skip
+@pytest.mark.parametrize("form", ["train-0000{}-of-00002", "part-0000{}-ab.snappy"])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_files_named_as_shards_are_asked_about(tmp_path, names, ending, capsys):
-    for name, scores in zip(names, SCORES, strict=True):
-        write_parquet(tmp_path / f"{name}.parquet", scores)
+def test_files_named_as_shards_are_asked_about(tmp_path, form, ending, capsys):
+    for number, scores in enumerate(SCORES):
+        write_parquet(tmp_path / f"{form.format(number)}.parquet", scores)
     (tmp_path / "_SUCCESS").write_text("")
     output = tmp_path / "out" / f"o.{ending}"
-    with pytest.raises(SystemExit):
-        cli.run(["calibrate", str(tmp_path), f"--output={output}"])
-    assert "say --shards if they are parts" in capsys.readouterr().err and not output.exists()
+    assert "say --shards if they are parts" in refused(capsys, tmp_path, output)
     cli.run(["calibrate", str(tmp_path), "--shards", f"--output={output}"])
     assert predictions(output) == by_hand(SCORES, one_bias=True)
 
@@ -90,8 +100,9 @@ def test_parts_in_folders_below_are_found_both_ways(tmp_path):
 
 
 def test_shards_are_one_table(tmp_path):
-    rows = [{"no": a, "yes": b, "gold": LABELS[i % 2], "id": f"r{i}"}
-            for i, (a, b) in enumerate(SCORES.reshape(-1, 2)[:30])]  # fmt: skip
+    rows = []
+    for i, (a, b) in enumerate(SCORES.reshape(-1, 2)[:30]):
+        rows.append({"no": a, "yes": b, "gold": LABELS[i % 2], "id": f"r{i}"})
     for name, shard in (("a", rows[:10]), ("b", rows[10:])):
         # Columns of a JSON object may come in any order.
         shard = [dict(reversed(row.items())) for row in shard] if name == "b" else shard
@@ -117,12 +128,11 @@ def test_shards_of_other_labels_are_refused(tmp_path, text, refuses):
 @pytest.fixture
 def mixed(tmp_path):
     """Rows of three subjects, mixed, and a row that lacks a label."""
-    subjects = [("x", "y", "z")[i % 3] for i in range(60)]
-    scores = SCORES[0][:60]
-    cells = [f"{s},{a},{b if i != 7 else ''},r{i}"
-             for i, (s, (a, b)) in enumerate(zip(subjects, scores, strict=True))]  # fmt: skip
+    scores, lines = SCORES[0][:60], ["s,no,yes,id"]
+    for i, (a, b) in enumerate(scores):
+        lines.append(f"{'xyz'[i % 3]},{a},{b if i != 7 else ''},r{i}")
     path = tmp_path / "mixed.csv"
-    path.write_text("\n".join(["s,no,yes,id", *cells]))
+    path.write_text("\n".join(lines))
     return path, scores, [i for i in range(60) if i != 7]
 
 
@@ -145,8 +155,7 @@ def test_rows_of_several_contexts_stand_in_the_order_of_their_file(mixed, ids, e
         elif ending == "jsonl":
             lines = list(map(json.loads, output.read_text().splitlines()))
         else:
-            with output.open() as file:
-                lines = list(csv.DictReader(file, delimiter=",\t"[ending == "tsv"]))
+            lines = csv_rows(output, ",\t"[ending == "tsv"])
         rows = [line["row"] for line in lines]
         written = [[float(line["no"]), float(line["yes"])] for line in lines]
         tasks = [line["task"] for line in lines]
@@ -160,16 +169,14 @@ def test_rows_of_each_file_stay_together(mixed, tmp_path):
     (tmp_path / "next.csv").write_text(path.read_text())
     flags = ["--by=s", "--labels=no,yes", "--missing=drop", f"--output={tmp_path / 'o.csv'}"]
     cli.run(["calibrate", str(path), str(tmp_path / "next.csv"), *flags])
-    with (tmp_path / "o.csv").open() as file:
-        rows = [(row["task"].split()[0], row["row"]) for row in csv.DictReader(file)]
+    rows = [(row["task"].split()[0], row["row"]) for row in csv_rows(tmp_path / "o.csv")]
     assert rows == [(name, str(i)) for name in ("mixed", "next") for i in order]
 
 
 def test_rows_that_each_model_has_stay_by_model(tmp_path):
     np.savez(tmp_path / "s.npz", scores=SCORES[:, :20], models=np.array(["a", "b"]))
     cli.run(["convert", str(tmp_path / "s.npz"), f"--output={tmp_path / 'o.csv'}"])
-    with (tmp_path / "o.csv").open() as file:
-        rows = [(row["model"], row["row"]) for row in csv.DictReader(file)]
+    rows = [(row["model"], row["row"]) for row in csv_rows(tmp_path / "o.csv")]
     assert rows == [(model, str(i)) for model in "ab" for i in range(20)]
 
 
@@ -214,18 +221,14 @@ def test_repeated_ids_are_refused_both_ways(tmp_path, ending, small_batches, cap
     cli.run([*arguments, "--by=s", f"--output={output}"])
     output.unlink()
     capsys.readouterr()
-    with pytest.raises(SystemExit):
-        cli.run([*arguments, f"--output={output}"])
-    assert "s.parquet" in capsys.readouterr().err and not output.exists()
+    assert "s.parquet" in refused(capsys, *arguments[1:], output)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_context_of_one_score_is_refused_both_ways(folder, ending, capsys):
     write_parquet(folder / "0.parquet", np.full((20, 2), -1.5))
     output = folder.parent / f"o.{ending}"
-    with pytest.raises(SystemExit):
-        cli.run(["calibrate", str(folder), f"--output={output}"])
-    assert "every score is -1.5" in capsys.readouterr().err and not output.exists()
+    assert "every score is -1.5" in refused(capsys, folder, output)
 
 
 @pytest.mark.parametrize("method", ["bc", "cc"])
@@ -236,17 +239,13 @@ def test_a_file_whose_rows_are_all_dropped_is_refused_both_ways(folder, ending, 
     output = folder.parent / f"o.{ending}"
     flags = [f"--method={method}", "--missing=drop", "--labels=no,yes"]
     flags += [f"--probe={folder.parent / 'probe.parquet'}"] if method == "cc" else []
-    with pytest.raises(SystemExit):
-        cli.run(["calibrate", str(folder), *flags, f"--output={output}"])
-    assert "no row is left once those with missing" in capsys.readouterr().err
-    assert not output.exists()
+    assert "no row is left once those with missing" in refused(capsys, folder, *flags, output)
 
 
 def test_decimals_and_categories_are_read_both_ways(tmp_path, capsys):
-    cells = {name: pa.array(SCORES[0][:, i]).cast(pa.decimal128(8, 4))
-             for i, name in enumerate(LABELS)}  # fmt: skip
+    no, yes = (pa.array(column).cast(pa.decimal128(8, 4)) for column in SCORES[0].T)
     gold = pa.array([None if i == 3 else LABELS[i % 2] for i in range(200)]).dictionary_encode()
-    pq.write_table(pa.table({**cells, "gold": gold}), tmp_path / "s.parquet")
+    pq.write_table(pa.table({"no": no, "yes": yes, "gold": gold}), tmp_path / "s.parquet")
     predicted, _ = calibrate_both_ways(tmp_path / "s.parquet", ["--gold=gold"], capsys)
     assert predicted[0] == predicted[1] == by_hand(SCORES[:1], one_bias=False)
 
@@ -260,9 +259,7 @@ def write_rare(path):
 
 def test_a_label_that_one_row_mentions_is_named(tmp_path, capsys):
     path, output = write_rare(tmp_path / "s.jsonl"), tmp_path / "o.csv"
-    with pytest.raises(SystemExit):
-        cli.run(["calibrate", path, f"--output={output}"])
-    stderr = " ".join(capsys.readouterr().err.split())
+    stderr = " ".join(refused(capsys, path, output).split())
     assert "Most rows lack 'perhaps' (299 of 300)" in stderr and "--labels=no,yes" in stderr
     cli.run(["calibrate", path, "--missing=least", f"--output={output}"])
     stderr = " ".join(capsys.readouterr().err.split())

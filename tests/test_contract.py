@@ -7,15 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batch_calibration.methods import (
-    METHODS,
-    compare,
-    correct,
-    fit,
-    gather,
-    get_method,
-    make_calibrator,
-)
+from batch_calibration.methods import METHODS, compare, correct, fit, gather, get_method
+from batch_calibration.methods.fitting import make_calibrator
 from batch_calibration.reporting.frame import is_over_shots
 from batch_calibration.reporting.two_labels import boundary_axes
 
@@ -111,9 +104,8 @@ def test_eager_jit_and_vmaps_agree(case, example):
     assert eager.shape == rows.shape
     assert eager.dtype == jnp.float32
     assert bool(jnp.all(jnp.isfinite(eager)))
-    np.testing.assert_allclose(
-        JITTED[case](rows, labels, weight, rows), eager, rtol=1e-4, atol=1e-4
-    )
+    jitted = JITTED[case](rows, labels, weight, rows)
+    np.testing.assert_allclose(jitted, eager, rtol=1e-4, atol=1e-4)
 
     def four(x):
         return jnp.broadcast_to(x, (2, 2, *x.shape))
@@ -122,9 +114,8 @@ def test_eager_jit_and_vmaps_agree(case, example):
     if not method(case).looped:  # two nested vmaps hold one: a looped method compiles for seconds
         once = jax.vmap(roundtrip(case))(*(four(x)[0] for x in (*example, rows)))
         np.testing.assert_allclose(once[1], eager, atol=1e-4)
-    np.testing.assert_allclose(
-        jax.jit(twice)(*(four(x) for x in (*example, rows)))[1, 1], eager, rtol=1e-3, atol=1e-3
-    )
+    nested = jax.jit(twice)(*(four(x) for x in (*example, rows)))
+    np.testing.assert_allclose(nested[1, 1], eager, rtol=1e-3, atol=1e-3)
 
 
 @every_case
@@ -184,11 +175,8 @@ def test_relabelling_permutes_the_scores(case, example):
     rows, labels, weight = example
     order = jnp.asarray([2, 0, 1])
     renamed = jnp.where(labels < 0, -1, jnp.argsort(order)[jnp.maximum(labels, 0)])
-    also = {
-        name: tuple(np.take(options(case)[name], order))
-        for name in PER_LABEL
-        if name in options(case)
-    }
+    stated = [name for name in PER_LABEL if name in options(case)]
+    also = {name: tuple(np.take(options(case)[name], order)) for name in stated}
     moved = roundtrip(case, **also)(rows[:, order], renamed, weight, rows[:, order])
     straight = JITTED[case](rows, labels, weight, rows)
     np.testing.assert_allclose(moved, straight[:, order], atol=1e-5)
@@ -211,26 +199,20 @@ def test_floor_lifts_minus_infinity(case, example):
     scores = roundtrip(case, floor=-30.0)(cut, labels, weight, cut)
     if "floor" in options(case):
         return
-    np.testing.assert_allclose(
-        scores, JITTED[case](lifted, labels, weight, lifted), rtol=1e-4, atol=1e-4
-    )
+    expected = JITTED[case](lifted, labels, weight, lifted)
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
 
 
-SIZES = {
-    "test": 24, "cc": 3, "dc": 20, "labeled": 12, "cc_original": 3, "dc_original": 20, "pmi": 1,
-    "looc": 6, "permutations": 72,
-}  # fmt: skip
+SIZES = {"test": 24, "cc": 3, "dc": 20, "labeled": 12, "pmi": 1, "looc": 6, "permutations": 72}
+SIZES |= {"cc_original": 3, "dc_original": 20}
 
 
 @pytest.fixture(scope="module")
 def blocks(planted):
     by_name = {}
     for name, count in SIZES.items():
-        tables = [planted(count, LABELS, seed) for seed in (1, 2)]
-        by_name[name] = (
-            jnp.stack([rows for rows, _, _ in tables]),
-            jnp.stack([gold for _, gold, _ in tables]),
-        )
+        rows, gold, _ = zip(*(planted(count, LABELS, seed) for seed in (1, 2)), strict=True)
+        by_name[name] = jnp.stack(rows), jnp.stack(gold)
     return by_name
 
 

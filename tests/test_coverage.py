@@ -6,7 +6,9 @@ rows; the standard errors of a diagnosis in test_diagnosis.py.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -77,9 +79,8 @@ def test_balanced_accuracy() -> None:
     """Of labels with 40 to 200 rows; the percentile bootstrap of few rows is a little narrow."""
     random, recall, counts = np.random.default_rng(1), np.array([0.8, 0.6, 0.7]), [200, 40, 80]
     right = random.binomial(counts, recall, (1500, 3)) / counts
-    found = [
-        intervals.mean_recall_interval(own, np.array(counts), random, draws=500) for own in right
-    ]
+    interval = partial(intervals.mean_recall_interval, draws=500)
+    found = [interval(own, np.array(counts), random) for own in right]
     check(share_held(found, recall.mean()), 0.92)
 
 
@@ -97,9 +98,7 @@ def test_flips_of_orders() -> None:
 # Of draws, tasks, prompts.
 
 
-def gains_of(
-    random: np.random.Generator, shape: tuple[int, ...], shared: float
-) -> tuple[np.ndarray, float]:
+def gains_of(random, shape, shared):
     """Outcomes -1, 0, 1 of rows that are alike over the first axes; and their mean."""
     noise = random.normal(size=shape) * np.sqrt(1 - shared)
     noise += random.normal(size=shape[-1]) * np.sqrt(shared)
@@ -149,9 +148,7 @@ def test_the_gain_that_labeled_rows_let_expect() -> None:
 # Of a judge of pairs.
 
 
-def planted(
-    random: np.random.Generator, shown_first: float, candidates: int, both: bool
-) -> judges.Judgments:
+def planted(random, shown_first, candidates, both):
     """120 questions of some candidates; worth is a question's, a candidate's and a pair's."""
     count = 120
     worth = -1.0 + random.normal(0, 1, count) + random.normal(0, 1, (candidates, count))
@@ -173,31 +170,27 @@ def planted(
     ("shown_first", "candidates", "both"),
     [(0.5, 1, False), (0.72, 1, False), (0.5, 1, True), (0.5, 5, False), (0.7, 5, True)],
 )
-def test_a_judge_s_preference_and_win_rates(
-    shown_first: float, candidates: int, both: bool
-) -> None:
+def test_a_judge_s_preference_and_win_rates(shown_first, candidates, both):
     random = np.random.default_rng(6)
     normal = np.random.default_rng(0).normal(size=1_000_000)
     # Both orders halve the variance of the judge's own noise.
     truth, truth_of_both = (expit(-1.0 + np.sqrt(noise) * normal).mean() for noise in (2.25, 2.125))
-    found: dict[str, list[tuple[float, float]]] = {}
+    found = defaultdict(list)
     for _ in range(1000):
         judged = planted(random, shown_first, candidates, both)
         mean, error = judges.position_preference(judged)
-        found.setdefault("preference", []).append((mean - 1.98 * error, mean + 1.98 * error))
+        found["preference"].append((mean - 1.98 * error, mean + 1.98 * error))
         for by_candidate in (False, True):
-            log_odds = judges.candidate_log_odds(
-                judges.remove_preference(judged, by_candidate=by_candidate), judged.is_first
-            )
+            margins = judges.remove_preference(judged, by_candidate=by_candidate)
+            log_odds = judges.candidate_log_odds(margins, judged.is_first)
             removed = judges.place_preference(judged, by_candidate=by_candidate), judged.is_first
             for inside in (None, judged.candidate == 0):
                 rate = judges.win_rate(log_odds, judged.question, inside, removed)
-                name = f"rate {by_candidate} {inside is None}"
-                found.setdefault(name, []).append(rate[1:])
+                found[by_candidate, inside is None].append(rate[1:])
         if both:
             pairs = judges.swap_pairs(judged)
             rate = judges.win_rate(pairs.log_odds, judged.question[pairs.rows[:, 0]])
-            found.setdefault("both orders", []).append(rate[1:])
+            found["both orders"].append(rate[1:])
     check(share_held(found.pop("preference"), -1.5))
     of_pairs = found.pop("both orders", None)
     for ends in found.values():
@@ -223,10 +216,6 @@ def test_a_judge_s_rate_by_people(repeats: int) -> None:
 # Of the pages of evidence.
 
 
-def of_units(random: np.random.Generator, units: int) -> np.ndarray:
-    return random.normal(1.0, 2.0, units)
-
-
 @pytest.mark.parametrize(
     ("units", "interval", "least", "most"),
     [
@@ -236,12 +225,10 @@ def of_units(random: np.random.Generator, units: int) -> np.ndarray:
         (8, lambda x: statistics.mean_interval(x, draws=1000)[1:], 0.85, 0.93),
     ],
 )
-def test_means_over_units(
-    units: int, interval: Callable[[np.ndarray], object], least: float, most: float
-) -> None:
+def test_means_over_units(units, interval, least, most):
     random, found = np.random.default_rng(8), []
     for _ in range(1000):
-        ends = interval(of_units(random, units))
+        ends = interval(random.normal(1.0, 2.0, units))
         if isinstance(ends, str):
             ends = [*map(float, re.findall(r"[-+][\d.]+", ends))][1:]
         found.append(ends)

@@ -70,8 +70,8 @@ def test_a_task_of_ones_own_from_csv_to_a_table(program, tmp_path):
     assert "validation: 12 rows (billing 6, bug 6), content " in stdout
     assert "    | Review: The invoice is wrong.\n    | Sentiment: positive\n" in stdout
     workdir = tmp_path / "w"
-    program("score", "--config=configs/mini.py:smoke", f"--config.tasks=('{path}',)",
-            "--config.labeled_per_class=2", f"--workdir={workdir}")  # fmt: skip
+    flags = f"--config.tasks=('{path}',)", "--config.labeled_per_class=2", f"--workdir={workdir}"
+    program("score", "--config=configs/mini.py:smoke", *flags)
     (table,) = [load(path) for path in (workdir / "scores").iterdir()]
     assert table.context["task"] == "tickets" and table.label_names == ("billing", "bug")
     assert len(table.blocks["test"].row_ids) == 12

@@ -142,9 +142,8 @@ def test_labels_almost_never_predicted_are_named_beside_how_often_they_are_right
     assert diagnosis.rare.tolist() == [2]
     text = " ".join(diagnosis.sentences())
     assert "'c' is predicted for less than 3.3 % of the rows, and right for 33.3 %" in text
-    assert "'c' is predicted for less than 3.3 % of the rows." in " ".join(
-        diagnose(scores, label_names=("a", "b", "c")).sentences()
-    )
+    text = " ".join(diagnose(scores, label_names=("a", "b", "c")).sentences())
+    assert "'c' is predicted for less than 3.3 % of the rows." in text
     many = diagnose(np.tile(-np.arange(12.0), (200, 1)))
     assert "11 of the 12 labels are predicted for less than 0.8 %" in " ".join(many.sentences())
 
@@ -160,9 +159,7 @@ def test_label_mass_is_said_where_scores_can_be_log_probabilities():
 
 
 def test_one_row_says_that_it_shows_nothing():
-    with pytest.warns(
-        UserWarning, match="one row to learn from, so all corrected scores are equal"
-    ):
+    with pytest.warns(UserWarning, match="one row to learn from, so all corrected scores are eq"):
         diagnosis = diagnose([[-1.0, -0.5]], [1], label_names=("no", "yes"))
     assert np.isnan(diagnosis.pair_error) and diagnosis.rows_needed is None
     (sentence,) = diagnosis.sentences()

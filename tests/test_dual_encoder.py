@@ -37,10 +37,8 @@ def checkpoint(tmp_path_factory):
 
 def texts(rows):
     random = np.random.default_rng(0)
-    return [
-        " ".join(random.choice(["slow", "fine", "a zebra"], (1, 4, 9, 20)[n % 4]))
-        for n in range(rows)
-    ]
+    sizes = [(1, 4, 9, 20)[n % 4] for n in range(rows)]
+    return [" ".join(random.choice(["slow", "fine", "a zebra"], size)) for size in sizes]
 
 
 @pytest.mark.parametrize("rows", [1, 23])

@@ -5,12 +5,8 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate
-from batch_calibration.calibration.empirical_bayes import (
-    confidence,
-    empirical_bayes,
-    information,
-    likely_shift,
-)
+from batch_calibration.calibration import empirical_bayes as shifts
+from batch_calibration.calibration.empirical_bayes import confidence, empirical_bayes, information
 
 
 def drawn(shares, bias, rows=600, separation=2.0, seed=0):
@@ -68,12 +64,10 @@ def test_a_label_that_no_row_or_every_row_is_given_has_the_confidence_of_others(
 def test_labels_tell_shares_from_bias():
     shares, bias = [0.9, 0.1], (0.0, 2.0)
     scores, gold = drawn(shares, bias, rows=1000, separation=1.0)
-    guesses = {
-        count: calibrate(scores, "bcl_empirical_bayes", labeled=scores[:count], labels=gold[:count])
-        for count in (16, 500)
-    }
     unlabeled = accuracy(calibrate(scores, "bc_empirical_bayes")[500:], gold[500:])
-    few, many = (accuracy(corrected[500:], gold[500:]) for corrected in guesses.values())
+    evidence = [{"labeled": scores[:n], "labels": gold[:n]} for n in (16, 500)]
+    guesses = [calibrate(scores, "bcl_empirical_bayes", **known) for known in evidence]
+    few, many = (accuracy(corrected[500:], gold[500:]) for corrected in guesses)
     # The best threshold has about 92 %.
     assert unlabeled < few < many and many > 90
 
@@ -104,7 +98,7 @@ def test_the_shift_is_the_least_of_all_minima(seed):
     weight = random.exponential(size=40)
     sure = np.asarray(confidence(jnp.float32(rows), jnp.float32(weight)), np.float64) ** 2
     shares = sure / sure.sum()
-    found = np.asarray(likely_shift(*map(jnp.float32, (rows, weight, shares))))
+    found = np.asarray(shifts.likely_shift(*map(jnp.float32, (rows, weight, shares))))
     values = objective(np.linspace(-12, 12, 4_801), rows, weight, shares)
     is_minimum = (values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])
     reached = objective(found[:1] - found[1:], rows, weight, shares)

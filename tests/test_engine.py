@@ -81,13 +81,12 @@ def test_a_layout_lets_each_slot_see_its_own_tokens():
     st.integers(0, 2),
     st.integers(1, 40),
 )
-@example(  # a prompt that all others begin with, in a sequence that they fill to the last slot
+# A prompt that all others begin with, in a sequence that they fill to the last slot.
+@example(
     prompts=[
         [1] * 4,
-        *(
-            [1] * 4 + [mark] + [0] * padding
-            for mark, padding in zip((0, 2, 3, 4), (26, 26, 26, 27), strict=True)
-        ),
+        *([1] * 4 + [mark] + [0] * 26 for mark in (0, 2, 3)),
+        [1] * 4 + [4, *[0] * 27],
     ],
     shared=0,
     most=40,
@@ -116,18 +115,15 @@ def test_rows_that_begin_alike_lie_together():
     """Three questions on each passage take the slots of one passage and three questions."""
     random = np.random.default_rng(0)
     passages = random.integers(10, 1000, (40, 80)).tolist()
-    prompts = [
-        [1, 2, *passage, 3, question]
-        for passage in passages
-        for question in random.integers(9, 99, 3)
-    ]
+    prompts = []
+    for passage in passages:
+        prompts += [[1, 2, *passage, 3, question] for question in random.integers(9, 99, 3)]
     random.shuffle(prompts)
     sequences = pack_prompts(range(120), prompts, 0, [0] * 120, 64)
     assert sum(packed.length for packed in sequences) <= 40 * 128
     unlike = random.integers(10, 1000, (120, 84)).tolist()
-    assert (
-        sum(rows.length for rows in pack_prompts(range(120), unlike, 0, [0] * 120, 64)) > 100 * 84
-    )
+    sequences = pack_prompts(range(120), unlike, 0, [0] * 120, 64)
+    assert sum(rows.length for rows in sequences) > 100 * 84
 
 
 def test_a_short_beginning_of_all_rows_is_run_once_a_sequence():
@@ -207,10 +203,8 @@ def test_out_of_memory_halves_the_batches_and_loses_no_row(
 ):
     texts = [SHOTS + query for query in queries(150)]
     expected = CausalLM(checkpoint).score(texts, LABELS).log_probs
-    run, full = (
-        programs.forward_packed,
-        jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
-    )
+    run = programs.forward_packed
+    full = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
     monkeypatch.setattr(Forward, "_on_threads", on_threads)
 
     class Late:

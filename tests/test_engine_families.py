@@ -10,23 +10,15 @@ from batch_calibration.scoring.engine import forward, packing
 from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
-SHAPE = {
-    "vocab_size": 400,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 320,
-}
-WITHOUT_INNER = {key: value for key, value in SHAPE.items() if key != "intermediate_size"}
+WITHOUT_INNER = {"vocab_size": 400, "hidden_size": 16, "num_hidden_layers": 2}
+WITHOUT_INNER |= {"num_attention_heads": 4, "max_position_embeddings": 320}
+SHAPE = WITHOUT_INNER | {"intermediate_size": 24}
 GROUPED = SHAPE | {"num_key_value_heads": 2, "head_dim": 6}
 TWO_HEADS = SHAPE | {"num_key_value_heads": 2}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 LLAMA3 = YARN | {"type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-LONG = {
-    "rope_scaling": {"type": "longrope", "short_factor": [1.5, 2.0], "long_factor": [3.0, 4.0]},
-    "original_max_position_embeddings": 320,
-}
+LONG = {"type": "longrope", "short_factor": [1.5, 2.0], "long_factor": [3.0, 4.0]}
+LONG = {"rope_scaling": LONG, "original_max_position_embeddings": 320}
 SLIDING = "sliding_attention"
 GEMMA = GROUPED | {"query_pre_attn_scalar": 5, "sliding_window": 11}
 CASES = {

@@ -50,13 +50,13 @@ def test_it_is_the_mean_over_contexts_that_tell_enough():
 def test_order_labels_and_constants_of_rows_are_nothing():
     rows, _ = draw(4, 40)
     usual = average(rows, np.ones((4, 40), np.float32))
-    for turned, back in [
-        (rows[::-1], lambda scores: scores),
-        (rows[:, ::-1], lambda scores: scores[::-1]),
-        (rows[:, :, ::-1], lambda scores: scores[:, ::-1]),
-    ]:
+    for turned, expected in (
+        (rows[::-1], usual),
+        (rows[:, ::-1], usual[::-1]),
+        (rows[:, :, ::-1], usual[:, ::-1]),
+    ):
         other = average(turned, np.ones((4, 40), np.float32))
-        np.testing.assert_allclose(back(other), usual, atol=1e-5)
+        np.testing.assert_allclose(other, expected, atol=1e-5)
     rows[1] += np.linspace(-3, 3, 40)[:, None]
     np.testing.assert_allclose(average(rows, np.ones((4, 40), np.float32)), usual, atol=1e-5)
 
@@ -115,9 +115,8 @@ def test_python_and_a_study_average_the_contexts_that_pooled_shares_correct():
 def test_contexts_of_other_rows_have_no_ensemble():
     rows, gold = draw(2, 30)
     found = run_methods(tables_of(rows, gold), ["ensemble"], groups=["mine"] * 2)
-    assert found.skipped == 2 * [
-        {"ensemble": "no other context of the task is known to have the same rows"}
-    ]
+    why = "no other context of the task is known to have the same rows"
+    assert found.skipped == 2 * [{"ensemble": why}]
 
 
 def test_frames_are_aligned_by_index_and_come_back_as_frames():

@@ -64,11 +64,8 @@ def usual(tmp_path_factory):
     return found
 
 
-STRICT = {
-    "JAX_NUMPY_RANK_PROMOTION": "raise",
-    "JAX_TRANSFER_GUARD": "disallow",
-    "JAX_DEBUG_NANS": "1",
-}
+STRICT = {"JAX_NUMPY_RANK_PROMOTION": "raise", "JAX_TRANSFER_GUARD": "disallow"}
+STRICT |= {"JAX_DEBUG_NANS": "1"}
 
 
 @pytest.mark.parametrize("settings", [{"JAX_ENABLE_X64": "1"}, STRICT], ids=["X64", "strict"])

@@ -12,21 +12,17 @@ from batch_calibration.studies import Store
 
 def test_fields_are_composed_into_a_sentence():
     error = InputError(where="scores", expected="2 labels", got=1, remedy="add one")
-    assert (error.where, error.expected, error.got, error.remedy) == (
-        "scores", "2 labels", "1", "add one",
-    )  # fmt: skip
+    fields = error.where, error.expected, error.got, error.remedy
+    assert fields == ("scores", "2 labels", "1", "add one")
     assert str(error) == "scores: expected 2 labels; got 1: add one."
     assert isinstance(error, ValueError)
 
 
 def test_what_is_plain_from_the_rest_is_left_out():
     assert str(InputError(where="w", expected="a file")) == "w: expected a file."
-    assert str(InputError(where="w", expected="a file", got="none")) == (
-        "w: expected a file; got none."
-    )
-    assert str(InputError(where="w", expected="a file", remedy="name one")) == (
-        "w: expected a file: name one."
-    )
+    bare, named = ({"got": "none"}, {"remedy": "name one"})
+    assert str(InputError(where="w", expected="a file", **bare)) == "w: expected a file; got none."
+    assert str(InputError(where="w", expected="a file", **named)) == "w: expected a file: name one."
 
 
 def test_a_sentence_may_come_whole_and_then_has_no_fields():

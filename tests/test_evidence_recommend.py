@@ -18,9 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 def table_of(model: str, rows: int = 900) -> ScoreTable:
     gold = (np.arange(rows) % 3).astype(np.int32)
     scores = 1000 * len(model) + np.arange(rows)[:, None] + np.zeros(3)
-    return ScoreTable(
-        {"task": "all", "model": model}, ("a", "b", "c"), {"test": make_block(scores, gold)}
-    )
+    context, blocks = {"task": "all", "model": model}, {"test": make_block(scores, gold)}
+    return ScoreTable(context, ("a", "b", "c"), blocks)
 
 
 def test_uneven_draws_have_the_drawn_shares_no_row_twice_and_one_for_all_models():
@@ -46,13 +45,6 @@ def test_a_workdir_is_a_source_and_what_is_missing_is_a_sentence(tmp_path, refus
     assert (stored.name, stored.shape) == ("m", (1, 1))
 
 
-def task_of(scores: np.ndarray, gold: np.ndarray) -> trials.Task:
-    tables = [
-        ScoreTable({"task": "one"}, ("a", "b"), {"test": make_block(rows, gold)}) for rows in scores
-    ]
-    return trials.stack(tables)
-
-
 def test_outcomes_are_points_and_harm_beyond_noise_of_present_rows_and_contexts():
     gold = np.zeros(100, np.int32)
     scores = np.zeros((3, 100, 2), np.float32)
@@ -60,7 +52,8 @@ def test_outcomes_are_points_and_harm_beyond_noise_of_present_rows_and_contexts(
     margins = np.where(np.arange(100) < 50, 2.0, -2.0)
     scores[..., 0] = margins
     scores[0, :8, 0], scores[1, 50:58, 0], scores[2, :3, 0] = 0.5, -0.5, 0.5
-    task = task_of(scores, gold)
+    blocks = [{"test": make_block(rows, gold)} for rows in scores]
+    task = trials.stack([ScoreTable({"task": "one"}, ("a", "b"), own) for own in blocks])
     assert task.rows.shape == (8, 256, 2) and task.weight.sum() == 300
     shift = np.array([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0]] + 5 * [[9.0, 0.0]])
     gain, harmed, promised = task.judge(shift)
@@ -144,8 +137,8 @@ def test_what_to_expect_is_what_the_page_says():
     text = (ROOT / "docs/evidence/evidence_experience.csv").read_text()
     for method, ranges in recommendation.RANGES.items():
         for score_range in ranges:
-            line = (
-                f"{method},{score_range.most:g},{score_range.contexts},{score_range.gain:+.1f},"
-                f"{score_range.low:+.1f},{score_range.high:+.1f},{100 * score_range.fell:.0f} %"
-            )
+            gains = [score_range.gain, score_range.low, score_range.high]
+            cells = [method, f"{score_range.most:g}", str(score_range.contexts)]
+            cells += [*(f"{gain:+.1f}" for gain in gains), f"{100 * score_range.fell:.0f} %"]
+            line = ",".join(cells)
             assert line.replace("+0.0", "-0.0") in text or line in text

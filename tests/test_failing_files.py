@@ -15,9 +15,8 @@ from batch_calibration.studies.claims import Claims
 from batch_calibration.studies.store import read_status
 
 CELLS = [Cell("fake", seed) for seed in range(2)]
-OPERATIONS = {
-    os: ("replace", "rename", "unlink", "rmdir", "mkdir", "listdir", "fsync"), io: ("open",),
-}  # fmt: skip
+CHANGES = ("replace", "rename", "unlink", "rmdir", "mkdir")
+OPERATIONS = {os: (*CHANGES, "listdir", "fsync"), io: ("open",)}
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +55,7 @@ class Failing:
             self.calls.append(name)
             if number != self.number:
                 return operation(path, *arguments, **options)
-            if self.is_done and name in ("replace", "rename", "unlink", "rmdir", "mkdir"):
+            if self.is_done and name in CHANGES:
                 operation(path, *arguments, **options)
             raise OSError(self.code, os.strerror(self.code), str(path))
 
@@ -115,10 +114,10 @@ def lay(kind, path):
             (path / "unreadable").touch()
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["a file", "a dead link", "a folder in it", "a dead link in it", "an unreadable file in it"],
-)
+KINDS = ["a file", "a dead link", "a folder in it", "a dead link in it", "an unreadable file in it"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_broken_claim_is_named_and_the_other_contexts_are_scored(
     tmp_path, monkeypatch, kind, refuses
 ):
@@ -178,6 +177,6 @@ def test_a_batch_is_whole_where_a_part_of_it_was_written_before_a_failure(tmp_pa
     with written:
         written.add([2, 3], np.zeros((2, 2), np.float32))
     reopened = journal.Journal(tmp_path, plans)
-    assert {row: scores.tolist() for row, scores in reopened.rows.items()} == {
-        0: [1, 1], 1: [1, 1], 2: [0, 0], 3: [0, 0],
-    }  # fmt: skip
+    assert {row: scores.tolist() for row, scores in reopened.rows.items()} == dict(
+        enumerate([[1, 1], [1, 1], [0, 0], [0, 0]])
+    )

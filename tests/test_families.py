@@ -66,10 +66,8 @@ def copy(tmp_path):
         if raw is not None:
             (tmp_path / name / "config.json").write_text(json.dumps(raw))
         if change is not None:
-            save_file(
-                change(load_file(tmp_path / name / "model.safetensors")),
-                tmp_path / name / "model.safetensors",
-            )
+            path = tmp_path / name / "model.safetensors"
+            save_file(change(load_file(path)), path)
         return tmp_path / name
 
     return make
@@ -124,8 +122,7 @@ LLAMA3S = {"factor": 7.0, "low_freq_factor": 0.5, "high_freq_factor": 3.0, "rope
 LLAMA3S |= {"original_max_position_embeddings": 14}
 YARNS = {"factor": 2.0, "original_max_position_embeddings": 12, "attention_factor": 1.1}
 YARNS |= {"beta_fast": 5.0, "beta_slow": 0.9, "truncate": True}
-OLMO3S = [(60.0, 20.0), (50.0, 25.0)]
-GEMMA3S = [(4.5, 200.0, 20.0), (4.0, 150.0, 20.0), (4.0, 200.0, 25.0)]
+LINEAR = {"rope_type": "linear", "factor": 2.0}
 QWEN2 = {"layer_types": None, "use_sliding_window": True}
 OPTIONS = [
     ("llama_tied", rope(rope_theta=1000.0)),
@@ -133,15 +130,13 @@ OPTIONS = [
     *(("llama_biased", rope(**LLAMA3 | {key: value})) for key, value in LLAMA3S.items()),
     ("llama_biased", rope(rope_type="default", rope_theta=30.0)),
     ("llama_biased", rope(**LLAMA3) | {"original_max_position_embeddings": 14}),
-    ("llama_linear", rope(rope_type="linear", factor=2.0, rope_theta=100.0)),
+    ("llama_linear", rope(**LINEAR, rope_theta=100.0)),
     ("ministral_layers", {"model_type": "mistral", "layer_types": None}),
     ("ministral_layers", FULL),
     *(("llama_yarn", rope(**YARN | {key: value})) for key, value in YARNS.items()),
     ("phi3_long", rope(**LONG)),
-    *(
-        ("olmo3_layers", ropes_of_layers({"factor": 3.0, "rope_theta": theta}, local))
-        for theta, local in OLMO3S
-    ),
+    ("olmo3_layers", ropes_of_layers({"factor": 3.0, "rope_theta": 60.0}, 20.0)),
+    ("olmo3_layers", ropes_of_layers({"factor": 3.0, "rope_theta": 50.0}, 25.0)),
     ("smollm3_layers", {"no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None}),
     ("smollm3_layers", FULL),
     ("cohere2_pattern", FULL),
@@ -150,17 +145,13 @@ OPTIONS = [
     ("qwen2_late_window", {"layer_types": None, "use_sliding_window": False}),
     ("qwen2_whole", QWEN2 | {"sliding_window": 3, "max_window_layers": 0}),
     ("gemma2_uncapped", rope(rope_type="linear", factor=3.0, rope_theta=300.0)),
-    *(
-        ("gemma3_text_local", ropes_of_layers({"factor": factor, "rope_theta": theta}, local))
-        for factor, theta, local in GEMMA3S
-    ),
+    ("gemma3_text_local", ropes_of_layers({"factor": 4.5, "rope_theta": 200.0}, 20.0)),
+    ("gemma3_text_local", ropes_of_layers({"factor": 4.0, "rope_theta": 150.0}, 20.0)),
+    ("gemma3_text_local", ropes_of_layers({"factor": 4.0, "rope_theta": 200.0}, 25.0)),
     ("gemma3_text_local", {"layer_types": None, "sliding_window_pattern": 3}),
     ("neox_parallel", rope(rope_theta=100.0, partial_rotary_factor=0.5)),
     ("neox_parallel", rope(rope_theta=200.0, partial_rotary_factor=0.5)),
-    (
-        "neox_linear",
-        rope(rope_type="linear", factor=2.0, rope_theta=50.0, partial_rotary_factor=0.5),
-    ),
+    ("neox_linear", rope(**LINEAR, rope_theta=50.0, partial_rotary_factor=0.5)),
 ]
 for line in ALONE.split("\n")[1:-1]:
     network, *options = line.split()
@@ -201,11 +192,9 @@ def test_what_was_saved_comes_back(name, tmp_path):
     weights.save(tmp_path, load(GOLDEN[name], raw), family, raw)
     tokens, answers = golden(name)
     np.testing.assert_allclose(run(load(tmp_path, raw), tokens), answers, atol=1e-4)
-    theirs = {
-        key: array
-        for shard in shards(GOLDEN[name])
-        for key, array in load_file(GOLDEN[name] / shard).items()
-    }
+    theirs = {}
+    for shard in shards(GOLDEN[name]):
+        theirs |= load_file(GOLDEN[name] / shard)
     ours = load_file(tmp_path / "model.safetensors")
     if raw["model_type"] != "gemma3":
         assert ours.keys() == theirs.keys()
@@ -283,24 +272,24 @@ def test_splits_are_axes_of_ours(name):
         assert split is not None or is_whole, path
 
 
+BY_3 = {"type": "linear", "factor": 3.0}
+OLD_GEMMA3 = {"rope_theta": 200.0, "rope_local_base_freq": 20.0, "layer_types": None}
+OLD_GEMMA3 |= {"rope_scaling": {"factor": 4.0, "rope_type": "linear"}, "sliding_window_pattern": 2}
 OLD = [
     ("llama_tied", {"rope_theta": 500.0}),
     ("llama_biased", {"rope_theta": 30.0, "rope_scaling": LLAMA3}),
-    ("llama_linear", {"rope_theta": 100.0, "rope_scaling": {"type": "linear", "factor": 3.0}}),
+    ("llama_linear", {"rope_theta": 100.0, "rope_scaling": BY_3}),
     ("llama_linear", {"rope_theta": 100, "rope_scaling": {"rope_type": "linear", "factor": 3}}),
     ("mistral_window", {"rope_theta": 10000.0, "rope_scaling": None}),
     ("ministral_layers", {"model_type": "mistral", "rope_theta": 10000.0}),
     ("qwen2_late_window", {"rope_theta": 10000.0, "layer_types": None}),
     ("gemma2_capped", {"rope_theta": 10000.0, "layer_types": None, "num_key_value_heads": 2}),
-    ("gemma3_text_local", {"rope_theta": 200.0, "rope_local_base_freq": 20.0, "layer_types": None,
-                           "rope_scaling": {"factor": 4.0, "rope_type": "linear"},
-                           "sliding_window_pattern": 2}),
+    ("gemma3_text_local", OLD_GEMMA3),
     ("gemma3_text_capped", {}),
     ("neox_parallel", {"rotary_pct": 0.25, "rotary_emb_base": 100}),
     ("neox_serial", {"rotary_pct": 1.0}),
-    ("neox_linear", {"rotary_pct": 0.5, "rotary_emb_base": 50,
-                     "rope_scaling": {"type": "linear", "factor": 3.0}}),
-]  # fmt: skip
+    ("neox_linear", {"rotary_pct": 0.5, "rotary_emb_base": 50, "rope_scaling": BY_3}),
+]
 
 
 @pytest.mark.parametrize(("name", "old"), OLD, ids=str)
@@ -316,17 +305,19 @@ def named(change):
     return lambda tensors: {change(name): array for name, array in tensors.items()}
 
 
+NEOX_MASKS = [
+    f"gpt_neox.layers.{place}" for place in ("1.attention.bias", "0.attention.masked_bias")
+]
+SEEING = "language_model.model.", "model.language_model."
 SAME = [
     ("llama_tied", lambda t: t | {"lm_head.weight": t["model.embed_tokens.weight"]}),
     ("llama_tied", lambda t: t | {"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(2)}),
     ("opt_before", named(lambda name: name.removeprefix("model."))),
     ("opt_before", lambda t: t | {"lm_head.weight": t["model.decoder.embed_tokens.weight"]}),
     ("neox_parallel", named(lambda name: name.removeprefix("gpt_neox."))),
-    ("neox_parallel", lambda t: t | {"gpt_neox.layers.1.attention.bias": np.ones(3),
-                                     "gpt_neox.layers.0.attention.masked_bias": np.ones(1)}),
-    ("gemma3_that_sees",
-     named(lambda name: name.replace("language_model.model.", "model.language_model."))),
-]  # fmt: skip
+    ("neox_parallel", lambda t: t | dict.fromkeys(NEOX_MASKS, np.ones(3))),
+    ("gemma3_that_sees", named(lambda name: name.replace(*SEEING))),
+]
 
 
 @pytest.mark.parametrize(("name", "change"), SAME)
@@ -338,9 +329,9 @@ def test_other_names_for_the_same_weights(copy, name, change):
 
 @pytest.mark.parametrize("kind", ["default", "linear", "llama3"])
 def test_frequencies_follow_their_definition(kind):
-    rope = Rope(rope_type=kind, rope_theta=500.0, factor={"linear": 3.0, "llama3": 8.0}.get(kind),
-                original_max_position_embeddings=64)  # fmt: skip
-    got = frequencies(16, rope)
+    factor = {"linear": 3.0, "llama3": 8.0}.get(kind)
+    sizes = {"rope_theta": 500.0, "original_max_position_embeddings": 64}
+    got = frequencies(16, Rope(rope_type=kind, factor=factor, **sizes))
     assert got.scale == 1
     for i, frequency in enumerate(got.radians):
         expected = 500.0 ** (-2 * i / 16)
@@ -356,6 +347,7 @@ def test_frequencies_follow_their_definition(kind):
         assert frequency == pytest.approx(expected, rel=1e-6)
 
 
+ONE_FACTOR = {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}
 BAD = [
     ("llama_tied", {"model_type": "mamba"}),
     ("llama_tied", rope(rope_type="yarm", factor=2.0)),
@@ -391,12 +383,7 @@ BAD = [
     ("gemma3_text_local", {"layer_types": None, "sliding_window_pattern": 0}),
     ("gemma3_that_sees", {"text_config": 3}),
     ("neox_parallel", rope(rope_type="longrope")),
-    (
-        "neox_parallel",
-        rope(
-            rope_type="longrope", short_factor=[1.0], long_factor=[1.0], partial_rotary_factor=1.0
-        ),
-    ),
+    ("neox_parallel", rope(**ONE_FACTOR, partial_rotary_factor=1.0)),
     ("llama_tied", {"new_key": 3, "_x": None}),
     ("llama_tied", {"mlp_bias": "x"}),
     ("llama_tied", {"residual_multiplier": 0.5}),
@@ -434,8 +421,7 @@ def test_a_tokenizer_of_more_tokens_than_the_network(copy, refuses):
 def test_weights_that_are_no_numbers(copy, name, bad, refuses):
     def spoil(tensors):
         first = max(tensors)
-        return tensors | {
-            first: np.where(np.arange(len(tensors[first])) == 1, bad, tensors[first].T).T
-        }
+        is_second = np.arange(len(tensors[first])) == 1
+        return tensors | {first: np.where(is_second, bad, tensors[first].T).T}
 
     refuses(load, copy(name, change=spoil), read(GOLDEN[name]))

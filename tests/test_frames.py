@@ -8,22 +8,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from batch_calibration import (
-    METHODS,
-    accuracy,
-    calibrate,
-    compare,
-    diagnose,
-    predict,
-    recommend,
-    recommend_together,
-)
+import batch_calibration
+from batch_calibration import METHODS, accuracy, calibrate, compare, diagnose, predict, recommend
 
 ROWS = {"no": [-1.0, -2.25, -0.5, -3.0] * 3, "yes": [-3.0, -2.5, -1.75, -0.25] * 3}
 VALUES = np.stack(list(ROWS.values()), axis=-1)
 EXPECTED = (VALUES - VALUES.mean(axis=0)).astype(np.float32)
-MAKERS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "table": pa.table,
-          "batch": pa.record_batch}  # fmt: skip
+MAKERS = {"pandas": pd.DataFrame, "polars": pl.DataFrame}
+MAKERS |= {"table": pa.table, "batch": pa.record_batch}
 EXTRA = {
     "gold": [0, 1] * 6,
     "Label": [-0.5, -1.5] * 6,
@@ -113,26 +105,20 @@ def test_probe_and_labeled_are_read_by_the_names_of_the_scores(refuses):
 
 
 def test_a_gap_in_a_frame_is_missing_not_text(refuses):
-    for frame in (
-        pd.DataFrame({"no": pd.array([-1.0, None], "Float64"), "yes": [-2.0, -3.0]}),
-        pl.DataFrame({"no": [-1.0, None], "yes": [-2.0, -3.0]}),
-        pa.table({"no": [-1.0, None], "yes": [-2.0, -3.0]}),
-    ):
-        refuses(calibrate, frame)
+    columns = {"no": [-1.0, None], "yes": [-2.0, -3.0]}
+    refuses(calibrate, pd.DataFrame(columns | {"no": pd.array([-1.0, None], "Float64")}))
+    for make in (pl.DataFrame, pa.table):
+        refuses(calibrate, make(columns))
 
 
-@pytest.mark.parametrize(
-    ("array", "kind"),
-    [
-        (VALUES, np.ndarray),
-        (VALUES.astype(np.float16), np.ndarray),
-        (VALUES.tolist(), np.ndarray),
-        ([jnp.asarray(row) for row in VALUES.astype(np.float32)], np.ndarray),
-        (jnp.asarray(VALUES, jnp.float32), jax.Array),
-        (jnp.asarray(VALUES, jnp.bfloat16), jax.Array),
-    ],
-)
-def test_an_array_gives_an_array_of_its_kind(array, kind):
+OF_NUMPY = [VALUES, VALUES.astype(np.float16), VALUES.tolist()]
+OF_NUMPY += [[jnp.asarray(row) for row in VALUES.astype(np.float32)]]
+OF_JAX = [jnp.asarray(VALUES, dtype) for dtype in (jnp.float32, jnp.bfloat16)]
+
+
+@pytest.mark.parametrize("array", [*OF_NUMPY, *OF_JAX])
+def test_an_array_gives_an_array_of_its_kind(array):
+    kind = jax.Array if isinstance(array, jax.Array) else np.ndarray
     corrected = calibrate(array)
     assert isinstance(corrected, kind) and corrected.dtype == jnp.float32
     np.testing.assert_allclose(corrected, EXPECTED, atol=1e-2)
@@ -190,8 +176,8 @@ def test_gaps_and_zeros_are_missing_labels():
     gap = pd.DataFrame(ROWS).mask(broken == 0)
     corrected = calibrate(gap, missing="least", bound=pd.Series(bound))
     np.testing.assert_allclose(corrected, expected, atol=1e-5)
-    np.testing.assert_allclose(calibrate(pl.from_pandas(gap), missing=-9.0)["yes"][2],
-                               calibrate(gap, missing=-9.0)["yes"][2])  # fmt: skip
+    of_each = [calibrate(frame, missing=-9.0)["yes"][2] for frame in (pl.from_pandas(gap), gap)]
+    np.testing.assert_allclose(*of_each)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
@@ -200,9 +186,8 @@ def test_predictions_from_a_frame_compare_with_the_names_of_its_gold(kind):
     corrected = calibrate(frame, columns=["no", "yes"])
     by_index = accuracy(values(corrected), [0, 1] * 6)
     assert (predict(corrected) == frame["gold"]).mean() == by_index
-    assert accuracy(predict(frame, columns=["no", "yes"]), frame["gold"]) == accuracy(
-        VALUES, [0, 1] * 6
-    )
+    guesses = predict(frame, columns=["no", "yes"])
+    assert accuracy(guesses, frame["gold"]) == accuracy(VALUES, [0, 1] * 6)
     numbered = pd.DataFrame(VALUES)  # whose names are indices
     assert predict(numbered).dtype == np.int32
 
@@ -220,9 +205,7 @@ def test_every_reader_of_a_frame_takes_columns():
     methods = ["icl", "bc", "bcl"]
     compared = compare(frame, gold, methods=methods, **evidence, **named)
     assert compared == compare(plain, gold, methods=methods, **(evidence | {"labeled": plain}))
-    assert (
-        recommend(frame, **evidence, **named).reason
-        == recommend(plain, **(evidence | {"labeled": plain})).reason
-    )
-    together = recommend_together([frame] * 3, **named)
-    assert str(together) == str(recommend_together([plain] * 3))
+    advice = recommend(frame, **evidence, **named)
+    assert advice.reason == recommend(plain, **(evidence | {"labeled": plain})).reason
+    together = batch_calibration.recommend_together([frame] * 3, **named)
+    assert str(together) == str(batch_calibration.recommend_together([plain] * 3))

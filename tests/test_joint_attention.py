@@ -13,13 +13,7 @@ from tiny import write
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.engine import forward, programs
 from batch_calibration.scoring.models import attention
-from batch_calibration.scoring.models.attention import (
-    AttentionOptions,
-    Heads,
-    append_cache,
-    fits_joint_attention,
-    joint_attention,
-)
+from batch_calibration.scoring.models.attention import AttentionOptions, Heads, joint_attention
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 
@@ -69,16 +63,12 @@ def test_equals_softmax_in_float64(heads, groups, d, slots, prefix, options, dty
     q = made(random, dtype, b, slots, heads, d)
     k, v = (made(random, dtype, b, slots, groups, d) for _ in "kv")
     keys, values = (made(random, dtype, 1, prefix, groups, d) for _ in "kv")
-    position, ends, sees = (
-        np.stack(columns)
-        for columns in zip(*(forest(random, slots, prefix) for _ in range(b)), strict=True)
-    )
-    cached = (
-        append_cache(None, keys, values, 0, prefix, -(-prefix // 128) * 128) if prefix else None
-    )
-    attend = programs._attention(
-        (cached,) if prefix else (), jnp.asarray(position), jnp.asarray(ends), "joint"
-    )
+    trees = zip(*(forest(random, slots, prefix) for _ in range(b)), strict=True)
+    position, ends, sees = map(np.stack, trees)
+    whole = -(-prefix // 128) * 128
+    cached = [attention.append_cache(None, keys, values, 0, prefix, whole)] if prefix else []
+    places = jnp.asarray(position), jnp.asarray(ends)
+    attend = programs._attention(tuple(cached), *places, "joint")
     # XLA compiles no such product of float16 for CPUs in one program; it runs step by step.
     together = (lambda function: function) if dtype == jnp.float16 else jax.jit
     got = together(lambda *columns: attend(0, Heads(*columns, options)))(q, k, v)
@@ -92,11 +82,9 @@ def test_equals_softmax_in_float64(heads, groups, d, slots, prefix, options, dty
         all_keys, all_values = np.concatenate([keys[0], k[i]]), np.concatenate([values[0], v[i]])
         scale = options.scale or d**-0.5
         expected, _ = softmax(q[i][None], all_keys[None], all_values[None], seen[None], scale)
-        exact = dtype == jnp.float32
-        np.testing.assert_allclose(
-            got[i], expected[0],
-            atol=1e-5 if exact else 0.01, rtol=0 if exact else 2 * float(jnp.finfo(dtype).eps),
-        )  # fmt: skip
+        exact, rounding = dtype == jnp.float32, 2 * float(jnp.finfo(dtype).eps)
+        near = {"atol": 1e-5, "rtol": 0} if exact else {"atol": 0.01, "rtol": rounding}
+        np.testing.assert_allclose(got[i], expected[0], **near)
 
 
 @pytest.mark.parametrize("d", [64, 80, 96, 128])
@@ -108,17 +96,17 @@ def test_lowers_to_cudnn(d, options, monkeypatch):
     shapes = (2, 256, 8, d), (2, 256, 4, d), (2, 256, 4, d), (384, 4, d), (384, 4, d + 1)
     q, k, v, keys, values = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes)
     mask = jax.ShapeDtypeStruct((2, 256, 256), jnp.bool_)
-    run = jax.jit(
-        lambda q, k, v, mask, *prefix: joint_attention(
-            Heads(q, k, v, options), mask, (*prefix, None)
-        )
-    )
+
+    @jax.jit
+    def run(q, k, v, mask, *prefix):
+        return joint_attention(Heads(q, k, v, options), mask, (*prefix, None))
+
     lowered = run.trace(q, k, v, mask, keys, values).lower(lowering_platforms=("cuda",))
     assert "__cudnn$fmha" in lowered.as_text()
 
 
 def test_layers_that_cudnn_does_not_take_run_in_turn():
-    fits = fits_joint_attention
+    fits = attention.fits_joint_attention
     assert fits(64, AttentionOptions(0.2, 40)) and fits(128, AttentionOptions())
     assert not fits(64, AttentionOptions(cap=5.0))
     assert not fits(256, AttentionOptions()) and not fits(20, AttentionOptions())

@@ -1,5 +1,7 @@
 """Effects of label sequences: planted biases, a reader that copies; the program, its sentences."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -69,14 +71,12 @@ def test_the_nearest_demonstration_shares_most_words_and_of_equals_is_the_last()
 
 def test_tables_have_a_row_for_each_task_words_and_method_and_mark_what_is_beyond_noise():
     reads = np.where(TRUTH, 0.5, -0.5) + (4.0 * SHOWN.mean(1) - 2)[None, :, None]
-    measured = label_sequences.measure_all({
-        (task, names): asked(reads) for task in ("a", "b") for names in label_sequences.WORDS
-    })  # fmt: skip
+    contexts = product(("a", "b"), label_sequences.WORDS)
+    measured = label_sequences.measure_all({context: asked(reads) for context in contexts})
     cells = label_sequences.bias_cells(measured)
     assert len(cells) == 1 + 3 * 3 * 2 and cells[1][:3] == [label_sequences.ALL, "own", "icl"]
-    assert cells[1][3:] == [
-        "0.00", "+2.00", "+0.00", "100.0", "50.0", "50.0", "100.0 / 100.0", "0.0 / 0.0", "0.0 / 0.0"
-    ]  # fmt: skip
+    expected = "0.00|+2.00|+0.00|100.0|50.0|50.0|100.0 / 100.0|0.0 / 0.0|0.0 / 0.0"
+    assert "|".join(cells[1][3:]) == expected
     assert cells[2][4] == "+0.00" and cells[2][6:10] == ["100.0"] * 3 + ["50.0 / 50.0"]
     changes = label_sequences.change_cells(measured)
     assert changes[1][5:] == [""] * 3 and changes[2][5].startswith("+0.0")
@@ -84,9 +84,9 @@ def test_tables_have_a_row_for_each_task_words_and_method_and_mark_what_is_beyon
 
 
 def test_the_program_scores_once_and_prints_the_table(tmp_path, program):
-    flags = ("--config=configs/demo_labels.py", "--config.tasks=sst2", "--config.limit=4",
-             "--config.seeds=1", "--config.model=mini_small", f"--workdir={tmp_path}")  # fmt: skip
-    stdout = program("evidence.label_biases", *flags).stdout
+    flags = [f"--config.{flag}" for flag in ("tasks=sst2", "limit=4", "seeds=1")]
+    flags += ["--config.model=mini_small", f"--workdir={tmp_path}"]
+    stdout = program("evidence.label_biases", "--config=configs/demo_labels.py", *flags).stdout
     stored = (tmp_path / "label_biases.md").read_text()
     rows = (tmp_path / "label_biases.csv").read_text().splitlines()
     assert len(rows) == 1 + 3 * 5 and stored in stdout and "| sst2 | held_out | bc |" in stored

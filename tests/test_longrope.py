@@ -17,10 +17,8 @@ from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 FIRST = 100
 """Tokens that the network was first trained for."""
 ROPE = {"type": "longrope", "short_factor": [1.5, 2.0], "long_factor": [3.0, 4.0]}
-RAW = SHAPE | {
-    "model_type": "phi3", "num_key_value_heads": 2, "rope_scaling": ROPE,
-    "original_max_position_embeddings": FIRST, "sliding_window": 90,
-}  # fmt: skip
+RAW = SHAPE | {"model_type": "phi3", "num_key_value_heads": 2, "rope_scaling": ROPE}
+RAW |= {"original_max_position_embeddings": FIRST, "sliding_window": 90}
 LABELS = [" positive", " so so", " unflinchingly bleak zebra"]
 TEXTS = [f"{SHOTS[:120]}Review: {'so ' * n}fine\nSentiment:" for n in range(0, 45, 4)]
 
