@@ -146,12 +146,12 @@ SENTINELS = [np.finfo(np.float32).min, -2 * LARGEST, -1e300, -np.inf]
 def test_a_sentinel_is_refused_or_raised_to_the_floor_like_minus_infinity(low, refuses):
     rows = np.array(ROWS)
     rows[3, 1] = low
-    lifted = np.where(rows == low, -50.0, rows)
+    lifted = np.where(rows == low, -50.5, rows)
     table = ScoreTable({}, ("no", "yes"), {"test": make_block(rows, GOLD)})
     for door in (calibrate, LabelBiasCorrector().fit, lambda x: run_calibration([table], ["bc"])):
         refuses(door, rows)
-    np.testing.assert_array_equal(calibrate(rows, floor=-50.0), calibrate(lifted))
-    (record,) = run_calibration([table], ["bc"], floor=-50.0)
+    np.testing.assert_array_equal(calibrate(rows, floor=-50.5), calibrate(lifted))
+    (record,) = run_calibration([table], ["bc"], floor=-50.5)
     np.testing.assert_allclose(record.bias["bc"], lifted.mean(0), rtol=1e-6)
 
 

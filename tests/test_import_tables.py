@@ -159,6 +159,9 @@ def test_csv_that_is_damaged_is_refused(tmp_path, old, new, refuses):
         ("no;yes\n-1,5;-2,5\n".encode("utf-16"), Reading("csv")),
         (b"1,2\n-1.5,-2\n-1.5,-3\n", Reading(gold="3")),
         (b"no,yes\n" + b"x" * 10_000_000, Reading()),
+        (b"r0,-1.5,-2.25,no\nr1,-3.5,-4.5,yes\n", Reading()),
+        (b"no,yes,gold\n-1.5,-2,-1\n-2.5,-2,1\n", Reading(gold="gold")),
+        (b"a,b,c,gold\n-1.5,-2,-3.5,-1\n-2.5,-2,-3,0\n-1,-2.5,-3.5,1\n", Reading(gold="gold")),
     ],
 )
 def test_csv_that_is_not_plain_is_refused(tmp_path, data, reading, refuses):
@@ -271,6 +274,15 @@ def test_parquet_and_arrow_give_the_same_table(tmp_path):
     pa.parquet.write_table(vectors, tmp_path / "vectors.parquet")
     for name in ("t.parquet", "t.feather", "t.arrows", "vectors.parquet"):
         assert is_plain(only(read(tmp_path / name, SAID))), name
+
+
+@pytest.mark.parametrize("names", ["no,yes", "1,2", "1.0,2.0"])
+def test_whole_numbers_beside_an_empty_cell_are_indices_or_names(tmp_path, names):
+    # pandas writes 1 as 1.0 in a column with an empty cell.
+    cells = ["1.0", "0.0", ""] if names == "no,yes" else ["2.0", "1.0", ""]
+    lines = [f"{a},{b},{cell}" for (a, b), cell in zip(SCORES, cells, strict=True)]
+    path = written(tmp_path, "\n".join([f"{names},gold", *lines]))
+    assert only(read(path, Reading(gold="gold"))).blocks["test"].labels.tolist() == [1, 0, -1]
 
 
 def test_codes_with_holes_and_decimals_are_read(tmp_path):

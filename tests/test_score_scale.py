@@ -238,6 +238,31 @@ def test_log_probabilities_above_0_are_refused_with_a_row_of_each(tmp_path):
     read(tmp_path / "t.jsonl")
 
 
+@pytest.mark.parametrize("base", [2, 10])
+def test_logarithms_to_another_base_are_known_by_their_sums(base):
+    for logs in (LOGS / np.log(base), (LOGS / np.log(base)).round(4)):
+        error = refused(lambda logs=logs: calibrate(logs))
+        assert error.expected == NATS and f"logarithms to base {base}" in error.got
+        calibrate(logs, from_probs=False)
+    for nats in (LOGS, LOGS - 0.5, np.log([[0.9999, 0.0001]] * 60), LOGS[:10] / np.log(base)):
+        calibrate(nats)
+
+
+def test_numbers_in_place_of_missing_scores_are_noted(tmp_path):
+    filled = LOGS.copy()
+    filled[:3, 0] = -100
+    with pytest.warns(UserWarning, match="Scores of -100, far below all others, may"):
+        diagnose(filled)
+    zeros = LOGS.copy()
+    zeros[:2, 0] = 0
+    np.save(tmp_path / "t.npy", zeros)
+    (table,) = read(tmp_path / "t.npy", Reading())
+    (note,) = table.blocks["test"].spec["notes"]
+    assert note.startswith("Scores of 0 next to likely labels may stand for labels that were")
+    for plain in (LOGS, LOGS.round(), 40 * LOGS, LOGITS - 30, LOGS - LOGS.max(1, keepdims=True)):
+        calibrate(plain)  # warnings are errors
+
+
 def test_a_stream_decides_by_all_batches(tmp_path):
     def write(name, scores):
         parquet.write_table(

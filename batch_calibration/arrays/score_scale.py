@@ -24,6 +24,7 @@ MAX_LOG_PROB = 0.1
 MOST_ROWS = 0.9  # share of rows that decides for all, despite one odd row
 MANY = (20, 0.4)
 """Rows, and the share of them that decides for all: so many logits do not sum to 1 by chance."""
+MAX_ROWS_OF_BASE = 1000  # in which the base of logarithms is looked for
 FAR_OUT = 2.0**14  # nats from 0 beyond which neighboring numbers of float32 are 0.002 apart or more
 
 OTHER_BASE = re.compile(r"log[\W_]*(2|10)(?!\d)|(?<![a-z])bits?(?![a-z])", re.IGNORECASE)
@@ -168,6 +169,8 @@ def to_nats(
                 f"multiply by the base's natural logarithm, or say {spell('from_probs', False)}",
             )
         kind, evidence = find_scale(scores, names)
+        if kind == "log-probabilities":
+            _refuse_other_base(scores, where)
         is_expected = beside_others and kind in ("small probabilities", "losses", "unclear")
         if kind in _REMEDIES and not is_expected:
             remedy = _REMEDIES[kind].format(
@@ -175,6 +178,19 @@ def to_nats(
             )
             raise InputError.at(where, "log-probabilities in nats", evidence, remedy)
     return scores
+
+
+def _refuse_other_base(scores: np.ndarray, where: str) -> None:
+    """Refuse logarithms [..., n, k] to base 2 or 10: their powers sum to 1, those of e do not."""
+    rows = scores.reshape(-1, scores.shape[-1])[:MAX_ROWS_OF_BASE]
+    rows = np.minimum(rows, 0.0, dtype=np.float64)
+    errors = {b: np.abs(np.nansum(b**rows, axis=-1) - 1) for b in (np.e, 2.0, 10.0)}
+    for base, error in errors.items():
+        is_one = np.mean(error < 1e-3) >= MOST_ROWS and np.median(errors[np.e]) > 0.02
+        if is_one and len(rows) >= MANY[0]:
+            got = f"logarithms to base {base:g}, whose powers sum to 1 in each row"
+            remedy = f"multiply by {np.log(base):.6f}, or say {spell('from_probs', False)}"
+            raise InputError.at(where, "log-probabilities in nats", got, remedy)
 
 
 def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
@@ -223,6 +239,25 @@ def note_moved(scores: np.ndarray, moved: np.ndarray) -> tuple[str, ...]:
         f"{count:,} of {len(scores):,} rows lie so far from 0 that differences from their highest "
         "score are kept in their place.",
     )
+
+
+def note_fillers(scores: np.ndarray) -> tuple[str, ...]:
+    """Notes where 0, or a number far below all others, may stand for no score, of [..., n, k].
+
+    >>> note_fillers(np.array([[-0.5, -1.0]] * 20 + [[-100.0, -0.1]]))[0][:42]
+    'Scores of -100, far below all others, may '
+    """
+    rows = scores[~find_missing(scores).any(axis=-1)]
+    if not rows.size or rows.max() > 0:
+        return ()
+    low = rows.min()
+    is_low = low <= -20 and low % 1 == 0 and rows.min(where=rows > low, initial=0.0) > low / 2
+    is_over = (rows == 0).any(axis=-1) & (np.exp(rows).sum(axis=-1) > 1.05)
+    is_zero = 0 < is_over.mean() < 1 - MOST_ROWS
+    found = {f"{low:g}, far below all others,": is_low, "0 next to likely labels": is_zero}
+    remedy = f"leave their cells empty and say {spell('missing', 'least')}"
+    ending = f"may stand for labels that were not returned: {remedy}."
+    return tuple(f"Scores of {filler} {ending}" for filler, is_found in found.items() if is_found)
 
 
 def _speaks_for_all(is_of_kind: np.ndarray) -> bool:

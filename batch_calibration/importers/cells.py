@@ -24,6 +24,7 @@ MAYBE_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 """A number with one comma, which may be of thousands: 1,234."""
 LABEL_NAMES = ("label_names", "labels", "letters", "classes", "choices", "options")
 """Names under which files keep the names of the labels."""
+WHOLE = re.compile(r"^(-?\d+)\.0+$")  # as pandas writes whole numbers beside an empty cell
 MAX_LISTED = 8  # label names that a sentence lists
 
 
@@ -320,14 +321,16 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
     >>> gold_indices("f", ["yes", "", "no"], ("no", "yes")).tolist()
     [1, -1, 0]
     """
-    cells = list(map(text_of, column))
+    own = set(names)
+    cells = [cell if cell in own else WHOLE.sub(r"\1", cell) for cell in map(text_of, column)]
     label_of = {"": -1, "-1": -1}
     plain = plain_names(names)  # a column logit_A is of the label A, logit_1 may be of either
     is_plain = len(set(plain)) == len(plain) and not any(map(str.isdecimal, plain))
     for known in (plain, names) if is_plain else (names,):
         label_of |= dict(zip(known, range(len(names)), strict=True))
     bare = {cell.translate(SPACES).strip() for cell in cells} - {"", "-1"}
-    places = {str(i): i for i in range(len(names))}
+    k = len(names)
+    places = {str(i): i for i in range(k)}
     for known in (tuple(plain), short_names(names)):
         is_numbered = any(map(str.isdecimal, known)) and known != tuple(names)
         if not is_numbered or not bare or not bare <= set(known):
@@ -342,7 +345,11 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
                 "write each column's whole name",
             )
     if not set(cells) <= label_of.keys() and not all(map(str.isdecimal, names)):
-        refuse_counted_from_one(where, set(cells), len(names))
+        refuse_counted_from_one(where, set(cells), k)
+        if set(cells) - {""} == ({"-1", "1"} if k == 2 else {*map(str, range(-1, k - 1))}):
+            got = f"-1 to {max(1, k - 2)}, where -1 may be a label or an unknown one"
+            remedy = "write the labels' names, or leave cells empty where the label is unknown"
+            raise InputError.at(where, f"indices of the labels from 0 to {k - 1}", got, remedy)
         # Some are neither: what most of them are decides, and the first of the others is refused.
         indices = {str(i): i for i in range(-1, len(names))}
         if sum(cell in indices for cell in cells) > sum(cell in names for cell in cells):

@@ -17,7 +17,7 @@ from batch_calibration.arrays.missing_scores import (
     refuse_greedy,
 )
 from batch_calibration.arrays.numbers import read_whole_numbers
-from batch_calibration.arrays.score_scale import keep_differences, note_moved, to_nats
+from batch_calibration.arrays.score_scale import keep_differences, note_fillers, note_moved, to_nats
 from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
@@ -199,10 +199,11 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     names = imported.score_names or imported.label_names
     scores = to_nats(scores, where, reading.from_probs, names=names)
     is_of_others, is_absent = bool((scores > 0).any()), find_missing(scores)
+    notes = note_fillers(scores)
     scores, is_kept, gaps = fill_labels(replace(imported, log_probs=scores), reading)
     if not is_kept.any():
         raise gaps.no_rows(where)
-    notes = gaps.notes(imported.label_names, reading.missing, is_named=bool(reading.labels))
+    notes += gaps.notes(imported.label_names, reading.missing, is_named=bool(reading.labels))
     imported = imported.take_rows(is_kept)
     refuse_constant(scores, where)
     # Rows of one context among several, and those beside dropped ones, keep their numbers.

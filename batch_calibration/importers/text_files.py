@@ -187,16 +187,17 @@ def _check_names(where: str, names: list[str]) -> None:
     if not any(names):
         raise InputError.at(where, "a line of names", "nothing")
     refuse_repeated_columns(where, names)
-    if all(_is_score(name) for name in names if name):
+    named = list(filter(None, names))
+    if sum(map(_is_score, named)) >= min(2, len(named)):
         raise InputError.at(
             where, "names of columns", f"numbers ({shown(','.join(names))})", "put names before it"
         )
 
 
 def _is_score(name: str) -> bool:
-    """True if a column's name is a number, except 0, 1, 2 ..., which may be labels."""
+    """True if a column's name is a number, except 0, 0.5, 1 ..., which may be labels."""
     number = parse_number(name)
-    return number is not None and not (math.isfinite(number) and number % 1 == 0 <= number)
+    return number is not None and math.isfinite(number) and not number % 0.5 == 0 <= number
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from batch_calibration.arrays.numbers import (
     read_whole_numbers,
     refuse_without_column,
 )
-from batch_calibration.arrays.score_scale import keep_differences, to_nats
+from batch_calibration.arrays.score_scale import keep_differences, note_fillers, to_nats
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.errors import InputError, callers_level
 from batch_calibration.typing import AnyArray
@@ -98,6 +98,8 @@ def check_scores(
     names = columns or (column_names(scores) if is_frame(scores) else ())
     # First, as `missing` and `bound` are in nats.
     array = to_nats(array, where, from_probs, names=names, beside_others=beside_others)
+    for note in note_fillers(array) if from_probs is None else ():
+        warnings.warn(f"{where}: {note}", stacklevel=callers_level())
     if from_probs:
         where = f"{where} (logarithms of probabilities)"
     if missing is not None:
