@@ -116,8 +116,8 @@ def test_what_a_row_of_the_table_has_set_is_no_option(refuses):
 
 
 def test_floor_is_where_minus_infinity_goes():
-    cut, lifted = [[-1.0, -np.inf], [-2.0, -2.5]], [[-1.0, -20.0], [-2.0, -2.5]]
-    np.testing.assert_allclose(calibrate(cut, floor=-20.0), calibrate(lifted), atol=1e-6)
+    cut, lifted = [[-1.0, -np.inf], [-2.0, -2.5]], [[-1.0, -20.5], [-2.0, -2.5]]
+    np.testing.assert_allclose(calibrate(cut, floor=-20.5), calibrate(lifted), atol=1e-6)
 
 
 def test_numbers_come_as_numpy_and_jax_hold_them(rows):
