@@ -27,10 +27,10 @@ def rows(planted):
     return np.asarray(scores, np.float64), np.asarray(gold)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name in METHODS if not (METHODS[name].needs_key or METHODS[name].probe.labels)],
-)
+PLAIN = [name for name, row in METHODS.items() if not (row.needs_key or row.probe.labels)]
+
+
+@pytest.mark.parametrize("name", PLAIN)
 def test_transform_is_fit_and_apply(name, planted):
     calibrator = METHODS[name].make()
     scores = np.asarray(planted(24, 3)[0])  # the contract's shape, whose programs are there
@@ -51,9 +51,8 @@ def test_predict_and_score(rows):
     scores, gold = rows
     corrector = LabelBiasCorrector().fit(scores)
     np.testing.assert_array_equal(corrector.predict(scores), np.argmax(calibrate(scores), -1))
-    assert corrector.score(scores, gold) == pytest.approx(
-        np.mean(corrector.predict(scores) == gold)
-    )
+    right = np.mean(corrector.predict(scores) == gold)
+    assert corrector.score(scores, gold) == pytest.approx(right)
     assert corrector.classes_.tolist() == [0, 1, 2]
 
 
@@ -67,11 +66,8 @@ def test_bcl_reads_labels(rows):
 
 
 def test_pc_takes_a_seed(rows):
-    first, second = (
-        LabelBiasCorrector("pc", {"starts": 4}, random_state=7).fit(rows[0]).predict(rows[0])
-        for _ in range(2)
-    )
-    np.testing.assert_array_equal(first, second)
+    fits = [LabelBiasCorrector("pc", {"starts": 4}, random_state=7).fit(rows[0]) for _ in range(2)]
+    np.testing.assert_array_equal(*(fitted.predict(rows[0]) for fitted in fits))
 
 
 def test_it_clones_and_sits_in_a_pipeline(rows):
@@ -126,27 +122,19 @@ FAILS = {
     "value per column has no third",
 }
 # Of bcl, which reads y, each class has to have a column.
-COLUMN = (
-    "X has 2 columns there and y 3 classes, of which one has no scores to learn a strength from"
-)
-FAILS_OF_BCL = FAILS | dict.fromkeys(
-    [
-        "check_estimators_overwrite_params",
-        "check_estimators_fit_returns_self",
-        "check_readonly_memmap_input",
-    ],
-    COLUMN,
-)
+COLUMN = "X has 2 columns there and y 3 classes, of which one has no scores to learn from"
+FAILS_OF_BCL = FAILS | {"check_readonly_memmap_input": COLUMN}
+FAILS_OF_BCL |= {"check_estimators_overwrite_params": COLUMN}
+FAILS_OF_BCL |= {"check_estimators_fit_returns_self": COLUMN}
 
 
 @pytest.mark.filterwarnings("ignore:X. bc:UserWarning", "ignore:y. the class 2 has no:UserWarning")
 @pytest.mark.parametrize(("method", "fails"), [("bc", FAILS), ("bcl", FAILS_OF_BCL)])
 def test_scikit_learn_s_checks_pass_but_those_that_are_named(method, fails):
-    done = check_estimator(
-        # Its numbers from 0 to 1 are no probabilities.
-        LabelBiasCorrector(method, from_probs=False),
-        expected_failed_checks=fails, on_skip=None, on_fail="raise",
-    )  # fmt: skip
+    # Its numbers from 0 to 1 are no probabilities.
+    checked = LabelBiasCorrector(method, from_probs=False)
+    how = {"expected_failed_checks": fails, "on_skip": None, "on_fail": "raise"}
+    done = check_estimator(checked, **how)
     assert {check["check_name"] for check in done if check["status"] == "xfail"} == set(fails)
     skipped = {check["check_name"] for check in done if check["status"] == "skipped"}
     # SCIPY_ARRAY_API is set by nobody; older versions of scikit-learn have no such check.
@@ -255,15 +243,11 @@ def test_classes_are_names_of_columns_or_numbers_or_given(rows):
     chosen = LabelBiasCorrector(classes=NAMES[::-1]).fit(scores)
     columns = LabelBiasCorrector().fit(scores, gold).predict(scores)
     for fitted in (named, in_order, chosen):
-        np.testing.assert_array_equal(fitted.predict(scores_of(fitted, frame)),
-                                      fitted.column_classes_[columns])  # fmt: skip
+        given = frame if hasattr(fitted, "feature_names_in_") else scores
+        np.testing.assert_array_equal(fitted.predict(given), fitted.column_classes_[columns])
     assert named.score(frame, NAMES[::-1][gold]) == np.mean(columns == gold)
     assert LabelBiasCorrector().fit(scores, gold * 10 + 5).classes_.tolist() == [5, 15, 25]
     assert LabelBiasCorrector().fit(scores, gold.astype(float)).classes_.tolist() == [0, 1, 2]
-
-
-def scores_of(fitted, frame):
-    return frame if hasattr(fitted, "feature_names_in_") else frame.to_numpy()
 
 
 def test_metrics_do_not_depend_on_the_order_of_columns(rows):

@@ -38,8 +38,8 @@ def png(color=(200, 10, 10), size=(6, 5)):
     width, height = size
     lines = b"".join(b"\0" + bytes(color) * width for _ in range(height))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines))
-            + chunk(b"IEND", b""))  # fmt: skip
+    start = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head)
+    return start + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
 
 
 def fill(root, classes, per_class=5):
@@ -62,27 +62,23 @@ def test_an_image_task_is_consistent(task):
     assert len(set(task.statement_words.values())) == len(task.label_names)
     bound = binding.labels_by_name(task)
     for label, name in enumerate(task.label_names):
-        assert (
-            bound[binding.plain_name(name)]
-            == bound[binding.plain_name(task.statement_words[name])]
-            == label
-        )
+        for text in (name, task.statement_words[name]):
+            assert bound[binding.plain_name(text)] == label
 
 
 def test_sizes_words_and_statements_of_the_six():
-    assert {t.name: len(t.label_names) for t in IMAGES} == {
-        "svhn": 10, "eurosat": 10, "ucf101": 101, "clevr": 8, "aircraft": 100, "dtd": 47,
-    }  # fmt: skip
-    assert [
-        t.statement.replace("{label}", t.statement_words[t.label_names[0]]) for t in IMAGES
-    ] == [
-        "This is a photo of a 0",
-        "a centered satellite photo of Annual Crop Land.",
-        "a photo of a person doing Apply Eye Makeup.",
-        "This is a photo of 3 objects",
-        "a photo of a 707-320, a type of aircraft.",
-        "banded texture.",
-    ]
+    expected = """
+        svhn 10 This is a photo of a 0
+        eurosat 10 a centered satellite photo of Annual Crop Land.
+        ucf101 101 a photo of a person doing Apply Eye Makeup.
+        clevr 8 This is a photo of 3 objects
+        aircraft 100 a photo of a 707-320, a type of aircraft.
+        dtd 47 banded texture.
+    """
+    for task, line in zip(IMAGES, expected.strip().splitlines(), strict=True):
+        words = task.statement_words[task.label_names[0]]
+        text = task.statement.replace("{label}", words)
+        assert f"{task.name} {len(task.label_names)} {text}" == line.strip()
     assert len(TASKS["ucf101"].statements) == 48 and len(TASKS["dtd"].statements) == 9
     assert TASKS["ucf101"].statement_words["YoYo"] == "Yo Yo"
     assert TASKS["clevr"].label_names[-1] == "10"
@@ -96,9 +92,8 @@ def test_class_folders_bind_by_name(tmp_path, where):
     spellings = ["Annual Crop Land", "forest", "herbaceous_vegetation", "SeaLake", "Sea or Lake"]
     fill(tmp_path / where, spellings[:4])
     rows = read(TASKS["eurosat"], str(tmp_path), "all")
-    labels = {
-        ref.path.parent.name: label for ref, label in zip(rows.images, rows.labels, strict=True)
-    }
+    folders = [ref.path.parent.name for ref in rows.images]
+    labels = dict(zip(folders, rows.labels, strict=True))
     assert labels == {"Annual Crop Land": 0, "forest": 1, "herbaceous_vegetation": 2, "SeaLake": 9}
     assert rows.present == (0, 1, 2, 9)
     assert rows.images[0].read()[:4] == b"\x89PNG"
@@ -107,20 +102,16 @@ def test_class_folders_bind_by_name(tmp_path, where):
 def test_a_folder_without_splits_keeps_a_fifth_of_each_class_for_train(tmp_path):
     fill(tmp_path, ["banded", "dotted", "lined"], per_class=11)
     (tmp_path / "banded" / "notes.txt").write_text("no image")
-    read_rows = {
-        split: read(TASKS["dtd"], str(tmp_path), split) for split in ("all", "train", "test")
-    }
-    assert {s: sorted(Counter(r.labels).values()) for s, r in read_rows.items()} == {
-        "all": [11] * 3, "train": [2] * 3, "test": [9] * 3
-    }  # fmt: skip
+    sizes = {"all": 11, "train": 2, "test": 9}
+    read_rows = {split: read(TASKS["dtd"], str(tmp_path), split) for split in sizes}
+    for split, size in sizes.items():
+        assert sorted(Counter(read_rows[split].labels).values()) == [size] * 3
     train, test = (set(read_rows[s].images) for s in ("train", "test"))
     assert not train & test and len(train | test) == 33
     reread = read(TASKS["dtd"], str(tmp_path), "test")
     assert reread == read_rows["test"]
-    assert (
-        "one image in 5 of each class is kept for train (6), the others are test (27)"
-        in reread.notes[1]
-    )
+    kept = "one image in 5 of each class is kept for train (6), the others are test (27)"
+    assert kept in reread.notes[1]
     assert "1 files in" in reread.notes[0] and "notes.txt" in reread.notes[0]
     assert len(set(read(TASKS["dtd"], str(tmp_path), "test", 9).labels)) == 3
     assert not any(str(tmp_path) in name for name in reread.ids)
@@ -171,44 +162,32 @@ def write_table(path, rows):
 
 def test_tables_of_paths_and_labels(tmp_path):
     folder = tmp_path / "dtd"
+    rows = [("path", "label"), ("a.png", "polka_dotted"), ("b.png", "Banded")]
+    write_table(folder / "test.csv", rows)
     for name in ("a.png", "b.png", "c.png"):
-        folder.mkdir(exist_ok=True)
         (folder / name).write_bytes(png())
-    write_table(
-        folder / "test.csv", [("path", "label"), ("a.png", "polka_dotted"), ("b.png", "Banded")]
-    )
-    (folder / "train.jsonl").write_text(
-        json.dumps({"file": "c.png", "label": "lined"}) + "\n"
-        + json.dumps({"file": "b.png", "label": -1}) + "\n"
-    )  # fmt: skip
+    lines = [{"file": "c.png", "label": "lined"}, {"file": "b.png", "label": -1}]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, lines)))
     task = TASKS["dtd"]
     assert splits(task, str(tmp_path)) == ("test", "train")
-    labels = dict(
-        zip(*(lambda r: (r.ids, r.labels))(read(task, str(tmp_path), "test")), strict=True)
-    )
-    assert labels == {
-        "dtd/test/a.png": task.label_names.index("polka-dotted"), "dtd/test/b.png": 0
-    }  # fmt: skip
-    assert sorted(read(task, str(tmp_path), "train").labels) == [
-        -1,
-        task.label_names.index("lined"),
-    ]
+    test, train = (read(task, str(tmp_path), split) for split in ("test", "train"))
+    spotted, lined = (task.label_names.index(name) for name in ("polka-dotted", "lined"))
+    labels = dict(zip(test.ids, test.labels, strict=True))
+    assert labels == {"dtd/test/a.png": spotted, "dtd/test/b.png": 0}
+    assert sorted(train.labels) == [-1, lined]
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [("path", "label"), ("a.png", "0"), ("gone.png", "1")],
-        [("path", "label"), ("a.png", "zero")],
-        [("photo", "label"), ("a.png", "0")],
-        [("path", "label"), ("a.png", "0")],
-    ],
-)
-def test_bad_tables(tmp_path, rows, refuses):
+def test_bad_tables(tmp_path, refuses):
     (tmp_path / "svhn").mkdir()
     (tmp_path / "svhn" / "a.png").write_bytes(png())
-    write_table(tmp_path / "svhn" / "test.csv", rows)
-    refuses(read, TASKS["svhn"], str(tmp_path), "test")
+    for head, *rows in (
+        ("path", ("a.png", "0"), ("gone.png", "1")),
+        ("path", ("a.png", "zero")),
+        ("photo", ("a.png", "0")),
+        ("path", ("a.png", "0")),
+    ):
+        write_table(tmp_path / "svhn" / "test.csv", [(head, "label"), *rows])
+        refuses(read, TASKS["svhn"], str(tmp_path), "test")
 
 
 # --- task files
@@ -231,14 +210,11 @@ def test_a_task_file_of_ones_own_images(tmp_path):
     context = planned(task=str(path), labeled_per_class=1)
     assert label_texts(context) == ["a photo of a oak leaf.", "a photo of a red elm leaf."]
     assert context.context["data"] == "task file" and context.blocks["labeled"].size == 2
-    write_table(
-        tmp_path / "t.csv", [("path", "kind"), ("leaves/oak/0.png", 0), ("leaves/red_elm/1.png", 1)]
-    )
-    path.write_text(
-        TASK_FILE.replace('folder = "leaves"', 'labels_are = "numbers"\nlabel_column = "kind"\n'
-                     'statement_words = {oak = "oak tree\'s", "red elm" = "elm\'s"}\n'
-                     'files = {test = "t.csv"}')
-    )  # fmt: skip
+    rows = [("path", "kind"), ("leaves/oak/0.png", 0), ("leaves/red_elm/1.png", 1)]
+    write_table(tmp_path / "t.csv", rows)
+    words = 'statement_words = {oak = "oak tree\'s", "red elm" = "elm\'s"}\n'
+    numbers = 'labels_are = "numbers"\nlabel_column = "kind"\nfiles = {test = "t.csv"}'
+    path.write_text(TASK_FILE.replace('folder = "leaves"', words + numbers))
     task = load_task(str(path))
     assert sorted(read(task, "", "test").labels) == [0, 1]
     assert task.statement_words["oak"] == "oak tree's"
@@ -269,9 +245,8 @@ def test_bad_task_files(tmp_path, old, new, refuses):
 
 @pytest.fixture
 def tfds():
-    return pytest.importorskip(
-        "tensorflow_datasets", reason="a TFDS folder needs tensorflow_datasets"
-    )
+    why = "a TFDS folder needs tensorflow_datasets"
+    return pytest.importorskip("tensorflow_datasets", reason=why)
 
 
 def prepare(tfds, out, name, features, rows, form="array_record"):
@@ -285,9 +260,8 @@ def prepare(tfds, out, name, features, rows, form="array_record"):
         BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config, version="3.0.1")] if config else []
 
         def _info(self):
-            return tfds.core.DatasetInfo(
-                builder=self, features=tfds.features.FeaturesDict(features), disable_shuffling=True
-            )
+            described = tfds.features.FeaturesDict(features)
+            return tfds.core.DatasetInfo(builder=self, features=described, disable_shuffling=True)
 
         def _split_generators(self, dl_manager):
             return {split: iter(enumerate(rows)) for split, rows in rows.items()}
@@ -309,9 +283,8 @@ def test_a_tfds_folder_is_read_record_by_record(tfds, tmp_path):
     task = TASKS["dtd"]
     backwards = tfds.features.ClassLabel(names=list(reversed(task.label_names)))
     features = {"image": tfds.features.Image(), "label": backwards}
-    folder = prepare(tfds, tmp_path, "dtd", features, {
-        "train": examples(6, lambda i: "banded"), "test": examples(5, lambda i: task.label_names[i])
-    })  # fmt: skip
+    train, test = examples(6, lambda i: "banded"), examples(5, task.label_names.__getitem__)
+    folder = prepare(tfds, tmp_path, "dtd", features, {"train": train, "test": test})
     rows = read(task, str(tmp_path), "test")
     # Bound by name: this copy counts its classes backwards.
     assert rows.labels == (0, 1, 2, 3, 4)
@@ -325,8 +298,8 @@ def test_a_tfds_folder_is_read_record_by_record(tfds, tmp_path):
 
 def test_one_split_of_tfds_is_dealt(tfds, tmp_path):
     task = TASKS["eurosat"]
-    features = {"image": tfds.features.Image(),
-                "label": tfds.features.ClassLabel(names=list(task.label_names))}  # fmt: skip
+    labels = tfds.features.ClassLabel(names=list(task.label_names))
+    features = {"image": tfds.features.Image(), "label": labels}
     prepare(tfds, tmp_path, "eurosat/rgb", features, {"train": examples(20, lambda i: i % 10)})
     train, test = (read(task, str(tmp_path), split) for split in ("train", "test"))
     assert [str(ref)[-4:] for ref in train.images] == ["n[0]", "n[1]", "n[2]", "n[3]"]
@@ -367,9 +340,8 @@ def planned(**values):
 def test_real_images(shared, refuses):
     data = str(shared / "data" / "extra_dtd10")
     default = planned(task="dtd", data=data)
-    assert {name: block.size for name, block in default.blocks.items()} == {
-        "test": 960, "labeled": 240
-    }  # fmt: skip
+    sizes = {name: block.size for name, block in default.blocks.items()}
+    assert sizes == {"test": 960, "labeled": 240}
     assert len(default.label_names) == 47 == len(label_texts(default))
     assert "37 of 47 classes have no image" in default.notes[1]
     assert "classes='present' leaves them out" in default.notes[1]
@@ -419,18 +391,10 @@ def test_without_a_train_split_there_is_no_labeled_set(tmp_path):
     assert set(context.blocks) == {"test"} and "so there is no bcl" in context.notes[0]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"scorer": "causal_lm"},
-        {"shots": 1},
-        {"over_long": "drop_shots"},
-        {"classes": "few"},
-        {"split": "dev"},
-    ],
-)
-def test_settings_that_do_not_fit_images(settings, refuses):
-    refuses(planned, data="mini", **settings)
+def test_settings_that_do_not_fit_images(refuses):
+    settings = {"scorer": "causal_lm", "shots": 1, "over_long": "drop_shots"}
+    for name, value in (settings | {"classes": "few", "split": "dev"}).items():
+        refuses(planned, data="mini", **{name: value})
 
 
 # --- drawn images

@@ -28,27 +28,18 @@ def chat(**probs):
 def completion(**probs):
     top = {t: math.log(p) for t, p in probs.items()}
     first = next(iter(top))
-    log_probs = {
-        "tokens": [first],
-        "token_logprobs": [top[first]],
-        "top_logprobs": [top],
-        "text_offset": [9],
-    }
+    log_probs = {"tokens": [first], "token_logprobs": [top[first]], "top_logprobs": [top]}
+    log_probs["text_offset"] = [9]
     return {"object": "text_completion", "choices": [{"text": first, "logprobs": log_probs}]}
 
 
 def echoed(tokens, values, new=0):
-    log_probs = {
-        "tokens": tokens,
-        "token_logprobs": values,
-        "top_logprobs": [None] + [{"x": -1.0}] * (len(tokens) - 1),
-        "text_offset": [0] * len(tokens),
-    }
-    return {
-        "object": "text_completion",
-        "choices": [{"text": "".join(tokens), "logprobs": log_probs}],
-        "usage": {"completion_tokens": new},
-    }
+    tops = [None] + [{"x": -1.0}] * (len(tokens) - 1)
+    log_probs = {"tokens": tokens, "token_logprobs": values, "top_logprobs": tops}
+    log_probs["text_offset"] = [0] * len(tokens)
+    choices = [{"text": "".join(tokens), "logprobs": log_probs}]
+    usage = {"completion_tokens": new}
+    return {"object": "text_completion", "choices": choices, "usage": usage}
 
 
 def place(token_id, text, value, **rivals):
@@ -64,10 +55,8 @@ def prompted(places, **fields):
 
 def generated(top, fixed=None):
     meta = {"output_token_logprobs": [top[0]], "output_top_logprobs": [top]}
-    return {
-        "text": "x",
-        "meta_info": meta | ({"output_token_ids_logprobs": [fixed]} if fixed else {}),
-    }
+    meta |= {"output_token_ids_logprobs": [fixed]} if fixed else {}
+    return {"text": "x", "meta_info": meta}
 
 
 def llama(**probs):
@@ -134,11 +123,10 @@ def test_little_label_mass_is_noted(saved):
 
 
 def test_batch_output_has_ids_and_fields_have_gold(saved):
-    lines = [
-        {"id": "b", "custom_id": f"r{i}", "error": None, "gold": gold, "meta": {"subject": "s"},
-         "response": {"status_code": 200, "body": chat(yes=0.5, no=0.2 + i / 10)}}
-        for i, gold in enumerate(("no", "yes", None, 1))
-    ]  # fmt: skip
+    usual, lines = {"id": "b", "error": None, "meta": {"subject": "s"}}, []
+    for i, gold in enumerate(("no", "yes", None, 1)):
+        response = {"status_code": 200, "body": chat(yes=0.5, no=0.2 + i / 10)}
+        lines.append({**usual, "custom_id": f"r{i}", "gold": gold, "response": response})
     (table,) = read(saved(*lines), Reading(labels=("yes", "no"), gold="gold", by=("meta.subject",)))
     block = table.blocks["test"]
     assert block.row_ids == ("r0", "r1", "r2", "r3")
@@ -190,19 +178,17 @@ def test_several_prompts_of_a_request_are_each_a_choice(saved):
 
 
 def test_the_longest_label_that_a_prompt_ends_with_is_meant(saved):
-    path = saved(
-        echoed(["Q:", " not", " so"], [None, -1.0, -2.0]), echoed(["Q:", " so"], [None, -4.0])
-    )
+    longer = echoed(["Q:", " not", " so"], [None, -1.0, -2.0])
+    path = saved(longer, echoed(["Q:", " so"], [None, -4.0]))
     (table,) = read(path, Reading(labels=("so", "not so")))
     assert scores(table).tolist() == [[-4.0, -3.0]]
 
 
 def test_vllm_prompt_log_probs(saved):
     alone = prompted([None, place(5, " it", -1.0), place(7, " yes", -0.5)])
-    ids = prompted(
-        [None, place(5, " it", -1.0, The=(8, -0.2)), place(9, " no", -2.5, the=(8, -0.1))],
-        prompt_token_ids=[1, 5, 9],
-    )
+    second = place(5, " it", -1.0, The=(8, -0.2))
+    places = [None, second, place(9, " no", -2.5, the=(8, -0.1))]
+    ids = prompted(places, prompt_token_ids=[1, 5, 9])
     assert VLLM.label_log_prob(alone, "yes") == -0.5
     (table,) = read(saved(alone, ids), YES_NO)
     assert scores(table).tolist() == [[-0.5, -2.5]]
@@ -226,10 +212,10 @@ def test_sglang_generate(saved):
 
 
 def test_sglang_prompts_that_end_with_labels(saved):
-    responses = [
-        {"meta_info": {"input_token_logprobs": [[None, 1, "Q:"], [value, 2, f" {label}"]]}}
-        for label, value in (("yes", -1.0), ("no", -2.0))
-    ]
+    responses = []
+    for label, value in (("yes", -1.0), ("no", -2.0)):
+        tokens = [[None, 1, "Q:"], [value, 2, f" {label}"]]
+        responses.append({"meta_info": {"input_token_logprobs": tokens}})
     assert scores(read(saved(*responses), YES_NO)[0]).tolist() == [[-1.0, -2.0]]
 
 
@@ -256,6 +242,7 @@ def test_probabilities_of_tokens_with_one_text_are_added_but_one_listed_twice_is
 NULL = {"choices": [{"logprobs": None, "message": {"content": "yes"}}]}
 EMPTY = {"choices": [{"logprobs": {"content": [{"token": "yes", "top_logprobs": []}]}}]}
 NO_TOPS = {"choices": [{"logprobs": {"tokens": ["a"], "token_logprobs": [-1.0]}}]}
+NAMELESS = {"choices": [{"logprobs": {"content": [{"top_logprobs": [{"logprob": -1}]}]}}]}
 SHIFTED = echoed(["Q", " yes"], [None, -1.0], new=1)
 SHIFTED["choices"][0]["text"] += " and"
 SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 0.5}]}]}
@@ -270,10 +257,7 @@ SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 
         (OPENAI.first_tokens, NO_TOPS),
         (OPENAI.first_tokens, {"choices": completion(yes=1.0)["choices"] * 2}),
         (OPENAI.first_tokens, {"choices": [{"logprobs": {"top_logprobs": [{"yes": "x"}]}}]}),
-        (
-            OPENAI.first_tokens,
-            {"choices": [{"logprobs": {"content": [{"top_logprobs": [{"logprob": -1}]}]}}]},
-        ),
+        (OPENAI.first_tokens, NAMELESS),
         (OPENAI.prompt_tokens, NO_TOPS),
         (OPENAI.prompt_tokens, chat(yes=1.0)),
         (OPENAI.prompt_tokens, SHIFTED),
@@ -341,14 +325,8 @@ def test_sentences_about_a_file(saved, values, reading, refuses):
 def test_torn_and_foreign_files_are_answered_in_a_sentence(tmp_path, refuses):
     path = tmp_path / "r.jsonl"
     line = json.dumps(chat(yes=0.5, no=0.2)).encode()
-    for data in (
-        line + b"\n" + line[:50],
-        line[:90] + b"\n" + line,
-        line + b"\n\xff",
-        b"[\n" + line,
-        b"",
-        b"\n \n",
-    ):
+    torn = [line + b"\n" + line[:50], line[:90] + b"\n" + line, line + b"\n\xff", b"[\n" + line]
+    for data in (*torn, b"", b"\n \n"):
         path.write_bytes(data)
         refuses(read, path, Reading(labels=("yes", "no"), format="openai"))
     refuses(read, tmp_path, Reading(labels=("yes", "no"), format="openai"))
@@ -374,9 +352,6 @@ def test_files_are_recognized(saved):
     for name, response in start.items():
         data = json.dumps({"custom_id": "a", "response": {"body": response}}).encode()
         path = saved(response)
-        assert (
-            next(importer for importer in IMPORTERS if IMPORTERS[importer].recognizes(path, data))
-            == name
-        )
+        assert next(one for one in IMPORTERS if IMPORTERS[one].recognizes(path, data)) == name
     lm_eval = {"doc": {"choices": {"text": ["a"]}}, "arguments": {}, "resps": [["-1.0", "False"]]}
     assert not IMPORTERS["openai"].recognizes(path, json.dumps(lm_eval).encode())

@@ -78,9 +78,8 @@ def sequences(checkpoint, prompts):
 def test_scores_are_those_of_transformers_with_the_same_file(smollm, scores):
     path, prompts = smollm
     checkpoint, ours = scores
-    theirs = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=torch.float32
-    ).eval()
+    options = {"gguf_file": path.name, "dtype": torch.float32}
+    theirs = AutoModelForCausalLM.from_pretrained(path.parent, **options).eval()
     answers = []
     with torch.inference_mode():
         for ids, count in sequences(checkpoint, prompts):
@@ -111,13 +110,9 @@ def test_scores_are_near_llama_cpp_and_tokens_its(smollm, scores):
     texts = [*prompts, "12 345 it's  <|im_start|>user\n\n\nÉcole", "\t tab\r\n 7th"]
     asked = {"path": str(path), "texts": texts, "labels": [ids[0] for ids in labels]}
     asked["prompts"] = [encode(prompts[number]).ids for number in some]
-    done = subprocess.run(
-        [SERVER, "-c", PROGRAM], input=json.dumps(asked), capture_output=True, text=True, check=True
-    )
-    answers, tokens = json.loads(done.stdout.splitlines()[-1])
+    stdout = subprocess.check_output([SERVER, "-c", PROGRAM], input=json.dumps(asked), text=True)
+    answers, tokens = json.loads(stdout.splitlines()[-1])
     assert tokens == [encode(text).ids for text in texts]
     difference = np.abs(np.array(answers) - ours[some])
-    print(
-        f"llama.cpp: {difference.mean():.3f} nats apart on average, at most {difference.max():.3f}"
-    )
+    print(f"llama.cpp: {difference.mean():.3f} nats apart, at most {difference.max():.3f}")
     assert difference.max() < NEAR_LLAMA_CPP

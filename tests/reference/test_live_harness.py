@@ -15,6 +15,8 @@ import pytest
 
 pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: run `make reference`")
 
+from cases import harness_task
+
 from batch_calibration import importers
 from batch_calibration.importers.text_files import json_rows
 from batch_calibration.scoring.causal_lm import CausalLM
@@ -29,32 +31,14 @@ CLOSE = 1e-3
 
 def write_task(folder, name):
     """Rows as JSON Lines, and a task of the harness that reads them."""
-    task = TASKS[name]
+    task, rows = TASKS[name], {}
     for split in ("train", "validation"):
-        rows = suite.read_rows(name, split)
-        with (folder / f"{name}_{split}.jsonl").open("w") as file:
-            for row, label in zip(rows.rows, rows.labels, strict=True):
-                text = templates.query(task.few_shot, row)
-                file.write(json.dumps({"text": text, "label": label}) + "\n")
-    config = {
-        "task": f"mini_{name}",
-        "dataset_path": "json",
-        "dataset_kwargs": {
-            "data_files": {
-                split: str(folder / f"{name}_{split}.jsonl") for split in ("train", "validation")
-            }
-        },
-        "output_type": "multiple_choice",
-        "training_split": "train",
-        "validation_split": "validation",
-        "fewshot_split": "train",
-        "fewshot_config": {"sampler": "first_n"},
-        "num_fewshot": 2,
-        "doc_to_text": "{{text}}",
-        "doc_to_target": "label",
-        "doc_to_choice": [task.verbalizer[label] for label in task.label_names],
-        "metric_list": [{"metric": "acc"}, {"metric": "acc_mutual_info"}],
-    }
+        read = suite.read_rows(name, split)
+        texts = [templates.query(task.few_shot, row) for row in read.rows]
+        rows[split] = zip(texts, read.labels, strict=True)
+    choices = [task.verbalizer[label] for label in task.label_names]
+    metrics = [{"metric": "acc"}, {"metric": "acc_mutual_info"}]
+    config = harness_task(f"mini_{name}", folder, rows, choices, metric_list=metrics)
     # JSON is YAML.
     (folder / f"mini_{name}.yaml").write_text(json.dumps(config))
 
