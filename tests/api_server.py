@@ -69,9 +69,8 @@ def answer(path: str, body: dict) -> dict:
     if not body.get("echo") and "prompt_logprobs" not in body:
         tops = first_tokens(prompt)
         best = max(tops, key=tops.__getitem__)
-        return completion(
-            best, {"tokens": [best], "token_logprobs": [tops[best]], "top_logprobs": [tops]}
-        )
+        lists = {"tokens": [best], "token_logprobs": [tops[best]], "top_logprobs": [tops]}
+        return completion(best, lists)
     tokens, log_probs, text = split(prompt), [], ""
     for token in tokens:
         log_probs.append(nats(text, token) if text else None)
@@ -82,17 +81,13 @@ def answer(path: str, body: dict) -> dict:
             for token, log_prob in zip(tokens, log_probs, strict=True)
         ]
         return {"choices": [{"text": "\n", "logprobs": None, "prompt_logprobs": places}]}
-    return completion(
-        prompt + "\n", {"tokens": [*tokens, "\n"], "token_logprobs": [*log_probs, -0.5]}
-    )
+    log_probs = {"tokens": [*tokens, "\n"], "token_logprobs": [*log_probs, -0.5]}
+    return completion(prompt + "\n", log_probs)
 
 
 def completion(text: str, logprobs: dict | None) -> dict:
     """An answer of the completions endpoint with one new token."""
-    return {
-        "choices": [{"text": text, "logprobs": logprobs}],
-        "usage": {"completion_tokens": 1},
-    }
+    return {"choices": [{"text": text, "logprobs": logprobs}], "usage": {"completion_tokens": 1}}
 
 
 class Reply:

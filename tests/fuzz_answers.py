@@ -80,8 +80,7 @@ def derived_columns(chance: Random, folder: Path):
     labels = chance.choice(PAIRS)
     start, end = chance.choice(SHARED)
     rows = make_rows(chance, labels)
-    columns = {f"{start}{name}{end}": [row["scores"][name] for row in rows.values()]
-               for name in labels}  # fmt: skip
+    columns = {f"{start}{x}{end}": [row["scores"][x] for row in rows.values()] for x in labels}
     scores = list(columns.values())
     for name in chance.sample(MADE.split(), chance.choice((0, 1, 1, 2))):
         key = name.replace("{a}", chance.choice(list(columns)))
@@ -139,8 +138,9 @@ def answers_asked_for(chance: Random, folder: Path):
 
     def scores_of(path: Path) -> dict[str, object]:
         with path.open(newline="") as file:
-            return {row["id"]: [row["prompt"], *(row[name] for name in labels)]
-                    for row in csv.DictReader(file)}  # fmt: skip
+            return {
+                row["id"]: [row[x] for x in ("prompt", *labels)] for row in csv.DictReader(file)
+            }
 
     number = chance.randrange(10**9)
     path, output = folder / f"{number}.jsonl", folder / f"{number}.csv"

@@ -27,9 +27,7 @@ def gold_by_scores(rows):
     """The right label by the scores of a row, for files that do not name their rows."""
     golds = {}
     for row in rows.values():
-        golds[" ".join(f"{name}:{row['scores'][name]:.4f}" for name in sorted(row["scores"]))] = (
-            row["gold"]
-        )
+        golds[" ".join(f"{x}:{y:.4f}" for x, y in sorted(row["scores"].items()))] = row["gold"]
     return golds
 
 
@@ -82,7 +80,7 @@ def echoed_labels(chance: Random, folder: Path):
             answers.append(({"choices": choices}, cells))
         else:
             answers += [
-                ({"choices": [choice]}, cell) for choice, cell in zip(choices, cells, strict=True)
+                ({"choices": [made]}, cell) for made, cell in zip(choices, cells, strict=True)
             ]
     if not is_batch and chance.random() < 0.5:
         chance.shuffle(answers)

@@ -7,13 +7,9 @@ import zipfile
 from batch_calibration.importers import Reading
 
 READINGS = (
-    Reading(),
-    Reading(missing="least"),
-    Reading(by=("choices",)),
-    Reading(by=("subject",), missing="drop"),
+    *(Reading(), Reading(missing="least"), Reading(by=("choices",)), Reading(gold="answer")),
+    *(Reading(by=("subject",), missing="drop"), Reading(filter="none", missing=-30.0)),
     Reading(labels=("yes", "no")),
-    Reading(gold="answer"),
-    Reading(filter="none", missing=-30.0),
 )
 
 
@@ -56,8 +52,8 @@ def _inspect():
         }
         for i in range(3)
     ]  # fmt: skip
-    return {"version": 2, "status": "success", "eval": {"task": "t", "model": "m"},
-            "samples": samples}  # fmt: skip
+    head = {"version": 2, "status": "success", "eval": {"task": "t", "model": "m"}}
+    return head | {"samples": samples}
 
 
 def _helm(joint):
@@ -96,10 +92,8 @@ NAMES = {
     "helm_joint": "scenario_state.json",
 }
 """Kind of log -> what its file is called."""
-VALUES = {
-    "lm_eval": _harness(False), "lm_eval_old": _harness(True), "inspect_ai": _inspect(),
-    "inspect_ai_zip": _inspect(), "helm": _helm(False), "helm_joint": _helm(True),
-}  # fmt: skip
+VALUES = {"lm_eval": _harness(False), "lm_eval_old": _harness(True), "inspect_ai": _inspect()}
+VALUES |= {"inspect_ai_zip": _inspect(), "helm": _helm(False), "helm_joint": _helm(True)}
 
 
 def as_log(name, value, as_text):
@@ -113,9 +107,8 @@ def as_log(name, value, as_text):
         samples = value.get("samples")
         for i, sample in enumerate(samples if isinstance(samples, list) else []):
             archive.writestr(f"samples/{i}_epoch_1.json", as_text(sample))
-        archive.writestr(
-            "header.json", as_text({k: content for k, content in value.items() if k != "samples"})
-        )
+        header = {k: content for k, content in value.items() if k != "samples"}
+        archive.writestr("header.json", as_text(header))
     return buffer.getvalue()
 
 

@@ -18,6 +18,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+ON_NUMBERS = {"Add", "Sub", "Mul", "Div"}
 ENGINE = "tests/test_engine.py tests/test_causal_lm.py"
 LAWS = "tests/test_oracles.py tests/test_laws.py tests/test_contract.py"
 PROTOTYPES = "tests/test_prototypes.py tests/test_prototypes_at_size.py"
@@ -102,9 +103,7 @@ def list_mutants(file: str) -> list[tuple[str, int]]:
         if kind in ("VariableReplacer", "VariableInserter"):
             continue  # they have to be told which variable
         # Of the operators on two numbers those that numbers have; types are joined by others.
-        if kind == "ReplaceBinaryOperator" and not (
-            set(change.split("_")) <= {"Add", "Sub", "Mul", "Div"}
-        ):
+        if kind == "ReplaceBinaryOperator" and set(change.split("_")) - ON_NUMBERS:
             continue
         positions = get_operator(operator)().mutation_positions
         count = sum(len(list(positions(node))) for node in nodes)
@@ -190,8 +189,7 @@ def main() -> int:
             outcome = "SURVIVED" if tests_pass(copy, flags.python, TESTS[file]) else "killed"
             target.write_text(original)
             why = next(
-                (why for piece, why in EXPLAINED.items() if piece in f"{before} becomes {after}"),
-                "",
+                (EXPLAINED[part] for part in EXPLAINED if part in f"{before} becomes {after}"), ""
             )
             if outcome == "SURVIVED" and why:
                 outcome = "explained"

@@ -48,9 +48,7 @@ def _numpy(save, arrays):
 
 def _tensors():
     numbers = {name: array for name, array in _arrays().items() if array.dtype.kind != "U"}
-    texts = {
-        name: json.dumps(array.tolist()) for name, array in _arrays().items() if name not in numbers
-    }
+    texts = {name: json.dumps(x.tolist()) for name, x in _arrays().items() if name not in numbers}
     return safetensors.numpy.save(numbers, texts)
 
 
@@ -77,10 +75,8 @@ FORMS = {
         "a.feather": _arrow(pa.feather.write_feather, ROWS), "a.arrows": _arrow(_stream, ROWS),
     },
 }  # fmt: skip
-VALUES = {
-    "a.jsonl": ROWS, "b.jsonl": TOGETHER, "a.json": ROWS,
-    "b.json": {"labels": ["no", "yes"], "rows": TOGETHER},
-}  # fmt: skip
+VALUES = {"a.jsonl": ROWS, "b.jsonl": TOGETHER, "a.json": ROWS}
+VALUES["b.json"] = {"labels": ["no", "yes"], "rows": TOGETHER}
 
 
 def as_json(name, value, as_text):

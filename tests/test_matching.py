@@ -50,10 +50,11 @@ def test_rows_that_are_sure_are_matched_in_float32(far):
 
 def test_many_rounds_end_in_the_match():
     scores, prior = table(80, 3, 1.0)
-    exact, ten, many = (
-        jax.jit(prior_matching(**rounds, target_prior=prior.tolist()).fit)(scores).bias
-        for rounds in ({}, {"rounds": 10}, {"rounds": 300})
-    )
+    ways = [
+        prior_matching(**x, target_prior=prior.tolist())
+        for x in ({}, {"rounds": 10}, {"rounds": 300})
+    ]
+    exact, ten, many = (jax.jit(way.fit)(scores).bias for way in ways)
     np.testing.assert_allclose(many, exact, atol=1e-4)
     assert np.abs(ten - exact).max() < np.abs(mean_log_prob(scores) - exact).max()
 
@@ -73,9 +74,7 @@ def test_a_share_of_zero_counts_as_a_least_share():
     scores, _ = table(400, 3, 1.0)
     for name in ("prior_matching", "otter", "bc", "bc_prob_shift"):
         assert np.isfinite(calibrate(scores, name, target_prior=(0.5, 0.5, 0.0))).all()
-    assert not (
-        calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0.0)).argmax(1) == 2
-    ).any()
+    assert 2 not in calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0.0)).argmax(1)
     matched_to = softmax(calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0.0)), axis=1)
     np.testing.assert_allclose(matched_to.mean(0)[2], LEAST_STATED_SHARE, rtol=0.02)
     np.testing.assert_allclose(least_shares((0.5, 0.5, 0.0)).sum(), 1.0, rtol=1e-6)
@@ -84,9 +83,8 @@ def test_a_share_of_zero_counts_as_a_least_share():
 def plan(costs, prior):
     """Optimal transport of rows to labels by linear programming, times the number of rows."""
     rows, labels = costs.shape
-    sums = vstack(
-        [kron(eye(rows), np.ones((1, labels))), kron(np.ones((1, rows)), eye(labels))]
-    ).tocsr()
+    by_row, by_label = kron(eye(rows), np.ones((1, labels))), kron(np.ones((1, rows)), eye(labels))
+    sums = vstack([by_row, by_label]).tocsr()
     right = np.concatenate([np.full(rows, 1 / rows), prior])
     done = linprog(costs.ravel(), A_eq=sums, b_eq=right, method="highs")
     return rows * done.x.reshape(rows, labels), done.fun
@@ -130,9 +128,8 @@ def test_where_em_stands_still_its_shares_are_matched():
 
 def test_em_of_nothing_but_equal_shares_is_prior_matching():
     scores, _ = table(60, 3, 1.0)
-    by_em, matched_bias = (
-        jax.jit(method.fit)(scores).bias for method in (sld_em(damping=1.0), prior_matching())
-    )
+    methods = sld_em(damping=1.0), prior_matching()
+    by_em, matched_bias = (jax.jit(method.fit)(scores).bias for method in methods)
     np.testing.assert_allclose(by_em, matched_bias, atol=1e-5)
 
 
@@ -165,18 +162,15 @@ def test_one_labeled_row_leaves_shares_near_equal(make):
     labels[7] = 2
     bias = np.asarray(make().fit(scores, labels).bias)
     batch = np.delete(scores, 7, axis=0)
-    np.testing.assert_allclose(
-        softmax(batch - bias, axis=1).mean(axis=0), [0.25, 0.25, 0.5], atol=0.1
-    )
+    np.testing.assert_allclose(softmax(batch - bias, axis=1).mean(0), [0.25, 0.25, 0.5], atol=0.1)
 
 
 def test_where_no_row_is_unlabeled_the_labeled_rows_are_matched():
     scores, _ = table(60, 3, 1.0)
     labels = np.arange(60) % 3
     for make in (bbse, prior_counted):
-        np.testing.assert_allclose(
-            make().fit(scores, labels).bias, prior_matching().fit(scores).bias, atol=1e-3
-        )
+        expected = prior_matching().fit(scores).bias
+        np.testing.assert_allclose(make().fit(scores, labels).bias, expected, atol=1e-3)
 
 
 # ../shared/scores/README.md: accuracy in %, models in order, then their mean.

@@ -24,9 +24,7 @@ MIDDLE = GPT2 | {"vocab_size": 5000, "n_embd": 256, "n_head": 4}
 
 @pytest.mark.parametrize("number_type", [np.float16, jnp.bfloat16, np.float32, np.float64])
 def test_numbers_are_read_in_every_width(tmp_path, monkeypatch, number_type):
-    monkeypatch.setattr(
-        "batch_calibration.scoring.models.files.tensors.PART", 7
-    )  # the last part is shorter
+    monkeypatch.setattr(f"{tensors.__module__}.PART", 7)  # the last part is shorter
     numbers = {"a": np.arange(60, dtype=number_type).reshape(5, 12), "b": np.array(3, number_type)}
     save_file(numbers, tmp_path / "model.safetensors")
     for tensor in tensors(tmp_path):
@@ -80,9 +78,8 @@ def temporary(directory, layers, dtype):
     graph, state = nnx.split(model)
     keys, values = (jnp.ones((128, 4, width), dtype) for width in (64, 65))
     tokens = jnp.zeros((16, 128), jnp.int32)
-    program = programs.forward_packed.lower(
-        graph, "in turn", state, ((keys, values),) * layers, tokens, tokens, tokens
-    )
+    cached = ((keys, values),) * layers
+    program = programs.forward_packed.lower(graph, "in turn", state, cached, *[tokens] * 3)
     demand = Demand(0, config.width, config.layers, cached=True)
     return program.compile().memory_analysis().temp_size_in_bytes, demand
 
@@ -92,31 +89,26 @@ def test_the_work_on_a_batch_does_not_grow_with_the_depth(tmp_path, dtype):
     """No copy of a layer's weights is made before its turn: of three they would be 9 MB."""
     # Flax's layer norm mixes dtypes, which tests otherwise forbid.
     with jax.numpy_dtype_promotion("standard"):
-        (shallow, _), (deep, demand) = (
-            temporary(tmp_path / str(layers), layers, dtype) for layers in (1, 4)
-        )
+        (shallow, _), (deep, demand) = (temporary(tmp_path / str(n), n, dtype) for n in (1, 4))
     # The prefix's keys and values are laid out for all layers.
     cache = 3 * 128 * 4 * 129 * np.dtype(dtype).itemsize
     assert deep - shallow < 3 * cache
     assert deep < demand.work(np.dtype(dtype).itemsize, 1)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "platform", "free"),
-    [
-        ("float32", "cpu", 16e9),
-        ("bfloat16", "cpu", 14e9),
-        ("float32", "cpu", 14e9),
-        ("bfloat16", "gpu", 8e9),
-        ("float32", "gpu", 16e9),
-        ("float32", "gpu", 2e9),
-        ("float32", "gpu", 1e6),
-    ],
-)
-def test_what_would_fit(monkeypatch, tmp_path, dtype, platform, free, refuses):
+FREE = {
+    "cpu": {"float32": [16e9, 14e9], "bfloat16": [14e9]},
+    "gpu": {"bfloat16": [8e9], "float32": [16e9, 2e9, 1e6]},
+}
+
+
+@pytest.mark.parametrize("platform", FREE)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_would_fit(monkeypatch, tmp_path, dtype, platform, refuses):
     monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(platform=platform)])
-    monkeypatch.setattr(memory, "available", lambda device: free)
-    refuses(memory.require, tmp_path, LLAMA_7B, jnp.dtype(dtype), None)
+    for free in FREE[platform][dtype]:
+        monkeypatch.setattr(memory, "available", lambda device, free=free: free)
+        refuses(memory.require, tmp_path, LLAMA_7B, jnp.dtype(dtype), None)
 
 
 def test_what_fits_is_not_refused(monkeypatch, tmp_path):

@@ -29,11 +29,7 @@ def workdir(path, *tables):
 
 def content(folder):
     """Every file of a workdir and its bytes."""
-    return {
-        path.relative_to(folder): path.read_bytes()
-        for path in Path(folder).rglob("*")
-        if path.is_file()
-    }
+    return {p.relative_to(folder): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
 
 
 @pytest.fixture
@@ -121,9 +117,7 @@ def test_rounding_is_no_contradiction_and_ours_are_kept(two, tmp_path, refuses):
 
 UNLIKE = {
     "scores": {"test": TEST._replace(log_probs=TEST.log_probs - np.float32([[0, 0], [1, 0]]))},
-    "a score that is none": {
-        "test": TEST._replace(log_probs=np.full_like(TEST.log_probs, -np.inf))
-    },
+    "a score that is none": {"test": TEST._replace(log_probs=np.full((2, 2), -np.inf, "f4"))},
     "gold labels": {"test": TEST._replace(labels=1 - TEST.labels)},
     "rows": {"test": TEST._replace(row_ids=("a", "x"))},
     "inputs": {"test": TEST._replace(spec={"texts": "u"})},
@@ -152,8 +146,7 @@ def test_what_was_run_comes_too_and_says_most_once_it_ended(two, tmp_path):
 
 
 def test_a_damaged_table_is_left_out_and_named(two, tmp_path, refuses):
-    (damaged,) = [path for path in (two[0] / "scores").iterdir()
-                  if load(path).context["task"] == "rte"]  # fmt: skip
+    (damaged,) = [p for p in (two[0] / "scores").iterdir() if load(p).context["task"] == "rte"]
     damaged.write_bytes(damaged.read_bytes()[:-1])
     report = merge_workdirs(two, tmp_path / "w")
     assert report[:3] == (2, 0, 0) and [str(damaged) in text for text in report.left_out] == [True]
@@ -177,6 +170,5 @@ def test_the_program_says_what_it_did_and_what_it_left(two, tmp_path, program):
     assert "got no scores/ in it" in process and "Traceback" not in process
     shutil.copy(next((two[0] / "scores").iterdir()), two[0] / "scores" / "x.safetensors")
     process = program("merge", *flags, code=2)
-    assert (
-        "3 there already" in process.stdout and "got 0e68b9bc52c4a10b: rename it" in process.stderr
-    )
+    assert "3 there already" in process.stdout
+    assert "got 0e68b9bc52c4a10b: rename it" in process.stderr

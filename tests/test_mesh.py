@@ -16,15 +16,13 @@ from batch_calibration.scoring.engine.sharding import make_mesh
 from batch_calibration.studies import Store
 
 HERE = Path(__file__).parent
-CASES = {"gpt2": GPT2} | {
-    name: {"model_type": name} | FAMILIES[name] for name in ("llama", "gemma2", "gpt_neox", "opt")
-}
+NAMES = ("llama", "gemma2", "gpt_neox", "opt")
+CASES = {"gpt2": GPT2} | {name: {"model_type": name} | FAMILIES[name] for name in NAMES}
 
 
 def start(out, devices, directories, meshes, *hosts):
-    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {
-        "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"
-    }
+    env = os.environ | {"PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"}
+    env.pop("XLA_FLAGS", None)
     command = [sys.executable, str(HERE / "mesh_scores.py"), str(out), str(devices)]
     command += [json.dumps([str(d) for d in directories]), json.dumps(meshes), *map(str, hosts)]
     return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
@@ -59,17 +57,14 @@ def port():
 def test_two_processes_give_the_scores_of_one(tmp_path):
     directory = write(tmp_path / "model", GPT2)
     finish(start(tmp_path / "one.npz", 1, [directory], [""]))
-    address = f"localhost:{port()}"
-    processes = [
-        start(tmp_path / f"{i}.npz", 2, [directory], ["data:4", "data:2,model:2"], address, 2, i)
-        for i in range(2)
-    ]
-    for process in processes:
+    address, meshes = f"localhost:{port()}", ["data:4", "data:2,model:2"]
+    outs = [tmp_path / f"{i}.npz" for i in range(2)]
+    started = [start(out, 2, [directory], meshes, address, 2, i) for i, out in enumerate(outs)]
+    for process in started:
         finish(process)
     single = np.load(tmp_path / "one.npz")[f"{directory}|"]
-    for i in range(2):
-        arrays = np.load(tmp_path / f"{i}.npz")
-        for text in ("data:4", "data:2,model:2"):
+    for arrays in map(np.load, outs):
+        for text in meshes:
             np.testing.assert_allclose(arrays[f"{directory}|{text}"], single, atol=1e-5)
 
 
@@ -82,9 +77,8 @@ def score(workdir, *flags):
     env = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     command = [sys.executable, "-m", "experiments.score", "--config=configs/mini.py:smoke"]
     command += ['--config.tasks=("sst2",)', f"--workdir={workdir}", *flags]
-    return subprocess.Popen(
-        command, env=env, cwd=HERE.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=env, cwd=HERE.parent, stdout=pipe, stderr=pipe, text=True)
 
 
 def test_two_processes_write_the_table_of_one(tmp_path):

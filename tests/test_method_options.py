@@ -20,6 +20,9 @@ def table(planted):
     return ScoreTable(details, ("a", "b"), {"test": make_block(scores, labels)})
 
 
+BC = {"target_prior": (0.8, 0.2), "strength": 1}
+
+
 @pytest.mark.parametrize(
     ("text", "means"),
     [
@@ -28,10 +31,7 @@ def table(planted):
         (["pc.features=raw", "pc.starts=9"], {"pc": {"features": "raw", "starts": 9}}),
         (["bc_running.per_batch=true"], {"bc_running": {"per_batch": True}}),
         (["bc_running.per_batch=False"], {"bc_running": {"per_batch": False}}),
-        (
-            ["bc.target_prior=0.8", "0.2", "bc.strength=1"],
-            {"bc": {"target_prior": (0.8, 0.2), "strength": 1}},
-        ),
+        (["bc.target_prior=0.8", "0.2", "bc.strength=1"], {"bc": BC}),
         (["bcl.metric='macro_f1'"], {"bcl": {"metric": "macro_f1"}}),
     ],
 )
@@ -93,9 +93,8 @@ def test_a_record_says_which_options_differ(table):
 
 def test_pc_on_raw_scores_is_left_out_where_they_are_no_log_probs(table):
     logits = table._replace(context=table.context | {"scorer": {"logits_only": True}})
-    (record,) = run_calibration(
-        [logits], ["icl", "pc"], options={"pc": {"features": "raw", "starts": 2}}
-    )
+    options = {"pc": {"features": "raw", "starts": 2}}
+    (record,) = run_calibration([logits], ["icl", "pc"], options=options)
     assert "logits without the softmax" in record.skipped["pc"] and not record.options
 
 
@@ -103,12 +102,9 @@ def test_earlier_methods_keep_their_options_and_what_they_found(table, tmp_path)
     store = Store(tmp_path, create=True)
     store.put(table)
     sizes = {"probe_sizes": [2], "draws": 2}
-    (first,) = calibrate_store(
-        store, ["icl", "bc"], options={"bc": {"strength": 0.5}}, **sizes
-    ).records
-    (second,) = calibrate_store(
-        store, ["bc_running"], options={"bc_running": {"batch_size": 8}}
-    ).records
+    options = {"bc": {"strength": 0.5}}, {"bc_running": {"batch_size": 8}}
+    (first,) = calibrate_store(store, ["icl", "bc"], options=options[0], **sizes).records
+    (second,) = calibrate_store(store, ["bc_running"], options=options[1]).records
     assert second.options == {"bc": {"strength": 0.5}, "bc_running": {"batch_size": 8}}
     assert second.methods["bc"] == first.methods["bc"]
     assert second.probe_size.accuracy["bc"] == first.probe_size.accuracy["bc"]
@@ -120,9 +116,8 @@ def test_earlier_methods_keep_their_options_and_what_they_found(table, tmp_path)
 
 def test_a_config_s_words_are_options():
     calibration = Settings.of(method_options="bc.target_prior=0.8,0.2,pc.features=raw").calibration
-    assert read_options(calibration.method_options) == {
-        "bc": {"target_prior": (0.8, 0.2)}, "pc": {"features": "raw"},
-    }  # fmt: skip
+    expected = {"bc": {"target_prior": (0.8, 0.2)}, "pc": {"features": "raw"}}
+    assert read_options(calibration.method_options) == expected
 
 
 def test_flags_and_configs_reach_the_records(program, table, tmp_path):
@@ -139,8 +134,8 @@ def test_flags_and_configs_reach_the_records(program, table, tmp_path):
     assert record.options == {"bc_running": {"batch_size": 8}}
     assert set(record.methods) == {"icl", "bc", "bc_running"}
     assert len(record.over_stream.accuracy["bc_running"][0]) == 3
-    program("calibrate", workdir, f"--config={config}", "--config.stream_orders=2",
-            "--method_options=bc_running.batch_size=9,bc.strength=0.5")  # fmt: skip
+    changed = "--config.stream_orders=2", "--method_options=bc_running.batch_size=9,bc.strength=0.5"
+    program("calibrate", workdir, f"--config={config}", *changed)
     (record,) = Store(tmp_path / "w").records()
     assert record.options == {"bc_running": {"batch_size": 9}, "bc": {"strength": 0.5}}
     assert len(record.over_stream.accuracy["bc_running"][0]) == 2

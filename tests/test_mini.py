@@ -8,12 +8,14 @@ import re
 from collections import Counter
 from functools import lru_cache, partial
 from itertools import combinations, pairwise
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from batch_calibration.scoring.embedded import images
@@ -30,6 +32,9 @@ from experiments.pretrain.grammar import sampling, suite, world
 MINI = {name: TASKS[name] for name in suite.GRAMMARS}
 PAIRED = [name for name in MINI if len(MINI[name].fields) > 1]
 RECIPE = Recipe(tuple((name, 1.0) for name in MINI), shots=4)
+PLAIN = RECIPE._replace(
+    own_template=1.0, own_words=1.0, concentration=math.inf, skew=0.0, sticky=0.0
+)
 
 
 @lru_cache
@@ -86,10 +91,9 @@ def test_best_accuracy_is_known_and_below_one(task):
     assert len(rows.rows) == suite.SIZES["validation"]
     assert set(rows.rows[0]) == set(MINI[task].fields)
     sample, labels = examples(task, True)
-    reached = np.mean(
-        [np.argmax(example.probabilities) == y for example, y in zip(sample, labels, strict=True)]
-    )
-    assert abs(reached - np.mean([max(example.probabilities) for example in sample])) < 0.02
+    chances = np.array([example.probabilities for example in sample])
+    reached = np.mean(chances.argmax(axis=1) == labels)
+    assert abs(reached - chances.max(axis=1).mean()) < 0.02
 
 
 def test_the_docs_say_what_is_to_expect_and_what_these_rows_allow():
@@ -121,17 +125,21 @@ def test_grades_rise_from_mnli_to_anli():
     assert {example.grade for example in examples("mnli", True)[0]} == {1, 2, 3}
 
 
+def beyond_chance(task, probe, features):
+    """How far from chance a probe is right on held-out rows, by features of a row."""
+    (sample, labels), (test_sample, truth) = (examples(task, test) for test in (False, True))
+    probe.fit([features(example.row) for example in sample], labels)
+    right = probe.score([features(example.row) for example in test_sample], truth)
+    return abs(right - 1 / len(MINI[task].label_names))
+
+
 @pytest.mark.parametrize("task", PAIRED)
 def test_no_field_alone_tells_the_label(task):
     """Nor does it tell the wrong one: held-out rows turn nothing round that train rows teach."""
-    sample, labels = examples(task, False)
-    test_sample, truth = examples(task, True)
     for field in MINI[task].fields:
         seen = CountVectorizer(token_pattern=r"\w+", ngram_range=(1, 3), min_df=2)
-        counts = seen.fit_transform([example.row[field] for example in sample])
-        probe = LogisticRegression(C=0.3, max_iter=300).fit(counts, labels)
-        right = probe.score(seen.transform([example.row[field] for example in test_sample]), truth)
-        assert abs(right - 1 / len(MINI[task].label_names)) < 0.05, (field, right)
+        probe = make_pipeline(seen, LogisticRegression(C=0.3, max_iter=300))
+        assert beyond_chance(task, probe, itemgetter(field)) < 0.05, field
 
 
 PHRASES = {phrase.format(topic_words[form]): name for name, topic in world.TOPICS.items()
@@ -148,14 +156,10 @@ def shape(text):
 @pytest.mark.parametrize("task", PAIRED)
 def test_no_pattern_of_topics_in_one_field_tells_the_label(task):
     """As would, say, two people with one topic, were the second one's chosen with the claim."""
-    sample, labels = examples(task, False)
-    test_sample, truth = examples(task, True)
     for field in MINI[task].fields:
-        probe = DecisionTreeClassifier(min_samples_leaf=100).fit(
-            [shape(example.row[field]) for example in sample], labels
-        )
-        right = probe.score([shape(example.row[field]) for example in test_sample], truth)
-        assert abs(right - 1 / len(MINI[task].label_names)) < 0.05, (field, right)
+        probe = DecisionTreeClassifier(min_samples_leaf=100)
+        far = beyond_chance(task, probe, lambda row, field=field: shape(row[field]))
+        assert far < 0.05, field
 
 
 def overlap(row):
@@ -170,13 +174,7 @@ def overlap(row):
 
 @pytest.mark.parametrize("task", PAIRED)
 def test_shared_words_do_not_tell_the_label(task):
-    sample, labels = examples(task, False)
-    test_sample, truth = examples(task, True)
-    probe = DecisionTreeClassifier(min_samples_leaf=100).fit(
-        [overlap(example.row) for example in sample], labels
-    )
-    right = probe.score([overlap(example.row) for example in test_sample], truth)
-    assert abs(right - 1 / len(MINI[task].label_names)) < 0.06
+    assert beyond_chance(task, DecisionTreeClassifier(min_samples_leaf=100), overlap) < 0.06
 
 
 def test_a_text_and_its_claim_never_repeat_a_word_of_a_value():
@@ -198,9 +196,7 @@ def test_every_word_meets_as_many_in_one_split_as_any_other(share):
 
 def test_the_shipped_rows_are_those_that_the_grammar_generates(tmp_path, monkeypatch, capsys):
     assert write_suite.stale_files() == []
-    assert (
-        shipped.split_names("sst2") == ("train", "validation") and shipped.split_names("mr") == ()
-    )
+    assert [*map(shipped.split_names, ("sst2", "mr"))] == [("train", "validation"), ()]
     # A file of another content, and one of no task, are named.
     for task, split, path in write_suite.paths():
         copied = tmp_path / task / path.name
@@ -256,16 +252,11 @@ def test_pretraining_text_is_what_the_shipped_model_learned_from():
     mix = (*((name, 1.0) for name in MINI), ("prose", 2.0), ("thesaurus", 2.0))
     rng = random.Random(0)
     documents_written = [documents.written(MINI, Recipe(mix, shots=4), rng) for _ in range(200)]
-    spans = [[(span.begin, span.stop) for span in doc.spans] for doc in documents_written]
-    assert (
-        digest(
-            [
-                [doc.name, doc.text, where]
-                for doc, where in zip(documents_written, spans, strict=True)
-            ]
-        )
-        == (GOLDEN["documents"])
-    )
+    told = [
+        [doc.name, doc.text, [(span.begin, span.stop) for span in doc.spans]]
+        for doc in documents_written
+    ]
+    assert digest(told) == GOLDEN["documents"]
 
 
 def quarters(image):
@@ -302,8 +293,7 @@ def runs(recipe):
 
 
 def test_each_knob_turns_its_statistic():
-    plain = RECIPE._replace(own_template=1.0, own_words=1.0, concentration=math.inf, skew=0.0,
-                            sticky=0.0)  # fmt: skip
+    plain = PLAIN
     share = {}
     for name, recipe in {"plain": plain, "skew": plain._replace(skew=1.0)}.items():
         seen = Counter(label for _, labels in labels_of(recipe) for label in labels)
@@ -322,8 +312,7 @@ def test_each_knob_turns_its_statistic():
 
 
 def test_noise_parts_labels_from_texts():
-    plain = RECIPE._replace(own_template=1.0, own_words=1.0, concentration=math.inf, skew=0.0,
-                            sticky=0.0, shots=1)  # fmt: skip
+    plain = PLAIN._replace(shots=1)
 
     def agreement(noise):
         right = []
@@ -378,9 +367,8 @@ def test_tokens_of_labels_are_marked_and_any_text_encodes():
     tokenizer = vocabulary.train_tokenizer(MINI, RECIPE, size=600, texts=200, seed=0)
     source = documents.documents(MINI, RECIPE, tokenizer, random.Random(2))
     document = next(source)
-    marked = tokenizer.decode(
-        [t for t, task in zip(document.tokens, document.label, strict=True) if task >= 0]
-    )
+    of_label = np.array(document.tokens)[np.array(document.label) >= 0]
+    marked = tokenizer.decode(of_label.tolist())
     assert set(marked.split()) <= {w for t in MINI for w in MINI[t].label_words} | {
         w for sets in documents.VERBALIZERS.values() for verbalizer in sets for w in verbalizer
     }
@@ -397,9 +385,8 @@ def test_tokens_of_labels_are_marked_and_any_text_encodes():
 
 def test_every_second_document_takes_a_stretch_of_all_positions():
     tokenizer = vocabulary.train_tokenizer(MINI, RECIPE, size=600, texts=200, seed=0)
-    source = documents.documents(
-        MINI, RECIPE._replace(shots=0, reach=200), tokenizer, random.Random(0)
-    )
+    recipe = RECIPE._replace(shots=0, reach=200)
+    source = documents.documents(MINI, recipe, tokenizer, random.Random(0))
     sample = [next(source) for _ in range(400)]
     starts = np.array([doc.start for doc in sample])
     assert 150 < (starts == 0).sum() < 250 and starts.max() > 120
@@ -414,14 +401,10 @@ def test_four_shots_per_class_fit_the_shipped_model(task):
     budget, rng, own = load_token_budget(Settings.of(model="mini")), random.Random(0), MINI[task]
     texts = []
     for _ in range(300):
-        shown = [
-            suite.labeled(task, rng, label, 3).row for label in range(len(own.label_words))
-        ] * 4
-        query = partial(templates.query, own.few_shot)
+        shown = [suite.labeled(task, rng, i, 3).row for i in range(len(own.label_words))] * 4
+        query, text_of = partial(templates.query, own.few_shot), plain_text(own.few_shot)
         demonstrations = [Shown(query(row), own.label_words[0]) for row in shown]
-        texts.append(
-            plain_text(own.few_shot)(demonstrations)(query(suite.example(task, rng, True).row))
-        )
+        texts.append(text_of(demonstrations)(query(suite.example(task, rng, True).row)))
     assert max(budget.positions_needed(texts, own.label_words)) <= budget.positions
 
 

@@ -71,9 +71,8 @@ def test_prefix_attention_is_softmax_over_what_was_cached(length, options, at_on
     q = random.normal(0, 4, (6, 4, 3)).astype(np.float32)
     k, v = random.normal(0, 4, (2, 1, 8, 2, 3)).astype(np.float32)
     cached = jax.jit(append_cache, static_argnums=5)(None, k, v, 0, length, 9)
-    got = prefix_attention(
-        jnp.asarray(q), *cached, options=AttentionOptions(**options), at_once=at_once
-    )
+    chosen = AttentionOptions(**options)
+    got = prefix_attention(jnp.asarray(q), *cached, options=chosen, at_once=at_once)
     scale, seen = options.get("scale", 3**-0.5), np.ones((1, 6, length))
     expected = softmax(q[None], k[:, :length], v[:, :length], seen, scale, options.get("cap"))
     for a, b in zip(got, expected, strict=True):

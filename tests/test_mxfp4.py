@@ -29,12 +29,9 @@ def unpack(blocks, scales):
     experts, outputs, groups, size = blocks.shape
     weights = np.zeros((experts, groups * size * 2, outputs), np.float32)
     for e, o, g, byte in np.ndindex(blocks.shape):
-        for half, bits in enumerate(
-            (int(blocks[e, o, g, byte]) & 15, int(blocks[e, o, g, byte]) >> 4)
-        ):
-            weights[e, (g * size + byte) * 2 + half, o] = number(bits) * 2.0 ** (
-                int(scales[e, o, g]) - 127
-            )
+        scale, both = 2.0 ** (int(scales[e, o, g]) - 127), int(blocks[e, o, g, byte])
+        for half, bits in enumerate((both & 15, both >> 4)):
+            weights[e, (g * size + byte) * 2 + half, o] = number(bits) * scale
     return weights
 
 

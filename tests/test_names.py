@@ -4,6 +4,7 @@ import csv
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import product
 
 import pytest
 from making import make_curve, make_record, make_sizes
@@ -23,15 +24,12 @@ def results(tmp_path_factory):
     store = Store(workdir, create=True)
     details = dict.fromkeys(("model", "data", "split", "served"), NAME)
     accuracies = {"icl": 0.5, "bc": 0.6, "cc": 0.5, "dc": 0.4, "bc_mean_prob": 0.4}
-    varied = [{}, {"template": NAME}]
-    for number, (task, options, shots) in enumerate(
-        [(task, options, shots) for task in ("rte", NAME) for options in varied for shots in (0, 1)]
-    ):
-        record = make_record(
-            task, accuracies, labels=(NAME, "_"), bias={"bc": (0.1, -2.0)}, strength=0.5,
-            probe_size=make_sizes([2], bc=[[0.4, 0.5]]), curve=make_curve([0.5] * 101),
-            context={**details, "options": {"over_long": NAME, **options}, "shots": shots},
-        )  # fmt: skip
+    contexts = product(("rte", NAME), ({}, {"template": NAME}), (0, 1))
+    for number, (task, options, shots) in enumerate(contexts):
+        fields = {"labels": (NAME, "_"), "bias": {"bc": (0.1, -2.0)}, "strength": 0.5}
+        fields |= {"curve": make_curve([0.5] * 101), "probe_size": make_sizes([2], bc=[[0.4, 0.5]])}
+        context = {**details, "options": {"over_long": NAME, **options}, "shots": shots}
+        record = make_record(task, accuracies, context=context, **fields)
         store.put_record(replace(record, id=f"{number:016x}"))
     return store, Results(store.records())
 
@@ -47,9 +45,7 @@ def test_nothing_is_written_beside_the_workdir(results):
     folders = {path.parent.name for path in files}
     assert folders == {"records", "tables", "figures", "w"}
     assert {path.parts[:4] for path in files} == {("a", "b", "c", "w")}
-    assert len(list((store.workdir / "figures").glob("*.png"))) == len(
-        writing.make_figures(records)
-    )
+    assert len(list(store.workdir.glob("figures/*.png"))) == len(writing.make_figures(records))
 
 
 class Tags(HTMLParser):

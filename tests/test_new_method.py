@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from itertools import product
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,9 +18,7 @@ from batch_calibration.studies import Store, calibrate_store, write_results
 
 SCORER = {"kind": "causal_lm"}
 # Of each group that has a table of its own, and the new one.
-CALIBRATED = (
-    "icl", "cc", "dc", "bc", "bcl", "bc_mean_prob", "prior_matching", "temperature", "toy"
-)  # fmt: skip
+CALIBRATED = "icl cc dc bc bcl bc_mean_prob prior_matching temperature toy".split()  # noqa: SIM905
 
 
 def median_log_prob(log_probs, weight=None):
@@ -31,10 +30,8 @@ def median_log_prob(log_probs, weight=None):
 @pytest.fixture(scope="module", autouse=True)
 def toy():
     """The table of methods with one line more."""
-    row = Method(
-        probes.BATCH, partial(shift, estimate=median_log_prob), "this test",
-        keeps_bias=True, over_probe_sizes=True,
-    )  # fmt: skip
+    make, shows = partial(shift, estimate=median_log_prob), ("keeps_bias", "over_probe_sizes")
+    row = Method(probes.BATCH, make, "this test", **dict.fromkeys(shows, True))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METHODS, "toy", row)
         yield
@@ -44,22 +41,15 @@ def toy():
 def workdir(toy, planted, tmp_path_factory):
     """Score tables of two tasks, two shots and two templates, calibrated."""
     store = Store(tmp_path_factory.mktemp("toy"), create=True)
-    for task in ("rte", "sst2"):
-        for seed in range(2):
-            for context in ({"shots": 0}, {"shots": 1}, {"options": {"template": "2"}},
-                            {"options": {"template": "3"}}):  # fmt: skip
-                scores, labels, _ = planted(24, 2, seed)
-                sizes = {"test": 24, "cc": 3, "dc": 5, "cc_original": 3, "labeled": 24}
-                blocks = {
-                    name: make_block(
-                        np.asarray(scores[:rows]),
-                        None if name not in ("test", "labeled") else np.asarray(labels[:rows]),
-                    )
-                    for name, rows in sizes.items()
-                }
-                details = {"task": task, "seed": seed, "shots": 1, "split": "validation",
-                         "limit": 0, "model": "m", "scorer": SCORER, **context}  # fmt: skip
-                store.put(ScoreTable(details, ("yes", "no"), blocks))
+    contexts = [{"shots": 0}, {"shots": 1}, *({"options": {"template": name}} for name in "23")]
+    for task, seed, context in product(("rte", "sst2"), range(2), contexts):
+        scores, labels = map(np.asarray, planted(24, 2, seed)[:2])
+        blocks = {name: make_block(scores, labels) for name in ("test", "labeled")}
+        for name, rows in {"cc": 3, "dc": 5, "cc_original": 3}.items():
+            blocks[name] = make_block(scores[:rows])
+        usual = {"shots": 1, "split": "validation", "limit": 0, "model": "m", "scorer": SCORER}
+        details = {**usual, "task": task, "seed": seed, **context}
+        store.put(ScoreTable(details, ("yes", "no"), blocks))
     calibrate_store(store, CALIBRATED, probe_sizes=(4, 8), draws=2)
     return store
 

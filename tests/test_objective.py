@@ -13,9 +13,9 @@ from experiments.pretrain.grammar import suite
 from experiments.pretrain.grammar.suite import GRAMMARS
 
 MINI = {name: TASKS[name] for name in ("mnli", "sst2")}
-RECIPE = Recipe((("mnli", 1.0), ("sst2", 1.0), ("topics", 1.0), ("copies", 1.0)), shots=2,
-                concentration=float("inf"), skew=0.0, sticky=0.0, drawn_words=0.5,
-                permuted_words=0.2)  # fmt: skip
+MIX = (("mnli", 1.0), ("sst2", 1.0), ("topics", 1.0), ("copies", 1.0))
+PLAIN = Recipe(MIX, shots=2, concentration=float("inf"), skew=0.0, sticky=0.0)
+RECIPE = PLAIN._replace(drawn_words=0.5, permuted_words=0.2)
 TOKENIZER = vocabulary.train_tokenizer(MINI, RECIPE, size=1200, texts=400, seed=0)
 
 
@@ -39,13 +39,8 @@ def mask(packed):
 
 def test_the_token_before_is_where_a_document_has_one(packed, mask):
     seen = attention(np.random.default_rng(0), mask)
-    terms = [
-        -seen[b, h, t, t - 1]
-        for b, document in enumerate(packed.document)
-        for t in range(1, len(document))
-        if document[t] == document[t - 1]
-        for h in range(4)
-    ]
+    b, t = np.nonzero(packed.document[:, 1:] == packed.document[:, :-1])
+    terms = -seen[b, :, t + 1, t].ravel()
     total, count = objective.to_the_token_before(seen, mask)
     np.testing.assert_allclose([total, count], [sum(terms) / 4, len(terms) / 4], rtol=1e-5)
 
@@ -55,16 +50,15 @@ def test_a_label_is_due_where_its_word_stands_already(packed, mask):
     terms = []
     for b, (document, named) in enumerate(zip(packed.document, packed.named, strict=True)):
         for t in range(len(named) - 1):
-            places = [s for s in range(t + 1)
-                      if document[s] == document[t] and named[s] == named[t + 1] >= 0]  # fmt: skip
-            if places:
-                terms += [-np.log(np.exp(seen[b, h, t, places]).sum())
-                          for h in range(objective.HEADS)]  # fmt: skip
+            own, due = document[: t + 1] == document[t], named[t + 1]
+            places = np.flatnonzero(own & (named[: t + 1] == due)) if due >= 0 else ()
+            if len(places):
+                shares = np.exp(seen[b, : objective.HEADS, t, places]).sum(axis=0)
+                terms += (-np.log(shares)).tolist()
     total, count = objective.to_the_label(seen, mask, packed.named)
     assert len(terms) > 40
-    np.testing.assert_allclose(
-        [total, count], [sum(terms) / objective.HEADS, len(terms) / objective.HEADS], rtol=1e-4
-    )
+    expected = np.array([sum(terms), len(terms)]) / objective.HEADS
+    np.testing.assert_allclose([total, count], expected, rtol=1e-4)
 
 
 def test_what_cannot_be_known_has_no_weight(packed):

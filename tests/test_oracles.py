@@ -16,10 +16,8 @@ from batch_calibration.methods import METHODS, correct, fit
 @pytest.fixture(scope="module")
 def blocks(planted):
     by_block = {}
-    sizes = {
-        "test": 31, "cc": 3, "dc": 20, "labeled": 24, "cc_original": 3, "dc_original": 20, "pmi": 1,
-        "looc": 7, "permutations": 93,
-    }  # fmt: skip
+    sizes = {"test": 31, "cc": 3, "dc": 20, "labeled": 24, "cc_original": 3, "dc_original": 20}
+    sizes |= {"pmi": 1, "looc": 7, "permutations": 93}
     for seed, (name, count) in enumerate(sizes.items()):
         rows, gold, _ = planted(count, 3, seed)
         by_block[name] = (rows, gold)
@@ -54,10 +52,7 @@ def original_oracle(probe):
     def oracle(blocks):
         # The published code divides by sum(means) too, which moves all scores alike.
         means = mean_log(np.exp(doubles(blocks, probe)))
-        return [
-            [math.log(math.exp(s) / m) for s, m in zip(row, means, strict=True)]
-            for row in doubles(blocks, "test")
-        ]
+        return subtract(doubles(blocks, "test"), [math.log(m) for m in means])
 
     return oracle
 
@@ -135,13 +130,15 @@ def matched_oracle(shares):
     return oracle
 
 
+def mean_of_labels(rows, gold):
+    """The mean over labels of the mean of each label's rows."""
+    means = [mean_log(rows[np.array(gold) == label]) for label in sorted(set(gold))]
+    return mean_log(np.array(means))
+
+
 def rbcorr_oracle(blocks):
-    rows, gold = doubles(blocks, "labeled"), blocks["labeled"][1].tolist()
-    means = [
-        mean_log(np.array([row for row, y in zip(rows, gold, strict=True) if y == label]))
-        for label in sorted(set(gold))
-    ]
-    return subtract(doubles(blocks, "test"), mean_log(np.array(means)))
+    mean = mean_of_labels(doubles(blocks, "labeled"), blocks["labeled"][1].tolist())
+    return subtract(doubles(blocks, "test"), mean)
 
 
 def scaling_oracle(form):
@@ -177,10 +174,8 @@ def em_shares(blocks, damping=0.05):
 
 def bbse_shares(blocks):
     bias, gold = mean_log(doubles(blocks, "test")), blocks["labeled"][1]
-    predictions = {
-        name: [int(np.argmax(row)) for row in subtract(doubles(blocks, name), bias)]
-        for name in ("test", "labeled")
-    }
+    shifted = {name: subtract(doubles(blocks, name), bias) for name in ("test", "labeled")}
+    predictions = {name: [int(np.argmax(row)) for row in rows] for name, rows in shifted.items()}
     predicted = np.bincount(predictions["test"], minlength=3) / len(predictions["test"])
     total = len(gold) + 3
     confusion = np.repeat(predicted[:, None], 3, axis=1) / total
@@ -221,18 +216,9 @@ def linc_oracle(blocks):
 def looc_oracle(blocks):
     """Up to one constant for all: the method keeps the level of the probe's scores."""
     rows, gold = doubles(blocks, "looc"), blocks["looc"][1].tolist()
-    probs = normalized(rows)
-    means = [
-        mean_log(np.array([row for row, y in zip(probs, gold, strict=True) if y == label]))
-        for label in sorted(set(gold))
-    ]
-    prior = mean_log(np.array(means))
-    level = [math.log(sum(math.exp(s) for s in row)) for row in rows]
-    of_label = [
-        sum(x for x, y in zip(level, gold, strict=True) if y == label) / gold.count(label)
-        for label in sorted(set(gold))
-    ]
-    moved = sum(of_label) / len(of_label)
+    prior = mean_of_labels(normalized(rows), gold)
+    level = np.array([[math.log(sum(math.exp(s) for s in row))] for row in rows])
+    (moved,) = mean_of_labels(level, gold)
     return subtract(doubles(blocks, "test"), [math.log(p) + moved for p in prior])
 
 

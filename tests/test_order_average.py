@@ -79,9 +79,8 @@ def test_a_question_that_lacks_an_order_keeps_its_scores_and_teaches_nothing(nam
     poisoned = jnp.asarray(scores).at[4].set(jnp.nan)
     corrected = np.asarray(apply(fit(poisoned, None, weight), scores[::3]))
     complete = np.delete(scores, [3, 4, 5], axis=0)
-    np.testing.assert_allclose(
-        np.delete(corrected, 1, axis=0), apply(fit(complete), complete[::3]), atol=1e-5
-    )
+    expected = apply(fit(complete), complete[::3])
+    np.testing.assert_allclose(np.delete(corrected, 1, axis=0), expected, atol=1e-5)
     if name == "order_average":
         np.testing.assert_allclose(corrected[1], scores[3], atol=1e-6)
 
@@ -95,10 +94,8 @@ def test_rows_that_are_no_orders_are_refused_and_pure_functions_leave_the_scores
 
 def table(scores, orders, gold, option_orders="all", seed=0):
     spec = {"options": {"option_orders": option_orders}}
-    blocks = {
-        "test": make_block(scores[::orders], gold),
-        "permutations": make_block(scores, spec=spec),
-    }
+    asked, test = make_block(scores, spec=spec), make_block(scores[::orders], gold)
+    blocks = {"test": test, "permutations": asked}
     return ScoreTable({"task": "mine", "seed": seed}, tuple("abcde"[: scores.shape[1]]), blocks)
 
 
@@ -216,8 +213,8 @@ def test_the_program_takes_orders_as_a_probe_and_says_how_often_answers_flip(tmp
         lines = [",".join(f"{score:.8f}" for score in row) for row in rows]
         (tmp_path / f"{name}.csv").write_text("\n".join(["A,B,C", *lines]))
     output = tmp_path / "out.npz"
-    cli.run(["calibrate", str(tmp_path / "test.csv"), "--method=order_average",
-             f"--probe={tmp_path / 'orders.csv'}", f"--output={output}"])  # fmt: skip
+    flags = "--method=order_average", f"--probe={tmp_path / 'orders.csv'}", f"--output={output}"
+    cli.run(["calibrate", str(tmp_path / "test.csv"), *flags])
     expected = calibrate(logs[::3], "order_average", probe=logs)
     with np.load(output) as archive:
         np.testing.assert_allclose(archive["scores"], expected, atol=1e-4)

@@ -4,11 +4,13 @@ import io
 import json
 import re
 import zipfile
+from itertools import product
 
+import log_forms
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
 from reading_files import notes
 
 from batch_calibration.errors import InputError
@@ -35,6 +37,12 @@ def refused(path, **reading):
     with pytest.raises(InputError) as error:
         read(path, Reading(**reading))
     return error.value
+
+
+def rows_in(path, **reading):
+    """The test rows of the file's only table."""
+    (table,) = read(path, Reading(**reading))
+    return table.blocks["test"]
 
 
 # Keys that stand twice
@@ -75,16 +83,11 @@ def echo(question, label, nats, index=None):
 
 def echoes(cell, n=6, labels=LABELS, right=lambda i: i % 2):
     """Lines of n questions and each label; `cell` says what a line has beside its answer."""
-    return [
-        {
-            "response": {
-                "model": "m", "usage": {"completion_tokens": 0},
-                "choices": [echo(f"Q{i}", label, -1.0 - (j == right(i)) - i / 99)],
-            },
-            "right": cell(j, right(i)),
-        }
-        for i in range(n) for j, label in enumerate(labels)
-    ]  # fmt: skip
+    lines = []
+    for i, (j, label) in product(range(n), enumerate(labels)):
+        choice = echo(f"Q{i}", label, -1.0 - (j == right(i)) - i / 99)
+        lines.append(completions(choice, right=cell(j, right(i))))
+    return lines
 
 
 CELLS = {
@@ -102,11 +105,9 @@ CELLS = {
 def test_gold_of_echoes_is_a_flag_an_index_or_a_name(saved, kind):
     """Fields that differ between the lines of a prompt are flags; shared fields name the label."""
     path = saved(echoes(CELLS[kind]))
-    (table,) = read(path, Reading(labels=LABELS, gold="right"))
-    assert table.blocks["test"].labels.tolist() == [0, 1, 0, 1, 0, 1]
-    (table,) = read(path, Reading(labels=LABELS[::-1], gold="right"))
-    expected = [0, 1, 0, 1, 0, 1] if kind.startswith("index") else [1, 0, 1, 0, 1, 0]
-    assert table.blocks["test"].labels.tolist() == expected
+    assert rows_in(path, labels=LABELS, gold="right").labels.tolist() == [0, 1] * 3
+    expected = [0, 1] * 3 if kind.startswith("index") else [1, 0] * 3
+    assert rows_in(path, labels=LABELS[::-1], gold="right").labels.tolist() == expected
 
 
 def test_flags_of_three_labels_and_prompts_of_which_nothing_is_known(saved):
@@ -114,8 +115,7 @@ def test_flags_of_three_labels_and_prompts_of_which_nothing_is_known(saved):
     lines = echoes(CELLS["flag"], 4, labels, right=lambda i: (2, 0, 1, 2)[i])
     for line in lines[3:6]:
         line["right"] = None
-    (table,) = read(saved(lines), Reading(labels=labels, gold="right"))
-    assert table.blocks["test"].labels.tolist() == [2, -1, 1, 2]
+    assert rows_in(saved(lines), labels=labels, gold="right").labels.tolist() == [2, -1, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -154,14 +154,10 @@ def first_list(index=None, **log_probs):
 
 def test_prompts_of_one_request_are_read_by_their_index(saved):
     """Batches of prompts come back in any order; a list beside them has a member for each."""
-    lines = [
-        completions(first_list(1, no=-2.0, yes=-0.5), first_list(0, no=-0.25, yes=-3.0),
-                    right=["no", "yes"]),
-        completions(first_list(0, no=-1.0, yes=-0.75), first_list(1, no=-0.5, yes=-4.0),
-                    right=["yes", "no"]),
-    ]  # fmt: skip
-    (table,) = read(saved(lines), Reading(labels=LABELS, gold="right"))
-    block = table.blocks["test"]
+    first = first_list(1, no=-2.0, yes=-0.5), first_list(0, no=-0.25, yes=-3.0)
+    second = first_list(0, no=-1.0, yes=-0.75), first_list(1, no=-0.5, yes=-4.0)
+    lines = [completions(*first, right=["no", "yes"]), completions(*second, right=["yes", "no"])]
+    block = rows_in(saved(lines), labels=LABELS, gold="right")
     expected = [[-0.25, -3.0], [-2.0, -0.5], [-1.0, -0.75], [-0.5, -4.0]]
     assert block.log_probs.tolist() == expected
     assert block.labels.tolist() == [0, 1, 1, 0] and block.row_ids == tuple("0123")
@@ -175,9 +171,9 @@ def test_echoes_of_one_request_have_a_flag_each_or_one_gold_for_one_prompt(saved
     right_response = completions(echo("P", "no", -3.0, 0), echo("P", "yes", -4.0, 1), right=[1, 0])
     for right, labels in (([0, 1], [1, 0]), ("yes", None), (1, None)):
         lines = [completions(*choices, right=right), right_response]
-        (table,) = read(saved(lines if labels else lines[:1]), Reading(labels=LABELS, gold="right"))
-        assert table.blocks["test"].log_probs[0].tolist() == [-2.0, -1.0]
-        assert table.blocks["test"].labels.tolist() == (labels or [1])
+        block = rows_in(saved(lines if labels else lines[:1]), labels=LABELS, gold="right")
+        assert block.log_probs[0].tolist() == [-2.0, -1.0]
+        assert block.labels.tolist() == (labels or [1])
     more = [echo("R", "no", -2.0, 2), echo("R", "yes", -3.0, 3)]
     path = saved([completions(*choices, *more, right=1)])
     assert refused(path, labels=LABELS, gold="right").got == "1 for several prompts"
@@ -217,8 +213,8 @@ def test_prompt_log_probs_of_several_prompts_of_vllm_are_each_read(saved):
     for name, nats in (("no", -1.0), ("yes", -2.5)):
         token_place = {"7": {"logprob": nats, "decoded_token": f" {name}"}}
         choices.append({"text": "", "prompt_logprobs": [None, token_place]})
-    (table,) = read(saved([completions(*choices, right=1)]), Reading(labels=LABELS, gold="right"))
-    assert table.blocks["test"].log_probs.tolist() == [[-1.0, -2.5]]
+    block = rows_in(saved([completions(*choices, right=1)]), labels=LABELS, gold="right")
+    assert block.log_probs.tolist() == [[-1.0, -2.5]]
 
 
 def sglang(no, yes):
@@ -231,8 +227,8 @@ def test_lists_of_responses_are_no_pairs_of_request_and_response(saved, size):
     numbers = [(-1.0 - i, -2.0 + i / 4) for i in range(2 * size)]
     batches = [[sglang(*pair) for pair in numbers[at : at + size]] for at in (0, size)]
     for lines in (batches, [batches[0] + batches[1]]):
-        (table,) = read(saved(lines), Reading(labels=LABELS))
-        assert table.blocks["test"].log_probs.tolist() == [list(pair) for pair in numbers]
+        found = rows_in(saved(lines), labels=LABELS).log_probs.tolist()
+        assert found == [list(pair) for pair in numbers]
 
 
 FAILED = {"custom_id": "x", "response": {"status_code": 429, "body": {"error": {"message": "no"}}}}
@@ -241,11 +237,13 @@ FAILED = {"custom_id": "x", "response": {"status_code": 429, "body": {"error": {
 @pytest.mark.parametrize(
     "failed",
     [
-        FAILED, {"error": {"message": "overloaded"}}, {"custom_id": "x", "response": None,
-        "error": {"code": "expired"}}, {"response": {"status_code": 500, "body": "busy"}},
+        FAILED,
+        {"error": {"message": "overloaded"}},
+        {"custom_id": "x", "response": None, "error": {"code": "expired"}},
+        {"response": {"status_code": 500, "body": "busy"}},
         [{"model": "m"}, {"error": "timeout"}],
     ],
-)  # fmt: skip
+)
 def test_requests_that_failed_are_left_out_with_a_note(saved, failed):
     path = saved([chat(-0.5, -1.0), failed, chat(-2.0, -1.5, right="yes"), failed])
     (table,) = read(path, Reading(labels=LABELS))
@@ -283,10 +281,9 @@ def sample(i, text, score=True, answer=None, labels="AB"):
         likely = {labels[0]: -index - 0.5, labels[1]: -index - 1.0}
         tokens.append({"token": token, "logprob": -0.1, "top_logprobs": top(**likely)})
     scores = {"choice": {"value": "I", "answer": answer or ""}} if score else {}
-    return {
-        "id": i, "epoch": 1, "choices": ["cat", "dog"], "target": "A", "scores": scores,
-        "output": {"choices": [{"logprobs": {"content": tokens}}]},
-    }  # fmt: skip
+    output = {"choices": [{"logprobs": {"content": tokens}}]}
+    question = {"id": i, "epoch": 1, "choices": ["cat", "dog"], "target": "A"}
+    return question | {"scores": scores, "output": output}
 
 
 def inspect(samples):
@@ -294,29 +291,39 @@ def inspect(samples):
 
 
 @pytest.mark.parametrize(
-    ("text", "position"),
+    ("position", "texts"),
     [
-        ("ANSWER: B. A reason", 2), ("ANSWER: B\n\nA dog barks", 2), ("Answer: (B), not A", 3),
-        ("It may be A or B.\nANSWER: A", 9), ("**ANSWER: B**", 4), ("answer: b.", 2),
-        ("I say ANSWER: A, but\nANSWER: B", 9), ("ANSWER: A\nANSWER: B", 2), ("B", 0),
-        ("B) dog", 0), ("B. I say B", 0), ("The choice is B.", 3), ("Cat or dog? B", 4),
+        (0, ["B", "B) dog", "B. I say B"]),
+        (2, ["ANSWER: B. A reason", "ANSWER: B\n\nA dog barks"]),
+        (2, ["answer: b.", "ANSWER: A\nANSWER: B"]),
+        (3, ["Answer: (B), not A", "The choice is B."]),
+        (4, ["**ANSWER: B**", "Cat or dog? B"]),
+        (9, ["It may be A or B.\nANSWER: A", "I say ANSWER: A, but\nANSWER: B"]),
     ],
-)  # fmt: skip
-def test_inspect_s_answer_is_the_one_that_its_scorers_take(saved, text, position):
-    (table,) = read(saved(inspect([sample(0, text), sample(1, text, score=False)]), "t.json"))
-    assert table.blocks["test"].log_probs.tolist() == [[-position - 0.5, -position - 1.0]] * 2
+)
+def test_inspect_s_answer_is_the_one_that_its_scorers_take(saved, position, texts):
+    for text in texts:
+        samples = [sample(0, text), sample(1, text, score=False)]
+        found = rows_in(saved(inspect(samples), "t.json")).log_probs.tolist()
+        assert found == [[-position - 0.5, -position - 1.0]] * 2, text
 
 
 @pytest.mark.parametrize(
-    ("text", "answer", "position"),
+    ("texts", "answer", "position"),
     [
-        ("A is wrong. B is right", "B", 4), ("ANSWER: A dog", "A", 2), ("So A or B?", "", None),
-        ("A dog", "", None), ("A is wrong. B is right", "", None), ("ANSWER: A dog", "", None),
-        ("A. No, B.", "", None), ("Hm, cat", "", None), ("ANSWER: A", "B", None),
-        ("ANSWER: cat", "", None), ("No way: A. Or B.", "", None),
+        ("A is wrong. B is right", "B", 4),
+        ("ANSWER: A dog", "A", 2),
+        ("So A or B? | A dog | A is wrong. B is right | ANSWER: A dog | A. No, B.", "", None),
+        ("Hm, cat | ANSWER: cat | No way: A. Or B.", "", None),
+        ("ANSWER: A", "B", None),
     ],
-)  # fmt: skip
-def test_inspect_s_answer_without_a_place_is_left_out_with_a_note(saved, text, answer, position):
+)
+def test_inspect_s_answer_without_a_place_is_left_out_with_a_note(saved, texts, answer, position):
+    for text in texts.split(" | "):
+        assert_place(saved, text, answer, position)
+
+
+def assert_place(saved, text, answer, position):
     samples = [sample(0, "ANSWER: B"), sample(1, text, answer=answer), sample(2, "ANSWER: A")]
     (table,) = read(saved(inspect(samples), "t.json"))
     expected = [2] if position is None else [2, position]
@@ -334,8 +341,8 @@ def test_inspect_s_answers_that_are_no_label_have_the_place_of_the_others(saved)
     """A model that answers at once has its answer in the first place, whatever it says."""
     samples = [sample(0, "B"), sample(1, "Cat, sure!"), sample(2, "A")]
     samples[0]["output"]["choices"][0]["logprobs"]["content"][0]["top_logprobs"] = top(A=-2, B=-1)
-    (table,) = read(saved(inspect(samples), "t.json"))
-    assert table.blocks["test"].log_probs[:, 0].tolist() == [-2.0, -0.5, -0.5]
+    block = rows_in(saved(inspect(samples), "t.json"))
+    assert block.log_probs[:, 0].tolist() == [-2.0, -0.5, -0.5]
 
 
 # Files that unpack to far more than they hold
@@ -356,10 +363,7 @@ def as_npy(array):
 
 
 def as_parquet(rows):
-    buffer = io.BytesIO()
-    columns = {name: pa.array(np.full(rows, -1.0)) for name in LABELS}
-    parquet.write_table(pa.table(columns), buffer)
-    return buffer.getvalue()
+    return pd.DataFrame(np.full((rows, 2), -1.0), columns=LABELS).to_parquet()
 
 
 @pytest.fixture
@@ -386,10 +390,8 @@ def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused(saved, smal
 
 def test_a_table_that_compresses_well_is_read(saved, small_limit):
     scores = np.log(np.random.default_rng(0).dirichlet([1, 1], 50_000)).round(1)
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, scores=scores)
-    (table,) = read(saved(buffer.getvalue(), "a.npz"))
-    assert len(table.blocks["test"].log_probs) == 50_000
+    path = saved(zipped({"scores.npy": as_npy(scores)}), "a.npz")
+    assert len(rows_in(path).log_probs) == 50_000
 
 
 @pytest.mark.parametrize("declared", [100, 1 << 40])
@@ -431,12 +433,11 @@ def harness(i, shift=0.0, doc=None, **more):
     doc = i if doc is None else doc
     pairs = [[f"Q: a?\nA: no\n\nQ: {doc}?\nA:", f" {name}"] for name in LABELS]
     answers = [[str(-1.0 - doc / 8 - shift), "False"], [str(-2.0 + doc / 16 - shift), "False"]]
-    return {
-        "doc_id": i, "doc": {"question": doc}, "target": str(doc % 2), "arguments": pairs,
-        "filtered_resps": answers, "doc_hash": f"h{doc}", **more,
-    }  # fmt: skip
+    line = {"doc_id": i, "doc": {"question": doc}, "target": str(doc % 2), "doc_hash": f"h{doc}"}
+    return line | {"arguments": pairs, "filtered_resps": answers, **more}
 
 
+OTHER = [["other", " no"], ["other", " yes"]]
 NAME = "samples_t_2026-01-02T03-04-05.6.jsonl"
 
 
@@ -459,20 +460,16 @@ def test_a_log_that_holds_other_rows_than_its_results_count_is_noted(saved, rows
 @pytest.mark.parametrize(
     ("rows", "got"),
     [
-        ([harness(i, 3.0, doc=i - 8) for i in range(8, 16)], "others for the doc_id 8 than for 0"),
-        (
-            [harness(i, doc=i - 8, arguments=[["other", " no"], ["other", " yes"]])
-             for i in range(8, 16)],
-            "8 of 16 rows of earlier documents",
-        ),
-        ([harness(i, task="b", model="m") for i in range(8, 16)], "b m"),
-        ([harness(i, model="n") for i in range(8, 16)], "n"),
-        ([harness(i, 3.0, doc_hash="") for i in range(8)], ""),
+        (lambda i: harness(i, 3.0, doc=i - 8), "others for the doc_id 8 than for 0"),
+        (lambda i: harness(i, doc=i - 8, arguments=OTHER), "8 of 16 rows of earlier documents"),
+        (lambda i: harness(i, task="b", model="m"), "b m"),
+        (lambda i: harness(i, model="n"), "n"),
+        (lambda i: harness(i - 8, 3.0, doc_hash=""), ""),
     ],
-)  # fmt: skip
+)
 def test_two_logs_in_one_file_are_refused(saved, rows, got):
     """Ids that repeat or go on, matched by prompts, by documents, or by their fields."""
-    lines = [harness(i) for i in range(8)]
+    lines, rows = [harness(i) for i in range(8)], [rows(i) for i in range(8, 16)]
     if "model" in rows[0]:
         lines = [{**line, "task": "a", "model": "m"} for line in lines]
     assert refused(saved(lines + rows, NAME)).got.startswith(got)
@@ -511,9 +508,8 @@ def test_a_log_probability_above_0_is_refused(saved, kind):
 
 
 def test_whole_numbers_of_hundreds_of_digits_are_a_sentence(saved):
-    state = {"instance": {"id": "a", "references": [{"output": {"text": "no"}}] * 2},
-             "reference_index": 0, "request": {"prompt": "Q no"}, "result": {"completions": [
-                 {"tokens": [{"text": " no", "logprob": 10**400}]}]}}  # fmt: skip
-    run = {"adapter_spec": {"method": "multiple_choice_separate_original"}}
-    path = saved(json.dumps({**run, "request_states": [state]}), "scenario_state.json")
+    run = json.loads(json.dumps(log_forms.VALUES["helm"]))
+    (completion,) = run["request_states"][0]["result"]["completions"]
+    completion["tokens"][0]["logprob"] = 10**400
+    path = saved(json.dumps(run), "scenario_state.json")
     assert refused(path).expected == "a log-probability in nats"

@@ -35,11 +35,8 @@ def test_it_is_the_stream_s_accuracy_part_by_part(size, planted):
     scores, gold, _ = planted(45, 3)
     gold = np.asarray(gold).copy()
     gold[[3, 9]] = -1
-    padded = Evidence(
-        np.pad(np.asarray(scores), ((0, 19), (0, 0))),
-        np.pad(gold, (0, 19), constant_values=-1),
-        np.pad(np.ones(45, np.float32), (0, 19)),
-    )
+    rows, weight = np.pad(scores, ((0, 19), (0, 0))), np.pad(np.ones(45, np.float32), (0, 19))
+    padded = Evidence(rows, np.pad(gold, (0, 19), constant_values=-1), weight)
     options = {"bc_running": {"batch_size": size}}
     stream = accuracy_over_stream(padded, 5, seed=2, options=options)
     assert stream.rows == (10, 20, 45)
@@ -68,11 +65,8 @@ def test_a_whole_batch_is_bc_whatever_the_order(planted, refuses):
 
 def test_table_and_figure_show_it_beside_icl_and_bc():
     stream = make_stream([10, 277], bc_running=[[0.5, 0.6], [0.7, 0.7]])
-    records = [
-        make_record("rte", {"icl": 0.5, "bc": 0.8, "bc_running": 0.7}, context={"seed": seed},
-                    over_stream=stream)
-        for seed in range(3)
-    ]  # fmt: skip
+    fields = {"methods": {"icl": 0.5, "bc": 0.8, "bc_running": 0.7}, "over_stream": stream}
+    records = [make_record("rte", context={"seed": seed}, **fields) for seed in range(3)]
     (curve,) = curves.by_rows_seen(by_setting(records))
     cells = curves.curve_cells(curve)
     assert cells[0] == ["task", "rows seen", "bc_running", "icl, all rows", "bc, all rows"]

@@ -32,8 +32,8 @@ class Killed(BaseException):
 
 
 def arguments(server, path, output, *flags):
-    return ["ask", str(path), f"--server={server.address}", "--model=m", f"--labels={LABELS}",
-            f"--output={output}", f"--in_flight={IN_FLIGHT}", *flags]  # fmt: skip
+    asked = [str(path), f"--server={server.address}", "--model=m", f"--labels={LABELS}"]
+    return ["ask", *asked, f"--output={output}", f"--in_flight={IN_FLIGHT}", *flags]
 
 
 def ask(server, path, output, *flags):
@@ -125,11 +125,9 @@ def test_no_answer_is_lost_and_none_is_asked_for_twice(steps):
         asked = Counter(text_of(body) for _, body, _ in server.asked)
         assert asked.total() - len(asked) <= lost
         # One run over all rows that the output holds gives the same file.
-        found = rows_of(output)
-        assert [(row["id"], row["prompt"]) for row in found][: len(dict(rows))] == [
-            *dict(rows).items()
-        ]
-        write(path, [(row["id"], row["prompt"]) for row in found])
+        found = [(row["id"], row["prompt"]) for row in rows_of(output)]
+        assert found[: len(dict(rows))] == [*dict(rows).items()]
+        write(path, found)
         once = Path(folder, "once.csv")
         ask(server, path, once)
         assert once.read_bytes() == output.read_bytes()
@@ -245,12 +243,11 @@ def test_a_row_s_scores_depend_on_no_other_row_that_was_asked(tmp_path):
     flags = "--labels=entailment,no", "--top_logprobs=3"
 
     def scores_of(name, some):
-        write(tmp_path / f"{name}.jsonl", some)
+        path, output = tmp_path / f"{name}.jsonl", tmp_path / f"{name}.csv"
+        write(path, some)
         with running(unlike) as server:
-            ask(server, tmp_path / f"{name}.jsonl", tmp_path / f"{name}.csv", *flags)
-        return {
-            row["id"]: (row["entailment"], row["no"]) for row in rows_of(tmp_path / f"{name}.csv")
-        }
+            ask(server, path, output, *flags)
+        return {row["id"]: (row["entailment"], row["no"]) for row in rows_of(output)}
 
     together = scores_of("all", rows)
     assert together["r2"] == ("-3.5", "-0.5")  # below the third, not below the sampled token
@@ -316,12 +313,9 @@ def test_two_runs_at_once_ask_each_prompt_once_and_keep_both_files(tmp_path):
         time.sleep(0.1)
 
     with running(slow) as server:
-        runs = [
-            subprocess.Popen(
-                [sys.executable, "-m", "batch_calibration", *arguments(server, path, output)]
-            )
-            for path in (first, second)
-        ]
+        command = [sys.executable, "-m", "batch_calibration"]
+        words = [arguments(server, path, output) for path in (first, second)]
+        runs = [subprocess.Popen([*command, *flags]) for flags in words]
         assert [run.wait(timeout=120) for run in runs] == [0, 0]
         assert len(server.asked) == len({text_of(body) for _, body, _ in server.asked}) == 30
     assert len(rows_of(output)) == 40
@@ -334,10 +328,7 @@ def test_an_output_that_cannot_be_is_refused_before_anything_is_asked(tmp_path, 
     (tmp_path / "link.csv").symlink_to(path)
     output = name if "://" in name else tmp_path / name
     with running() as server:
-        for command in (
-            arguments(server, path, output),
-            ["judge", str(path), f"--output={output}"],
-        ):
+        for command in arguments(server, path, output), ["judge", str(path), f"--output={output}"]:
             with pytest.raises(SystemExit):
                 cli.run(command)
             assert "--output: expected a" in capsys.readouterr().err

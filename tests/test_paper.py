@@ -25,6 +25,7 @@ from experiments.evidence import paper
 TEXT = ("sst2", "qnli", "qqp", "cb", "rte")
 DRAWN = ("svhn", "eurosat", "clevr")
 ROWS = {"test": 24, "cc": 3, "dc": 20, "labeled": 12}
+MODELS = ("small", "middle", "big")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,20 +46,14 @@ def workdir(tmp_path_factory, planted):
         number = len(list(store.workdir.glob("scores/*")))
         planted_blocks = {n: planted(m, len(names), number)[:2] for n, m in rows.items()}
         blocks = {name: make_block(*map(np.asarray, pair)) for name, pair in planted_blocks.items()}
-        defaults = {
-            "model": "big",
-            "seed": 0,
-            "shots": 1,
-            "limit": 0,
-            "split": "validation",
-            "data": "mini",
-            "scorer": {"kind": "causal_lm", "of": fields.get("model", "big")},
-        }
-        store.put(ScoreTable(defaults | {"task": task} | fields, names, blocks))
+        usual = {"model": "big", "seed": 0, "shots": 1, "limit": 0, "split": "validation"}
+        scorer = {"kind": "causal_lm", "of": fields.get("model", "big")}
+        usual |= {"data": "mini", "scorer": scorer, "task": task}
+        store.put(ScoreTable(usual | fields, names, blocks))
 
     probes = {name: ROWS[name] for name in ("test", "cc", "dc")}
     for task in TEXT:
-        for model in ("small", "middle", "big"):
+        for model in MODELS:
             put(task, model=model)
         put(task, probes, shots=0)
     put("sst2", seed=1)
@@ -74,9 +69,7 @@ def workdir(tmp_path_factory, planted):
 
 
 def gathered(store):
-    return Results(
-        store.records(), store.table_of, models=("small", "middle", "big"), all_boundaries=True
-    )
+    return Results(store.records(), store.table_of, models=MODELS, all_boundaries=True)
 
 
 @pytest.fixture(scope="module")
@@ -115,17 +108,12 @@ def test_no_two_texts_of_a_figure_overlap(workdir):
 
 
 def test_files_written_again_are_the_same(workdir, page, tmp_path):
-    later_states = [
-        state
-        for state in paper.find_states(gathered(workdir))
-        if state.item.number.startswith("Table") or state.item.number in ("Figure 2", "Figure 7")
-    ]
-    for state in later_states:
-        paper.write_item(state, tmp_path)
+    for state in paper.find_states(gathered(workdir)):
+        if state.item.number.startswith(("Table", "Figure 2", "Figure 7")):
+            paper.write_item(state, tmp_path)
     names = [path.name for path in tmp_path.iterdir()]
-    assert len(names) > 20 and {name.rsplit(".")[-1] for name in names} == {
-        "md", "tex", "csv", "png", "pdf"
-    }  # fmt: skip
+    forms = {"md", "tex", "csv", "png", "pdf"}
+    assert len(names) > 20 and {name.rsplit(".")[-1] for name in names} == forms
     for name in names:
         assert (tmp_path / name).read_bytes() == page[1][name], name
 
@@ -154,8 +142,7 @@ def test_latex_compiles(workdir, page, tmp_path):
 
 def test_what_lacks_is_said_with_commands(program, planted, tmp_path):
     store = Store(tmp_path, create=True)
-    scores, labels, _ = planted(12, 2)
-    block = make_block(np.asarray(scores), np.asarray(labels))
+    block = make_block(*map(np.asarray, planted(12, 2)[:2]))
     details = {"task": "sst2", "model": "m", "seed": 0, "shots": 1, "data": "real"}
     store.put(ScoreTable(details, TASKS["sst2"].label_names, {"test": block}))
     calibrate_store(store, ("icl", "bc"))
@@ -174,8 +161,7 @@ def test_what_lacks_is_said_with_commands(program, planted, tmp_path):
 
 def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):
     store = Store(tmp_path, create=True)
-    scores, labels, _ = planted(12, 2)
-    block = make_block(np.asarray(scores), np.asarray(labels))
+    block = make_block(*map(np.asarray, planted(12, 2)[:2]))
     for task, shots in (("sst2", 0), ("sst2", 1), ("rte", 1)):
         store.put(ScoreTable({"task": task, "shots": shots}, ("a", "b"), {"test": block}))
     records = calibrate_store(store, ("icl",), tasks=("sst2",), shots=1).records
@@ -202,11 +188,8 @@ def test_methods_are_described_from_their_table():
 
 
 def test_gains_stand_by_the_kind_of_task():
-    rows = [
-        *(make_record("sst2", {"icl": 0.5, "bc": 0.7}, context={"shots": 1}),),
-        *(make_record("rte", {"icl": 0.6, "bc": 0.5}, context={"shots": 1}),),
-    ]
-    (group,) = by_setting(rows)
+    both = {"sst2": {"icl": 0.5, "bc": 0.7}, "rte": {"icl": 0.6, "bc": 0.5}}
+    (group,) = by_setting(sized("m", **both))
     header, *bodies = tables.method_cells(group)
     assert header[-2:] == ["gain, one text", "gain, several texts"]
     bc = next(row for row in bodies if row[0] == "bc")
@@ -250,11 +233,12 @@ def test_the_middle_size_is_the_one_between_others():
 
 
 def test_bcl_stands_beside_bc_of_the_first_seed():
+    contexts = [{"shots": 1, "seed": seed} for seed in range(2)]
+    methods = [{"icl": 0.5, "bc": bc, "bcl": 0.7} for bc in (0.6, 0.7)]
     records = [
-        make_record("rte", {"icl": 0.5, "bc": 0.6 + seed / 10, "bcl": 0.7}, strength=1.25,
-                    context={"shots": 1, "seed": seed})
-        for seed in range(2)
-    ]  # fmt: skip
+        make_record("rte", m, strength=1.25, context=c)
+        for m, c in zip(methods, contexts, strict=True)
+    ]
     (group,) = by_setting(records)
     assert tables.bcl_cells(group) == [
         ["task", "rows", "icl", "bc", "bcl", "γ learned"],
@@ -268,9 +252,8 @@ def test_data_are_described_as_in_the_paper():
     (group,) = by_setting(sized("m", cb={"icl": 0.5}))
     assert tables.data_cells(group)[1] == ["CB", "NLI", "2", "3", "277", "56"]
     assert set(PAPER_LANGUAGE) == {n for n, task in TASKS.items() if task.test_rows}
-    assert "of the data mini" in tables.data_note(
-        dataclasses.replace(group, setting=group.setting._replace(data="mini"))
-    )
+    on_mini = group.setting._replace(data="mini")
+    assert "of the data mini" in tables.data_note(dataclasses.replace(group, setting=on_mini))
 
 
 def test_numbered_choices_stand_side_by_side():
@@ -300,9 +283,7 @@ def test_the_papers_images_stand_beside_its_own_setting_alone():
     group = Frame(setting, [record("svhn", 0.2, 0.3), record("dtd", 0.5, 0.4)])
     header, svhn, dtd, average = tables.image_cells(group)
     assert svhn == ["SVHN", "20.0", "30.0", "+10.0", "18.0", "35.0", "+17.0"]
-    assert dtd[-1] == "-2.7" and average == [
-        "average", "35.0", "35.0", "+0.0", "31.2", "38.4", "+7.2"
-    ]  # fmt: skip
+    assert dtd[-1] == "-2.7" and " ".join(average) == "average 35.0 35.0 +0.0 31.2 38.4 +7.2"
     assert header[4] == "paper ZS" and tables.image_note(group) == ""
     for changes, note in (
         ({"data": "mini"}, "12 of its 47 classes"),

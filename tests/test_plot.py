@@ -13,8 +13,8 @@ NAMES = ("no", "yes")
 def test_a_diagnosis_is_drawn_and_a_frame():
     diagnosis = diagnose(SCORES, GOLD, label_names=NAMES)
     figure = plot(diagnosis, "mine")
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "mine: preference", "mine: 40 rows"]  # fmt: skip
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["mine: preference", "mine: 40 rows"]
     heights = [bar.get_height() for bar in figure.axes[0].patches]
     assert heights == pytest.approx([0.625, -0.625])
     frame = diagnosis.to_frame()

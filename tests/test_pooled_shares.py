@@ -169,9 +169,8 @@ def test_any_number_of_labels(k):
     assert np.isfinite(pooled.shifts).all() and float(pooled.shares.sum()) == pytest.approx(1.0)
     # Each context that is used is matched to the shares.
     mean = softmax(rows - pooled.shifts[:, None], axis=-1).mean(axis=1)
-    np.testing.assert_allclose(
-        mean[pooled.used > 0], np.stack([pooled.shares] * int(pooled.used.sum())), atol=1e-4
-    )
+    expected = np.stack([pooled.shares] * int(pooled.used.sum()))
+    np.testing.assert_allclose(mean[pooled.used > 0], expected, atol=1e-4)
 
 
 def test_it_runs_under_vmap():
@@ -193,10 +192,8 @@ def test_expected_shares_go_with_confidence_squared():
 
 def tables_of(rows: np.ndarray, gold: np.ndarray, digest: str | None = "d") -> list[ScoreTable]:
     context = {} if digest is None else {"rows": digest}
-    return [
-        ScoreTable({**context, "seed": seed}, ("a", "b", "c"), {"test": make_block(scores, gold)})
-        for seed, scores in enumerate(rows)
-    ]
+    tests = [{"test": make_block(scores, gold)} for scores in rows]
+    return [ScoreTable({**context, "seed": i}, ("a", "b", "c"), x) for i, x in enumerate(tests)]
 
 
 def corrected(tables: list[ScoreTable], groups: list[str] | None, **options) -> list[np.ndarray]:
@@ -247,9 +244,7 @@ def test_rounding_of_pairs_of_predictions_is_no_obstacle():
     generator = np.random.default_rng(0)
     pairs = generator.uniform(0.01, 0.25, 500)
     rounded = pairs[:, None, None] * (1 + 2e-6 * generator.normal(size=(500, 2, 2)))
-    steps = jax.vmap(newton_step, in_axes=(0, None))(
-        rounded.astype(np.float32), jnp.array([0.01, -0.01])
-    )
+    steps = jax.vmap(newton_step, (0, None))(np.float32(rounded), jnp.array([0.01, -0.01]))
     np.testing.assert_allclose(steps[:, 0] - steps[:, 1], 0.01 / pairs, rtol=1e-4)
 
 

@@ -5,9 +5,8 @@ from collections import Counter
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 import pytest
-from pyarrow import parquet
 from scipy.special import softmax
 
 from batch_calibration import calibrate, cli, compare
@@ -27,23 +26,20 @@ def scores_file(tmp_path):
     rng = np.random.default_rng(0)
     right = rng.integers(0, 2, 60)
     scores = rng.normal(-2.0, 0.3, (60, 2)) + 0.5 * np.eye(2)[right] + [0.0, 1.5]
-    lines = ["no,yes,gold"]
-    lines += [f"{a:.6f},{b:.6f},{NAMES[y]}" for (a, b), y in zip(scores, right, strict=True)]
-    path = tmp_path / "scores.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return path, scores.round(6), right
+    frame = pd.DataFrame(scores.round(6), columns=NAMES).assign(gold=np.array(NAMES)[right])
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    return tmp_path / "scores.csv", scores.round(6), right
 
 
 def write_labels(path, labels):
     """A file of labels, in the format of its ending."""
+    frame = pd.DataFrame({"text": "t", "kind": labels})
     if path.suffix == ".csv":
-        path.write_text("\n".join(["text,kind", *(f"t,{label}" for label in labels)]) + "\n")
-    elif path.suffix == ".json":
-        path.write_text(json.dumps([{"text": "t", "kind": label} for label in labels]))
-    elif path.suffix == ".jsonl":
-        path.write_text("\n".join(json.dumps({"kind": label}) for label in labels))
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path)
     else:
-        parquet.write_table(pa.table({"kind": labels}), path)
+        frame.to_json(path, orient="records", lines=path.suffix == ".jsonl")
     return path
 
 
@@ -119,14 +115,10 @@ def test_a_record_names_the_shares_by_a_word(scores_file):
     _, scores, right = scores_file
     table = ScoreTable({"task": "t"}, NAMES, {"test": make_block(scores, right)})
     common = [{"target_prior": SHARES, "counts": (30, 9)}]
-    (record,) = run_calibration(
-        [table], ["icl", "bc", "bc_pooled_shares"], common=common, prior="train",
-        options={"bc": {"strength": 0.5}},
-    )  # fmt: skip
-    assert record.options == {
-        "bc": {"target_prior": "train", "strength": 0.5},
-        "bc_pooled_shares": {"counts": "train"},
-    }
+    given = {"common": common, "prior": "train", "options": {"bc": {"strength": 0.5}}}
+    (record,) = run_calibration([table], ["icl", "bc", "bc_pooled_shares"], **given)
+    of_bc = {"target_prior": "train", "strength": 0.5}
+    assert record.options == {"bc": of_bc, "bc_pooled_shares": {"counts": "train"}}
     expected = calibrate(scores, "bc", strength=0.5, target_prior=SHARES).argmax(axis=1)
     assert record.methods["bc"]["accuracy"] == pytest.approx((expected == right).mean())
     chosen = {"bc": {"target_prior": (0.5, 0.5), "strength": 1.0}}
@@ -144,9 +136,8 @@ def test_counts_are_shares_to_a_lone_context_and_join_what_several_tell():
         tables.append(ScoreTable({"seed": seed}, ("a", "b", "c"), {"test": block}))
 
     def shares(counts, groups):
-        found = run_methods(
-            tables, ["bc_pooled_shares"], groups=groups, common=[{"counts": counts}] * len(tables)
-        )
+        given = {"groups": groups, "common": [{"counts": counts}] * len(tables)}
+        found = run_methods(tables, ["bc_pooled_shares"], **given)
         scores = [of_table["bc_pooled_shares"].scores for of_table in found.results]
         return [softmax(rows, axis=1).mean(axis=0) for rows in scores]
 

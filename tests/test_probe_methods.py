@@ -48,10 +48,8 @@ class TestPmi:
     def test_another_number_of_premises_is_refused(self, rows, premises, refuses):
         refuses(calibrate, rows, "pmi", probe=premises[:4])
         lost = table(0, test=make_block(rows), pmi=make_block(premises[:9]))
-        assert find_skipped(lost, ["pmi"]) == {
-            "pmi": "the block 'pmi' has 9 rows, not one row, or one for each of the 12 rows of "
-            "scores"
-        }
+        why = "the block 'pmi' has 9 rows, not one row, or one for each of the 12 rows of scores"
+        assert find_skipped(lost, ["pmi"]) == {"pmi": why}
 
     def test_absent_premises_are_nothing(self, rows, premises):
         fit, apply = METHODS["pmi"].make()
@@ -72,9 +70,7 @@ class TestPmi:
         expected = [rows - premises, rows - premises[:1], (rows - premises)[:9]]
         for corrected, right in zip(run_methods(tables, ["pmi"]).results, expected, strict=True):
             np.testing.assert_allclose(corrected["pmi"].scores, right, atol=1e-5)
-        accuracy = [
-            record.methods["pmi"]["accuracy"] for record in run_calibration(tables, ["pmi"])
-        ]
+        accuracy = [made.methods["pmi"]["accuracy"] for made in run_calibration(tables, ["pmi"])]
         shares = [float((e.argmax(1) == gold[: len(e)]).mean()) for e in expected]
         assert accuracy == pytest.approx(shares)
 
@@ -117,11 +113,8 @@ class TestPride:
     def test_a_planted_preference_is_recovered_whatever_the_contents_say(self):
         rng = np.random.default_rng(0)
         contents, letters = rng.normal(size=(5, 4)), np.array([0.9, 0.1, -0.4, -0.6])
-        scores = [
-            content[(np.arange(4) + shift) % 4] + letters + rng.normal()
-            for content in contents
-            for shift in range(4)
-        ]
+        turned = [np.roll(content, -shift) for content in contents for shift in range(4)]
+        scores = np.stack(turned) + letters + rng.normal(size=(20, 1))
         bias = np.asarray(option_prior(jnp.asarray(scores, jnp.float32)))
         np.testing.assert_allclose(bias - bias.mean(), letters - letters.mean(), atol=1e-5)
 

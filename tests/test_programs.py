@@ -18,13 +18,15 @@ from batch_calibration.scores import load
 from batch_calibration.scoring.embedded import CHECKPOINTS
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
+MINI = "--config=configs/mini.py"
+SMOKE = f"{MINI}:smoke"
 
 
 @pytest.fixture(scope="module")
 def scored(program, tmp_path_factory):
     """A workdir of the smoke study, scored and calibrated."""
     workdir = tmp_path_factory.mktemp("study")
-    process = program("score", "--config=configs/mini.py:smoke", f"--workdir={workdir}")
+    process = program("score", SMOKE, f"--workdir={workdir}")
     assert "2 contexts: 259 rows scored" in process.stdout
     program("calibrate", f"--workdir={workdir}")
     return workdir
@@ -100,38 +102,33 @@ def test_records_say_what_every_method_did(scored):
 def test_a_second_run_scores_nothing_and_a_lost_context_is_scored_alone(program, scored, tmp_path):
     workdir = tmp_path / "w"
     shutil.copytree(scored, workdir)
-    process = program("score", "--config=configs/mini.py:smoke", f"--workdir={workdir}")
+    process = program("score", SMOKE, f"--workdir={workdir}")
     assert "0 rows scored" in process.stdout and "259 were there already" in process.stdout
     lost = sorted((workdir / "scores").iterdir())[0]
     before = lost.read_bytes()
     lost.unlink()
-    program("score", "--config=configs/mini.py:smoke", f"--workdir={workdir}")
+    program("score", SMOKE, f"--workdir={workdir}")
     assert lost.read_bytes() == before
 
 
 def test_a_changed_probe_scores_its_block_alone(program, scored, tmp_path):
     workdir = tmp_path / "w"
     shutil.copytree(scored, workdir)
-    stdout = program("score", "--config=configs/mini.py:smoke", "--config.dc_texts=4",
-                   f"--workdir={workdir}").stdout  # fmt: skip
+    stdout = program("score", SMOKE, "--config.dc_texts=4", f"--workdir={workdir}").stdout
     assert "8 rows scored" in stdout
     tables = [load(path) for path in (workdir / "scores").iterdir()]
     assert all(len(table.blocks["dc"].row_ids) == 4 for table in tables)
 
 
 def test_one_override_changes_one_thing(program, scored, tmp_path):
-    program("score", "--config=configs/mini.py:smoke", "--config.shots=2",
-            "--config.tasks=('sst2',)", f"--workdir={tmp_path}")  # fmt: skip
+    program("score", SMOKE, "--config.shots=2", "--config.tasks=('sst2',)", f"--workdir={tmp_path}")
     (two,) = [load(path) for path in (tmp_path / "scores").iterdir()]
-    first = next(
-        t for p in (scored / "scores").iterdir() if (t := load(p)).context["task"] == "sst2"
-    )
+    first = next(t for t in map(load, scored.glob("scores/*")) if t.context["task"] == "sst2")
     changed = {k for k in first.context if first.context[k] != two.context[k]}
     assert changed == {"shots", "demonstrations", "shown"}
     assert first.blocks["test"].row_ids == two.blocks["test"].row_ids
 
 
-MINI = "--config=configs/mini.py"
 WRONG = [
     ("score", f"{MINI} --config.shotz=1", "--shotz=1; did you mean --shots?"),
     ("score", "--config=configs/minni.py", "minni.py"),
@@ -177,8 +174,8 @@ def test_training_that_cannot_be(program, tmp_path, flags, sentence):
 def test_a_checkpoint_without_a_file(program, tmp_path, lost):
     shutil.copytree(CHECKPOINTS["mini"], tmp_path / "model")
     (tmp_path / "model" / lost).unlink()
-    process = program("score", MINI + ":smoke", f"--config.model={tmp_path / 'model'}",
-                   f"--workdir={tmp_path / 'w'}", code=2)  # fmt: skip
+    flags = f"--config.model={tmp_path}/model", f"--workdir={tmp_path}/w"
+    process = program("score", SMOKE, *flags, code=2)
     assert lost.split(".")[-1] in process.stderr and "Traceback" not in process.stderr
 
 
@@ -238,7 +235,7 @@ def test_wrong_flags_of_a_program_get_one_sentence(program, tmp_path, flags, sen
 
 
 def test_a_program_does_what_the_command_does(program, scored, tmp_path):
-    flags = (MINI + ":smoke", "--config.tasks=sst2,mnli", f"--workdir={tmp_path}")
+    flags = (SMOKE, "--config.tasks=sst2,mnli", f"--workdir={tmp_path}")
     assert "2 contexts: 259 rows scored" in program("score", *flags, process=True).stdout
     for path in (scored / "scores").iterdir():
         assert (tmp_path / "scores" / path.name).read_bytes() == path.read_bytes()
@@ -246,9 +243,7 @@ def test_a_program_does_what_the_command_does(program, scored, tmp_path):
     assert len(list((tmp_path / "records").iterdir())) == 2
 
 
-SWEEP = (
-    "from ml_collections import ConfigDict as C\ndef get_config(): return C({})\ndef sweep(c): {}"
-)
+SWEEP = "import ml_collections as m\ndef get_config(): return m.ConfigDict({})\ndef sweep(c): {}"
 
 
 @pytest.mark.parametrize(
@@ -286,8 +281,8 @@ def test_a_config_of_ones_own_states_what_differs_alone(program, tmp_path):
 
 
 def test_tasks_may_be_named_without_quotes(program, tmp_path):
-    stdout = program("score", MINI + ":smoke", "--config.tasks=sst2,cb", "--config.limit=2",
-                   "--config.labeled_per_class=0", f"--workdir={tmp_path}").stdout  # fmt: skip
+    flags = "--config.tasks=sst2,cb", "--config.limit=2", "--config.labeled_per_class=0"
+    stdout = program("score", SMOKE, *flags, f"--workdir={tmp_path}").stdout
     assert "2 contexts: 103 rows scored" in stdout
 
 
@@ -310,8 +305,8 @@ def test_a_config_and_a_method_of_ones_own_in_an_empty_folder(tmp_path):
         script = Path(sys.executable).with_name("batch-calibration")
         command = [script] if script.exists() else [sys.executable, "-m", "batch_calibration"]
         environment = os.environ | {"PYTHONPATH": str(EXPERIMENTS.parent)}
-        done = subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True,
-                              env=environment, check=False)  # fmt: skip
+        options = {"cwd": tmp_path, "env": environment, "text": True, "check": False}
+        done = subprocess.run([*command, *words], capture_output=True, **options)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -355,10 +350,8 @@ def test_an_output_that_is_full_or_lacks_letters_or_has_no_reader(program, score
 
     def run(out, **environment):
         shutil.rmtree(tmp_path / "w/tables")
-        done = subprocess.run(
-            flags, stdout=out, stderr=subprocess.PIPE, text=True, check=False,
-            env=os.environ | environment, cwd=Path(__file__).resolve().parents[1],
-        )  # fmt: skip
+        options = {"env": os.environ | environment, "cwd": EXPERIMENTS.parent, "check": False}
+        done = subprocess.run(flags, stdout=out, stderr=subprocess.PIPE, text=True, **options)
         assert {path.name for path in (tmp_path / "w/tables").iterdir()} == names
         return done
 
@@ -400,7 +393,7 @@ def test_a_program_without_a_reader_goes_on(tmp_path):
 
 
 def test_a_disk_that_is_full(tmp_path):
-    process = python("-c", FULL, "score", MINI + ":smoke", f"--workdir={tmp_path}", code=2)
+    process = python("-c", FULL, "score", SMOKE, f"--workdir={tmp_path}", code=2)
     assert "Traceback" not in process.stderr
     assert f"workdir {tmp_path}: cannot be written (File too large); make room" in process.stderr
     assert not list((tmp_path / "scores").glob("*.safetensors"))
@@ -425,7 +418,7 @@ SIGNALS = {"SIGINT": 130, "SIGTERM": 143}
 
 @pytest.mark.parametrize("signal", SIGNALS)
 def test_an_interrupted_score_goes_on_from_there(program, scored, tmp_path, signal):
-    flags = (MINI + ":smoke", f"--workdir={tmp_path}")
+    flags = (SMOKE, f"--workdir={tmp_path}")
     interrupted = INTERRUPTED.replace("SIGINT", signal)
     process = python("-c", interrupted, "score", *flags, code=SIGNALS[signal])
     assert "Traceback" not in process.stderr

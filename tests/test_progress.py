@@ -8,6 +8,9 @@ from batch_calibration.cli import progress
 from batch_calibration.settings import Settings
 from batch_calibration.studies import ScoringProgress, run_scoring
 
+SMALL = {"model": "mini_small", "data": "mini", "tasks": "sst2"}
+SMALL |= {"labeled_per_class": 0, "dc_texts": 2}
+
 
 @pytest.fixture
 def clock(monkeypatch):
@@ -59,10 +62,7 @@ def test_nothing_is_said_where_all_was_stored(clock, capsys):
 
 
 def test_a_run_counts_what_it_asks_and_what_was_stored(tmp_path):
-    settings = Settings.of(
-        model="mini_small", data="mini", tasks="sst2", limit=12, labeled_per_class=0, dc_texts=2,
-        shots=0,
-    )  # fmt: skip
+    settings = Settings.of(**SMALL, limit=12, shots=0)
     steps = []
     first = run_scoring(settings, store=tmp_path, progress=steps.append)
     assert steps[-1].asked == steps[-1].to_ask == first.scored == first.inputs
@@ -75,10 +75,7 @@ def test_a_run_counts_what_it_asks_and_what_was_stored(tmp_path):
 
 
 def test_a_run_asks_what_the_chosen_methods_learn_from(tmp_path):
-    settings = Settings.of(
-        model="mini_small", data="mini", tasks="sst2", limit=8, labeled_per_class=0, dc_texts=2,
-        methods=("icl", "bc", "cc"),
-    )  # fmt: skip
+    settings = Settings.of(**SMALL, limit=8, methods=("icl", "bc", "cc"))
     report = run_scoring(settings, store=tmp_path)
     assert report.inputs == report.scored == 8 + 3
     rest = run_scoring(settings.replace(methods=()), store=tmp_path)  # the rest is added

@@ -17,10 +17,8 @@ NLI = {"premise": "A dog runs.", "hypothesis": "An animal moves."}
 def test_golden_few_shot_prompt():
     task = TASKS["mnli"]
     query = template.query(task.few_shot, NLI)
-    assert plain_text(task.few_shot)([Shown(query, "yes")])(query) == (
-        "Premise: A dog runs.\nHypothesis: An animal moves.\nAnswer: yes\n\n"
-        "Premise: A dog runs.\nHypothesis: An animal moves.\nAnswer:"
-    )
+    said = "Premise: A dog runs.\nHypothesis: An animal moves.\nAnswer:"
+    assert plain_text(task.few_shot)([Shown(query, "yes")])(query) == f"{said} yes\n\n{said}"
 
 
 def test_golden_zero_shot_prompt():
@@ -74,10 +72,8 @@ def test_shots_are_per_class_distinct_and_seeded(shots):
 
 
 def test_shots_are_shuffled_across_classes():
-    orders = {
-        tuple(LABELS[i] for i in demonstrations.per_class(LABELS, NAMES, 1, seed))
-        for seed in range(40)
-    }
+    chosen = [demonstrations.per_class(LABELS, NAMES, 1, seed) for seed in range(40)]
+    orders = {tuple(LABELS[i] for i in rows) for rows in chosen}
     assert len(orders) == 6
 
 
@@ -129,16 +125,14 @@ def test_labeled_set_leaves_demonstrations_and_unknown_rows_out():
 
 
 def test_content_free_rows_fill_every_field():
-    assert render.content_free(["premise", "hypothesis"]) == [
-        {"premise": fill, "hypothesis": fill} for fill in ("N/A", "", "[MASK]")
-    ]
+    fields = ["premise", "hypothesis"]
+    expected = [dict.fromkeys(fields, fill) for fill in ("N/A", "", "[MASK]")]
+    assert render.content_free(fields) == expected
 
 
 def test_whole_input_leaves_what_frames_it(refuses):
     forms = {
-        "Premise: {premise}\nHypothesis: {hypothesis}\nAnswer: {label}": (
-            "Premise: {input}\nAnswer: {label}"
-        ),
+        "Premise: {a}\nHypothesis: {b}\nAnswer: {label}": "Premise: {input}\nAnswer: {label}",
         "{a}\n{b}\nIs '{c}' used alike?\nAnswer: {label}": "{input}\nAnswer: {label}",
         "{a}\nQuestion: {b}\n{label}": "{input}\n{label}",
         "Is {a} {label}": "Is {input} {label}",
@@ -195,10 +189,12 @@ class Words:
 
 def fit(policy, queries, labels=("yes",), budget=None):
     shown = ["d1 d1", "d2 d2"]
-    fitted = length_limit.fit_prompts(
-        policy, budget or Words(), lambda row, skip: " ".join([*shown[skip:], queries[row]]),
-        len(queries), len(shown), labels,
-    )  # fmt: skip
+
+    def render(row, skip):
+        return " ".join([*shown[skip:], queries[row]])
+
+    rest = (render, len(queries), len(shown), labels)
+    fitted = length_limit.fit_prompts(policy, budget or Words(), *rest)
     return fitted._replace(texts=list(fitted.texts))
 
 
@@ -216,13 +212,13 @@ SHORT, MIDDLE, LONG = "a b c d", "a b c d e", "a b c d e f g h i"
 
 
 def test_dropping_shots_from_the_front_row_by_row_until_each_fits():
-    assert fit("drop_shots", [SHORT, MIDDLE, LONG]) == (
-        ["d1 d1 d2 d2 a b c d", "d2 d2 a b c d e", "b c d e f g h i"], 2, 1)  # fmt: skip
+    fitted = ["d1 d1 d2 d2 a b c d", "d2 d2 a b c d e", "b c d e f g h i"]
+    assert fit("drop_shots", [SHORT, MIDDLE, LONG]) == (fitted, 2, 1)
 
 
 def test_truncation_on_the_left_leaves_room_for_the_longest_label():
-    assert fit("truncate_left", [SHORT, MIDDLE], ["yes", "it was true"]) == (
-        ["d2 d2 a b c d", "d2 a b c d e"], 0, 2)  # fmt: skip
+    fitted = fit("truncate_left", [SHORT, MIDDLE], ["yes", "it was true"])
+    assert fitted == (["d2 d2 a b c d", "d2 a b c d e"], 0, 2)
 
 
 def test_cutting_goes_on_where_the_rest_has_more_tokens_than_before():
@@ -243,14 +239,10 @@ def test_one_context_for_all_leaves_out_as_few_as_let_every_prompt_fit(seed):
     def render(row, skip):
         return "".join(shown[skip:]) + "x " * lengths[row]
 
-    def blocks(skip):
-        return [[render(row, skip) for row in rows] for rows in (range(4), range(4, 7))]
+    def fit(skip):
+        return all(len(render(row, skip).split()) <= Words.positions for row in range(7))
 
-    fits = [
-        skip
-        for skip in range(6)
-        if all(len(text.split()) <= Words.positions for block in blocks(skip) for text in block)
-    ]
+    fits = [skip for skip in range(6) if fit(skip)]
     renderers = [(render, 4), (lambda row, skip: render(4 + row, skip), 3)]
     assert length_limit.common_skip(Words(), renderers, 5, ["yes"]) == min(fits, default=5)
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.nn import logsumexp
 from scipy.optimize import linear_sum_assignment
 from sklearn.mixture import GaussianMixture
 
@@ -37,15 +38,9 @@ def peer(x, first):
     """scikit-learn's mixture from one start: means, the covariance of all rows, equal weights."""
     k = x.shape[1]
     precision = np.linalg.inv(np.cov(x.T, bias=True) + COVARIANCE_RIDGE * np.eye(k))
-    return GaussianMixture(
-        k,
-        max_iter=100,
-        tol=1e-3,
-        reg_covar=COVARIANCE_RIDGE,
-        means_init=first,
-        weights_init=np.full(k, 1 / k),
-        precisions_init=np.stack([precision] * k),
-    ).fit(x)
+    start = {"means_init": first, "weights_init": np.full(k, 1 / k)}
+    start["precisions_init"] = np.stack([precision] * k)
+    return GaussianMixture(k, max_iter=100, tol=1e-3, reg_covar=COVARIANCE_RIDGE, **start).fit(x)
 
 
 @pytest.mark.parametrize(("rows", "labels"), [(872, 2), (1500, 3), (WHOLE + PIECE // 2, 3)])
@@ -58,7 +53,7 @@ def test_densities_are_scikit_learn_s_from_the_same_starts(rows, labels):
         calibrator = prototypes(start_means=first[None], fitted_weights=True)
         ours = calibrator.apply(calibrator.fit(scores), scores)
         theirs = peer(x, first).score_samples(x)
-        np.testing.assert_allclose(jax.nn.logsumexp(ours, axis=-1), theirs, atol=1e-4)
+        np.testing.assert_allclose(logsumexp(ours, axis=-1), theirs, atol=1e-4)
 
 
 @pytest.mark.parametrize("labels", [2, 3])
@@ -68,9 +63,7 @@ def test_raw_densities_are_scikit_learn_s_on_raw_rows(labels):
     first = x[np.random.default_rng(5).choice(900, labels, replace=False)]
     calibrator = prototypes(features="raw", start_means=first[None], fitted_weights=True)
     ours = calibrator.apply(calibrator.fit(scores), scores)
-    np.testing.assert_allclose(
-        jax.nn.logsumexp(ours, axis=-1), peer(x, first).score_samples(x), atol=1e-4
-    )
+    np.testing.assert_allclose(logsumexp(ours, axis=-1), peer(x, first).score_samples(x), atol=1e-4)
 
 
 def test_raw_on_normalized_rows_is_pc():
@@ -94,7 +87,7 @@ def test_state_s_likelihood_is_that_of_its_rows_up_to_one_step():
     scores, _ = language_model_like(600, 2, seed=1)
     calibrator = prototypes(starts=6, select="likelihood", fitted_weights=True)
     state = calibrator.fit(scores, key=KEY)
-    mean = float(jnp.mean(jax.nn.logsumexp(calibrator.apply(state, scores), axis=-1)))
+    mean = float(jnp.mean(logsumexp(calibrator.apply(state, scores), axis=-1)))
     assert mean == pytest.approx(float(state.log_likelihood), abs=1e-3)
 
 
@@ -174,9 +167,8 @@ def test_collapse_onto_a_far_row_is_finite_from_any_start():
 
 def test_fitted_weights_add_the_log_mixing_coefficients():
     rows, _ = language_model_like(600, 2, seed=8)
-    equal, fitted = (
-        prototypes(starts=6, select="likelihood", fitted_weights=flag) for flag in (False, True)
-    )
+    options = {"starts": 6, "select": "likelihood"}
+    equal, fitted = (prototypes(**options, fitted_weights=x) for x in (False, True))
     state = equal.fit(rows, key=KEY)
     difference = fitted.apply(state, rows) - equal.apply(state, rows)
     np.testing.assert_allclose(difference, np.tile(state.log_weights, (600, 1)), atol=1e-3)
@@ -198,9 +190,8 @@ def test_random_starts_do_not_depend_on_padding(padding):
     rows, _ = language_model_like(50, 3, seed=7)
     padded = jnp.pad(rows, ((0, padding), (0, 0)))
     weight = jnp.pad(jnp.ones(50), (0, padding))
-    np.testing.assert_array_equal(
-        draw_starts(KEY, padded, weight, 20), draw_starts(KEY, rows, jnp.ones(50), 20)
-    )
+    expected = draw_starts(KEY, rows, jnp.ones(50), 20)
+    np.testing.assert_array_equal(draw_starts(KEY, padded, weight, 20), expected)
 
 
 def test_options_a_missing_key_and_too_many_labels_are_a_sentence(refuses):

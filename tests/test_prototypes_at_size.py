@@ -77,17 +77,8 @@ def test_searches_by_a_sample_go_side_by_side():
 def test_only_so_many_starts_are_followed(most):
     white = jnp.asarray(np.random.default_rng(0).normal(size=(100, 2)), jnp.float32)
     starts = white[: 2 * (SLOTS + 3)].reshape(-1, 2, 2)
-    fit = jax.jit(
-        lambda most: fit_starts(
-            white,
-            jnp.ones(100),
-            COVARIANCE_RIDGE * jnp.eye(2),
-            starts,
-            steps=20,
-            tolerance=1e-3,
-            most=most,
-        )
-    )
+    rest = (white, jnp.ones(100), COVARIANCE_RIDGE * jnp.eye(2), starts)
+    fit = jax.jit(lambda most: fit_starts(*rest, steps=20, tolerance=1e-3, most=most))
     limited, followed = fit(most), fit(len(starts))
     assert not limited.steps[most:].any() and bool(jnp.all(limited.likelihood[most:] == -jnp.inf))
     np.testing.assert_array_equal(limited.steps[:most], followed.steps[:most])

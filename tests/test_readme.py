@@ -8,10 +8,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 import pytest
 from log_forms import VALUES, as_log
-from pyarrow import parquet
 
 import batch_calibration
 from batch_calibration import METHODS, cli
@@ -33,24 +32,18 @@ LOG = "out/model/samples_mmlu_anatomy_2026-01-02T03-04-05.678.jsonl"
 def write_files(folder):
     """Writes the files that the pages' programs read; gives a frame, which they read too."""
     scores = [[-0.5, -1.5], [-1.0, -0.75], [-0.25, -2.0], [-1.5, -0.5]] * 5
-    table = pa.table(
-        {
-            "no": [row[0] for row in scores],
-            "yes": [row[1] for row in scores],
-            "gold": ["no", "yes"] * 10,
-            "id": [f"row {i}" for i in range(20)],
-        }
-    )
+    frame = pd.DataFrame(scores, columns=["no", "yes"])
+    frame = frame.assign(gold=["no", "yes"] * 10, id=[f"row {i}" for i in range(20)])
     for subfolder in ("scores", "out/model"):
         (folder / subfolder).mkdir(parents=True)
-    table.to_pandas().to_csv(folder / "scores.csv", index=False)
-    parquet.write_table(table, folder / "scores" / "part.parquet")
+    frame.to_csv(folder / "scores.csv", index=False)
+    frame.to_parquet(folder / "scores" / "part.parquet")
     for log in (LOG, "samples.jsonl"):
         (folder / log).write_bytes(as_log("lm_eval", VALUES["lm_eval"], json.dumps))
     (folder / "responses.jsonl").write_text("".join(map(_response, scores)))
     gold = np.tile(np.arange(2), 10)
     np.savez(folder / "orig.npz", scores=[scores, scores], gold=gold, models=["a", "b"])
-    return table.to_pandas()
+    return frame
 
 
 def _response(row):
@@ -81,9 +74,8 @@ def test_the_ways_in_run_in_their_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     section = README.split("## Ways in\n")[1].split("```")[1]
     lines = [shlex.split(line, comments=True) for line in section.strip().splitlines()]
-    assert [line[1] for line in lines if line[0] == "batch-calibration"] == [
-        "demo", "diagnose", "recommend", "report", "judge", "ask", "score", "lm-eval",
-    ]  # fmt: skip
+    commands = " ".join(line[1] for line in lines if line[0] == "batch-calibration")
+    assert commands == "demo diagnose recommend report judge ask score lm-eval"
     assert {line[0] for line in lines} == {"batch-calibration", "inspect"}
     for program, *flags in lines:
         if program == "batch-calibration" and flags[0] != "lm-eval":

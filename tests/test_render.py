@@ -1,5 +1,7 @@
 """One context rendered: each setting changes what it says, and the context names it."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from rendering import label_texts, rendered, settings_of
@@ -23,8 +25,7 @@ from batch_calibration.studies import (
 )
 from batch_calibration.studies import scoring as studies_scoring
 
-PROBES = {name: method.probe for method in METHODS.values() for name in method.probe.blocks
-          if name not in ("test", "labeled")}  # fmt: skip
+PROBES = {name: method.probe for method in METHODS.values() for name in method.probe.blocks}
 
 
 def made(**values):
@@ -32,10 +33,8 @@ def made(**values):
 
 
 def test_usual_settings_leave_no_trace_in_the_context():
-    assert set(made().context) == {
-        "task", "data", "rows", "split", "limit", "shots", "seed", "demonstrations", "labels",
-        "template", "shown", "balanced", "train_labels",
-    }  # fmt: skip
+    names = "balanced data demonstrations labels limit rows seed shots shown split task template "
+    assert " ".join(sorted(made().context)) == f"{names}train_labels"
     for block in made(labeled_per_class=128).blocks.values():
         assert set(block.spec) == {"texts"}
 
@@ -107,12 +106,8 @@ def test_probe_options_change_their_block_alone():
     assert altered.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nAnswer:")
     assert usual.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nHypothesis: N/A\nAnswer:")
     assert altered.blocks["cc"].spec["options"] == {"cc_fill": "whole_input"}
-    assert (
-        altered.blocks["dc"].spec["options"] == {"dc_texts": 4} and altered.blocks["dc"].size == 4
-    )
-    changed = {
-        name for name in usual.blocks if usual.blocks[name].spec != altered.blocks[name].spec
-    }
+    assert (altered.blocks["dc"].spec["options"], altered.blocks["dc"].size) == ({"dc_texts": 4}, 4)
+    changed = {x for x, block in usual.blocks.items() if block.spec != altered.blocks[x].spec}
     assert changed == {"cc", "dc"}
 
 
@@ -181,8 +176,8 @@ def test_over_long_prompts_fit_are_counted_and_scored(checkpoint, tmp_path, poli
     values = {"shots": 8, "limit": 6, "labeled_per_class": 2, "dc_texts": 2, "over_long": policy}
     planned = made(model=str(checkpoint), **values)
     assert planned.context["options"] == {"over_long": policy}
-    counts = {"dropped": 6, "truncated": 0} if policy == "drop_shots" else {
-        "dropped": 0, "truncated": 6}  # fmt: skip
+    dropped = 6 * (policy == "drop_shots")
+    counts = {"dropped": dropped, "truncated": 6 - dropped}
     assert counts.items() <= planned.blocks["test"].spec.items()
     texts, labels = planned.blocks["test"].inputs, label_texts(planned)
     assert max(budget.positions_needed(texts, labels)) <= budget.positions
@@ -214,11 +209,8 @@ def test_one_context_holds_for_test_rows_and_probes_or_the_reader_is_told(
     settings = settings_of("mini.py:smoke", model=str(checkpoint), **values)
     (planned,) = render_contexts(settings, [settings.cell("sst2")], notify=notes.append)
     stable = {name: planned.blocks[name] for name in planned.blocks if name not in ("pmi", "looc")}
-    contexts = {
-        text.rsplit("\n\n", 1)[0] if "\n\n" in text else ""
-        for block in stable.values()
-        for text in block.inputs
-    }
+    texts = [text for block in stable.values() for text in block.inputs]
+    contexts = {text.rpartition("\n\n")[0] for text in texts}
     run_scoring(settings, [settings.cell("sst2")], Store(tmp_path, create=True))
     (record,) = calibrate_store(tmp_path, ["icl", "cc", "bc"]).records
     if policy == "drop_shots":
@@ -266,17 +258,17 @@ def test_a_file_of_rows_is_read_once_and_a_context_rendered_once(shared, monkeyp
     read_file, once = texts.read, scoring.render
     monkeypatch.setattr(texts, "read", lambda *a: read.append(a) or read_file(*a))
     monkeypatch.setattr(scoring, "render", lambda *a: rendered_cells.append(a) or once(*a))
-    settings = settings_of("main_table.py:smoke", data=str(shared / "data"), seeds=5,
-                           tasks="rte,cb", over_long="error")  # fmt: skip
+    values = {"data": f"{shared}/data", "seeds": 5, "tasks": "rte,cb", "over_long": "error"}
+    settings = settings_of("main_table.py:smoke", **values)
     assert len(render_contexts(settings)) == len(rendered_cells) == 10
-    assert sorted((task.name, split) for task, _, split, _ in read) == [
-        ("cb", "train"), ("cb", "validation"), ("rte", "train"), ("rte", "validation"),
-    ]  # fmt: skip
+    names = sorted((task.name, split) for task, _, split, _ in read)
+    assert names == [*product(("cb", "rte"), ("train", "validation"))]
 
 
 def test_probes_cost_what_they_say():
     blocks = made(task="copa", limit=60).blocks
-    counted = {name: probe for name, probe in PROBES.items() if probe.forwards}
+    own = PROBES.keys() - {"test", "labeled"}
+    counted = {name: PROBES[name] for name in own if PROBES[name].forwards}
     assert set(counted) == {"cc", "dc", "cc_original", "dc_original", "pmi"}
     for name, probe in counted.items():
         assert len(blocks[name].inputs) == probe.forwards
@@ -286,18 +278,12 @@ def test_probes_cost_what_they_say():
 def test_published_presets_fill_the_whole_input_as_their_code_does():
     usual, blocks = made(task="mnli"), made(task="mnli", dc_texts=2, cc_fill="whole_input").blocks
     context = usual.blocks["test"].inputs[0].rsplit("\n\n", 1)[0]
-    assert list(blocks["cc_original"].inputs) == [
-        f"{context}\n\nPremise: {text}\nAnswer:" for text in ("N/A", "", "[MASK]")
-    ]
-    texts = [
-        text.removeprefix(f"{context}\n\nPremise: ").removesuffix("\nAnswer:")
-        for text in blocks["dc_original"].inputs
-    ]
+    start = f"{context}\n\nPremise: "
+    fills = [f"{start}{fill}\nAnswer:" for fill in ("N/A", "", "[MASK]")]
+    assert list(blocks["cc_original"].inputs) == fills
+    texts = [x.removeprefix(start).removesuffix("\nAnswer:") for x in blocks["dc_original"].inputs]
     assert len(texts) == 20
-    inputs = [
-        text.rsplit("\n\nPremise: ", 1)[1].removesuffix("\nAnswer:")
-        for text in usual.blocks["test"].inputs
-    ]
+    inputs = [x.removeprefix(start).removesuffix("\nAnswer:") for x in usual.blocks["test"].inputs]
     tokens = [text.lower().split() for text in inputs]
     # The published code, which draws from one list of words under a seed of numpy's own.
     bag = [token for tokens_of_text in tokens for token in tokens_of_text]
@@ -338,8 +324,8 @@ def test_options_are_moved_round_on_one_row_in_twenty():
     rows = [row.rsplit("/", 1) for row in block.row_ids]
     assert [shift for _, shift in rows] == ["0", "1"] * 2 and block.together == 2
     assert [row for row, _ in rows[::2]] == sorted((row for row, _ in rows[::2]), key=ids.index)
-    for (row, _), straight, turned in zip(rows[::2], block.inputs[::2], block.inputs[1::2],
-                                          strict=True):  # fmt: skip
+    pairs = zip(block.inputs[::2], block.inputs[1::2], strict=True)
+    for (row, _), (straight, turned) in zip(rows[::2], pairs, strict=True):
         assert straight == planned.blocks["test"].inputs[ids.index(row)]
         *before, premise, first, two, answer = straight.split("\n")
         swapped = first.replace("Choice1", "Choice2"), two.replace("Choice2", "Choice1")

@@ -5,6 +5,7 @@ import io
 import re
 from base64 import b64decode
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -19,46 +20,42 @@ from batch_calibration.reporting.page import make_page, table_html
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store, calibrate_store, runs
 
+TASKS = ("rte", "sst2", "cb", "copa", "wic", "boolq")
 METHODS = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")
 ROWS = {"test": 24, "cc": 3, "dc": 5, "labeled": 24}
 TEXT = 'a text with <b>marks</b>, "quotes" & a very long tail ' + 60 * "word "
-RUN = runs.Run(
-    "2026-01-02 03:04:05", "python -m experiments.score --config=configs/<mine>.py",
-    {"data": "mini", "tasks": ["rte", "sst2"]}, 8, "1 x cpu", "abc123", {"jax": "1.2"}, 240, 9.5,
-)  # fmt: skip
+TYPED = "python -m experiments.score --config=configs/<mine>.py"
+CONFIG = {"data": "mini", "tasks": ["rte", "sst2"]}
+FACTS = (8, "1 x cpu", "abc123", {"jax": "1.2"}, 240, 9.5)
+RUN = runs.Run("2026-01-02 03:04:05", TYPED, CONFIG, *FACTS)
 
 
 @pytest.fixture(scope="module")
 def results(planted, tmp_path_factory):
     """A workdir of two tasks, two seeds, two shots and three templates, calibrated."""
     store = Store(tmp_path_factory.mktemp("w"), create=True)
-    for number, task in enumerate(("rte", "sst2", "cb", "copa", "wic", "boolq")):
-        for seed in range(2):
-            contexts = [{"shots": 1}]
-            if task in ("rte", "sst2"):
-                contexts += [{"shots": 0}, *({"options": {"template": t}} for t in "234")]
-            for index, context in enumerate(contexts):
-                scores, labels, _ = planted(24, 2, 7 * number + seed + 100 * index)
-                blocks = {
-                    name: make_block(
-                        np.asarray(scores[:rows]),
-                        np.asarray(labels[:rows]) if rows == 24 else None,
-                        row_ids=[f"{task}/validation/{i}" for i in range(rows)],
-                    )
-                    for name, rows in ROWS.items()
-                }
-                fields = {"task": task, "seed": seed, "shots": 1, "split": "validation", "limit": 0,
-                         "model": "m", "scorer": {"kind": "causal_lm"}, **context}  # fmt: skip
-                store.put(ScoreTable(fields, ("no", "yes"), blocks))
+    usual = {"shots": 1, "split": "validation", "limit": 0, "model": "m"}
+    usual |= {"scorer": {"kind": "causal_lm"}}
+    varied = [{}, {"shots": 0}, *({"options": {"template": t}} for t in "234")]
+    for (number, task), seed in product(enumerate(TASKS), range(2)):
+        for index, context in enumerate(varied if task in ("rte", "sst2") else varied[:1]):
+            planted_rows = planted(24, 2, 7 * number + seed + 100 * index)[:2]
+            scores, labels = map(np.asarray, planted_rows)
+            ids, blocks = [f"{task}/validation/{i}" for i in range(24)], {}
+            for name, rows in ROWS.items():
+                gold = labels if rows == 24 else None
+                blocks[name] = make_block(scores[:rows], gold, row_ids=ids[:rows])
+            fields = {**usual, "task": task, "seed": seed, **context}
+            store.put(ScoreTable(fields, ("no", "yes"), blocks))
     calibrate_store(store, METHODS, probe_sizes=(4, 8), draws=2)
     return Results(store.records(), store.table_of)
 
 
 def write(results, path):
-    writing.write_report(
-        results, path, runs=[RUN, RUN], contexts=True,
-        texts=lambda table: {f"{table.context['task']}/validation/0": TEXT},
-    )  # fmt: skip
+    def texts(table):
+        return {f"{table.context['task']}/validation/0": TEXT}
+
+    writing.write_report(results, path, runs=[RUN, RUN], contexts=True, texts=texts)
     return path
 
 
@@ -90,23 +87,21 @@ def test_the_page_is_the_same_each_time_and_small_enough(results, page, tmp_path
     assert len(page.read_bytes()) < 4e6
 
 
-DRAWN = ("differences", "boundaries", "strength", "probe-size-curve", "-prompts", "robustness",
-         "shots-validation-curve")  # fmt: skip
+DRAWN = ("differences", "boundaries", "strength", "-prompts", "robustness")
+CURVES = ("probe-size-curve", "shots-validation-curve")
 
 
 def test_figures_are_in_the_page_with_titles_and_numbers(page):
     text = page.read_text()
     found = dict(re.findall('<figure id="figure-([^"]+)">(.*?)</figure>', text, re.S))
-    for slug in DRAWN:
+    for slug in (*DRAWN, *CURVES):
         assert any(name.endswith(slug) for name in found), slug
     for name, figure in found.items():
         assert figure.count("<svg ") == 1 and 'role="img" aria-label="' in figure
         assert "<title>" in figure and f'download="{name}.csv"' in figure
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))
-    (boundaries,) = (
-        one for name, one in found.items() if name.endswith("1shot-validation-boundaries")
-    )
+    (boundaries,) = (found[name] for name in found if name.endswith("1shot-validation-boundaries"))
     assert 'href="data:image/png;base64,' in boundaries  # the dots
     gains = found["m-1shot-validation-differences"]
     panels = [one.strip() for one in re.findall("<text[^>]*>([^<]*)</text>", gains)]
@@ -120,12 +115,9 @@ def test_the_texts_of_rows_are_in_a_table(page, results):
     (said,) = [row for row in rows if ">sst2/validation/0<" in row]
     assert "a text with" in said
     assert "&lt;b&gt;marks&lt;/b&gt;" in said and "…" in said
-    table = next(
-        results.load(r) for r in results.records
-        if (r.context.task, r.context.seed, r.context.shots) == ("sst2", 0, 1)
-        and not r.context.options
-    )  # fmt: skip
-    score = table.blocks["test"].log_probs[0]
+    contexts = ((r, r.context) for r in results.records)
+    usual = (r for r, c in contexts if (c.task, c.seed, c.shots, c.options) == ("sst2", 0, 1, {}))
+    score = results.load(next(usual)).blocks["test"].log_probs[0]
     assert f"<td>no {score[0]:.2f}</td><td>yes {score[1]:.2f}</td>" in said
 
 
@@ -138,9 +130,8 @@ def test_each_context_is_said_in_words_with_its_shares(page):
 
 
 def test_every_figure_gives_its_numbers(page):
-    files = re.findall(
-        r'<a class="csv" download="([^"]+)" href="data:[^,]+,([^"]+)"', page.read_text()
-    )
+    text = page.read_text()
+    files = re.findall(r'<a class="csv" download="([^"]+)" href="data:[^,]+,([^"]+)"', text)
     assert len(re.findall("<figure id=", page.read_text())) == len(files)
     for name, data in files:
         head, *rows = csv.reader(io.StringIO(b64decode(data).decode()))
@@ -154,9 +145,9 @@ def test_the_page_works_without_its_program(page):
 
 def test_the_verdict_stands_first_and_what_was_run_last(page):
     text = page.read_text()
-    order = ["<h1>Label bias of m on 6 tasks</h1>", 'class="verdict"', 'class="shares"',
-             'class="strip"', "Biased?", "Measured gain", 'id="overview"', "Details", 'id="run"',
-             'id="words"']  # fmt: skip
+    order = ["<h1>Label bias of m on 6 tasks</h1>", 'class="verdict"', 'class="shares"']
+    order += ['class="strip"', "Biased?", "Measured gain", 'id="overview"', "Details"]
+    order += ['id="run"', 'id="words"']
     assert [text.index(h) for h in order] == sorted(text.index(h) for h in order)
     assert "<title>Label bias of m on 6 tasks, 2026-01-02</title>" in text
     body = text[text.index("<body>") :]
@@ -279,11 +270,7 @@ def test_intervals_are_parts_of_typed_cells():
 
 
 def test_a_column_that_is_the_same_in_every_row_is_said_once():
-    cells = [
-        ["task", "rows", "x"],
-        *([name, "200", name] for name in "abc"),
-        Sums(["sum", "", "d"]),
-    ]
+    cells = [["task", "rows", "x"], *([x, "200", x] for x in "abc"), Sums(["sum", "", "d"])]
     text = table_html(Table("a", "b", "c", cells))
     assert "In every row: rows 200." in text and text.count("<td hidden>") == 4
     assert "In every row" not in table_html(Table("a", "b", "c", cells[:3]))
@@ -298,9 +285,8 @@ def test_only_sums_stand_in_the_footer():
 
 
 def test_intervals_show_until_the_box_hides_them(driver):
-    seen = (
-        "return [...document.querySelectorAll('td span')].filter(x => x.checkVisibility()).length"
-    )
+    spans = "[...document.querySelectorAll('td span')]"
+    seen = f"return {spans}.filter(x => x.checkVisibility()).length"
     driver.execute_script(OPEN)
     assert driver.execute_script(seen) > 10
     driver.execute_script("document.getElementById('intervals').click()")

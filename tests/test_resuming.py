@@ -33,14 +33,10 @@ def clip(tmp_path_factory):
 
 
 MINI = {"model": "mini", "data": "mini", "tasks": "sst2", "limit": 30, "seeds": 2, "dc_texts": 4}
-IMAGES = {
-    "scorer": "dual_encoder", "tasks": "dtd", "split": "test", "shots": 0, "scale": 0.0,
-    "max_tokens": 77, "batch_size": 4, "labeled_per_class": 3,
-}  # fmt: skip
-TEXTS = {
-    "scorer": "dual_encoder", "model": "mini_clip", "tasks": "sst2", "data": "mini", "shots": 0,
-    "scale": 0.0, "limit": 30, "batch_size": 8, "dc_texts": 4,
-}  # fmt: skip
+DUAL = {"scorer": "dual_encoder", "shots": 0, "scale": 0.0}
+IMAGES = DUAL | {"tasks": "dtd", "split": "test", "max_tokens": 77, "batch_size": 4}
+IMAGES |= {"labeled_per_class": 3}
+TEXTS = DUAL | MINI | {"model": "mini_clip", "batch_size": 8, "seeds": 5}
 
 
 @pytest.mark.parametrize("values", [MINI, IMAGES, TEXTS], ids=["labels", "images", "texts"])
@@ -75,9 +71,8 @@ def test_a_run_that_was_stopped_gives_the_bytes_of_one_that_was_not(
     assert sum(added) == rows and 0 < scored < rows
     for path in (tmp_path / "whole" / "scores").iterdir():
         assert path.read_bytes() == (store.workdir / "scores" / path.name).read_bytes()
-    assert not [
-        path for name in ("journal", "claims") for path in store.workdir.glob(f"work/{name}/*")
-    ]
+    work = store.workdir / "work"
+    assert not [*work.glob("journal/*"), *work.glob("claims/*")]
     # A second context is scored after the first or alone: the same bytes.
     if values is MINI:
         run_scoring(settings, [settings.cell("sst2", 1)], tmp_path / "last", scorer=scorer)

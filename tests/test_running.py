@@ -132,9 +132,8 @@ def test_many_mini_batches_keep_the_float64_mean():
     means = np.cumsum(rows.astype(np.float64), axis=0) / np.arange(1, 3002)[:, None]
     for size in (1, 13, 256):
         last = np.minimum(np.arange(3001) // size * size + size, 3001) - 1
-        np.testing.assert_allclose(
-            corrected(jnp.asarray(rows), batch_size=size), rows - means[last], atol=1e-5
-        )
+        found = corrected(jnp.asarray(rows), batch_size=size)
+        np.testing.assert_allclose(found, rows - means[last], atol=1e-5)
 
 
 def test_a_mini_batch_has_32_rows(rows):

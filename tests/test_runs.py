@@ -119,9 +119,8 @@ def test_texts_come_from_the_rows_on_the_disk_if_they_are_the_same(tmp_path, mon
     block = make_block([[0.0, -1.0]] * 2, row_ids=context.blocks["test"].row_ids)
     table = ScoreTable({**context.context, "data": "data"}, ("a", "b"), {"test": block})
     run = runs.Run("", "", {"data": str(tmp_path / "data")}, 1, "")
-    assert row_texts([run])(table) == {
-        "sst2/validation/0": "sentence: a fine day .", "sst2/validation/1": "sentence: dull ."
-    }  # fmt: skip
+    texts = "sentence: a fine day .", "sentence: dull ."
+    assert row_texts([run])(table) == {f"sst2/validation/{i}": x for i, x in enumerate(texts)}
     assert row_texts([])(table) == {}
     (folder / "validation.jsonl").write_text(text.replace("fine", "other"))
     assert row_texts([run])(table) == {}

@@ -68,12 +68,8 @@ def test_scores_60_nats_apart_still_end_where_the_slope_is_zero(form):
     scale, offset = (np.asarray(array, np.float64) for array in state.affine)
     z = (x @ scale.T if form == "matrix" else x * scale) + offset
     wrong = np.exp(log_softmax(z, axis=1)) - np.eye(5)[gold]
-    if form == "temperature":
-        slope = np.sum(wrong * x) + 10.0 * (scale - 1.0)
-    elif form == "vector":
-        slope = np.sum(wrong * x, axis=0) + 10.0 * (scale - 1.0)
-    else:
-        slope = wrong.T @ x + 10.0 * (scale - np.eye(5))
+    by_form = {"temperature": np.sum(wrong * x), "vector": np.sum(wrong * x, axis=0)}
+    slope = by_form.get(form, wrong.T @ x) + 10.0 * (scale - (np.eye(5) if form == "matrix" else 1))
     # Before the fit it is thousands.
     assert np.abs(slope).max() < 0.02
     if form != "temperature":
@@ -93,11 +89,8 @@ def test_rows_of_unknown_label_leave_the_start(name, planted):
 def test_one_labeled_row_leaves_most_predictions(name, mmlu):
     scores, gold, order = mmlu
     rows = scores[4][order[:400]]
-    is_same = [
-        roundtrip(name, rows[i : i + 1], gold[order[i : i + 1]], rows).argmax(1) == rows.argmax(1)
-        for i in range(10)
-    ]
-    assert np.mean(is_same) > 0.75
+    one = [roundtrip(name, rows[[i]], gold[order[[i]]], rows).argmax(1) for i in range(10)]
+    assert np.mean(one == rows.argmax(1)) > 0.75
 
 
 @pytest.mark.parametrize("name", LEARNED)
@@ -120,15 +113,10 @@ def test_a_temperature_changes_no_prediction_even_where_all_labels_are_wrong(pla
 def test_thirty_two_labeled_rows_are_better_than_none(mmlu):
     scores, gold, order = mmlu
     learned, judged = order[:32], order[32:]
-    right = {
-        name: np.mean([
-            roundtrip(name, rows[learned], gold[learned], rows[judged]).argmax(1) == gold[judged]
-            for rows in scores
-        ])
-        for name in ("vector", "matrix")
-    }  # fmt: skip
     plain = np.mean(scores[:, judged].argmax(2) == gold[judged])
-    assert min(right.values()) > plain + 0.01
+    for name in ("vector", "matrix"):
+        got = [roundtrip(name, x[learned], gold[learned], x[judged]).argmax(1) for x in scores]
+        assert np.mean(got == gold[judged]) > plain + 0.01
 
 
 def test_a_label_that_content_free_rows_exclude_is_no_infinity():

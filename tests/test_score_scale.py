@@ -5,11 +5,9 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 from batch_calibration import METHODS, InputError, calibrate, diagnose, read, recommend
 from batch_calibration.arrays.score_scale import find_scale, keep_differences, to_nats
@@ -29,6 +27,11 @@ def refused(call):
     with pytest.raises(InputError) as error:
         call()
     return error.value
+
+
+def from_top(rows):
+    """Differences from the highest score of each row."""
+    return rows - rows.max(-1, keepdims=True)
 
 
 def softmax_of(dtype, probs):
@@ -108,6 +111,15 @@ def beside(*row):
     return np.concatenate([PROBS, [row]])
 
 
+def labeled(scores):
+    return {"labeled": scores, "labels": [0] * len(scores)}
+
+
+def both_in(first, second):
+    said = f"probabilities in row {first} and log-probabilities in row {second}"
+    return said, "numbers of one kind"
+
+
 SHARES = ("which are probabilities", "from_probs=True")
 KINDS = {
     "two decimals": (PROBS.round(2), *SHARES),
@@ -120,22 +132,10 @@ KINDS = {
     "rounded percentages": ((100 * PROBS).round(), "which are percentages", "divide them by 100"),
     "losses": (-LOGS, "which are losses", "give their negatives"),
     "losses of a whole vocabulary": (2 - LOGS, "none below 0", "give their negatives if"),
-    "independent probabilities": (
-        1 - PROBS,
-        "none below 0",
-        "say from_probs=True if they are prob",
-    ),
+    "independent probabilities": (1 - PROBS, "none below 0", "from_probs=True if they are prob"),
     "logits above 0": (LOGITS + 30, "none below 0", "from_probs=False if they are logits"),
-    "half and half": (
-        np.concatenate([PROBS[:30], LOGS[30:]]),
-        "probabilities in row 0 and log-probabilities in row 30",
-        "numbers of one kind",
-    ),
-    "some and most": (
-        np.concatenate([LOGS[:50], PROBS[50:]]),
-        "probabilities in row 50 and log-probabilities in row 0",
-        "numbers of one kind",
-    ),
+    "half and half": (np.concatenate([PROBS[:30], LOGS[30:]]), *both_in(0, 30)),
+    "some and most": (np.concatenate([LOGS[:50], PROBS[50:]]), *both_in(50, 0)),
 }
 CALLS = {
     "calibrate": calibrate,
@@ -143,11 +143,9 @@ CALLS = {
     "recommend": recommend,
     "estimator": lambda scores: LabelBiasCorrector().fit(scores),
     "probe": lambda scores: calibrate(LOGS, "cc", probe=scores),
-    "labeled": lambda scores: calibrate(
-        LOGS, "vector", labeled=scores, labels=[0] * len(scores)
-    ),
-    "recommend labeled": lambda scores: recommend(LOGS, labeled=scores, labels=[0] * len(scores)),
-}  # fmt: skip
+    "labeled": lambda scores: calibrate(LOGS, "vector", **labeled(scores)),
+    "recommend labeled": lambda scores: recommend(LOGS, **labeled(scores)),
+}
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -265,9 +263,7 @@ def test_numbers_in_place_of_missing_scores_are_noted(tmp_path):
 
 def test_a_stream_decides_by_all_batches(tmp_path):
     def write(name, scores):
-        parquet.write_table(
-            pa.table(dict(zip("abc", scores.T, strict=True))), tmp_path / name / "t.parquet"
-        )
+        pd.DataFrame(scores, columns=list("abc")).to_parquet(tmp_path / name / "t.parquet")
 
     def stream(name):
         return correct_stream(tmp_path / name, tmp_path / "out.parquet")
@@ -292,31 +288,25 @@ FAR = np.array([-9e5, -8e5, -20_000.0])[np.arange(60) % 3][:, None]
 def test_scores_far_below_0_keep_differences_of_a_hundredth(method):
     rows = 0.01 * LOGS.round(0) - 0.5
     shifted = keep_differences(rows + FAR)
-    np.testing.assert_allclose(shifted - shifted.max(-1, keepdims=True),
-                               rows - rows.max(-1, keepdims=True), atol=1e-9)  # fmt: skip
+    np.testing.assert_allclose(from_top(shifted), from_top(rows), atol=1e-9)
     chosen, gold = METHODS[method], np.arange(60) % 3
-    given_rows = {}
-    moved = {}
-    if set(chosen.probe.blocks) - {"test", "labeled"}:
-        orders = 3 if chosen.probe.in_orders else 1
-        given_rows["probe"] = np.tile(rows, (orders, 1))
-        moved["probe"] = np.tile(rows + FAR, (orders, 1))
-    if "labeled" in chosen.probe.blocks:
-        given_rows["labeled"] = rows
-        moved["labeled"] = rows + FAR
-    if chosen.probe.labeled:
-        given_rows["labels"] = moved["labels"] = gold
     options = {"key": 0, "starts": 2} if chosen.needs_key else {}
+
+    def calibrated(rows):
+        given_rows = {}
+        if set(chosen.probe.blocks) - {"test", "labeled"}:
+            given_rows["probe"] = np.tile(rows, (3 if chosen.probe.in_orders else 1, 1))
+        if "labeled" in chosen.probe.blocks:
+            given_rows["labeled"] = rows
+        if chosen.probe.labeled:
+            given_rows["labels"] = gold
+        return calibrate(rows, method, **given_rows, **options)
+
     if chosen.needs_log_probs:
-        assert "log-probabilities" in str(
-            refused(lambda: calibrate(rows + FAR, method, **moved, **options))
-        )
+        assert "log-probabilities" in str(refused(lambda: calibrated(rows + FAR)))
         return
-    near = calibrate(rows, method, **given_rows, **options)
-    far = calibrate(rows + FAR, method, **moved, **options)
-    np.testing.assert_allclose(
-        far - far.max(-1, keepdims=True), near - near.max(-1, keepdims=True), atol=2e-4
-    )
+    near, far = calibrated(rows), calibrated(rows + FAR)
+    np.testing.assert_allclose(from_top(far), from_top(near), atol=2e-4)
 
 
 def test_scores_that_float32_holds_stay_as_they_are_to_the_bit():
@@ -329,10 +319,7 @@ def test_a_file_of_scores_far_below_0_keeps_its_differences_with_a_note(tmp_path
     pd.DataFrame(rows + FAR, columns=list("abc")).to_csv(tmp_path / "t.csv", index=False)
     (table,) = read(tmp_path / "t.csv")
     test = table.blocks["test"]
-    np.testing.assert_allclose(
-        test.log_probs - test.log_probs.max(-1, keepdims=True),
-        rows - rows.max(-1, keepdims=True), atol=1e-6,
-    )  # fmt: skip
+    np.testing.assert_allclose(from_top(test.log_probs), from_top(rows), atol=1e-6)
     assert "60 of 60 rows lie so far from 0" in test.spec["notes"][0]
 
 

@@ -59,13 +59,6 @@ def test_a_failed_write_leaves_the_old_table(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["t.safetensors"]
 
 
-def test_truncated_file(tmp_path, refuses):
-    path = tmp_path / "t.safetensors"
-    table().save(path)
-    path.write_bytes(path.read_bytes()[:-7])
-    refuses(scores.load, path)
-
-
 def test_a_flipped_bit_anywhere_is_refused(tmp_path, refuses):
     path = tmp_path / "t.safetensors"
     block = make_block(np.linspace(-9, 0, 60).reshape(30, 2), spec={"texts": "é", "sha256": "0"})
@@ -114,9 +107,7 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_writers_file_is_not(t
     """Killed: a process that is no more. Of another machine's nothing is known for a day."""
     Store(tmp_path, create=True)
     names = (python("-c", NAME).stdout.strip(), process_name(), "0123456789ab-7-123")
-    killed, living, elsewhere = (
-        tmp_path / "scores" / f".a.safetensors.{name}-ab.partial" for name in names
-    )
+    killed, living, elsewhere = (tmp_path / f"scores/.a.safetensors.{x}-ab.partial" for x in names)
     for path in (killed, living, elsewhere):
         path.write_bytes(b"half")
     Store(tmp_path)
@@ -181,21 +172,17 @@ def test_any_text_is_one_part_of_a_path_and_two_are_two(tmp_path, text):
     name = files.file_name(text)
     files.write_whole(tmp_path / f"{name}.json", b"")
     assert [p.name for p in tmp_path.iterdir()] == [f"{name}.json"]
-    assert name not in (
-        "..",
-        ".",
-        files.file_name(text + "x"),
-        files.file_name("a/b" * (text != "a/b")),
-    )
+    others = files.file_name(text + "x"), files.file_name("a/b" * (text != "a/b"))
+    assert name not in ("..", ".", *others)
 
 
-def test_missing_file(tmp_path, refuses):
-    refuses(scores.load, tmp_path / "none.safetensors")
-
-
-def test_foreign_file(tmp_path, refuses):
+def test_missing_foreign_and_truncated_file(tmp_path, refuses):
     path = tmp_path / "t.safetensors"
+    refuses(scores.load, path)
     safetensors.numpy.save_file({"a": np.zeros(2, np.float32)}, path)
+    refuses(scores.load, path)
+    table().save(path)
+    path.write_bytes(path.read_bytes()[:-7])
     refuses(scores.load, path)
 
 
@@ -203,9 +190,7 @@ def test_foreign_file(tmp_path, refuses):
     "change",
     [
         lambda h: h["context"].update(seed=7),
-        lambda h: h.update(format=99),
-        lambda h: h.update(format=1),
-        lambda h: h.update(format="2"),
+        *(lambda h, form=form: h.update(format=form) for form in (99, 1, "2")),
         lambda h: h.update(context=[]),
         lambda h: h.update(blocks={"test": 3}),
         lambda h: h["blocks"]["test"].update(row_ids=[1, 2]),
@@ -264,9 +249,9 @@ def test_a_record_of_another_name_and_a_folder_are_no_records(tmp_path, refuses)
     store = Store(tmp_path, create=True)
     store.put_record(make_record("sst2", {"bc": 0.5}))
     (path,) = (tmp_path / "records").iterdir()
-    path.rename(path.with_name("a.json"))
+    renamed = path.rename(path.with_name("a.json"))
     refuses(store.records)
-    path.with_name("a.json").unlink()
+    renamed.unlink()
     path.mkdir()
     refuses(store.records)
 
@@ -288,15 +273,9 @@ def test_processes_may_open_one_folder_at_once(tmp_path):
     assert list(tmp_path.rglob("*")) == [tmp_path / "w", tmp_path / "w" / "scores"]
 
 
-def test_store_without_scores(tmp_path, refuses):
+def test_a_workdir_without_scores_without_records_or_unwritable(tmp_path, refuses):
     refuses(Store, tmp_path)
-
-
-def test_store_without_records(tmp_path, refuses):
     refuses(Store(tmp_path, create=True).records)
-
-
-def test_unwritable_workdir(tmp_path, refuses):
     (tmp_path / "file").write_text("")
     refuses(Store, tmp_path / "file" / "w", create=True)
 
@@ -314,14 +293,11 @@ def test_a_file_of_one_label_is_said_where_it_is_scored_and_where_it_is_judged(t
         (tmp_path / f"{split}.csv").write_text("\n".join(["text,label", *lines]))
     (tmp_path / "task.toml").write_text(
         'name = "mine"\nfields = ["text"]\nlabel_names = ["no", "yes"]\nlabels_are = "names"\n'
-        'template = "{text} {label}"\n'
-        'verbalizer = {no = "no", yes = "yes"}\n'
+        'template = "{text} {label}"\nverbalizer = {no = "no", yes = "yes"}\n'
         'files = {train = "train.csv", validation = "validation.csv"}\n'
     )
-    settings = Settings.of(
-        model="mini_small", tasks=str(tmp_path / "task.toml"), shots=0, limit=4, dc_texts=2,
-        limit_rows="first", labeled_per_class=0, split="validation",
-    )  # fmt: skip
+    few = {"shots": 0, "limit": 4, "limit_rows": "first", "labeled_per_class": 0, "dc_texts": 2}
+    settings = Settings.of(model="mini_small", tasks=f"{tmp_path}/task.toml", **few)
     notes = []
     render_contexts(settings, notify=notes.append)
     assert any("all 4 labeled rows are 'no'" in note for note in notes)

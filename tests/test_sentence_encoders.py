@@ -1,6 +1,7 @@
 """Settings of a sentence-transformers directory are followed, or refused in a sentence."""
 
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +24,9 @@ ORACLES = {
     "max": lambda h: np.array([max(column) for column in h.T]),
     "mean": lambda h: sum(h) / len(h),
     "mean_sqrt_len_tokens": lambda h: sum(h) / len(h) ** 0.5,
-    "weightedmean": lambda h: sum((i + 1) * row for i, row in enumerate(h)) / sum(
-        i + 1 for i in range(len(h))
-    ),
+    "weightedmean": lambda h: np.average(h, axis=0, weights=np.arange(len(h)) + 1),
     "lasttoken": lambda h: h[-1],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +65,8 @@ def test_pooling_as_the_directory_says(spelling, states, tmp_path):
     write_sentence_transformer(tmp_path, SPELLINGS[spelling], "2_Normalize")
     expected = np.stack([ORACLES[MODES[spelling]](h) for h in states])
     np.testing.assert_allclose(embeddings(tmp_path), unit(expected), atol=1e-5)
-    assert (
-        load_tokenizer(tmp_path)
-        .notes[0]
-        .startswith(f"pooling: {MODES[spelling]}, then 2_Normalize, as modules.json says")
-    )
+    said = f"pooling: {MODES[spelling]}, then 2_Normalize, as modules.json says"
+    assert load_tokenizer(tmp_path).notes[0].startswith(said)
 
 
 def test_every_pooling_has_an_oracle():
@@ -99,13 +95,9 @@ def test_dense_layers_in_their_order(between, states, tmp_path):
 
 def test_prompt_case_and_length_as_the_directory_says(tmp_path):
     plain = DualEncoder(load_checkpoint(write(tmp_path / "plain", BERT)), max_tokens=9)
-    write_sentence_transformer(
-        tmp_path / "told", {},
-        config_sentence_transformers={
-            "prompts": {"query": "Review: ", "other": "x"}, "default_prompt_name": "query"
-        },
-        sentence_bert_config={"max_seq_length": 9, "do_lower_case": True},
-    )  # fmt: skip
+    prompts = {"prompts": {"query": "Review: ", "other": "x"}, "default_prompt_name": "query"}
+    files = {TOLD: prompts, "sentence_bert_config": {"max_seq_length": 9, "do_lower_case": True}}
+    write_sentence_transformer(tmp_path / "told", {}, **files)
     encoder = DualEncoder(load_checkpoint(tmp_path / "told"))
     texts = ["SLOW and FINE, not even funny", "Fine"]
     vectors, counts = encoder.embed(texts)
@@ -115,12 +107,9 @@ def test_prompt_case_and_length_as_the_directory_says(tmp_path):
     assert counts[0] == encoder.identity["max_tokens"] == 9
     info = load_tokenizer(tmp_path / "told")
     assert info.positions == 9 and "'Review: ' precedes each text" in info.notes[0]
-    labels = ["FINE"]
-    np.testing.assert_allclose(
-        encoder.score(["SLOW"], labels).log_probs,
-        plain.score(["review: slow"], ["review: fine"]).log_probs,
-        atol=1e-4,
-    )
+    scores = encoder.score(["SLOW"], ["FINE"]).log_probs
+    expected = plain.score(["review: slow"], ["review: fine"]).log_probs
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
 
 
 def test_the_tokenizers_own_length_where_none_is_said(tmp_path):
@@ -132,15 +121,11 @@ def test_the_tokenizers_own_length_where_none_is_said(tmp_path):
 
 def test_texts_that_are_cut_are_counted_in_a_note(tmp_path):
     scorer = DualEncoder(load_checkpoint(write(tmp_path, BERT)), max_tokens=12)
-    fits = next(
-        " ".join(count * ["fine"]) for count in range(1, 12)
-        if len(scorer.checkpoint.tokenizer.encode(" ".join(count * ["fine"])).ids) == 12
-    )  # fmt: skip
+    texts = [" ".join(count * ["fine"]) for count in range(1, 12)]
+    fits = next(x for x in texts if len(scorer.checkpoint.tokenizer.encode(x).ids) == 12)
     scorer.score([fits, fits + " fine", "fine"], ["fine", "slow"])
-    assert scorer.notes == [
-        "1 of 3 texts are longer than 12 tokens and cut there (max_tokens=; 0 is the "
-        "checkpoint's own limit)"
-    ]
+    limit = "(max_tokens=; 0 is the checkpoint's own limit)"
+    assert scorer.notes == [f"1 of 3 texts are longer than 12 tokens and cut there {limit}"]
 
 
 def change(**files):
@@ -164,9 +149,7 @@ def one(kind, path="", where="sentence_transformers.models"):
 BASE = [one("Transformer"), one("Pooling", "1_Pooling")]
 TOLD = "config_sentence_transformers"
 WRONG = {
-    "two modes": {
-        "1_Pooling__config": {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}
-    },
+    "two modes": {"1_Pooling__config": dict.fromkeys([*FLAGS][:2], True)},
     "two modes, newer": {"1_Pooling__config": {"pooling_mode": ["cls", {}]}},
     "no mode": {"1_Pooling__config": {"pooling_mode": []}},
     "an unknown flag": {"1_Pooling__config": {"pooling_mode_attention": True}},
@@ -226,9 +209,7 @@ def test_a_dense_layer_that_is_not_done_is_refused(case, tmp_path, refuses):
 
 
 def test_a_dot_product_of_embeddings_of_length_one_is_a_cosine(tmp_path):
-    write_sentence_transformer(
-        tmp_path, {}, "2_Normalize", config_sentence_transformers={"similarity_fn_name": "dot"}
-    )
+    write_sentence_transformer(tmp_path, {}, "2_Normalize", **{TOLD: {"similarity_fn_name": "dot"}})
     assert embeddings(tmp_path).shape == (4, 16)
 
 
@@ -245,9 +226,7 @@ def test_the_digest_depends_on_every_file(tmp_path):
     ):
         change(**files)(tmp_path)
         seen.add(load_checkpoint(tmp_path).digest)
-    for path in (tmp_path / "2_Dense").iterdir():
-        path.unlink()
-    (tmp_path / "2_Dense").rmdir()
+    shutil.rmtree(tmp_path / "2_Dense")
     write_dense(tmp_path / "2_Dense", (6, 16))
     seen.add(load_checkpoint(tmp_path).digest)
     assert len(seen) == 7

@@ -59,10 +59,9 @@ def scored(log):
 def worker(*arguments, prefix=(), **options):
     """A process of workers.py."""
     path = {"PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"}
-    return subprocess.Popen(
-        [*prefix, sys.executable, str(HERE / "workers.py"), *map(str, arguments)],
-        env=os.environ | path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
+    command = [*prefix, sys.executable, str(HERE / "workers.py"), *map(str, arguments)]
+    options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=os.environ | path, **options)
 
 
 def until(happens):
@@ -109,6 +108,15 @@ def test_a_folder_without_locks(tmp_path, expected_files, monkeypatch):
     assert files(tmp_path / "w") == expected_files and not left_over(tmp_path / "w")
 
 
+def in_threads(function, arguments):
+    """Call a function with each of the arguments at once."""
+    threads = [threading.Thread(target=function, args=(argument,)) for argument in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+
+
 def share(folder, options):
     """Workers as threads of this process; what each reports."""
     reports = []
@@ -116,11 +124,7 @@ def share(folder, options):
     def work(options_of_worker):
         reports.append(score(folder / "w", folder / "log", **options_of_worker))
 
-    threads = [threading.Thread(target=work, args=(worker_options,)) for worker_options in options]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
+    in_threads(work, options)
     assert len(reports) == len(options)
     return reports
 
@@ -188,11 +192,7 @@ def test_of_many_who_see_a_stale_claim_one_takes_it(tmp_path, monkeypatch):
         gate.wait()
         taken.append(claims.take("a"))
 
-    threads = [threading.Thread(target=take, args=(claims,)) for claims in seeing]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
+    in_threads(take, seeing)
     assert len(taken) == 8 and sum(claim is not None for claim in taken) == 1
 
 
@@ -208,11 +208,7 @@ def test_of_many_who_want_a_free_context_one_takes_it(tmp_path):
             if claim:
                 claim.__enter__().__exit__(None, None, None)
 
-    threads = [threading.Thread(target=take, args=(claims,)) for claims in all_claims]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
+    in_threads(take, all_claims)
     assert Counter(round for round, claim in taken if claim) == dict.fromkeys(range(20), 1)
 
 
@@ -258,10 +254,8 @@ def test_a_worker_that_stalls_loses_its_context_and_writes_nothing_over_the_othe
 def test_writers_of_one_context_with_other_blocks_lose_none(tmp_path):
     """Eight runs, each with a probe of its own and the test rows, at once on one context."""
     names = [f"probe{number}" for number in range(8)]
-    share(
-        tmp_path,
-        [{"cells": [Cell("fake", prompt=PromptSettings(template=name))]} for name in names],
-    )
+    cells = [Cell("fake", prompt=PromptSettings(template=name)) for name in names]
+    share(tmp_path, [{"cells": [cell]} for cell in cells])
     ((table,), _) = Store(tmp_path / "w").tables()
     assert set(table.blocks) == {"test", *names}
     assert set(scored(tmp_path / "log").values()) == {1} and not left_over(tmp_path / "w")

@@ -41,9 +41,8 @@ def right(scorer, name, change=lambda label, k: label, shots=0, seed=0, label_wo
     test, train = (reader.texts(task, "mini", split, 400) for split in ("validation", "train"))
     k = len(task.label_names)
     shown = train._replace(labels=tuple(change(label, k) for label in train.labels))
-    context = render(
-        task, SETTINGS.cell(name, seed=seed, shots=shots, label_words=label_words), test, shown
-    )
+    cell = SETTINGS.cell(name, seed=seed, shots=shots, label_words=label_words)
+    context = render(task, cell, test, shown)
     scores = scorer.score(context.blocks["test"].inputs, context.label_texts).log_probs
     return scores.argmax(axis=1) == np.array(test.labels), k
 
@@ -76,14 +75,12 @@ def flipped(label, k):
 
 def read(scorer, name, label_words, seeds=2):
     """Of which share more rows it is right with gold demonstrations than with flipped ones."""
-    gold, of_flipped = (
-        np.concatenate([
-            right(scorer, name, change, shots=1, seed=seed, label_words=label_words)[0]
-            for seed in range(seeds)
-        ])
-        for change in (lambda label, k: label, flipped)
-    )  # fmt: skip
-    return gold.mean() - of_flipped.mean()
+    shares = []
+    for change in (lambda label, k: label, flipped):
+        options = {"shots": 1, "label_words": label_words}
+        hits = [right(scorer, name, change, seed=seed, **options)[0] for seed in range(seeds)]
+        shares.append(np.mean(hits))
+    return shares[0] - shares[1]
 
 
 @pytest.mark.parametrize("label_words", ["own", "held_out"])

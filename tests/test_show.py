@@ -13,22 +13,14 @@ MINI = "--config=configs/mini.py:smoke"
 def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(CHECKPOINTS["mini"] / name, tmp_path / name)
-    stdout = program("show", MINI, f"--config.model={tmp_path}", "--config.tasks=('sst2',)",
-                   "--rows=2").stdout  # fmt: skip
+    flags = f"--config.model={tmp_path}", "--config.tasks=sst2", "--rows=2"
+    stdout = program("show", MINI, *flags).stdout
     assert stdout.startswith("beginning token: none, as tokenizer.json's post-processor says\n")
     assert "=== sst2, seed 0, 1 shots" in stdout
     assert "label negative: ' negative'\nlabel positive: ' positive'" in stdout
-    for block, rows in (
-        ("test", 40),
-        ("cc", 3),
-        ("dc", 20),
-        ("labeled", 32),
-        ("cc_original", 3),
-        ("dc_original", 20),
-        ("pmi", 1),
-        ("looc", 2),
-    ):
-        assert f"--- block {block}: {rows} rows; learned from by " in stdout
+    sizes = "test: 40, cc: 3, dc: 20, labeled: 32, cc_original: 3, dc_original: 20, pmi: 1, looc: 2"
+    for block in sizes.split(", "):
+        assert f"--- block {block} rows; learned from by " in stdout
     assert "\n\nReview: N/A\nSentiment:|\n" in stdout
     assert stdout.count("[mini/sst2/validation/") == 2 and stdout.count("[dc/0/") == 2
     assert "'ĠnegativeX'" not in stdout and "| 'Ġnegative'  (' negative')" in stdout
@@ -39,25 +31,24 @@ def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
 
 
 def test_without_a_model_only_texts_are_shown(program, shared):
-    stdout = program("show", "--config=configs/main_table.py:smoke", "--rows=1",
-                   f"--config.data={shared / 'data'}", "--config.tasks=('rte',)",
-                   ).stdout  # fmt: skip
+    flags = f"--config.data={shared / 'data'}", "--config.tasks=rte", "--rows=1"
+    stdout = program("show", "--config=configs/main_table.py:smoke", *flags).stdout
     assert stdout.startswith("--model is empty")
     assert "--- tokens" not in stdout and "Hypothesis:" in stdout
 
 
 def test_shortened_prompts_are_counted(program, shared):
-    stdout = program("show", "--config=configs/main_table.py:smoke", "--config.model=mini",
-                   f"--config.data={shared / 'data'}", "--config.tasks=('cb',)",
-                   "--rows=1", "--nocost").stdout  # fmt: skip
+    flags = f"--config.data={shared / 'data'}", "--config.tasks=cb", "--rows=1", "--nocost"
+    config = "--config=configs/main_table.py:smoke"
+    stdout = program("show", config, "--config.model=mini", *flags).stdout
     assert "over_long drop_shots" in stdout and " dropped" in stdout
     assert "the whole sweep" not in stdout
 
 
 def test_a_dual_encoder_compares_texts_with_statements(program, tmp_path):
     write(tmp_path, BERT)
-    stdout = program("show", "--config=configs/zero_shot_text.py:smoke", "--config.data=mini",
-                   f"--config.model={tmp_path}", "--config.tasks=('sst2',)").stdout  # fmt: skip
+    flags = "--config.data=mini", f"--config.model={tmp_path}", "--config.tasks=sst2"
+    stdout = program("show", "--config=configs/zero_shot_text.py:smoke", *flags).stdout
     assert stdout.startswith("pooling: mean, as sentence-transformers does without modules.json\n")
     assert "label positive: 'A positive movie review.'" in stdout and "--- tokens" not in stdout
     line = next(line for line in stdout.splitlines() if line.strip().startswith("all "))

@@ -15,8 +15,8 @@ from batch_calibration.scoring.dual_encoder import DualEncoder
 from batch_calibration.scoring.models import siglip
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint, load_tokenizer
 
-TOWER = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1,
-         "num_attention_heads": 2}  # fmt: skip
+SIZES = {"hidden_size": 8, "intermediate_size": 12}
+TOWER = SIZES | {"num_hidden_layers": 1, "num_attention_heads": 2}
 RAW = {
     "model_type": "siglip",
     "text_config": TOWER | {"vocab_size": 400, "max_position_embeddings": 24, "pad_token_id": 3},
@@ -50,11 +50,10 @@ def test_an_image_has_a_token_for_each_patch(directory):
 def test_texts_are_canonical(directory, refuses):
     ids = byte_level().encode("a photo of a dogs c").ids
     assert load_tokenizer(directory).tokenizer.encode("  A photo\tof a DOG's, (c)!").ids == ids
-    (directory / "tokenizer_config.json").write_text(
-        '{"tokenizer_class": "PreTrainedTokenizerFast"}'
-    )
+    path = directory / "tokenizer_config.json"
+    path.write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     assert load_tokenizer(directory).tokenizer.encode("A!").ids == byte_level().encode("A!").ids
-    (directory / "tokenizer_config.json").write_text('{"tokenizer_class": "GemmaTokenizer"}')
+    path.write_text('{"tokenizer_class": "GemmaTokenizer"}')
     refuses(load_tokenizer, directory)
 
 

@@ -38,9 +38,8 @@ def test_the_search_answers_from_a_folder(site, tmp_path, scheme):
         field = driver.find_element(By.CSS_SELECTOR, ".md-search__input")
         WebDriverWait(driver, 20).until(lambda _: field.is_displayed())
         driver.switch_to.active_element.send_keys("demonstrations")
-        results = WebDriverWait(driver, 20).until(
-            lambda _: driver.find_elements(By.CSS_SELECTOR, ".md-search-result__item")
-        )
+        found = (By.CSS_SELECTOR, ".md-search-result__item")
+        results = WebDriverWait(driver, 20).until(lambda _: driver.find_elements(*found))
         assert len(results) >= 3
         chosen = driver.find_element(By.TAG_NAME, "body").get_attribute("data-md-color-scheme")
         assert chosen == {"light": "default", "dark": "slate"}[scheme]

@@ -47,16 +47,13 @@ def test_csv_and_parquet_give_what_json_lines_gives(tmp_path):
     write_csv(tmp_path / "csv" / "cb" / "validation.csv", CB)
     expected = read(TASKS["cb"], str(tmp_path / "json"), "validation")
     assert list(expected.rows) == TEXTS and expected.labels == (0, 1, 2, -1)
-    rows = read(TASKS["cb"], str(tmp_path / "csv"), "validation")
-    assert rows._replace(where="") == expected._replace(where="")
     pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "parquet" / "cb").mkdir(parents=True)
-    parquet.write_table(
-        pa.Table.from_pylist(CB), tmp_path / "parquet" / "cb" / "validation.parquet"
-    )
-    rows = read(TASKS["cb"], str(tmp_path / "parquet"), "validation")
-    assert rows._replace(where="") == expected._replace(where="")
+    (tmp_path / "parquet/cb").mkdir(parents=True)
+    parquet.write_table(pa.Table.from_pylist(CB), tmp_path / "parquet/cb/validation.parquet")
+    for form in ("csv", "parquet"):
+        rows = read(TASKS["cb"], str(tmp_path / form), "validation")
+        assert rows._replace(where="") == expected._replace(where="")
 
 
 def test_a_limit_keeps_a_sample_of_a_sorted_file_or_by_name_its_first_rows(tmp_path):
@@ -260,9 +257,7 @@ def test_bad_rows_of_a_task_file(tmp_path, refuses):
 
 @pytest.fixture
 def tfds():
-    return pytest.importorskip(
-        "tensorflow_datasets", reason="a TFDS folder needs tensorflow_datasets"
-    )
+    return pytest.importorskip("tensorflow_datasets", reason="needs tensorflow_datasets")
 
 
 @pytest.fixture
@@ -334,17 +329,15 @@ def test_permuted_label_names_are_refused(folder, refuses):
     refuses(read, TASKS["cb"], str(data), "validation")
 
 
-def change(path, offset):
-    data = bytearray(path.read_bytes())
-    data[offset] ^= 0xFF
-    path.write_bytes(data)
+def turned(content, offset):
+    return content[:offset] + bytes([content[offset] ^ 0xFF]) + content[offset + 1 :]
 
 
 def test_damaged_array_records(folder, refuses):
     data, version_folder = folder
     (path,) = version_folder.glob("*-validation.array_record*")
     # The file's signature ends at byte 64; the rows' chunks follow.
-    change(path, 300)
+    path.write_bytes(turned(path.read_bytes(), 300))
     refuses(read, TASKS["cb"], str(data), "validation")
     path.unlink()
     refuses(read, TASKS["cb"], str(data), "validation")
@@ -357,22 +350,11 @@ def test_damaged_tfrecords(tfds, folder, refuses):
     content = path.read_bytes()
     first = 12 + struct.unpack_from("<Q", content)[0] + 4
 
-    def refused():
+    cut = (content[:-3], content[: first + 5], content[:first])
+    flipped = (turned(content, first + 12 + 5), turned(content, first + 2))
+    for damaged in (*flipped, *cut, tfrecord_bytes(b"\xff\xff\xff") * 4):
+        path.write_bytes(damaged)
         refuses(read, TASKS["cb"], str(data), "validation")
-        path.write_bytes(content)
-
-    change(path, first + 12 + 5)
-    refused()
-    change(path, first + 2)
-    refused()
-    path.write_bytes(content[:-3])
-    refused()
-    path.write_bytes(content[: first + 5])
-    refused()
-    path.write_bytes(content[:first])
-    refuses(read, TASKS["cb"], str(data), "validation")
-    path.write_bytes(tfrecord_bytes(b"\xff\xff\xff") * 4)
-    refuses(read, TASKS["cb"], str(data), "validation")
     path.unlink()
     refuses(read, TASKS["cb"], str(data), "validation")
 
@@ -394,12 +376,11 @@ def test_tfrecords_without_the_checksum_library(monkeypatch, tmp_path, refuses):
 
 def test_what_is_not_a_tfds_folder(folder, refuses):
     data, version_folder = folder
-    info_text = (version_folder / "dataset_info.json").read_text()
-    (version_folder / "dataset_info.json").write_text(info_text.replace("array_record", "riegeli"))
-    refuses(read, TASKS["cb"], str(data), "validation")
-    (version_folder / "dataset_info.json").write_text("{")
-    refuses(read, TASKS["cb"], str(data), "validation")
-    (version_folder / "dataset_info.json").unlink()
+    info = version_folder / "dataset_info.json"
+    for text in (info.read_text().replace("array_record", "riegeli"), "{"):
+        info.write_text(text)
+        refuses(read, TASKS["cb"], str(data), "validation")
+    info.unlink()
     refuses(read, TASKS["cb"], str(data), "validation")
     version_folder.rename(version_folder.with_name("incomplete.1.0.2"))
     refuses(read, TASKS["cb"], str(data), "validation")
@@ -433,28 +414,23 @@ def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name, refu
 def test_splits_under_their_official_names_and_proxies_under_their_own(tfds, tmp_path, refuses):
     pair = {"question1": "a", "question2": "b", "label": 0}
     write_lines(tmp_path / "rows" / "qqp" / "validation_proxy.jsonl", [pair])
-    write_lines(
-        tmp_path / "rows" / "anli_r2" / "train.jsonl",
-        [{"context": "It rains.", "hypothesis": "It is wet.", "label": 2}],
-    )
-    write_lines(
-        tmp_path / "rows" / "extra_trec" / "validation.jsonl",
-        [{"text": "Who sings ?", "label": 3, "fine": "HUM:ind"}],
-    )
+    row = {"context": "It rains.", "hypothesis": "It is wet.", "label": 2}
+    write_lines(tmp_path / "rows/anli_r2/train.jsonl", [row])
+    row = {"text": "Who sings ?", "label": 3, "fine": "HUM:ind"}
+    write_lines(tmp_path / "rows/extra_trec/validation.jsonl", [row])
     renamed = preparation.renames(list(preparation.RENAMED))
+    folders = tmp_path / "rows", tmp_path / "D"
     official = {
         "qqp": ("glue/qqp/2.0.0", "validation", "validation_proxy"),
         "anli_r2": ("anli/r2/0.1.0", "train", "test"),
         "trec": ("trec/1.0.0", "validation", "test"),
     }
     for name, (folder, requested, served) in official.items():
-        prepared = preparation.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", renamed)
+        prepared = preparation.prepare(TASKS[name], *folders, renamed)
         assert (prepared.folder, prepared.rows) == (tmp_path / "D" / folder, {served: 1})
         rows = read(TASKS[name], str(tmp_path / "D"), requested)
         assert (rows.split, rows.ids) == (served, (f"{name}/{served}/0",))
-        assert preparation.prepare(
-            TASKS[name], tmp_path / "rows", tmp_path / "D", renamed
-        ).was_there
+        assert preparation.prepare(TASKS[name], *folders, renamed).was_there
     row = tfds.builder_from_directory(str(tmp_path / "D" / "trec" / "1.0.0")).as_data_source("test")
     assert row[0]["label-coarse"] == 3 and row[0]["label-fine"] == 4
     refuses(preparation.renames, ["qqp/validation_proxy=validation"])

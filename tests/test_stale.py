@@ -18,9 +18,9 @@ ROWS = [
 ]
 
 
-def write(folder, rows):
-    for split in ("train", "validation"):
-        path = folder / "sst2" / f"{split}.jsonl"
+def write(folder, rows, task="sst2", splits=("train", "validation")):
+    for split in splits:
+        path = folder / task / f"{split}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -30,11 +30,9 @@ def score(program, tmp_path):
     """Scores zero-shot SST-2 rows of a folder in one workdir, with further flags."""
 
     def run(*flags, data=None, task="sst2"):
-        return program(
-            "score", "--config=configs/mini.py", f"--config.tasks=('{task}',)", "--config.shots=0",
-            f"--config.data={data or tmp_path / 'data'}", "--config.labeled_per_class=1",
-            f"--workdir={tmp_path / 'w'}", *flags,
-        ).stdout  # fmt: skip
+        own = f"--config.tasks={task}", f"--config.data={data or tmp_path / 'data'}"
+        few = "--config.shots=0", "--config.labeled_per_class=1", f"--workdir={tmp_path / 'w'}"
+        return program("score", "--config=configs/mini.py", *own, *few, *flags).stdout
 
     return run
 
@@ -52,10 +50,8 @@ def test_corrected_labels_reach_the_table_without_the_model(score, program, tmp_
     (table,) = tables(tmp_path)
     assert table.blocks["test"].labels.tolist() == [0, 1, 1, 0]
     assert not list((tmp_path / "w/records").iterdir())
-    assert (
-        "run batch-calibration calibrate"
-        in program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
-    )
+    stderr = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
+    assert "run batch-calibration calibrate" in stderr
 
 
 def test_other_rows_are_another_context_and_another_table(score, program, tmp_path):
@@ -80,21 +76,19 @@ def test_two_versions_of_the_same_data_are_not_averaged(score, program, tmp_path
 
 def test_two_scorers_are_told_apart():
     """Another checkpoint in a folder of the same name is another scorer."""
-
-    def of(scorer, seed):
-        info = ScorerInfo("causal_lm", scorer * 16)
-        return make_record("sst2", {}, context={"scorer": info, "seed": seed})
-
-    assert len(by_setting([of("a", 0), of("a", 1)])) == 1
-    groups = by_setting([of("a", 0), of("b", 0)])
+    first, second, other = (
+        make_record("sst2", {}, context={"scorer": ScorerInfo("causal_lm", x * 16), "seed": seed})
+        for x, seed in (("a", 0), ("a", 1), ("b", 0))
+    )
+    assert len(by_setting([first, second])) == 1
+    groups = by_setting([first, other])
     assert len({group.setting.slug for group in groups}) == 2
     assert all(", scorer " in str(group.setting) for group in groups)
 
 
 def test_rows_without_gold_labels(score, program, tmp_path):
     write(tmp_path / "data", ROWS)
-    path = tmp_path / "data/sst2/validation.jsonl"
-    path.write_text("".join(json.dumps(row | {"label": -1}) + "\n" for row in ROWS))
+    write(tmp_path / "data", [row | {"label": -1} for row in ROWS], splits=["validation"])
     score()
     stderr = program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}", code=2).stderr
     assert "none of its 4 test rows has a gold label" in stderr
@@ -113,10 +107,8 @@ def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_pa
     program("report", workdir)
     page = (tmp_path / "w" / "report.html").read_text()
     assert "icl and bc were not" in " ".join(page.split())
-    assert (
-        "--methods: expected a value; got nothing"
-        in program("calibrate", "--methods=", workdir, code=2).stderr
-    )
+    stderr = program("calibrate", "--methods=", workdir, code=2).stderr
+    assert "--methods: expected a value; got nothing" in stderr
 
 
 def test_a_torn_record(score, program, tmp_path):
@@ -133,8 +125,8 @@ def test_a_torn_record(score, program, tmp_path):
 def test_a_report_shows_its_own_studys_figures_alone(program, tmp_path):
     workdir = f"--workdir={tmp_path}"
     for limit in (40, 50):
-        program("score", "--config=configs/mini.py:smoke", "--config.tasks=('sst2',)",
-                f"--config.limit={limit}", workdir)  # fmt: skip
+        flags = "--config.tasks=sst2", f"--config.limit={limit}", workdir
+        program("score", "--config=configs/mini.py:smoke", *flags)
     program("calibrate", "--methods=icl,cc,bc,bcl", workdir)
     program("figures", workdir)
     drawn = {path.stem for path in (tmp_path / "figures").glob("*.png")}
@@ -158,12 +150,9 @@ def test_probe_sizes_survive_a_second_calibrate_with_the_same_floor(score, progr
 
 
 def test_a_stand_in_split_is_named_in_the_table(score, program, tmp_path):
-    path = tmp_path / "data/qqp"
-    path.mkdir(parents=True)
-    row = {"question1": "how is it made ?", "question2": "how do i make it ?", "label": 1}
-    text = "".join(json.dumps(row | {"label": i % 2}) + "\n" for i in range(4))
-    (path / "train.jsonl").write_text(text)
-    (path / "validation_proxy.jsonl").write_text(text)
+    row = {"question1": "how is it made ?", "question2": "how do i make it ?"}
+    rows = [row | {"label": i % 2} for i in range(4)]
+    write(tmp_path / "data", rows, "qqp", ("train", "validation_proxy"))
     score(task="qqp")
     program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
     assert "QQP (validation_proxy)" in program("tables", f"--workdir={tmp_path / 'w'}").stdout
@@ -204,10 +193,7 @@ def test_scores_and_records_that_do_not_match_are_named(tmp_path):
 @pytest.mark.parametrize("name", ["tables", "figures", "report"])
 def test_programs_name_score_tables_without_a_record(program, tmp_path, name):
     workdir_of(tmp_path, "rte", "cb").put(small("rte", -1.5))
-    stdout = program(name, f"--workdir={tmp_path}").stdout
-    assert "1 score table without a record, so not shown (rte, seed 2)" in " ".join(stdout.split())
+    said = "1 score table without a record, so not shown (rte, seed 2)"
+    assert said in " ".join(program(name, f"--workdir={tmp_path}").stdout.split())
     if name == "report":
-        assert (
-            "1 score table without a record, so not shown (rte, seed 2)"
-            in (tmp_path / "report.html").read_text()
-        )
+        assert said in (tmp_path / "report.html").read_text()

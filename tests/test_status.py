@@ -8,6 +8,7 @@ from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring import NoAnswer
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.studies import Store, calibrate_store, calibration, scoring
+from batch_calibration.studies import store as stores
 from batch_calibration.studies.claims import Claims
 from batch_calibration.studies.store import read_status
 
@@ -44,10 +45,8 @@ def test_a_context_that_cannot_be_scored_leaves_the_others(tmp_path, refuses):
     refuses(score, work, log, CELLS, scorer=Refuses(log, 1, 2))
     status = lines(work)
     assert status[0] == "2 done, 0 running, 2 failed, 0 left"
-    assert status[1:] == [
-        f"failed: fake, seed {seed}, 1 shots: seed {seed}: expected another one; choose it."
-        for seed in (1, 2)
-    ]
+    said = "failed: fake, seed {0}, 1 shots: seed {0}: expected another one; choose it."
+    assert status[1:] == [said.format(seed) for seed in (1, 2)]
     # A later run tries again what an earlier one could not do.
     assert score(work, log, CELLS).scored == 2 * ROWS
     assert lines(work) == ["4 done, 0 running, 0 failed, 0 left"]
@@ -96,19 +95,14 @@ def test_who_scores_what_since_when(tmp_path):
 
 
 def test_what_a_plan_asks_for_that_a_table_lacks_is_left(tmp_path):
-    store = Store(tmp_path, create=True)
     score(tmp_path / "w", tmp_path / "log", CELLS[:1])
     store = Store(tmp_path / "w")
     (planned,) = store.progress.read_plan()
     assert planned.rows == ROWS
     more = Cell("fake", 0, prompt=Settings.of(template="pmi").prompt)
+    scorer = Refuses(tmp_path / "log", 0, error=NoAnswer)
     with pytest.raises(NoAnswer):
-        score(
-            tmp_path / "w",
-            tmp_path / "log",
-            [more],
-            scorer=Refuses(tmp_path / "log", 0, error=NoAnswer),
-        )
+        score(tmp_path / "w", tmp_path / "log", [more], scorer=scorer)
     name = scoring.plan_name(Settings(), [more])
     assert next(read_status(store, name).lines()) == "0 done, 0 running, 0 failed, 1 left"
 
@@ -116,10 +110,7 @@ def test_what_a_plan_asks_for_that_a_table_lacks_is_left(tmp_path):
 def test_a_workdir_in_which_nothing_was_planned(tmp_path, program):
     Store(tmp_path, create=True)
     stderr = program("status", f"--workdir={tmp_path}", code=2).stderr
-    assert (
-        "expected the list of contexts of a run; got none of any: run batch-calibration sc"
-        in stderr
-    )
+    assert "list of contexts of a run; got none of any: run batch-calibration sc" in stderr
     config = "--config=configs/mini.py:smoke"
     stderr = program("status", f"--workdir={tmp_path}", config, code=2).stderr
     assert "got none of this config: run batch-calibration score first" in stderr
@@ -137,7 +128,7 @@ def table(score):
     return ScoreTable({"task": "rte", "seed": 2, "model": "m"}, ("a", "b"), {"test": rows})
 
 
-@pytest.mark.parametrize("when", ["while calibrating", "while the record is written"])
+@pytest.mark.parametrize("when", [(calibration, "run_calibration"), (stores, "write_whole")])
 def test_scores_that_change_while_they_are_calibrated_have_no_record(tmp_path, monkeypatch, when):
     store = Store(tmp_path, create=True)
     store.put(table(-1.0))
@@ -145,20 +136,12 @@ def test_scores_that_change_while_they_are_calibrated_have_no_record(tmp_path, m
     def change(*_):
         store.put(table(-1.5))
 
-    if when == "while calibrating":
-        plain = calibration.run_calibration
-        monkeypatch.setattr(
-            calibration, "run_calibration", lambda *a, **k: change() or plain(*a, **k)
-        )
-    else:
-        from batch_calibration.studies import store as module
-
-        plain = module.write_whole
-        monkeypatch.setattr(module, "write_whole", lambda *a: change() or plain(*a))
+    module, name = when
+    plain = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *a, **k: change() or plain(*a, **k))
     report = calibrate_store(store, ["icl"])
     assert not report.records and not list((tmp_path / "records").glob("*"))
-    assert report.notes[0] == (
-        "1 score table changed while being calibrated, and no record was kept: calibrate again"
-    )
+    said = "1 score table changed while being calibrated, and no record was kept: calibrate again"
+    assert report.notes[0] == said
     monkeypatch.undo()
     assert len(calibrate_store(store, ["icl"]).records) == 1 and not store.unmatched()

@@ -1,6 +1,7 @@
 """Parquet in batches is corrected as an array in memory is, and written whole or not at all."""
 
 import sys
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from batch_calibration.importers import Reading, read
 from batch_calibration.integrations import streams
 from batch_calibration.integrations.streams import correct_stream
 
+GOLD = Reading(gold="gold")
 N = 1000
 LABELS = ("no", "yes", "maybe")
 
@@ -31,8 +33,8 @@ def rows():
 
 def table_of(scores, gold, **more):
     columns = {name: scores[:, i] for i, name in enumerate(LABELS)}
-    return pa.table({"text": [f"row {i}" for i in range(len(scores))], **columns, "gold": gold,
-                     **more})  # fmt: skip
+    texts = [f"row {i}" for i in range(len(scores))]
+    return pa.table({"text": texts, **columns, "gold": gold, **more})
 
 
 def written(path, table, row_group_size=300):
@@ -45,15 +47,27 @@ def corrected(path):
     return np.stack([table[name] for name in LABELS], axis=1), table
 
 
+@pytest.fixture
+def old(tmp_path, rows):
+    """A table, and a file in the place of the output, which stays as it is and alone."""
+    path, out = written(tmp_path / "t.parquet", table_of(*rows)), tmp_path / "o.parquet"
+    out.write_bytes(b"old")
+    yield path, out
+    assert out.read_bytes() == b"old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["o.parquet", "t.parquet"]
+
+
+def assert_corrected(path, expected):
+    np.testing.assert_allclose(corrected(path)[0], np.asarray(expected), atol=2e-6)
+
+
 def test_two_passes_are_bc_in_memory(tmp_path, rows):
     scores, gold = rows
     path = written(tmp_path / "t.parquet", table_of(scores, gold))
     seen = []
-    done = correct_stream(
-        path, tmp_path / "out/o.parquet", Reading(gold="gold"),
-        progress=lambda *step: seen.append(step),
-    )  # fmt: skip
-    streamed, table = corrected(tmp_path / "out/o.parquet")
+    out = tmp_path / "out/o.parquet"
+    done = correct_stream(path, out, GOLD, progress=lambda *step: seen.append(step))
+    streamed, table = corrected(out)
     expected = np.asarray(calibrate(scores, "bc"))
     np.testing.assert_allclose(streamed, expected, atol=2e-6)
     np.testing.assert_allclose(done.bias[""], scores.mean(axis=0, dtype=np.float64), rtol=1e-12)
@@ -69,7 +83,7 @@ def test_two_passes_are_bc_in_memory(tmp_path, rows):
     assert seen[-1][:2] == (2 * N, 2 * N) and seen[-1][2] > 0
     assert [s[0] for s in seen] == sorted(s[0] for s in seen)
     # What was written is a table of scores again.
-    reread = read(tmp_path / "out/o.parquet", Reading(gold="gold"))[0]
+    reread = read(out, GOLD)[0]
     np.testing.assert_array_equal(reread.blocks["test"].log_probs, streamed)
 
 
@@ -82,9 +96,7 @@ def test_many_files_are_one_stream(tmp_path, rows, kind):
         written(tmp_path / f"parts/{i:03}.parquet", table_part)
     name = tmp_path / "parts" if kind == "folder" else tmp_path / "parts/*.parquet"
     done = correct_stream(name, tmp_path / "o.parquet", Reading(labels=LABELS))
-    np.testing.assert_allclose(
-        corrected(tmp_path / "o.parquet")[0], np.asarray(calibrate(scores)), atol=2e-6
-    )
+    assert_corrected(tmp_path / "o.parquet", calibrate(scores))
     assert done.rows == N and done.accuracy is None
 
 
@@ -92,14 +104,11 @@ def test_options_are_those_of_calibrate(tmp_path, rows):
     scores, gold = rows
     path, out = written(tmp_path / "t.parquet", table_of(scores, gold)), tmp_path / "o.parquet"
     options = {"strength": 0.5, "target_prior": (0.2, 0.3, 0.5)}
-    correct_stream(path, out, Reading(gold="gold"), **options)
-    np.testing.assert_allclose(
-        corrected(out)[0], np.asarray(calibrate(scores, **options)), atol=2e-6
-    )
+    correct_stream(path, out, GOLD, **options)
+    assert_corrected(out, calibrate(scores, **options))
     seen = []
-    done = correct_stream(
-        path, out, Reading(gold="gold"), bias=(-1, -2, -3.5), progress=lambda *s: seen.append(s)
-    )
+    bias = (-1, -2, -3.5)
+    done = correct_stream(path, out, GOLD, bias=bias, progress=lambda *s: seen.append(s))
     np.testing.assert_allclose(corrected(out)[0], scores - np.array([-1, -2, -3.5]), atol=2e-6)
     assert done.bias[""].tolist() == [-1, -2, -3.5] and seen[-1][:2] == (N, N)
 
@@ -111,15 +120,10 @@ def test_each_context_has_a_bias_of_its_own(tmp_path, rows):
     done = correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", by=("topic", "shot")))
     streamed, _ = corrected(tmp_path / "o.parquet")
     assert set(done.bias) == {f"{t}, {s}" for t in "xyz" for s in (0, 1)}
-    for t in "xyz":
-        for s in (0, 1):
-            in_context = (topic == t) & (shot == s)
-            np.testing.assert_allclose(
-                streamed[in_context], np.asarray(calibrate(scores[in_context])), atol=2e-6
-            )
-            np.testing.assert_allclose(
-                done.bias[f"{t}, {s}"], scores[in_context].mean(0), atol=2e-6
-            )
+    for t, s in product("xyz", (0, 1)):
+        own = (topic == t) & (shot == s)
+        np.testing.assert_allclose(streamed[own], calibrate(scores[own]), atol=2e-6)
+        np.testing.assert_allclose(done.bias[f"{t}, {s}"], scores[own].mean(0), atol=2e-6)
 
 
 @pytest.mark.parametrize("missing", ["least", "drop", -20.0])
@@ -144,49 +148,37 @@ def test_probabilities_and_texts_of_right_labels(tmp_path, rows, refuses):
     names = pa.array([None if i == 0 else LABELS[g] for i, g in enumerate(gold)])
     probs = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
     path = written(tmp_path / "t.parquet", table_of(probs, names))
-    refuses(correct_stream, path, tmp_path / "o.parquet", Reading(gold="gold"))
+    refuses(correct_stream, path, tmp_path / "o.parquet", GOLD)
     done = correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", from_probs=True))
     logs = np.log(probs)
-    np.testing.assert_allclose(
-        corrected(tmp_path / "o.parquet")[0], np.asarray(calibrate(logs)), atol=2e-6
-    )
+    assert_corrected(tmp_path / "o.parquet", calibrate(logs))
     assert done.accuracy[0] == pytest.approx((logs.argmax(1) == gold)[1:].mean())
 
 
 @pytest.mark.parametrize(
     ("at", "value"),
     [
-        ((700, 1), np.nan),
-        ((700, 1), -np.inf),
-        ((700, 1), -9999.0),
-        ((999, 2), np.inf),
-        ((999, 2), 1e9),
+        *product([(700, 1)], [np.nan, -np.inf, -9999.0]), *product([(999, 2)], [np.inf, 1e9]),
         (slice(None), -0.5),
     ],
-)
-def test_scores_that_are_refused_leave_the_old_file(tmp_path, rows, at, value, refuses):
-    scores, gold = rows
-    scores[at] = value
-    path, out = written(tmp_path / "t.parquet", table_of(scores, gold)), tmp_path / "o.parquet"
-    out.write_bytes(b"old")
+)  # fmt: skip
+def test_scores_that_are_refused_leave_the_old_file(old, rows, at, value, refuses):
+    path, out = old
+    rows[0][at] = value
+    written(path, table_of(*rows))
     for options in ({}, {"bias": (-1, -2, -3)}):
-        refuses(correct_stream, path, out, Reading(gold="gold"), **options)
-    assert out.read_bytes() == b"old"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["o.parquet", "t.parquet"]
+        refuses(correct_stream, path, out, GOLD, **options)
 
 
-def test_an_interrupted_run_leaves_the_old_file(tmp_path, rows):
-    path, out = written(tmp_path / "t.parquet", table_of(*rows)), tmp_path / "o.parquet"
-    out.write_bytes(b"old")
+def test_an_interrupted_run_leaves_the_old_file(old):
+    path, out = old
 
     def stop(done, total, _):
         if done > 0.7 * total:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        correct_stream(path, out, Reading(gold="gold"), progress=stop)
-    assert out.read_bytes() == b"old"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["o.parquet", "t.parquet"]
+        correct_stream(path, out, GOLD, progress=stop)
 
 
 def test_what_cannot_be_streamed_is_refused(tmp_path, rows, refuses):
@@ -194,19 +186,18 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, rows, refuses):
     table = table_of(scores, gold)
     path, out = written(tmp_path / "t.parquet", table), tmp_path / "o.parquet"
 
-    def refused(name=path, reading=Reading(gold="gold"), target=out, **options):  # noqa: B008
+    def refused(name=path, reading=GOLD, target=out, **options):
         refuses(correct_stream, name, target, reading, **options)
 
-    refused(reading=Reading())
-    refused(reading=Reading(gold="x"))
-    refused(reading=Reading(gold="gold", by=("x",)))
-    refused(reading=Reading(labels=("no",)))
-    refused(reading=Reading(labels=("no", "text")))
+    for values in ({}, {"gold": "x"}, {"gold": "gold", "by": ("x",)}):
+        refused(reading=Reading(**values))
+    for labels in (("no",), ("no", "text")):
+        refused(reading=Reading(labels=labels))
     refused(name=tmp_path / "none*.parquet")
-    refused(target=path)
-    refused(target=tmp_path)
-    refused(bias=(-1, -2))
-    refused(bias=(-1, -2, np.nan))
+    for target in (path, tmp_path):
+        refused(target=target)
+    for bias in ((-1, -2), (-1, -2, np.nan)):
+        refused(bias=bias)
     refused(target_prior=(0.5, 0.5))
     refused(strength="x")
     written(out, table.append_column("prediction", table["text"]))
@@ -232,7 +223,7 @@ def test_few_rows_of_a_context_are_warned_of(tmp_path, rows):
     scores, gold = rows
     path = written(tmp_path / "t.parquet", table_of(scores[:5], gold[:5]))
     with pytest.warns(UserWarning, match="bc learns its bias from 5 rows, which is rough"):
-        correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold"))
+        correct_stream(path, tmp_path / "o.parquet", GOLD)
 
 
 def test_rows_of_long_texts_make_smaller_batches(tmp_path, rows, monkeypatch):
@@ -240,8 +231,8 @@ def test_rows_of_long_texts_make_smaller_batches(tmp_path, rows, monkeypatch):
     long = table_of(*rows, prompt=[f"{i:0500}" for i in range(N)])
     path = written(tmp_path / "t.parquet", long)
     steps = []
-    correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold"), bias=(-1, -2, -3),
-                   progress=lambda done, *_: steps.append(done))  # fmt: skip
+    options = {"bias": (-1, -2, -3), "progress": lambda done, *_: steps.append(done)}
+    correct_stream(path, tmp_path / "o.parquet", GOLD, **options)
     assert max(np.diff(steps)) < 40
 
 

@@ -17,11 +17,10 @@ from batch_calibration.studies import Store, csv_text
 
 
 def record(seed=0, shots=1, accuracy=0.5, task="rte", shortened=0, sizes=None, **options):
-    return make_record(
-        task, {"icl": accuracy, "bc": accuracy + 0.1}, probe_size=sizes,
-        context={"seed": seed, "shots": shots, "options": options},
-        over_long={"test": {"dropped": shortened}} if shortened else {},
-    )  # fmt: skip
+    methods = {"icl": accuracy, "bc": accuracy + 0.1}
+    context = {"seed": seed, "shots": shots, "options": options}
+    cut = {"test": {"dropped": shortened}} if shortened else {}
+    return make_record(task, methods, probe_size=sizes, context=context, over_long=cut)
 
 
 MAIN = [record(seed) for seed in range(5)]
@@ -69,8 +68,8 @@ def test_boundaries_are_drawn_between_opposite_labels(names, drawn):
 def test_a_robustness_study_is_not_mixed_with_the_main_table():
     (group,) = by_setting([*MAIN, *ROBUST])
     assert len(group.tasks["rte"].records) == 5
-    assert [(a.name, len(a.frame.records)) for a in prompts.find_axes([*MAIN, *ROBUST])] == [
-        ("choices", 10), ("orders", 24), ("templates", 10), ("verbalizers", 10)]  # fmt: skip
+    axes = {a.name: len(a.frame.records) for a in prompts.find_axes([*MAIN, *ROBUST])}
+    assert axes == {"choices": 10, "orders": 24, "templates": 10, "verbalizers": 10}
     assert by_setting(ROBUST) == [] and prompts.find_axes(MAIN) == []
 
 
@@ -82,13 +81,10 @@ def test_two_choices_at_once_are_an_axis_of_their_own():
 
 def test_policies_for_long_prompts_are_settings():
     records = [*MAIN, *(record(seed, over_long="drop_shots", shortened=9) for seed in range(2))]
-    plain, dropped = sorted(
-        by_setting(records), key=lambda group: group.setting.over_long, reverse=1
-    )
+    plain, dropped = sorted(by_setting(records), key=lambda x: x.setting.over_long, reverse=1)
     assert len(plain.records) == 5 and len(dropped.records) == 2
-    assert (
-        str(dropped.setting) == "m, 1-shot, validation split, all rows, long prompts (†) lose shots"
-    )
+    setting = "m, 1-shot, validation split, all rows, long prompts (†) lose shots"
+    assert str(dropped.setting) == setting
     assert plain.setting.slug == "m-1shot-validation"
     assert dropped.setting.slug == "m-1shot-validation-drop_shots"
     assert tables.accuracy_cells(plain, ["icl"])[1][1] == "277"
@@ -133,9 +129,7 @@ SIZES = make_sizes([2, 277], bc=[[0.5, 0.6], [0.7]], pc=[[0.4, 0.4], [0.5]])
 
 
 def test_probe_sizes_make_curves_with_draws_of_all_seeds():
-    (size_curves,) = curves.by_probe_size(
-        by_setting([record(seed, sizes=SIZES) for seed in range(3)])
-    )
+    (size_curves,) = curves.by_probe_size(by_setting([record(i, sizes=SIZES) for i in range(3)]))
     assert size_curves.slug == "m-1shot-validation-probe-size"
     np.testing.assert_allclose(size_curves.tasks["rte"]["bc"][2], [50, 60] * 3)
     assert curves.curve_cells(size_curves)[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0 ± 0.0"]
@@ -165,21 +159,19 @@ def test_figures_are_drawn(tmp_path, kind):
 
 def stored(store, planted, **context):
     """A score table without a model."""
-    scores, labels, _ = planted(12, 2)
-    block = make_block(np.asarray(scores), np.asarray(labels))
-    details = {"model": "m", "scorer": {"kind": "causal_lm"}, "split": "validation", "limit": 0,
-             "task": "rte", "seed": 0, "shots": 1, **context}  # fmt: skip
+    block = make_block(*map(np.asarray, planted(12, 2)[:2]))
+    details = {"model": "m", "scorer": {"kind": "causal_lm"}, "split": "validation", "limit": 0}
+    details |= {"task": "rte", "seed": 0, "shots": 1, **context}
     store.put(ScoreTable(details, ("yes", "no"), {"test": block}))
 
 
 def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
-    store = Store(tmp_path, create=True)
+    store, workdir = Store(tmp_path, create=True), f"--workdir={tmp_path}"
     for shots in (0, 1):
         stored(store, planted, shots=shots)
     for name in ("2", "3"):
         stored(store, planted, options={"template": name})
-    program("calibrate", f"--workdir={tmp_path}", "--methods=icl,bc", "--probe_sizes=2,4",
-            "--draws=2")  # fmt: skip
+    program("calibrate", workdir, "--methods=icl,bc", "--probe_sizes=2,4", "--draws=2")
     stdout = program("tables", f"--workdir={tmp_path}").stdout
     assert "over templates" in stdout and "Probe size" in stdout and "Shots" in stdout
     names = {path.name for path in (tmp_path / "tables").iterdir()}
@@ -193,9 +185,8 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
         assert {f"{kind}.md", f"{kind}.tex", f"{kind}.csv"} <= names
         assert {f"{picture}.png", f"{picture}.pdf"} <= drawn
     wrong = program("calibrate", f"--workdir={tmp_path}", "--probe_sizes=2,few", code=2)
-    assert (
-        "probe_sizes: expected whole numbers from 1 on, such as 2,5,10; got '2,few'" in wrong.stderr
-    )
+    said = "probe_sizes: expected whole numbers from 1 on, such as 2,5,10; got '2,few'"
+    assert said in wrong.stderr
 
 
 def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
@@ -209,9 +200,8 @@ def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
 def test_tasks_with_two_numbers_of_shots_are_not_drawn_beside_curves_of_more():
     values = np.array([50.0, 60.0])
     three, two = {1: values, 2: values, 4: values}, {0: values, 1: values}
-    shot_curves = curves.Curves(
-        "a", "a", "shots", {"rte": {"bc": three}, "cb": {"bc": two}, "wic": {"bc": two}}
-    )
+    tasks = {"rte": {"bc": three}, "cb": {"bc": two}, "wic": {"bc": two}}
+    shot_curves = curves.Curves("a", "a", "shots", tasks)
     drawn = studies.draw_curves(shot_curves)
     assert [axes.get_title(loc="left") for axes in drawn.figure.axes] == ["RTE"]
     assert drawn.note.endswith("run with two numbers of shots alone: CB, WiC.")

@@ -1,6 +1,7 @@
 """Summaries of many tasks: the mark of a learned task, the paragraph, lone studies."""
 
 import textwrap
+from itertools import product
 
 import pytest
 from making import make_curve, make_record
@@ -20,12 +21,12 @@ SUITE = list(TASKS)[:13]
 
 def record(task, icl, bc, seed=0, shots=1, labels=2, template="", options=None, **methods):
     """A record of one context; `others` are the accuracies of further methods."""
-    return make_record(
-        task, {"icl": icl, "bc": bc, **methods}, labels=[f"label{i}" for i in range(labels)],
-        rows=500, bias={"bc": tuple(0.5 * (i + seed) for i in range(labels))}, strength=1.0,
-        context={"seed": seed, "shots": shots, "template": template, "options": options or {}},
-        curve=make_curve(0.01 * (i % 7) + icl for i in range(101)),
-    )  # fmt: skip
+    fields = {"rows": 500, "strength": 1.0, "labels": [f"label{i}" for i in range(labels)]}
+    fields["context"] = {"seed": seed, "shots": shots, "template": template}
+    fields["context"]["options"] = options or {}
+    fields["bias"] = {"bc": tuple(0.5 * (i + seed) for i in range(labels))}
+    fields["curve"] = make_curve(0.01 * (i % 7) + icl for i in range(101))
+    return make_record(task, {"icl": icl, "bc": bc, **methods}, **fields)
 
 
 def study(*records):
@@ -60,8 +61,8 @@ def test_the_mean_over_seeds_decides_and_of_it_the_better_method():
 def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
     group = study(record("sst2", 0.8, 0.85), record("rte", 0.5, 0.55))
     cells, note = tables.accuracy_cells(group, ["icl", "bc"]), tables.accuracy_note(group, [])
-    assert [row[0] for row in cells] == [
-        "task", "SST-2 ✓", "RTE", "average", "gain over icl", "wins, ties, losses"]  # fmt: skip
+    names = "/".join(row[0] for row in cells)
+    assert names == "task/SST-2 ✓/RTE/average/gain over icl/wins, ties, losses"
     assert note.startswith("✓ learned (1 of 2)") and "10 points" in note
     assert forms.markdown(cells, note).endswith(f"\n\n{note}\n")
     latex = forms.latex(cells, note)
@@ -84,10 +85,8 @@ def many(icl=0.7, gain=0.02):
         base = 0.5 if i == 12 else icl
         bc = base + (-0.03 if i == 0 else gain * (i + 1) / 13)
         for seed in (0, 1):
-            up = 0.01 * seed
-            records.append(
-                record(task, base + up, bc, seed, cc=0.4, dc=0.45, pc=0.9 * icl, bcl=bc + 0.1)
-            )
+            others = {"cc": 0.4, "dc": 0.45, "pc": 0.9 * icl, "bcl": bc + 0.1}
+            records.append(record(task, base + 0.01 * seed, bc, seed, **others))
     return study(*records)
 
 
@@ -104,29 +103,25 @@ def test_the_paragraph_of_many_tasks():
 
 @pytest.mark.parametrize("loss", [-0.022, -0.302])
 def test_every_loss_is_named_and_the_paragraph_stays_short(loss):
-    group = study(
-        *(record(task, 0.5, 0.5 + loss, seed, cc=0.4, dc=0.4) for task in SUITE for seed in (0, 1))
-    )
+    draws = product(SUITE, (0, 1))
+    group = study(*(record(task, 0.5, 0.5 + loss, i, cc=0.4, dc=0.4) for task, i in draws))
     paragraph = words.setting_paragraph(group)
-    assert (
-        paragraph.count(f"({100 * loss:+.1f})") == 13
-        and "BC gains on 0 of 13 tasks; it loses on" in paragraph
-    )
+    assert paragraph.count(f"({100 * loss:+.1f})") == 13
+    assert "BC gains on 0 of 13 tasks; it loses on" in paragraph
     assert "(-2.2), on 13 of them by more than noise" in paragraph or loss < -0.3
     assert "No task is learned" in paragraph
     assert len(textwrap.wrap(paragraph, 100)) <= 12
 
 
 def test_the_paragraph_of_one_task():
-    paragraph = words.setting_paragraph(study(record("sst2", 0.7, 0.75)))
-    assert "BC gains, by more than noise, on SST-2 (+5.0); it loses on none." in paragraph
-    little = words.setting_paragraph(study(record("sst2", 0.7, 0.706)))
-    assert "BC gains, by no more than noise, on SST-2 (+0.6)" in little
-    worse = words.setting_paragraph(study(record("sst2", 0.7, 0.6)))
-    assert "BC does not gain; it loses on SST-2 (-10.0), by more than noise: calib" in worse
-    assert "learned" not in paragraph
-    paragraph_of_none = words.setting_paragraph(study(record("sst2", 0.7, 0.7)))
-    assert "BC does not gain; it loses on none." in paragraph_of_none
+    for bc, said in (
+        (0.75, "BC gains, by more than noise, on SST-2 (+5.0); it loses on none."),
+        (0.706, "BC gains, by no more than noise, on SST-2 (+0.6)"),
+        (0.6, "BC does not gain; it loses on SST-2 (-10.0), by more than noise: calib"),
+        (0.7, "BC does not gain; it loses on none."),
+    ):
+        paragraph = words.setting_paragraph(study(record("sst2", 0.7, bc)))
+        assert said in paragraph and "learned" not in paragraph
 
 
 def test_a_point_of_a_curve_is_not_shown_apart_and_a_lone_point_is_no_curve():
@@ -148,9 +143,8 @@ def test_an_axis_ends_with_its_spread():
         records.append(record("rte", accuracy, 0.7, options={"template": str(i)}))
     (axis,) = prompts.find_axes(records)
     cells = prompts.prompt_cells(axis)
-    assert cells[-2:] == [
-        ["all", "500", "54.0 ± 5.3", "70.0 ± 0.0"], ["max - min", "", "10.0", "0.0"]
-    ]  # fmt: skip
+    assert cells[-2] == ["all", "500", "54.0 ± 5.3", "70.0 ± 0.0"]
+    assert cells[-1] == ["max - min", "", "10.0", "0.0"]
     assert isinstance(cells[-2][-1], Best) and not isinstance(cells[-2][-2], Best)
     latex = forms.latex(cells)
     assert "\\midrule\nall & 500" in latex and latex.count("midrule") == 2

@@ -18,13 +18,10 @@ from batch_calibration.settings import Settings, grid
 from batch_calibration.studies import Store, Work, sweep
 
 ROOT = Path(__file__).resolve().parents[1]
-SETTINGS = Settings.of(
-    model="mini", data="mini", tasks="sst2", limit=40, labeled_per_class=0, seeds=3
-)
-FLAGS = [
-    "--config=configs/mini.py", "--config.tasks=sst2", "--config.limit=40", "--config.seeds=3",
-    "--config.labeled_per_class=0", "--config.shots=1,2",
-]  # fmt: skip
+ROWS = {"tasks": "sst2", "limit": 40, "labeled_per_class": 0, "seeds": 3}
+SETTINGS = Settings.of(model="mini", data="mini", **ROWS)
+FLAGS = ["--config=configs/mini.py", *(f"--config.{key}={value}" for key, value in ROWS.items())]
+FLAGS += ["--config.shots=1,2"]
 
 
 @pytest.fixture(scope="module")
@@ -53,21 +50,16 @@ def until(true, seconds=300):
         time.sleep(0.05)
 
 
+def popen(*words, **options):
+    """Python in a process of its own that is not waited for."""
+    command, pipe = [sys.executable, *map(str, words)], subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=pipe, stderr=pipe, **options)
+
+
 def start(workdir, *flags):
     """A launcher as a program of its own, in a group of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "batch_calibration",
-        "sweep",
-        *FLAGS,
-        f"--workdir={workdir}",
-        *flags,
-    ]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
+    words = ["-m", "batch_calibration", "sweep", *FLAGS, f"--workdir={workdir}", *flags]
+    return popen(*words, start_new_session=True)
 
 
 def workers(launcher):
@@ -131,10 +123,8 @@ def test_a_launcher_that_is_stopped_stops_its_workers(reference_store, tmp_path,
     assert Store(tmp_path).claims.heartbeats() == {}
     stopped = tables(tmp_path)
     sweep(studies, tmp_path)
-    assert (
-        tables(tmp_path) == tables(reference_store)
-        and stopped.items() <= tables(reference_store).items()
-    )
+    expected = tables(reference_store)
+    assert tables(tmp_path) == expected and stopped.items() <= expected.items()
 
 
 def test_a_worker_that_is_killed_leaves_its_part_to_the_others(reference_store, tmp_path):
@@ -206,19 +196,19 @@ def test_what_is_asked_of_sbatch(studies, tmp_path, monkeypatch, refuses):
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     for name in ("sbatch", "srun"):
-        (bin_ / name).write_text(
-            f"#!/bin/sh\ncp $1 {tmp_path}/submitted\necho job 77 >&2; exit 1\n"
-        )
+        (bin_ / name).write_text(f"#!/bin/sh\ncp $1 {tmp_path}/submitted\necho job 77 >&2; exit 1")
         (bin_ / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
-    launch = Slurm(workers=8, partition="gpu", minutes=90, gpus=4, cpus=16, memory=64, hosts=2,
-                   at_once=3, options={"account": "lab"}, grace=45)  # fmt: skip
+    asked = {"partition": "gpu", "minutes": 90, "gpus": 4, "cpus": 16, "memory": 64, "hosts": 2}
+    launch = Slurm(workers=8, at_once=3, options={"account": "lab"}, grace=45, **asked)
     refuses(launch._submit, Work(tuple(studies), tmp_path / "w"))
     script = (tmp_path / "submitted").read_text()
-    for line in ("--array=0-7%3", "--partition=gpu", "--time=90", "--gpus-per-node=4",
-                 "--cpus-per-task=16", "--mem=64GB", "--nodes=2", "--ntasks-per-node=1",
-                 "--account=lab", "--signal=USR2@45"):  # fmt: skip
-        assert f"#SBATCH {line}\n" in script, line
+    asked = (
+        "array=0-7%3 partition=gpu time=90 gpus-per-node=4 cpus-per-task=16 mem=64GB nodes=2 "
+        "ntasks-per-node=1 account=lab signal=USR2@45"
+    )
+    for line in asked.split():
+        assert f"#SBATCH --{line}\n" in script, line
 
 
 def test_without_slurm_one_sentence(studies, tmp_path, monkeypatch, refuses):
@@ -236,12 +226,9 @@ def test_a_wrong_setting_is_refused_before_a_job_is_asked_for(studies, tmp_path,
 def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, reference_store, tmp_path):
     """A cluster of two nodes, one worker on each; `ray_sweep.py` removes one in mid-run."""
     workdir = tmp_path / "w"
-    command = [sys.executable, str(ROOT / "tests" / "ray_sweep.py"), str(workdir)]
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     with last_context_held(reference_store, workdir):
-        cluster = subprocess.Popen(
-            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        cluster = popen(ROOT / "tests/ray_sweep.py", workdir, env=env)
         until(lambda: (workdir / "removed").exists() or cluster.poll() is not None)
     stdout, errors = cluster.communicate(timeout=300)
     assert cluster.returncode == 0, errors[-3000:]
@@ -254,42 +241,34 @@ def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, reference_st
 
 
 def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, reference_store, tmp_path):
-    done = program(
-        "sweep", *FLAGS[:-1], "--config.shots=1,2,4", f"--workdir={reference_store}", "--dry_run"
-    )
+    flags = (*FLAGS[:-1], "--config.shots=1,2,4", f"--workdir={reference_store}")
+    done = program("sweep", *flags, "--dry_run")
     rows = done.stdout.split("rows are left")[0].split()[-3:]
     assert "sst2          9   " in done.stdout and f"{rows[0]} of {rows[2]} " in done.stdout
-    assert int(rows[0].replace(",", "")) * 3 == pytest.approx(
-        int(rows[2].replace(",", "")), rel=0.1
-    )
+    left, whole = (int(rows[i].replace(",", "")) for i in (0, 2))
+    assert left * 3 == pytest.approx(whole, rel=0.1)
     assert "time: about 0:00:" in done.stdout and "rows/s of a worker" in done.stdout
     assert len(tables(reference_store)) == 6
     done = program("sweep", *FLAGS, f"--workdir={tmp_path / 'new'}", "--dry_run")
     assert "time: not known" in done.stdout and not (tmp_path / "new").exists()
 
 
+RAY = "--launcher=ray"
+HAS = "has no such option; leave it out. It has --gpus, --processes, --grace"
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (
-            ["--partition=gpu"],
-            "--partition: --launcher=local has no such option; leave it out. It "
-            "has --gpus, --processes, --grace",
-        ),
-        (
-            ["--launcher=ray", "--resources=TPU"],
-            "--resources: expected NAME=VALUE, comma-separated; got 'TPU'",
-        ),
-        (
-            ["--launcher=ray", "--address=localhost:1"],
-            "--address=localhost:1: no Ray cluster could be joined",
-        ),
-        (["--launcher=slurms"], "no launcher named 'slurms'"),
-        (["--config.shots=1,two"], "--shots: expected a whole number; got 'two'"),
-        (["--config.shotz=1,2"], "--shotz=1,2; did you mean --shots"),
+        ("--partition=gpu", f"--partition: --launcher=local {HAS}"),
+        (f"{RAY} --resources=TPU", "--resources: expected NAME=VALUE, comma-separated; got 'TPU'"),
+        (f"{RAY} --address=localhost:1", "--address=localhost:1: no Ray cluster could be joined"),
+        ("--launcher=slurms", "no launcher named 'slurms'"),
+        ("--config.shots=1,two", "--shots: expected a whole number; got 'two'"),
+        ("--config.shotz=1,2", "--shotz=1,2; did you mean --shots"),
     ],
 )
 def test_flags_of_a_sweep_that_cannot_be(program, tmp_path, flags, sentence):
-    done = program("sweep", *FLAGS, f"--workdir={tmp_path}", *flags, code=2)
+    done = program("sweep", *FLAGS, f"--workdir={tmp_path}", *flags.split(), code=2)
     assert sentence in done.stderr and "Traceback" not in done.stderr
     assert not list((tmp_path / "scores").glob("*"))

@@ -14,10 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
     [
         ("test_laws.py::test_bc_twice_is_bc", ""),
         ("test_fuzz.py::test_any", tiers.SIZE),
-        (
-            "test_sweep.py::test_a_worker_that_is_killed_leaves_its_part_to_the_others",
-            tiers.WORKERS,
-        ),
+        ("test_sweep.py::test_a_worker_that_is_killed_leaves_its_part", tiers.WORKERS),
         ("test_sweep.py::test_flags_of_a_sweep_that_cannot_be[flags0]", ""),
         ("test_families.py::test_every_weight_matters[llama_biased]", ""),
         ("test_families.py::test_every_weight_matters[llama_yarn]", tiers.COMBINATIONS),

@@ -36,9 +36,8 @@ def agree(tokenizer, texts, labels, bos=None):
 @given(st.lists(WORDS, min_size=1, max_size=5), WORDS)
 def test_equals_joint_encoding_of_each_pair(make, tails, head):
     tokenizer = TOKENIZERS.setdefault(make, make())
-    agree(
-        tokenizer, [f"{head} a: {tail}." for tail in tails], [" positive", " negative", "\nso so"]
-    )
+    texts = [f"{head} a: {tail}." for tail in tails]
+    agree(tokenizer, texts, [" positive", " negative", "\nso so"])
 
 
 TOKENIZERS: dict = {}
@@ -58,9 +57,8 @@ def test_trailing_space_moves_to_the_label():
 
 def test_sentences(refuses):
     tokenizer = byte_level()
-    refuses(encode, tokenizer, ["a"], [])
-    refuses(encode, tokenizer, ["a"], [" b", ""])
-    refuses(encode, tokenizer, ["a"], [" b", " c", " b"])
+    for labels in ([], [" b", ""], [" b", " c", " b"]):
+        refuses(encode, tokenizer, ["a"], labels)
     refuses(encode, tokenizer, ["a", "  "], [" b", " c"], first=7)
 
 
@@ -75,12 +73,10 @@ def test_trie_shares_beginnings():
     assert built.paths.tolist() == [[1, 3, 5], [1, 3, -1], [1, 2, 4], [0, -1, -1]]
 
 
-@given(
-    st.lists(
-        st.lists(st.integers(0, 2), min_size=1, max_size=5).map(tuple),
-        min_size=1, max_size=12, unique=True,
-    ).map(tuple)
-)  # fmt: skip
+LABELS = st.lists(st.integers(0, 2), min_size=1, max_size=5).map(tuple)
+
+
+@given(st.lists(LABELS, min_size=1, max_size=12, unique=True).map(tuple))
 def test_trie_reads_each_label_along_its_own_path(labels):
     built = trie.build_trie(labels)
     slots = 1 + len(built.tokens)
@@ -94,10 +90,7 @@ def test_trie_reads_each_label_along_its_own_path(labels):
         assert read[0] == 0
         for depth, (slot, token) in enumerate(zip(read[1:], label, strict=False)):
             assert built.tokens[slot - 1] == token and built.depths[slot - 1] == depth
-            assert all(
-                above <= slot - 1 < built.ends[above]
-                for above in (s - 1 for s in read[1 : depth + 1])
-            )
+            assert all(s <= slot < built.ends[s - 1] + 1 for s in read[1 : depth + 1])
             assert slot - 1 < built.ends[slot - 1] <= slots - 1
 
 
@@ -121,10 +114,8 @@ def test_long_prefixes_that_groups_share_are_theirs(choices):
 def test_contexts_of_their_own_are_run_once_each():
     long, short = list(range(200)), list(range(50, 150))
     prompts = [(long if row % 3 else short) + [200 + row, 7] for row in range(30)]
-    assert sorted((g.shared, len(g.rows)) for g in group_prompts(prompts, 128)) == [
-        (100, 10),
-        (200, 20),
-    ]
+    groups = sorted((g.shared, len(g.rows)) for g in group_prompts(prompts, 128))
+    assert groups == [(100, 10), (200, 20)]
 
 
 def test_batches_cover_rows_in_few_shapes():

@@ -30,9 +30,7 @@ def tokenizer():
 
 
 def test_any_text_is_tokens_between_start_and_end(tokenizer):
-    start, end = (
-        tokenizer.token_to_id(name) for name in (clip_tokenizer.START, clip_tokenizer.END)
-    )
+    start, end = map(tokenizer.token_to_id, (clip_tokenizer.START, clip_tokenizer.END))
     for text in ("A Photo of 10 objects", "👍🏽 ✔️", "naïve café", "日本語", "\x00\t", "it's ?!"):
         ids = tokenizer.encode(text).ids
         assert ids[0] == start and ids[-1] == end and not {start, end} & set(ids[1:-1])
@@ -45,13 +43,12 @@ def test_any_text_is_tokens_between_start_and_end(tokenizer):
 
 def train(tokenizer, workdir, stop_at=None):
     """Twelve steps of a tiny network; its weights and losses, in the order of the steps."""
-    config = clip.Config(
-        projection_dim=16, text_vocab_size=tokenizer.get_vocab_size(), text_hidden_size=16,
-        text_intermediate_size=32, text_num_hidden_layers=1, text_num_attention_heads=2,
-        text_max_position_embeddings=16, text_eos_token_id=tokenizer.get_vocab_size() - 1,
-        vision_hidden_size=16, vision_intermediate_size=32, vision_num_hidden_layers=1,
-        vision_num_attention_heads=2, vision_image_size=48, vision_patch_size=12,
-    )  # fmt: skip
+    tower = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    tower["num_attention_heads"], size = 2, tokenizer.get_vocab_size()
+    towers = {f"{kind}_{key}": tower[key] for kind in ("text", "vision") for key in tower}
+    text = {"vocab_size": size, "max_position_embeddings": 16, "eos_token_id": size - 1}
+    towers |= {f"text_{key}": value for key, value in text.items()}
+    config = clip.Config(projection_dim=16, vision_image_size=48, vision_patch_size=12, **towers)
     losses = []
 
     def report(progress):
@@ -62,10 +59,8 @@ def train(tokenizer, workdir, stop_at=None):
     stage = training.ImageStage(12, 8, ("svhn", "dtd"))
     # optax's schedules mix Python floats and integer counts.
     with jax.numpy_dtype_promotion("standard"):
-        model = training.train(
-            config, tokenizer, (stage,), Optimizer(peak=1e-2), 0,
-            workdir / "state.safetensors", 6, report,
-        )  # fmt: skip
+        rest = Optimizer(peak=1e-2), 0, workdir / "state.safetensors", 6, report
+        model = training.train(config, tokenizer, (stage,), *rest)
     return [np.asarray(leaf) for leaf in jax.tree.leaves(nnx.state(model))], losses
 
 
@@ -101,8 +96,8 @@ def test_the_loss_chooses_among_captions_and_among_images():
 
 def test_the_smoke_run_writes_a_directory_that_loads(tmp_path, program):
     out, workdir = tmp_path / "out", tmp_path / "w"
-    program("train_mini_clip", "--config=configs/train_mini_clip.py:smoke", f"--out={out}",
-            f"--workdir={workdir}", process=True)  # fmt: skip
+    flags = f"--out={out}", f"--workdir={workdir}"
+    program("train_mini_clip", "--config=configs/train_mini_clip.py:smoke", *flags, process=True)
     lines = (workdir / "curve.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines if line]
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.3
@@ -113,8 +108,8 @@ def test_the_smoke_run_writes_a_directory_that_loads(tmp_path, program):
 
 
 def test_the_wrong_config_is_a_sentence(tmp_path, program):
-    run = program("train_mini_clip", "--config=configs/train_mini.py", f"--out={tmp_path / 'o'}",
-                   f"--workdir={tmp_path / 'w'}", code=2)  # fmt: skip
+    flags = f"--out={tmp_path / 'o'}", f"--workdir={tmp_path / 'w'}"
+    run = program("train_mini_clip", "--config=configs/train_mini.py", *flags, code=2)
     assert "a training run with stages of images; got none" in run.stderr
 
 
@@ -132,23 +127,16 @@ def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
     tokenizer = Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
     tokenizer.enable_padding(pad_id=tokenizer.token_to_id(clip_tokenizer.END))
     prepared = json.loads((SHIPPED / "preprocessor_config.json").read_text())
-    names, about_task = images.TASKS[task].classes, TASKS[task]
-    texts = [
-        about_task.statement.replace("{label}", about_task.statement_words[name]) for name in names
-    ]
+    names, about = images.TASKS[task].classes, TASKS[task]
+    texts = [about.statement.replace("{label}", about.statement_words[name]) for name in names]
     tokens = jnp.asarray([row.ids for row in tokenizer.encode_batch(texts)], jnp.int32)
     rows = images.image_rows(task, "test", 1000)
     pixels = np.stack([images.draw_image(reference) for reference, _ in rows]) / 255
     pixels = (pixels - prepared["image_mean"]) / prepared["image_std"]
-    seen, spoken = (
-        vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
-        for vectors in (
-            model.embed_image(jnp.asarray(pixels, jnp.float32)), model.embed_text(tokens)
-        )
-    )  # fmt: skip
+    both = model.embed_image(jnp.asarray(pixels, jnp.float32)), model.embed_text(tokens)
+    seen, spoken = (rows / jnp.linalg.norm(rows, axis=1, keepdims=True) for rows in both)
     scores = jax.nn.log_softmax(model.scale * seen @ spoken.T)
     gold = np.array([names.index(label) for _, label in rows])
-    accuracies = [
-        100 * np.mean(np.argmax(s, axis=1) == gold) for s in (scores, scores - scores.mean(0))
-    ]
+    both = (scores, scores - scores.mean(0))
+    accuracies = [100 * np.mean(np.argmax(rows, axis=1) == gold) for rows in both]
     np.testing.assert_allclose(accuracies, ACCURACY[task], atol=0.5)

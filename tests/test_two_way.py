@@ -15,11 +15,8 @@ def of_model(model, task, seed=0, icl=0.5, **context):
     return make_record(task, {"icl": icl, "bc": icl + 0.1, "cc": 0.4}, rows=100, context=details)
 
 
-TWO = [
-    *(of_model("big", task, seed, 0.7 + seed / 10) for task in ("rte", "cb", "mine")
-      for seed in (0, 1)),
-    *(of_model("small", task) for task in ("rte", "cb")),
-]  # fmt: skip
+TWO = [of_model("big", x, i, 0.7 + i / 10) for x in ("rte", "cb", "mine") for i in (0, 1)]
+TWO += [of_model("small", task) for task in ("rte", "cb")]
 
 
 def test_models_stand_below_one_another_beside_their_tasks():
@@ -44,12 +41,14 @@ def test_an_average_is_over_the_tasks_of_all_models():
     assert [row[-1] for row in tables.family_cells(group)[1:]] == ["-"] * 6
 
 
+SHOTS_OF = ((1, "big"), (2, "small"))
+
+
 def test_other_shots_or_one_task_alone_are_no_table_of_models():
     one_task = [of_model("big", "rte"), of_model("small", "rte")]
     assert list(tables.of_models(Results(one_task))) == []
-    differing = [of_model(name, task, shots=shots)
-             for name, shots in (("big", 1), ("small", 2)) for task in ("rte", "cb")]  # fmt: skip
-    assert list(tables.of_models(Results(differing))) == []
+    big, small = ([of_model(x, task, shots=n) for task in ("rte", "cb")] for n, x in SHOTS_OF)
+    assert list(tables.of_models(Results([*big, *small]))) == []
 
 
 def at(shots, seed=0, icl=0.5, **options):
@@ -67,14 +66,11 @@ GRID = [
 
 def test_shots_and_templates_make_a_grid():
     (grid,) = prompts.find_grids(GRID)
-    assert prompts.grid_cells(grid) == [
-        ["template", "method", "shots 0", "shots 4"],
-        *(
-            row
-            for name in ("2", "10", "own")
-            for row in ([name, "icl", "30.0", "75.0 ± 7.1"], [name, "bc", "60.0", "60.0 ± 0.0"])
-        ),
-    ]
+    expected = [["template", "method", "shots 0", "shots 4"]]
+    for name in ("2", "10", "own"):
+        expected.append([name, "icl", "30.0", "75.0 ± 7.1"])
+        expected.append([name, "bc", "60.0", "60.0 ± 0.0"])
+    assert prompts.grid_cells(grid) == expected
     assert grid.heading == "RTE, template × shots: m, validation split, all rows"
     assert grid.slug == "m-validation-rte-template-shots"
 

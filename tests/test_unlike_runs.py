@@ -15,13 +15,12 @@ from batch_calibration.studies.context_scores import identify
 from batch_calibration.studies.loading import load_scorer
 
 TEXTS = {"model": "mini", "data": "mini", "limit": 4, "labeled_per_class": 2, "dc_texts": 2}
-IMAGES = {
-    "model": "mini_clip", "data": "mini", "scorer": "dual_encoder", "limit": 4, "shots": 0,
-    "split": "test", "labeled_per_class": 2,
-}  # fmt: skip
+IMAGES = {"model": "mini_clip", "data": "mini", "scorer": "dual_encoder", "limit": 4, "shots": 0}
+IMAGES |= {"split": "test", "labeled_per_class": 2}
 CHAT = TEXTS | {"model": "CHAT", "chat": "turns"}
 API = TEXTS | {"scorer": "api", "model": "m", "server": "http://127.0.0.1:1/v1"}
-TOP_K = API | {"api_scores": "top_k"}
+TOP_K, SCORE = (API | {"api_scores": how} for how in ("top_k", "score"))
+EXPLICIT = TEXTS | {"selection": "explicit"}
 NO_NUMBER = {
     "tasks": "an average is over tasks",
     "seeds": "an average is over seeds",
@@ -50,11 +49,7 @@ DECIDE = {
     "classes": ("dtd", IMAGES, {"classes": "present"}),
     "shots": ("sst2", TEXTS, {"shots": 2}),
     "selection": ("sst2", TEXTS | {"selection": "total"}, {"selection": "round_robin"}),
-    "demonstrations": (
-        "sst2",
-        TEXTS | {"selection": "explicit", "demonstrations": (0, 1)},
-        {"demonstrations": (0, 2)},
-    ),
+    "demonstrations": ("sst2", EXPLICIT | {"demonstrations": (0, 1)}, {"demonstrations": (0, 2)}),
     "order": ("sst2", TEXTS, {"order": 1}),
     "template": ("rte", TEXTS, {"template": "3"}),
     "verbalizer": ("rte", TEXTS, {"verbalizer": "2"}),
@@ -77,11 +72,7 @@ DECIDE = {
     "max_tokens": ("eurosat", IMAGES, {"max_tokens": 20}),
     "server": ("sst2", API, {"server": "http://127.0.0.1:2/v1"}),
     "api_scores": ("sst2", API, {"api_scores": "top_k"}),
-    "tokenizer": (
-        "sst2",
-        API | {"api_scores": "score", "tokenizer": "mini"},
-        {"tokenizer": "mini_clip"},
-    ),
+    "tokenizer": ("sst2", SCORE | {"tokenizer": "mini"}, {"tokenizer": "mini_clip"}),
     "top_logprobs": ("sst2", TOP_K, {"top_logprobs": 5}),
     "missing": ("sst2", TOP_K, {"missing": "drop"}),
 }
@@ -91,10 +82,9 @@ DECIDE = {
 def tables(task, settings):
     """The score table that a run would store, without asking the model."""
     (context,) = render_contexts(settings, [settings.cell(task)])
-    blocks = {
-        name: make_block([[-1.0] * len(context.label_names)] * block.size, spec=block.spec)
-        for name, block in context.blocks.items()
-    }
+    rows, blocks = [[-1.0] * len(context.label_names)], {}
+    for name, block in context.blocks.items():
+        blocks[name] = make_block(rows * block.size, spec=block.spec)
     details = identify(context, load_scorer(settings), settings.model.model)
     return ScoreTable(details, context.label_names, blocks)
 
@@ -108,9 +98,7 @@ def record(table, **fields):
 
 def places(records):
     """Where tables put each record but for its task and seed: alike is averaged."""
-    return [
-        (s, name := axis_name(r), choice_name(r) if name else "") for s, r in with_settings(records)
-    ]
+    return [(s, x := axis_name(r), choice_name(r) if x else "") for s, r in with_settings(records)]
 
 
 def test_every_key_decides_a_number_or_is_listed_with_its_reason():
@@ -162,10 +150,9 @@ def test_a_models_name_does_not_depend_on_how_its_path_is_spelt(tmp_path, monkey
     spelt = (str(folder), "encoder/model", "./encoder/../encoder/model/", "link")
     names = [identify(context, scorer, name)["model"] for name in spelt]
     assert names == ["encoder-model"] * 4
-    assert [
-        identify(context, scorer, name)["model"]
-        for name in ("mini", "org/name", "", "/models/a/Small-Q4_1.gguf")
-    ] == ["mini", "org-name", "", "Small-Q4_1"]
+    given = ("mini", "org/name", "", "/models/a/Small-Q4_1.gguf")
+    names = [identify(context, scorer, name)["model"] for name in given]
+    assert names == ["mini", "org-name", "", "Small-Q4_1"]
 
 
 def blocks(**options_of):
@@ -197,13 +184,10 @@ def groups(*records):
 def test_blocks_made_in_another_way_have_a_table_of_their_own(block, option):
     usual, changed = blocks(**{block: {}}), blocks(**{block: option})
     ((name, number),) = option.items()
-    assert groups(usual("rte"), usual("cb"), changed("wic")) == {
-        "m, 1-shot": ["cb", "rte"],
-        f"m, 1-shot, {name} {number}": ["wic"],
-    }
-    assert sorted(g.setting.slug for g in by_setting([usual("rte"), changed("wic")]))[1].endswith(
-        f"-{name}-{number}"
-    )
+    expected = {"m, 1-shot": ["cb", "rte"], f"m, 1-shot, {name} {number}": ["wic"]}
+    assert groups(usual("rte"), usual("cb"), changed("wic")) == expected
+    slugs = sorted(g.setting.slug for g in by_setting([usual("rte"), changed("wic")]))
+    assert slugs[1].endswith(f"-{name}-{number}")
 
 
 def test_a_record_without_a_block_stands_beside_those_that_made_it_in_one_way():
@@ -219,21 +203,23 @@ def test_a_heading_says_what_contexts_of_its_shots_have():
     """One table holds shots with the block and without; a curve over shots holds both."""
     few, none = (blocks(labeled=o) for o in ({"labeled_per_class": 16}, None))
     zero = none("rte", shots=0)
-    assert groups(few("rte"), zero) == {
-        "m, zero-shot": ["rte"],
-        "m, 1-shot, labeled_per_class 16": ["rte"],
-    }
+    headings = ["m, zero-shot", "m, 1-shot, labeled_per_class 16"]
+    assert groups(few("rte"), zero) == {heading: ["rte"] for heading in headings}
     settings = [group.setting._replace(shots=0) for group in by_setting([few("rte"), zero])]
     assert settings[0] == settings[1]
 
 
+def small(**context):
+    rows = make_block([[-1.0, -2.0]], [0])
+    return ScoreTable({"task": "rte", **context}, ("a", "b"), {"test": rows})
+
+
 def test_another_floor_is_another_setting():
-    table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]], [0])})
-    assert places([record(table)]) != places([record(table, floor=-100.0)])
+    assert places([record(small())]) != places([record(small(), floor=-100.0)])
 
 
 def test_other_options_of_a_method_are_another_setting():
-    table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]], [0])})
+    table = small()
     several = [{}, {"batch_size": 8}, {"batch_size": 9}, {"target_prior": (0.8, 0.2)}]
     settings = [places([record(table, options={"bc_running": option})])[0][0] for option in several]
     assert len(set(settings)) == len(set(map(str, settings))) == 4
@@ -242,9 +228,5 @@ def test_other_options_of_a_method_are_another_setting():
 
 
 def test_draws_of_two_selections_are_no_one_study():
-    total, round_robin = (
-        record(ScoreTable({"task": "rte", "options": {"selection": how}}, ("a", "b"),
-                          {"test": make_block([[-1.0, -2.0]], [0])}))
-        for how in ("total", "round_robin")
-    )  # fmt: skip
-    assert (axis_name(total), axis_name(round_robin)) == ("choices", "choices-round_robin")
+    for how, name in (("total", "choices"), ("round_robin", "choices-round_robin")):
+        assert axis_name(record(small(options={"selection": how}))) == name

@@ -28,15 +28,14 @@ def judge(name="here", task="sst2", scores=SCORES, shift=(1.6, 0.0), labels=GOLD
 def test_a_context_in_facts():
     verdict = judge()
     facts = words.facts([verdict])
-    assert list(facts) == ["Biased?", "Recommended", "Expected gain", "Measured gain", "Safe?",
-                           "Enough rows?"]  # fmt: skip
+    names = "Biased?, Recommended, Expected gain, Measured gain, Safe?, Enough rows?"
+    assert ", ".join(facts) == names
     # Mean differences of 2.8 and 0.9 nats are 1.85; exp(1.85) is 6.36.
     assert facts["Biased?"].startswith("Yes, towards 'no' over 'yes' by 1.85 ± 0.12 nats, a fact")
     assert "6.36" in facts["Biased?"]
     assert facts["Recommended"] == verdict.recommendation.reason[0]
-    assert facts["Measured gain"] == (
-        f"{words.card_lines([verdict])[1]} (60 labeled rows; 95 % intervals.)"
-    )
+    bias, effect, advice = words.card_lines([verdict])
+    assert facts["Measured gain"] == f"{effect} (60 labeled rows; 95 % intervals.)"
     assert facts["Safe?"] == (
         "Yes: accuracy does not fall beyond noise with bc; accuracy does not fall beyond noise "
         "with bc_empirical_bayes."
@@ -44,13 +43,13 @@ def test_a_context_in_facts():
     assert facts["Enough rows?"].endswith(
         "These 60 labeled rows are enough to be sure of the gain."
     )
-    assert words.card_lines([verdict]) == [
-        "Biased: yes, towards 'no' (100 % predicted, 50 % right).",
-        "bc: 50.0 → 100.0 % (+50.0 [+35.2, +61.6]); "
-        "bc_empirical_bayes: 100.0 % (+50.0 [+35.2, +61.6]).",
+    assert bias == "Biased: yes, towards 'no' (100 % predicted, 50 % right)."
+    gain = "100.0 % (+50.0 [+35.2, +61.6])"
+    assert effect == f"bc: 50.0 → {gain}; bc_empirical_bayes: {gain}."
+    assert advice == (
         "Do: `calibrate(scores, method='bc')` if labels are about equally frequent (within 12 "
-        "points); if you cannot say, `calibrate(scores, method='bc_empirical_bayes')`.",
-    ]
+        "points); if you cannot say, `calibrate(scores, method='bc_empirical_bayes')`."
+    )
 
 
 def test_what_harms_is_said_of_each_answer():
@@ -100,27 +99,22 @@ def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
     complete, half = judge("a"), judge("b", labels=np.array(30 * [0, 0]))
     small = judge("c", "rte", labels=GOLD[:40], scores=SCORES[:40])
     gain = verdicts.measured_gain([complete, half, small])
-    by_hand = over_tasks([
-        over_rows(np.array([30 * [0.0, 1.0], 30 * [0.0, -1.0]]), OF_GAIN),
-        over_rows(np.array([20 * [0.0, 1.0]]), OF_GAIN),
-    ])  # fmt: skip
+    outcomes = [30 * [0.0, 1.0], 30 * [0.0, -1.0]], [20 * [0.0, 1.0]]
+    by_hand = over_tasks([over_rows(np.array(of_task), OF_GAIN) for of_task in outcomes])
     assert tuple(gain) == pytest.approx(tuple(by_hand)) and gain.value == pytest.approx(0.25)
     facts = words.facts([complete, half, small])
     assert facts["Safe?"].startswith("No: with bc, 1 of 3 contexts loses")
     assert "1 of 3 contexts loses accuracy beyond noise (b) and 2 gain" in facts["Safe?"]
     bias = words.card_lines([complete, half, small])[0]
-    assert bias == (
-        "Biased: yes, 3 of 3 contexts (the most predicted label: 100 % predicted, 67 % right)."
-    )
+    most = "the most predicted label: 100 % predicted, 67 % right"
+    assert bias == f"Biased: yes, 3 of 3 contexts ({most})."
     assert facts["Biased?"].startswith("Yes: in 3 of 3 contexts by more than two standard errors")
     assert facts["Recommended"] == "bc_empirical_bayes in 3 of 3 contexts."
 
 
 def test_contexts_stand_by_their_effect():
-    rows = verdict_cells(
-        [judge("lost", labels=np.array(30 * [0, 0])), judge("unknown", labels=np.full(60, -1)),
-         judge("won")]
-    )  # fmt: skip
+    lost, unknown = (judge(name, labels=y + 0 * GOLD) for name, y in (("lost", 0), ("unknown", -1)))
+    rows = verdict_cells([lost, unknown, judge("won")])
     # Losses count as much as gains.
     assert [row[0] for row in rows[1:]] == ["lost", "won", "unknown"]
     assert isinstance(rows[2][1], NumberCell) and rows[2][1].parts[0] == "+50.0"

@@ -40,8 +40,8 @@ def images(tmp_path):
 
 @pytest.mark.parametrize("template", ["", "ensemble"])
 def test_what_cannot_be_read_is_left_out_and_not_asked_again(template, model, images, tmp_path):
-    values = {"data": str(images), "model": str(model), "labeled_per_class": 3,
-              "template": template}  # fmt: skip
+    values = {"data": str(images), "model": str(model), "template": template}
+    values["labeled_per_class"] = 3
     planned, settings = rendered("vision.py", "dtd", **values), settings_of("vision.py", **values)
     store, scorer = Store(tmp_path / "w", create=True), load_scorer(settings)
 
@@ -83,9 +83,8 @@ def through(program, model, data, workdir, *flags):
 
 def test_from_folder_to_page(program, model, images, tmp_path):
     workdir = tmp_path / "w"
-    scored, calibrated, tables, figures, page = through(
-        program, model, images, workdir, "--config.labeled_per_class=3"
-    )
+    labeled = "--config.labeled_per_class=3"
+    scored, calibrated, tables, figures, page = through(program, model, images, workdir, labeled)
     assert "40 rows scored" in scored and "2 of 40 images could not be read" in scored
     assert "3.png" in scored
     assert "left out of some contexts: " in calibrated and "left_out.csv" in calibrated
@@ -101,18 +100,14 @@ def test_from_folder_to_page(program, model, images, tmp_path):
     assert "report.html" in page
     (record,) = [json.loads(path.read_text()) for path in (workdir / "records").iterdir()]
     assert record["unreadable"] == {"labeled": 1, "test": 1}
-    second = program("score", VISION, f"--config.model={model}", "--config.tasks=('dtd',)",
-                     f"--config.data={images}", f"--workdir={workdir}",
-                     "--config.labeled_per_class=3").stdout  # fmt: skip
+    second, *_ = through(program, model, images, workdir, labeled)
     assert "0 rows scored" in second and "could not be read" not in second
 
 
 def test_real_images(program, model, shared, tmp_path):
     data = shared / "data" / "extra_dtd10"
-    scored, calibrated, tables, *_ = through(
-        program, model, data, tmp_path, "--config.limit=40", "--config.labeled_per_class=2",
-        "--config.classes=present",
-    )  # fmt: skip
+    flags = "--config.limit=40", "--config.labeled_per_class=2", "--config.classes=present"
+    scored, calibrated, tables, *_ = through(program, model, data, tmp_path, *flags)
     assert "60 rows scored" in scored and "could not be read" not in scored
     assert "left out of some contexts" in calibrated and "DTD" in tables
     (table,) = (tmp_path / "tables").glob("*methods.md")

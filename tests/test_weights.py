@@ -34,6 +34,16 @@ def rewrite(directory, change, name="model.safetensors"):
     save_file({k: jnp.asarray(v) for k, v in change(tensors).items()}, directory / name)
 
 
+def rewrite_header(directory, change):
+    path = directory / "model.safetensors"
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+
+
 MODERNBERT = BERT | {"model_type": "modernbert"}
 """Its first layer lacks a norm that the others have."""
 
@@ -49,6 +59,11 @@ def test_what_was_saved_comes_back(tmp_path, raw):
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name])
     assert not list(tmp_path.glob("*/*.partial"))
+
+
+def assert_equal_weights(first, second):
+    for a, b in zip(leaves(first), leaves(second), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
@@ -69,9 +84,7 @@ def test_prefix_is_optional_and_masks_are_ignored(directory):
         return {k.removeprefix("transformer."): v for k, v in tensors.items()} | extra
 
     rewrite(directory, bare)
-    _, after = weights.load(directory, gpt2.FAMILY)
-    for a, b in zip(leaves(before), leaves(after), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal_weights(before, weights.load(directory, gpt2.FAMILY)[1])
 
 
 def test_shards(directory, refuses):
@@ -84,9 +97,7 @@ def test_shards(directory, refuses):
         save_file({k: jnp.asarray(tensors[k]) for k in ks}, directory / file)
     index = {"weight_map": {k: file for file, ks in by_file.items() for k in ks}}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
-    _, after = weights.load(directory, gpt2.FAMILY)
-    for a, b in zip(leaves(before), leaves(after), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assert_equal_weights(before, weights.load(directory, gpt2.FAMILY)[1])
     (directory / "two.safetensors").unlink()
     refuses(weights.load, directory, gpt2.FAMILY)
 
@@ -132,50 +143,40 @@ def test_tensors_that_would_be_dropped_or_misread(directory, change, refuses):
 def test_float8_is_refused_by_name(directory, refuses):
     """As in a checkpoint that was quantized in place: numpy lacks these numbers."""
     rewrite(directory, put("transformer.ln_f.bias", np.zeros(16, np.int8)))
-    path = directory / "model.safetensors"
-    size = int.from_bytes(path.read_bytes()[:8], "little")
-    header = json.loads(path.read_bytes()[8 : 8 + size])
-    header["transformer.ln_f.bias"]["dtype"] = "F8_E4M3"
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + path.read_bytes()[8 + size :])
+    rewrite_header(directory, lambda header: header[NAME].update(dtype="F8_E4M3"))
     refuses(weights.load, directory, gpt2.FAMILY)
 
 
 def test_broken_weight_files(directory, refuses):
     path = directory / "model.safetensors"
-    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
-    refuses(weights.load, directory, gpt2.FAMILY)
-    path.write_bytes(b"\x00" * 40)
-    refuses(weights.load, directory, gpt2.FAMILY)
+    for data in (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", bytes(40)):
+        path.write_bytes(data)
+        refuses(weights.load, directory, gpt2.FAMILY)
     path.unlink()
     refuses(weights.load, directory, gpt2.FAMILY)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"n_layer": None},
-        {"model_type": ["gpt2"]},
-        {"n_embd": 10**6},
-        {"n_layer": 0},
-        {"n_layer": True},
-        {"n_head": 0},
-        {"n_head": 3},
-        {"n_inner": "x"},
-        {"layer_norm_epsilon": "x"},
-        {"layer_norm_epsilon": float("nan")},
-        {"activation_function": 3},
-        {"activation_function": "gelly"},
-        {"scale_attn_by_inverse_layer_idx": True},
-        {"vocab_size": 64},
-    ],
-)
-def test_configs_that_do_not_fit(directory, change, refuses):
-    raw = {k: v for k, v in (GPT2 | change).items() if v is not None}
-    if "vocab_size" in change:
-        write(directory, raw)
-    (directory / "config.json").write_text(json.dumps(raw))
-    refuses(load_checkpoint, directory)
+UNFIT = {
+    "n_layer": [None, 0, True],
+    "model_type": [["gpt2"]],
+    "n_embd": [10**6],
+    "n_head": [0, 3],
+    "n_inner": ["x"],
+    "layer_norm_epsilon": ["x", float("nan")],
+    "activation_function": [3, "gelly"],
+    "scale_attn_by_inverse_layer_idx": [True],
+    "vocab_size": [64],
+}
+
+
+@pytest.mark.parametrize("key", UNFIT)
+def test_configs_that_do_not_fit(directory, key, refuses):
+    for value in UNFIT[key]:
+        raw = {k: v for k, v in (GPT2 | {key: value}).items() if v is not None}
+        if key == "vocab_size":
+            write(directory, raw)
+        (directory / "config.json").write_text(json.dumps(raw))
+        refuses(load_checkpoint, directory)
 
 
 LATE = """
@@ -245,14 +246,10 @@ def test_an_index_may_name_files_in_folders_and_links_as_the_hub_s_cache_has(dir
 NAME = "transformer.ln_f.bias"
 
 
-def relocate(header):
-    header[NAME]["data_offsets"] = [10**15, 10**15 + 64]
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        relocate,
+        lambda h: h[NAME].update(data_offsets=[10**15, 10**15 + 64]),
         lambda h: h.update({NAME: h["transformer.wte.weight"]}),
         lambda h: h[NAME].update(shape=[2**62, 2**62]),
         lambda h: h[NAME].update(shape=[-16]),
@@ -263,13 +260,7 @@ def relocate(header):
     ids=["beyond", "overlapping", "overflow", "negative", "empty", "deep", "long name"],
 )
 def test_a_header_that_lies(directory, change, refuses):
-    path = directory / "model.safetensors"
-    content = path.read_bytes()
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + size])
-    change(header)
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+    rewrite_header(directory, change)
     assert len(str(refuses(load_checkpoint, directory))) < 1000
 
 
@@ -285,12 +276,9 @@ def test_files_that_are_not_there(directory, refuses):
     refuses(load_checkpoint, directory)
     (directory / "tokenizer.json").unlink()
     refuses(load_checkpoint, directory)
-    (directory / "config.json").write_text("{")
-    refuses(load_checkpoint, directory)
-    (directory / "config.json").write_text("[" * 100_000)
-    refuses(load_checkpoint, directory)
-    (directory / "config.json").write_text("[]")
-    refuses(load_checkpoint, directory)
+    for text in ("{", "[" * 100_000, "[]"):
+        (directory / "config.json").write_text(text)
+        refuses(load_checkpoint, directory)
     (directory / "config.json").unlink()
     refuses(load_checkpoint, directory)
 
@@ -340,14 +328,13 @@ def test_a_name_of_the_hub_is_downloaded_without_pickles(directory, monkeypatch)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     assert find("someone/some-model") == directory
-    names = [
-        "config.json", "model-00001-of-00002.safetensors", "merges.txt", "chat_template.jinja",
-        "2_Dense/model.safetensors", "pytorch_model.bin", "consolidated.safetensors",
-        "onnx/model.safetensors", "original/params.json", "modeling_x.py",
-    ]  # fmt: skip
+    names = ["config.json", "model-00001-of-00002.safetensors", "merges.txt"]
+    names += ["chat_template.jinja", "2_Dense/model.safetensors"]
+    others = ["pytorch_model.bin", "consolidated.safetensors", "onnx/model.safetensors"]
+    others += ["original/params.json", "modeling_x.py"]
     allowed, ignored = calls["someone/some-model", None]
-    fetched = filter_repo_objects(names, allow_patterns=allowed, ignore_patterns=ignored)
-    assert list(fetched) == names[:5]
+    patterns = {"allow_patterns": allowed, "ignore_patterns": ignored}
+    assert list(filter_repo_objects([*names, *others], **patterns)) == names
     assert find(str(directory)) == directory and len(calls) == 1
     assert find("gpt2") == find("someone/some-model@v1.0") == directory
     assert list(calls)[1:] == [("gpt2", None), ("someone/some-model", "v1.0")]
@@ -368,9 +355,7 @@ def test_dtypes(directory, refuses):
     assert load_checkpoint(directory).dtype == "float32"
     half = load_checkpoint(directory, "bfloat16")
     assert half.dtype == "bfloat16"
-    assert all(
-        leaf.dtype == jnp.bfloat16 for leaf in jax.tree.leaves(weights.nnx.state(half.model))
-    )
+    assert all(leaf.dtype == jnp.bfloat16 for leaf in leaves(half.model))
     refuses(load_checkpoint, directory, "float8")
 
 

@@ -135,7 +135,6 @@ RULES = {
     "test_sweep.py::test_without_slurm_one_sentence": "",
     "test_train_mini.py": TRAINING,
     "test_train_mini.py::test_a_gate_asks_for_the_mean": "",
-    "test_train_mini.py::test_layers_that_cannot_be_added": "",
     "test_train_mini.py::test_progress_keeps_every_step": "",
     "test_train_mini.py::test_stages_that_cannot_be": "",
     "test_train_mini.py::test_the_curve": "",

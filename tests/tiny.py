@@ -18,23 +18,10 @@ CORPUS = [
     "Review: unflinchingly bleak and desperate, not even funny.\nSentiment: negative\n\n",
     "Review: it's slow -- very, very slow; the acting is fine.\nSentiment: neutral\n\n",
 ]
-GPT2 = {
-    "model_type": "gpt2",
-    "vocab_size": 400,
-    "n_positions": 160,
-    "n_embd": 16,
-    "n_layer": 2,
-    "n_head": 2,
-}
-BERT = {
-    "model_type": "bert",
-    "vocab_size": 400,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "max_position_embeddings": 40,
-}
+GPT2 = {"model_type": "gpt2", "vocab_size": 400, "n_positions": 160}
+GPT2 |= {"n_embd": 16, "n_layer": 2, "n_head": 2}
+BERT = {"model_type": "bert", "vocab_size": 400, "max_position_embeddings": 40, "hidden_size": 16}
+BERT |= {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 
 
 def byte_level(size: int = 330) -> Tokenizer:
@@ -43,9 +30,8 @@ def byte_level(size: int = 330) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    trainer = trainers.BpeTrainer(
-        vocab_size=size, initial_alphabet=alphabet, special_tokens=["<|end|>"], show_progress=False
-    )
+    special = {"initial_alphabet": alphabet, "special_tokens": ["<|end|>"]}
+    trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False, **special)
     tokenizer.train_from_iterator(CORPUS, trainer)
     return tokenizer
 
@@ -53,19 +39,14 @@ def byte_level(size: int = 330) -> Tokenizer:
 def whole_text(size: int = 330) -> Tokenizer:
     """A BPE over characters with no words at all: tokens reach over spaces."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
-    trainer = trainers.BpeTrainer(
-        vocab_size=size, special_tokens=["<unk>", "<s>"], show_progress=False
-    )
+    marks = ["<unk>", "<s>"]
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=marks, show_progress=False)
     tokenizer.train_from_iterator([text + text for text in CORPUS], trainer)
     return tokenizer
 
 
 def write(
-    directory: Path,
-    raw: dict,
-    tokenizer: Tokenizer | None = None,
-    seed: int = 0,
-    noise: float = 0.2,
+    directory: Path, raw: dict, tokenizer: Tokenizer | None = None, seed=0, noise=0.2
 ) -> Path:
     """A checkpoint directory with every weight at random, the norms' and biases too."""
     family = FAMILIES[raw["model_type"]]

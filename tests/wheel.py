@@ -74,17 +74,16 @@ def main() -> None:
         assert not installed & set(ABSENT), installed & set(ABSENT)
         stdout = run(program, "score", *STUDY, "--workdir=W", code=2)
         assert "pip install 'batch-calibration[experiments]'" in stdout, stdout
-        print(
-            f"wheel: {wheel.stat().st_size / 1e6:.1f} MB; environment: {size(folder / 'v'):.0f} MB"
-        )
+        megabytes = wheel.stat().st_size / 1e6
+        print(f"wheel: {megabytes:.1f} MB; environment: {size(folder / 'v'):.0f} MB")
         for extra, line in EXTRAS.items():
             alone = folder / extra
             run(sys.executable, "-m", "venv", alone)
             run(alone / "bin" / "pip", "install", "--quiet", "--constraint",
                 ROOT / "constraints/package.txt", f"{wheel}[{extra}]")  # fmt: skip
             run(alone / "bin" / "python", "-c", line)
-        run(pip, "install", "--quiet", "--constraint", ROOT / "constraints/package.txt",
-            f"{wheel}[experiments]")  # fmt: skip
+        pinned = ROOT / "constraints/package.txt"
+        run(pip, "install", "--quiet", "--constraint", pinned, f"{wheel}[experiments]")
         stdout = run(program, "score", *STUDY, "--workdir=W")
         assert "1 contexts" in stdout, stdout
         for command in ("calibrate", "tables", "figures", "report", "status"):
