@@ -60,11 +60,8 @@ def answers(with_log_probs=True, mentions="ABC", pieces=("ANSWER", ":")):
         top = [TopLogprob(token=name, logprob=x) for name, x in rows[row].items()]
         tokens.append(Logprob(token=likely, logprob=rows[row][likely], top_logprobs=top))
         message = ChatMessageAssistant(content="".join(token.token for token in tokens))
-        choices = [
-            ChatCompletionChoice(
-                message=message, logprobs=Logprobs(content=tokens) if with_log_probs else None
-            )
-        ]
+        log_probs = Logprobs(content=tokens) if with_log_probs else None
+        choices = [ChatCompletionChoice(message=message, logprobs=log_probs)]
         # With a usage: without one, Inspect fetches a tokenizer to count tokens.
         return ModelOutput(model="mock", choices=choices, usage=ModelUsage())
 
@@ -76,18 +73,15 @@ def samples(varied=False):
     rows = []
     for row in range(ROWS):
         texts = list(ANIMALS) if not varied else [f"{row} {name}" for name in ANIMALS]
-        rows.append(
-            Sample(f"Animal number {row} ?", choices=texts, target=chance.choice("ABC"), id=row + 1)
-        )
+        text, target = f"Animal number {row} ?", chance.choice("ABC")
+        rows.append(Sample(text, choices=texts, target=target, id=row + 1))
     return MemoryDataset(rows, name="animals")
 
 
 def run(folder, scorer, solver=None, model=None, dataset=None):
     task = Task(dataset=dataset or samples(), solver=solver or multiple_choice(), scorer=scorer)
-    (log,) = eval(
-        task, model=model or answers(), log_dir=str(folder), display="none", logprobs=True,
-        top_logprobs=4,
-    )  # fmt: skip
+    shown = {"display": "none", "logprobs": True, "top_logprobs": 4}
+    (log,) = eval(task, model=model or answers(), log_dir=str(folder), **shown)
     assert log.status == "success", log.error
     return log
 
@@ -110,9 +104,8 @@ def expected(table):
 
 
 def label_scores(log, name="label_bias"):
-    return np.array([
-        list(sample.scores[name].metadata["label_scores"].values()) for sample in log.samples
-    ])  # fmt: skip
+    scores = [sample.scores[name].metadata["label_scores"] for sample in log.samples]
+    return np.array([list(of_labels.values()) for of_labels in scores])
 
 
 def test_a_live_run_has_the_importers_scores_and_metrics(tmp_path):
@@ -135,10 +128,8 @@ def test_an_old_log_is_scored_by_the_page_s_command(tmp_path):
     output = tmp_path / "scored.eval"
     (block,) = re.findall(r"```console\n(inspect .*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     program, *arguments = shlex.split(block.replace("LOG.eval", log.location))
-    subprocess.run(
-        [Path(sys.executable).with_name(program), *arguments, "--display", "none"],
-        check=True, capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
+    command = [Path(sys.executable).with_name(program), *arguments, "--display", "none"]
+    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
     assert metrics_of(read_eval_log(str(output))) == pytest.approx(expected(table), abs=1e-6)
     # The log that now has our scores beside Inspect's is read as before.
     (reread,) = read(output, Reading(missing="least"))
@@ -184,11 +175,11 @@ def test_answers_without_choices_are_named(tmp_path):
 
 
 def test_samples_that_differ_in_choices_are_a_warning_and_no_error(tmp_path, caplog):
-    dataset = MemoryDataset([
-        Sample(f"Animal number {i} ?", choices=list("abc")[: 2 + i % 2], target="A")
-        for i in range(8)
-    ])  # fmt: skip
-    log = run(tmp_path, label_bias(), dataset=dataset)
+    rows = []
+    for i in range(8):
+        choices = list("abc")[: 2 + i % 2]
+        rows.append(Sample(f"Animal number {i} ?", choices=choices, target="A"))
+    log = run(tmp_path, label_bias(), dataset=MemoryDataset(rows))
     assert all(np.isnan(value) for value in metrics_of(log).values())
     assert "the number of choices varies" in caplog.text
 
@@ -198,9 +189,8 @@ def test_another_method_and_a_prior(tmp_path):
     log = run(tmp_path, label_bias(method="prior_matching", prior=prior))
     (table,) = read(Path(log.location), Reading(missing="least"))
     block = table.blocks["test"]
-    corrected = bc.calibrate(
-        block.log_probs, "prior_matching", target_prior=prior, from_probs=False
-    )
+    how = {"target_prior": prior, "from_probs": False}
+    corrected = bc.calibrate(block.log_probs, "prior_matching", **how)
     ours = float(bc.accuracy(corrected, block.labels))
     assert metrics_of(log)["corrected_accuracy"] == pytest.approx(ours, abs=1e-6)
 
