@@ -75,15 +75,13 @@ def address(checkpoints, tmp_path_factory):
         path = folder / f"{name}.gguf"
         script = Path(__file__).with_name("to_gguf.py")
         subprocess.run([PYTHON, script, checkpoint, path], check=True)
-        models.append({"model": str(path), "model_alias": name, "n_ctx": 576, "logits_all": True,
-                       "n_threads": 1, "type_k": 0, "type_v": 0, "verbose": False})  # fmt: skip
+        options = {"n_ctx": 576, "n_threads": 1, "type_k": 0, "type_v": 0, "verbose": False}
+        models.append({"model": str(path), "model_alias": name, "logits_all": True, **options})
     config = {"host": "127.0.0.1", "port": port, "models": models}
     (folder / "config.json").write_text(json.dumps(config))
     log = (folder / "log").open("wb")
-    server = subprocess.Popen(
-        [PYTHON, "-m", "llama_cpp.server", "--config_file", folder / "config.json"],
-        stdout=log, stderr=log,
-    )  # fmt: skip
+    command = [PYTHON, "-m", "llama_cpp.server", "--config_file", folder / "config.json"]
+    server = subprocess.Popen(command, stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}/v1"
     try:
         _wait(server, address, folder / "log")
@@ -108,10 +106,8 @@ def _wait(server: subprocess.Popen, address: str, log: Path) -> None:
 
 def asking(address: str, name: str, checkpoint: Path, way: str) -> Settings:
     # All tokens: after the short prompt of pmi no label is among the likeliest 20, or 200.
-    return SETTINGS.replace(
-        scorer="api", server=address, model=name, api_scores=way, tokenizer=str(checkpoint),
-        top_logprobs=5000,
-    )  # fmt: skip
+    asked = {"scorer": "api", "server": address, "model": name, "api_scores": way}
+    return SETTINGS.replace(**asked, tokenizer=str(checkpoint), top_logprobs=5000)
 
 
 @pytest.mark.parametrize(
@@ -122,24 +118,21 @@ def test_a_servers_scores_are_those_of_our_own_scorer(address, checkpoints, tmp_
     settings = asking(address, name, checkpoints[name], way)
     report = run_scoring(settings, store=tmp_path / "api")
     assert report.scored == report.inputs > 40
-    tables = [
-        {table.context["task"]: table for table in Store(tmp_path / run).tables()[0]}
-        for run in ("ours", "api")
-    ]
+    stored = [Store(tmp_path / run).tables()[0] for run in ("ours", "api")]
+    tables = [{table.context["task"]: table for table in of_run} for of_run in stored]
     distances, agree = list[float](), list[bool]()
     for task, own_table in tables[0].items():
         theirs = tables[1][task]
-        assert theirs.label_names == own_table.label_names and set(theirs.blocks) == set(
-            own_table.blocks
-        )
+        assert theirs.label_names == own_table.label_names
+        assert set(theirs.blocks) == set(own_table.blocks)
         for block, own in own_table.blocks.items():
             peer = theirs.blocks[block]
             assert peer.row_ids == own.row_ids and peer.tokens.tolist() == own.tokens.tolist()
             distances += np.abs(peer.log_probs - own.log_probs).ravel().tolist()
             agree += (peer.log_probs.argmax(1) == own.log_probs.argmax(1)).tolist()
     most, furthest = np.quantile(distances, 0.9), max(distances)
-    print(f"{name}, {way}: most {most:.1e}, all {furthest:.1e} nats apart, "
-          f"{np.mean(agree):.1%} predicted alike")  # fmt: skip
+    apart = f"most {most:.1e}, all {furthest:.1e} nats apart"
+    print(f"{name}, {way}: {apart}, {np.mean(agree):.1%} predicted alike")
     assert most < MOST_CLOSE and furthest < ALL_CLOSE and np.mean(agree) > 0.99
     # A second study asks nothing: what it needs is among the answers.
     (context, _) = render_contexts(settings)
