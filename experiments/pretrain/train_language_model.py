@@ -88,15 +88,16 @@ def init_model(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
     itself, which is slower where texts hold several examples (docs/mini.md).
     """
     model = gpt2.Model(config, rngs=nnx.Rngs(seed))
-    scaled = [model.wte.embedding]
+    scaled = [model.embed.embedding]
     for block in model.blocks:
-        scaled += [linear.kernel for linear in (block.qkv, block.out, block.fc, block.proj)]
+        linears = block.attention.qkv, block.attention.out, block.mlp.fc, block.mlp.proj
+        scaled += [linear.kernel for linear in linears]
     for weights in scaled:
         weights[...] = weights[...] * (spread / 0.02)  # linear layers begin at 0.02
     half = config.n_embd // 2
     angles = np.arange(config.n_positions)[:, None] * 1e4 ** (-np.arange(half) / half)
     waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1) * spread * 2**0.5
-    model.wpe.embedding[...] = jnp.asarray(waves, jnp.float32)
+    model.position_embedding.embedding[...] = jnp.asarray(waves, jnp.float32)
     return model
 
 
@@ -185,7 +186,7 @@ def add_layers(
 ) -> gpt2.Model:
     """The network with further blocks behind its last one, so many in all."""
     grown = init_model(replace(config, n_layer=layers), spread, seed)
-    for shared_part in ("wte", "wpe", "ln_f"):
+    for shared_part in ("embed", "position_embedding", "ln"):
         nnx.update(getattr(grown, shared_part), nnx.state(getattr(model, shared_part)))
     for new, old in zip(grown.blocks, model.blocks, strict=False):  # the added blocks are new
         nnx.update(new, nnx.state(old))
@@ -198,7 +199,7 @@ def _changed(stage: TextStage, params: Any, before: int) -> Any:
     def changes(path: tuple[Any, ...], _: Any) -> float:
         names: list[Any] = [getattr(key, "key", None) for key in path]
         if stage.frozen == "words":
-            return float("wte" not in names)  # token embeddings, which read too
+            return float("embed" not in names)  # token embeddings, which read too
         if stage.frozen:
             return float("blocks" in names and names[1] >= before)
         return 1.0

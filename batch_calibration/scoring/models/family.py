@@ -183,6 +183,7 @@ class Decoder(nnx.Module):
         block: Makes a block from the config.
         embed: The token embeddings.
         multiplier: What these are multiplied by.
+        position_embedding: The embeddings of positions that are added to them, if there are any.
         ln_embed: The norm of them, if there is one.
         blocks: Called with the hidden states, their number, `attend`, and a term of `block_terms`.
         ln: The last norm, if there is one.
@@ -193,6 +194,7 @@ class Decoder(nnx.Module):
     block: ClassVar[MakePart]
     embed: nnx.Embed
     multiplier: float = 1.0
+    position_embedding: Any = None
     ln_embed: Any = None
     blocks: Any
     ln: Any
@@ -200,11 +202,14 @@ class Decoder(nnx.Module):
     scale: float = 1.0
 
     def make(
-        self, config: Config, norm: MakePart, is_tied: bool, rngs: nnx.Rngs, windows: Windows = ()
-    ) -> None:
+        self, config: Config, norm: MakePart, is_tied: bool, rngs: nnx.Rngs,
+        windows: Windows = (), *, has_positions: bool = False,
+    ) -> None:  # fmt: skip
         """Make these parts; blocks get a window each where there are `windows`."""
         given = [(window,) for window in windows] or repeat((), config.layers)
         self.embed = layers.embedding(config.vocab_size, config.width, rngs)
+        if has_positions:
+            self.position_embedding = layers.embedding(config.positions, config.width, rngs)
         self.blocks = nnx.List([self.block(config, *options, rngs=rngs) for options in given])
         self.ln = norm(rngs=rngs)
         if not is_tied:
@@ -213,6 +218,8 @@ class Decoder(nnx.Module):
     def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
         """What the first block reads, `[b, t, d]`."""
         h: jax.Array = self.embed(tokens) * self.multiplier
+        if self.position_embedding is not None:
+            h = h + self.position_embedding(positions)
         return h if self.ln_embed is None else self.ln_embed(h)
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
@@ -281,6 +288,23 @@ def fused_weights(layer: str, attention: str) -> dict[str, Weight]:
 def norm_weights(theirs: str, ours: str) -> dict[str, Weight]:
     """The rows of a layer norm with a bias."""
     return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
+
+
+TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
+
+
+def decoder_weights(
+    embed: str, layer: str, norms: Sequence[str], mlp: Sequence[str], ln: str, head: str = "",
+    *, transpose: bool = True,
+) -> dict[str, Weight]:  # fmt: skip
+    """The rows of embeddings, norms with biases, two-layer MLPs and a head, by their names."""
+    rows = {f"{embed}.weight": Weight("embed.embedding", split=0)}
+    for theirs, ours in zip(norms, ("ln_1", "ln_2"), strict=False):
+        rows |= norm_weights(f"{layer}.{theirs}", f"blocks.{{i}}.{ours}")
+    for theirs, ours, split in zip(mlp, ("fc", "proj"), (1, 0), strict=False):
+        rows |= linear_weights(f"{layer}.{theirs}", f"blocks.{{i}}.mlp.{ours}", split, transpose)
+    rows |= norm_weights(ln, "ln")
+    return rows | ({f"{head}.weight": Weight("head.embedding", split=0)} if head else {})
 
 
 class Family(NamedTuple):

@@ -1,15 +1,16 @@
-"""The GPT-2 family: learned positions, pre-norm blocks, tied head."""
+"""GPT-2, GPT-Neo and OPT: learned positions."""
 
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
+from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.scoring.models import layers
-from batch_calibration.scoring.models.attention import Attend, Heads
-from batch_calibration.scoring.models.family import Family, Weight, linear_weights, norm_weights
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.models import family, layers
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,71 +32,45 @@ class Config:
     heads = property(attrgetter("n_head"))
 
 
-class Block(nnx.Module):
+class Block(family.Block):
     """One pre-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        width, inner = config.n_embd, config.n_inner or 4 * config.n_embd
-        eps = config.layer_norm_epsilon
+        width, inner, eps = config.n_embd, config.n_inner, config.layer_norm_epsilon
         # Layers that add to the residual stream begin smaller, the deeper the network.
         deep = nnx.initializers.normal(0.02 / (2 * config.n_layer) ** 0.5)
-        self.heads = config.n_head
-        self.activation = layers.activation(config.activation_function)
+        act = config.activation_function
         self.ln_1 = layers.layer_norm(width, eps, rngs)
-        self.qkv = layers.linear(width, 3 * width, rngs)
-        self.out = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
+        self.attention = layers.Attention(
+            width, config.n_head, rngs, fused="in order", out_init=deep
+        )
         self.ln_2 = layers.layer_norm(width, eps, rngs)
-        self.fc = layers.linear(width, inner, rngs)
-        self.proj = nnx.Linear(inner, width, kernel_init=deep, rngs=rngs)
-
-    def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
-        q, k, v = jnp.split(self.qkv(self.ln_1(h)), 3, axis=-1)
-        # [b, t, heads, d]
-        q, k, v = (layers.split_heads(heads, self.heads) for heads in (q, k, v))
-        h = h + self.out(attend(layer, Heads(q, k, v)).reshape(h.shape))
-        return h + self.proj(self.activation(self.fc(self.ln_2(h))))
+        self.mlp = layers.MLP(width, inner or 4 * width, act, rngs, out_init=deep)
 
 
-class Model(nnx.Module):
+class Model(family.Decoder):
     """GPT-2 (Radford et al. 2019), loadable from any Hugging Face `gpt2` directory."""
 
+    block: ClassVar[family.MakePart] = Block
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        self.wte = layers.embedding(config.vocab_size, config.n_embd, rngs)
-        self.wpe = layers.embedding(config.n_positions, config.n_embd, rngs)
-        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
-        self.ln_f = layers.layer_norm(config.n_embd, config.layer_norm_epsilon, rngs)
-
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        h: jax.Array = self.wte(tokens) + self.wpe(positions)
-        for layer, block in enumerate(self.blocks):
-            h = block(h, layer, attend)
-        h = self.ln_f(h)
-        return h
-
-    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        # The input's own table: GPT-2 has no other.
-        return layers.logits(h, self.wte.embedding[...], token_set)
+        norm = partial(layers.layer_norm, config.n_embd, config.layer_norm_epsilon)
+        self.make(config, norm, is_tied=True, rngs=rngs, has_positions=True)
 
 
-WEIGHTS = {
-    "transformer.wte.weight": Weight("wte.embedding", split=0),
-    "transformer.wpe.weight": Weight("wpe.embedding"),
-    **norm_weights("transformer.h.{i}.ln_1", "blocks.{i}.ln_1"),
-    **linear_weights("transformer.h.{i}.attn.c_attn", "blocks.{i}.qkv", 1, transpose=False),
-    **linear_weights("transformer.h.{i}.attn.c_proj", "blocks.{i}.out", 0, transpose=False),
-    **norm_weights("transformer.h.{i}.ln_2", "blocks.{i}.ln_2"),
-    **linear_weights("transformer.h.{i}.mlp.c_fc", "blocks.{i}.fc", 1, transpose=False),
-    **linear_weights("transformer.h.{i}.mlp.c_proj", "blocks.{i}.proj", 0, transpose=False),
-    **norm_weights("transformer.ln_f", "ln_f"),
-}
-FAMILY = Family(
+H = "transformer.h.{i}"
+NAMES = ("transformer.wte", H, ("ln_1", "ln_2"), ("mlp.c_fc", "mlp.c_proj"), "transformer.ln_f")
+POSITIONS = {"transformer.wpe.weight": family.Weight("position_embedding.embedding")}
+FAMILY = family.Family(
     name="gpt2",
     config=Config,
     model=Model,
-    weights=WEIGHTS,
+    weights={
+        **family.decoder_weights(*NAMES, transpose=False),
+        **POSITIONS,
+        **family.linear_weights(f"{H}.attn.c_attn", "blocks.{i}.attention.qkv", 1, False),
+        **family.linear_weights(f"{H}.attn.c_proj", "blocks.{i}.attention.out", 0, False),
+    },
     prefixes=("transformer.",),
     fixed={
         "scale_attn_weights": True,
@@ -104,6 +79,200 @@ FAMILY = Family(
         "tie_word_embeddings": True,
     },
     inert=("n_ctx", "summary_*"),
-    tied={"lm_head.weight": "wte.embedding"},
     ignored=("h.{i}.attn.bias", "h.{i}.attn.masked_bias"),
+)
+
+
+# --- GPT-Neo: products that are not scaled, every other layer with a window
+
+KINDS = ("global", "local")
+USUAL_TYPES = [[["global", "local"], 12]]
+"""`attention_types` where a file does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTNeoConfig(family.TransformerConfig):
+    """Shape of a GPT-Neo network.
+
+    `num_hidden_layers` and `num_attention_heads` are the file's `num_layers` and `num_heads`;
+    `layer_kinds` follows from `attention_types`.
+    """
+
+    max_position_embeddings: int = 2048
+    intermediate_size: int | None = None  # of the MLP; 4 * hidden_size
+    window_size: int = 256
+    layer_norm_epsilon: float = 1e-5
+    activation_function: str = "gelu_new"
+    tie_word_embeddings: bool = True
+    layer_kinds: tuple[str, ...]
+
+
+class GPTNeoBlock(family.Block):
+    """One pre-norm block: attention, then a two-layer MLP."""
+
+    def __init__(self, config: GPTNeoConfig, window: int | None, *, rngs: nnx.Rngs):
+        width, eps = config.width, config.layer_norm_epsilon
+        inner = config.intermediate_size or 4 * width
+        # Trained without division by the root of a head's size.
+        options = AttentionOptions(scale=1.0, window=window)
+        self.ln_1 = layers.layer_norm(width, eps, rngs)
+        self.attention = layers.Attention(width, config.heads, rngs, (False, True), options=options)
+        self.ln_2 = layers.layer_norm(width, eps, rngs)
+        self.mlp = layers.MLP(width, inner, config.activation_function, rngs)
+
+
+class GPTNeoModel(Model):
+    """GPT-Neo (Black et al. 2021), loadable from any Hugging Face `gpt_neo` directory."""
+
+    block = GPTNeoBlock
+
+    def __init__(self, config: GPTNeoConfig, *, rngs: nnx.Rngs):
+        windows = [config.window_size if kind == "local" else None for kind in config.layer_kinds]
+        norm = partial(layers.layer_norm, config.width, config.layer_norm_epsilon)
+        self.make(config, norm, config.tie_word_embeddings, rngs, windows, has_positions=True)
+
+
+def flatten_gpt_neo(raw: family.RawConfig) -> family.RawConfig:
+    """The raw config with a kind for each layer, in place of repeated groups of kinds."""
+    raw = {"num_layers": 24, "num_heads": 16} | raw
+    depth = raw.get("num_hidden_layers", raw["num_layers"])
+    types = raw.get("attention_types") or USUAL_TYPES
+    kinds: list[str] = []
+    try:
+        for group, times in types if isinstance(types, list) else []:
+            kinds += [*group] * min(int(times), 1000)  # a nonsense number must not fill the memory
+    except (TypeError, ValueError):
+        kinds = []
+    if len(kinds) != depth or not {*kinds} <= {*KINDS}:
+        raise InputError(
+            f"config.json says attention_types = {types!r:.200}; expected groups of 'global' and "
+            f"'local' and how often each is repeated, {depth} layers in all; fetch the file again."
+        )
+    heads = raw.get("num_attention_heads", raw["num_heads"])
+    return raw | {
+        "num_hidden_layers": depth, "num_attention_heads": heads, "layer_kinds": tuple(kinds),
+    }  # fmt: skip
+
+
+GPT_NEO = family.Family(
+    name="gpt_neo",
+    config=GPTNeoConfig,
+    model=GPTNeoModel,
+    weights={
+        **family.decoder_weights(*NAMES, "lm_head"),
+        **POSITIONS,
+        **family.attention_weights(f"{H}.attn.attention", "blocks.{i}.attention", family.OUT_PROJ),
+    },
+    prefixes=("transformer.",),
+    keys=("num_layers", "num_heads", "attention_types"),
+    # attention_types gives the kinds of layers; attention_layers is ignored.
+    inert=("attention_layers", "summary_*", "gradient_checkpointing"),
+    ignored=("h.{i}.attn.attention.bias", "h.{i}.attn.attention.masked_bias"),
+    flatten=flatten_gpt_neo,
+)
+
+
+# --- OPT: positions from the third row on, norms before or after
+
+OFFSET = 2
+"""Rows of the position table before that of position 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OPTConfig(family.TransformerConfig):
+    """Shape of an OPT network, in the names of its Hugging Face `config.json`.
+
+    The exception is `remove_final_layer_norm`, which the file begins with an underscore.
+    """
+
+    ffn_dim: int
+    max_position_embeddings: int = 2048
+    word_embed_proj_dim: int | None = None  # size of embeddings, where not that of layers
+    do_layer_norm_before: bool = True  # False of OPT-350M alone
+    remove_final_layer_norm: bool = False
+    enable_bias: bool = True
+    layer_norm_elementwise_affine: bool = True
+    activation_function: str = "relu"
+    tie_word_embeddings: bool = True
+
+
+def _norm(config: OPTConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    affine = config.layer_norm_elementwise_affine
+    return layers.layer_norm(config.hidden_size, 1e-5, rngs, affine, affine)
+
+
+class OPTBlock(nnx.Module):
+    """Attention, then a two-layer MLP, each with its norm before it or after it."""
+
+    def __init__(self, config: OPTConfig, *, rngs: nnx.Rngs):
+        width, bias = config.hidden_size, config.enable_bias
+        self.before = config.do_layer_norm_before
+        self.attention = layers.Attention(width, config.heads, rngs, (bias, bias))
+        self.mlp = layers.MLP(width, config.ffn_dim, config.activation_function, rngs, bias)
+        self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        h = h + self.attention(self.ln_1(h) if self.before else h, layer, attend)
+        h = h if self.before else self.ln_1(h)  # the other order, of OPT-350M alone
+        h = h + self.mlp(self.ln_2(h) if self.before else h)
+        return h if self.before else self.ln_2(h)
+
+
+class OPTModel(family.Decoder):
+    """OPT (Zhang et al. 2022), loadable from any Hugging Face `opt` directory."""
+
+    def __init__(self, config: OPTConfig, *, rngs: nnx.Rngs):
+        width, vocabulary = config.hidden_size, config.vocab_size
+        narrow = config.word_embed_proj_dim or width
+        positions = config.max_position_embeddings + OFFSET  # rows of the table
+        self.embed = layers.embedding(vocabulary, narrow, rngs)
+        self.position_embedding = layers.embedding(positions, width, rngs)
+        self.blocks = nnx.List(
+            [OPTBlock(config, rngs=rngs) for _ in range(config.num_hidden_layers)]
+        )
+        normed = config.do_layer_norm_before and not config.remove_final_layer_norm
+        self.ln = _norm(config, rngs) if normed else None
+        is_narrow = narrow != width  # of OPT-350M alone
+        self.project_in = layers.linear(narrow, width, rngs, bias=False) if is_narrow else None
+        self.project_out = layers.linear(width, narrow, rngs, bias=False) if is_narrow else None
+        if not config.tie_word_embeddings:
+            self.head = layers.embedding(vocabulary, narrow, rngs)
+
+    def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """Embeddings of tokens and of their positions, `[b, t, d]`."""
+        h: jax.Array = self.embed(tokens)
+        h = h if self.project_in is None else self.project_in(h)
+        h = h + self.position_embedding(positions + OFFSET)
+        return h
+
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        return super().unembed(h if self.project_out is None else self.project_out(h), token_set)
+
+
+def flatten_opt(raw: family.RawConfig) -> family.RawConfig:
+    """The raw config with the field whose name begins with an underscore in the file."""
+    return raw | {"remove_final_layer_norm": raw.get("_remove_final_layer_norm", False)}
+
+
+LAYER = "model.decoder.layers.{i}"
+OPT_NAMES = (
+    "model.decoder.embed_tokens", LAYER, ("self_attn_layer_norm", "final_layer_norm"),
+    ("fc1", "fc2"), "model.decoder.final_layer_norm", "lm_head",
+)  # fmt: skip
+OPT = family.Family(
+    name="opt",
+    config=OPTConfig,
+    model=OPTModel,
+    weights={
+        **family.decoder_weights(*OPT_NAMES),
+        "model.decoder.embed_positions.weight": family.Weight("position_embedding.embedding"),
+        "model.decoder.project_in.weight": family.Weight("project_in.kernel", True, 1),
+        "model.decoder.project_out.weight": family.Weight("project_out.kernel", True, 0),
+        **family.attention_weights(f"{LAYER}.self_attn", "blocks.{i}.attention", family.OUT_PROJ),
+    },
+    fixed={"output_projection": True, "share_decoder_input_output_embed": True},
+    keys=("_remove_final_layer_norm",),
+    flatten=flatten_opt,
 )

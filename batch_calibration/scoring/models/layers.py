@@ -48,9 +48,11 @@ def layer_norm(
     )
 
 
-def linear(inputs: int, outputs: int, rngs: nnx.Rngs, bias: bool = True) -> nnx.Linear:
-    """A linear layer whose weights are drawn as `INIT` says."""
-    return nnx.Linear(inputs, outputs, use_bias=bias, kernel_init=INIT, rngs=rngs)
+def linear(
+    inputs: int, outputs: int, rngs: nnx.Rngs, bias: bool = True, init: nnx.Initializer = INIT
+) -> nnx.Linear:
+    """A linear layer whose weights are drawn as `init` says."""
+    return nnx.Linear(inputs, outputs, use_bias=bias, kernel_init=init, rngs=rngs)
 
 
 def embedding(rows: int, width: int, rngs: nnx.Rngs, init: nnx.Initializer = INIT) -> nnx.Embed:
@@ -86,6 +88,7 @@ class Attention(nnx.Module):
         fused: "in order" where one matrix gives all queries, then all keys, then all values; "by
             group" where it gives each group's queries, its key and its value.
         options: how it differs from plain attention.
+        out_init: draws the output's weights.
 
     Attributes:
         sinks: one for each head, as in `Heads`; None for none.
@@ -103,6 +106,7 @@ class Attention(nnx.Module):
         size: int | None = None,
         fused: Layout = "",
         options: AttentionOptions = PLAIN,
+        out_init: nnx.Initializer = INIT,
     ):
         groups, d = groups or heads, size or width // heads
         self.heads, self.groups, self.fused, self.options = heads, groups, fused, options
@@ -112,7 +116,7 @@ class Attention(nnx.Module):
             self.q = linear(width, heads * d, rngs, bias[0])
             self.k = linear(width, groups * d, rngs, bias[0])
             self.v = linear(width, groups * d, rngs, bias[0])
-        self.out = linear(heads * d, width, rngs, bias[1])
+        self.out = linear(heads * d, width, rngs, bias[1], out_init)
 
     def split(self, h: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Queries `[b, t, heads, d]`, keys and values `[b, t, groups, d]` of `h [b, t, d]`."""
@@ -140,10 +144,13 @@ class Attention(nnx.Module):
 class MLP(nnx.Module):
     """`proj(act(fc(h)))`."""
 
-    def __init__(self, width: int, inner: int, act: str, rngs: nnx.Rngs, bias: bool = True):
+    def __init__(
+        self, width: int, inner: int, act: str, rngs: nnx.Rngs, bias: bool = True,
+        out_init: nnx.Initializer = INIT,
+    ):  # fmt: skip
         self.activation = activation(act)
         self.fc = linear(width, inner, rngs, bias)
-        self.proj = linear(inner, width, rngs, bias)
+        self.proj = linear(inner, width, rngs, bias, out_init)
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """The MLP of `h [b, t, d]`."""

@@ -63,17 +63,14 @@ def flatten(raw: family.RawConfig) -> family.RawConfig:
 
 
 LAYER = "gpt_neox.layers.{i}"
+NAMES = ("gpt_neox.embed_in", LAYER, family.TWO_NORMS, ())
 FAMILY = family.Family(
     name="neox",
     config=Config,
     model=Model,
     weights={
-        "gpt_neox.embed_in.weight": family.Weight("embed.embedding", split=0),
-        **family.norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
+        **family.decoder_weights(*NAMES, "gpt_neox.final_layer_norm", "embed_out"),
         **family.fused_weights(LAYER, "attention"),
-        **family.norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
-        **family.norm_weights("gpt_neox.final_layer_norm", "ln"),
-        "embed_out.weight": family.Weight("head.embedding", split=0),
     },
     prefixes=("gpt_neox.",),
     fixed={"is_decoder": False},
@@ -137,19 +134,15 @@ def flatten_phi(raw: family.RawConfig) -> family.RawConfig:
 
 
 PHI_LAYER = "model.layers.{i}"
-NAMES = ("q_proj", "k_proj", "v_proj", "dense")
+PHI_NAMES = ("model.embed_tokens", PHI_LAYER, ("input_layernorm",), ("mlp.fc1", "mlp.fc2"))
+ATTENTION = ("q_proj", "k_proj", "v_proj", "dense")
 PHI = family.Family(
     name="phi",
     config=PhiConfig,
     model=PhiModel,
     weights={
-        "model.embed_tokens.weight": family.Weight("embed.embedding", split=0),
-        **family.norm_weights(f"{PHI_LAYER}.input_layernorm", "blocks.{i}.ln_1"),
-        **family.attention_weights(f"{PHI_LAYER}.self_attn", "blocks.{i}.attention", NAMES),
-        **family.linear_weights(f"{PHI_LAYER}.mlp.fc1", "blocks.{i}.mlp.fc", 1),
-        **family.linear_weights(f"{PHI_LAYER}.mlp.fc2", "blocks.{i}.mlp.proj", 0),
-        **family.norm_weights("model.final_layernorm", "ln"),
-        "lm_head.weight": family.Weight("head.embedding", split=0),
+        **family.decoder_weights(*PHI_NAMES, "model.final_layernorm", "lm_head"),
+        **family.attention_weights(f"{PHI_LAYER}.self_attn", "blocks.{i}.attention", ATTENTION),
         "lm_head.bias": family.Weight("bias", split=0),
     },
     fixed={"qk_layernorm": False},
@@ -193,19 +186,14 @@ class GPTJModel(PhiModel):
         self.frequencies = rotary.frequencies(config.rotary_dim, rotary.Rope())
 
 
-H = "transformer.h.{i}"
+GPTJ_NAMES = ("transformer.wte", gpt2.H, ("ln_1",), ("mlp.fc_in", "mlp.fc_out"))
 GPTJ = family.Family(
     name="gptj",
     config=GPTJConfig,
     model=GPTJModel,
     weights={
-        "transformer.wte.weight": family.Weight("embed.embedding", split=0),
-        **family.norm_weights(f"{H}.ln_1", "blocks.{i}.ln_1"),
-        **family.attention_weights(f"{H}.attn", "blocks.{i}.attention", family.OUT_PROJ),
-        **family.linear_weights(f"{H}.mlp.fc_in", "blocks.{i}.mlp.fc", 1),
-        **family.linear_weights(f"{H}.mlp.fc_out", "blocks.{i}.mlp.proj", 0),
-        **family.norm_weights("transformer.ln_f", "ln"),
-        "lm_head.weight": family.Weight("head.embedding", split=0),
+        **family.decoder_weights(*GPTJ_NAMES, "transformer.ln_f", "lm_head"),
+        **family.attention_weights(f"{gpt2.H}.attn", "blocks.{i}.attention", family.OUT_PROJ),
         "lm_head.bias": family.Weight("bias", split=0),
     },
     prefixes=("transformer.",),
