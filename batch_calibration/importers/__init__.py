@@ -25,7 +25,7 @@ from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.frames import tables_of
 from batch_calibration.importers.local_copies import local_copy
 from batch_calibration.importers.tables import join_shards, own_tables, to_tables
-from batch_calibration.importers.text_files import beginning
+from batch_calibration.readers import beginning
 from batch_calibration.scores import ScoreTable
 
 __all__ = ["IMPORTERS", "Imported", "Importer", "Reading", "read", "read_shards", "tables_of"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, nearest, shown, spell
+from batch_calibration.readers import first_repeated
 from batch_calibration.responses.top_k import SPACES
 
 Column = Sequence[object] | np.ndarray
@@ -252,20 +253,6 @@ def are_whole(numbers: np.ndarray) -> bool:
     """
     finite = numbers[np.isfinite(numbers)]
     return bool(len(finite) and (finite % 1 == 0).all() and (finite >= -1).all())
-
-
-def first_repeated(names: Sequence[str]) -> str:
-    """The first name that appears twice among `names`, "" where none does."""
-    return next((name for i, name in enumerate(names) if name in names[:i]), "")
-
-
-def refuse_repeated_columns(where: object, names: Sequence[str]) -> None:
-    """Refuse a table in which two columns have one name."""
-    if len(set(names)) < len(names):
-        raise InputError(
-            f"{where}: the column {first_repeated(names)!r} appears twice; give each a name of its "
-            "own."
-        )
 
 
 def choose_labels(

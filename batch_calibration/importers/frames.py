@@ -1,7 +1,6 @@
 """Columns of scores, in Parquet and Arrow files and in memory: frames, dicts, arrays, tensors."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +11,11 @@ from batch_calibration.arrays.numbers import read_numbers
 from batch_calibration.errors import InputError
 from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.cells import Column, refuse_repeated_columns
+from batch_calibration.importers.cells import Column
 from batch_calibration.importers.columns import from_columns
 from batch_calibration.importers.local_copies import check_rows
 from batch_calibration.importers.tables import to_tables
+from batch_calibration.readers import arrow_errors, need_pyarrow, refuse_repeated_columns
 from batch_calibration.scores import ScoreTable
 
 if TYPE_CHECKING:
@@ -69,32 +69,6 @@ def load_columns(load: "Callable[[Path], pa.Table]", path: Path) -> Mapping[str,
         # Damaged offsets would be followed out of memory.
         table.validate(full=True)
         return arrow_columns(str(path), table)
-
-
-def need_pyarrow(where: str) -> None:
-    """Answer in a sentence where pyarrow is not installed."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"{where}: Parquet and Arrow need pyarrow; pip install 'batch-calibration[tables]'."
-        ) from error
-
-
-@contextmanager
-def arrow_errors(path: Path) -> Iterator[None]:
-    """Answer in a sentence where a file of Arrow or Parquet cannot be read or written."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except InputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"{path}: no whole Parquet or Arrow file, or no space left ({reason})."
-        ) from error
 
 
 def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:

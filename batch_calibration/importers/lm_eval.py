@@ -21,7 +21,7 @@ from batch_calibration.files import (
 )
 from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.text_files import beginning, json_rows
+from batch_calibration.readers import beginning, json_rows
 from batch_calibration.responses.servers import check_log_prob
 from batch_calibration.scores import digest
 

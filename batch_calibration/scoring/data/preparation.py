@@ -189,12 +189,12 @@ def _declaration(name: str) -> tuple[str, Any]:
 
 
 def _example(
-    task: Task, where: str, record: dict[str, object], features: Mapping[str, Any]
+    task: Task, where: str, record: Mapping[str, object], features: Mapping[str, Any]
 ) -> dict[str, object]:
     official = _official(task, tuple(record), features)
     if "label-fine" in features and "fine" in record:
         # TREC's files name a fine label with its coarse one before it, TFDS without.
-        record = record | {"label-fine": str(record["fine"]).rpartition(":")[2]}
+        record = {**record, "label-fine": str(record["fine"]).rpartition(":")[2]}
     example = {name: record.get(official.get(name, name), ABSENT.get(name)) for name in features}
     missing = [name for name in example if example[name] is None]
     if missing:

@@ -1,0 +1,221 @@
+"""Readers of files of rows: JSON Lines, CSV and Parquet, each row with its place in words."""
+
+import csv
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, TextIO
+
+from batch_calibration.errors import InputError, shown
+from batch_calibration.files import Json, RepeatedKey, parse_json
+
+SCORES = "a file of scores"
+BEGINNING = 65_536  # bytes by which a format is recognized
+CHUNK = 1 << 16  # characters that are read at once of a JSON list
+BETWEEN = re.compile(r"[\s,]*")  # what stands between the rows of a JSON list
+DELIMITERS = "\t,;"
+
+
+@contextmanager
+def readable(path: Path, kind: str = SCORES) -> Iterator[None]:
+    """Answer in a sentence where a file of a `kind` cannot be read, or is no text."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InputError.at(
+            path, "text in UTF-8", f"a byte at {error.start} ({error.reason})", "write it as UTF-8"
+        ) from error
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        expected = f"{kind}, which cannot be read ({reason})"
+        raise InputError.at(path, expected, remedy="correct the name") from error
+
+
+def beginning(path: Path) -> bytes:
+    """The first bytes of a file, behind a byte order mark."""
+    with readable(path), path.open("rb") as file:
+        return file.read(BEGINNING).removeprefix(b"\xef\xbb\xbf")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, without a byte order mark."""
+    with readable(path):
+        return path.read_text(encoding="utf-8-sig")
+
+
+def parse_value(text: str, where: str, unit: str = "file") -> Json:
+    """The JSON value of a text; `unit` says what may have been cut short."""
+    try:
+        return parse_json(text, unique_keys=True)
+    except RepeatedKey as error:
+        raise InputError.at(
+            where, "each key once", f"{error} twice", f"keep one in this {unit}"
+        ) from error
+    except UnicodeError as error:
+        raise InputError(
+            f"{where}: half a surrogate pair is no text ({error}); correct the {unit}."
+        ) from error
+    except ValueError as error:
+        why = str(error)[:200]  # the error may repeat the whole text
+        raise InputError(f"{where}: no JSON ({why}); is the {unit} cut short?") from error
+
+
+def parse_object(text: str, where: str, unit: str = "file") -> dict[str, Json]:
+    """The JSON object of a text."""
+    document = parse_value(text, where, unit)
+    if not isinstance(document, dict):
+        raise InputError.at(where, "a JSON object", shown(document))
+    return document
+
+
+def numbered_lines(text: str) -> list[tuple[int, str]]:
+    """The lines of a text that are not blank, with their numbers."""
+    # JSON allows U+2028 and others within a text: only this one ends a line.
+    return [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+
+
+def json_rows(
+    path: Path, kind: str = SCORES, *, is_gzip: bool = False
+) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Each object of JSON Lines or of one JSON list, with its place in words; one is in memory."""
+    with readable(path, kind), _opened(path, is_gzip=is_gzip) as file:
+        first = file.read(1)
+        while first.isspace():  # spaces before the first row or bracket
+            first = file.read(1)
+        if first == "[":
+            yield from _listed(path, file)
+            return
+        for number, line in enumerate(file, 1):
+            text = first + line if number == 1 else line
+            if text.strip():
+                where = f"{path}, line {number}"
+                yield where, parse_object(text, where, "line")
+
+
+def _opened(path: Path, *, is_gzip: bool) -> TextIO:
+    """A file of text, open, without a byte order mark."""
+    opener: Any = gzip.open if is_gzip else open
+    file: TextIO = opener(path, "rt", encoding="utf-8-sig")
+    return file
+
+
+def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:
+    decoder, number = json.JSONDecoder(), 1
+    text, start, size = "", 0, CHUNK
+    while True:
+        start = BETWEEN.match(text, start).end()  # type: ignore[union-attr]
+        where, end = f"{path}, row {number}", 0
+        if text.startswith("]", start):
+            return
+        if start < len(text):
+            if text[start] != "{":
+                raise InputError.at(where, "a JSON object", repr(text[start : start + 40]))
+            try:
+                end = decoder.raw_decode(text, start)[1]
+            except json.JSONDecodeError:
+                pass  # it is not whole yet, or no JSON
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{where}: no JSON object ({error}); correct the row.") from error
+        if end:
+            yield where, parse_object(text[start:end], where, "row")
+            number, start, size = number + 1, end, CHUNK
+        elif more := file.read(size):
+            # The row is read again from its start: ever larger pieces keep that cheap.
+            text, start, size = text[start:] + more, 0, 2 * size
+        else:
+            raise InputError(
+                f"{where}: no JSON object, or the file ends before it does; the rows before it are "
+                "whole: close the list by ']' behind them, or write the log again."
+            )
+
+
+def delimited_rows(path: Path, kind: str = SCORES) -> Iterator[tuple[str, list[str]]]:
+    """The names in the first line of a CSV or TSV file, then the cells of each, with its place."""
+    # With newline="" the csv module reads line ends itself.
+    with readable(path, kind), path.open(encoding="utf-8-sig", newline="") as file, _long_cells():
+        first = next(file, "")
+        delimiter = max(DELIMITERS, key=first.count)  # of as many, a tab before a comma
+        lines = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
+        try:
+            names = [name.strip() for name in next(lines, [])]
+            refuse_repeated_columns(f"{path}, line 1", names)
+            yield f"{path}, line 1", names
+            for cells in filter(any, lines):  # without lines that are empty, or of commas alone
+                where = f"{path}, line {lines.line_num}"
+                if len(cells) != len(names):
+                    expected = f"{len(names)} cells ({shown(delimiter.join(names))})"
+                    remedy = f"complete the line if it is cut short, or put a {delimiter!r} within "
+                    remedy += "a cell in quotes"
+                    raise InputError.at(where, expected, len(cells), remedy)
+                yield where, cells
+        except csv.Error as error:
+            raise InputError(
+                f"{path}, line {lines.line_num}: no CSV ({error}); is a quote not closed?"
+            ) from error
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Let the csv module read cells of any length, such as prompts, for a while."""
+    limit = csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
+
+
+def first_repeated(names: Sequence[str]) -> str:
+    """The first name that appears twice among `names`, "" where none does."""
+    return next((name for i, name in enumerate(names) if name in names[:i]), "")
+
+
+def refuse_repeated_columns(where: object, names: Sequence[str]) -> None:
+    """Refuse a table in which two columns have one name."""
+    if len(set(names)) < len(names):
+        raise InputError(
+            f"{where}: the column {first_repeated(names)!r} appears twice; give each a name of its "
+            "own."
+        )
+
+
+def parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Each row of a Parquet file, with its place in words."""
+    need_pyarrow(str(path))
+    from pyarrow import parquet
+
+    with arrow_errors(path), parquet.ParquetFile(path) as file:
+        # A batch at a time, as a file may be larger than memory.
+        rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches())
+        for number, row in enumerate(rows, 1):
+            yield f"{path}, row {number}", row
+
+
+def need_pyarrow(where: str) -> None:
+    """Answer in a sentence where pyarrow is not installed."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"{where}: Parquet and Arrow need pyarrow; pip install 'batch-calibration[tables]'."
+        ) from error
+
+
+@contextmanager
+def arrow_errors(path: Path) -> Iterator[None]:
+    """Answer in a sentence where a file of Arrow or Parquet cannot be read or written."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{path}: no whole Parquet or Arrow file, or no space left ({reason})."
+        ) from error
