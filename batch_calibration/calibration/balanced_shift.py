@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
-from batch_calibration.calibration.base import Calibrator, weighted_mean
+from batch_calibration.calibration.base import Calibrator, ProbeScores, known_labels, weighted_mean
 from batch_calibration.calibration.objective import known_weight, one_hot
 from batch_calibration.calibration.shift import (
     BiasEstimator,
@@ -13,8 +13,7 @@ from batch_calibration.calibration.shift import (
     log_target,
     mean_log_prob,
 )
-from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Key, Labels, ProbeRows, Weight
+from batch_calibration.typing import Bias, Labels, ProbeRows, Weight
 
 
 def balanced_mean(log_probs: ProbeRows, labels: Labels, weight: Weight | None = None) -> Bias:
@@ -76,17 +75,10 @@ def balanced_shift(
     [[0.5, -0.5], [0.5, -0.5], [-0.5, 0.5]]
     """
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Shift:  # fmt: skip
-        del key
-        if labels is None:
-            raise InputError(
-                "The class-balanced mean needs the label of each row and none came: give the "
-                "scores and the labels of a labeled set (label -1 means unknown)."
-            )
-        bias = estimate(log_probs, balanced_weight(log_probs, labels, weight))
+    def learn(probe: ProbeScores) -> Shift:
+        labels = known_labels("The class-balanced mean", probe.labels)
+        weight = balanced_weight(probe.log_probs, labels, probe.weight)
+        bias = estimate(probe.log_probs, weight)
         return Shift(bias - log_target(target_prior), jnp.float32(strength))
 
-    return Calibrator(fit, apply)
+    return Calibrator.of(learn, apply)

@@ -81,6 +81,40 @@ class Apply(Protocol):
         """The corrected scores[n k]."""
 
 
+class ProbeScores(NamedTuple):
+    """What `fit` is called with.
+
+    Attributes:
+        log_probs: Scores of the probe's rows, [m k].
+        labels: [m], -1 where unknown; None where none came.
+        weight: [m]; None: each row counts once.
+        key: Of methods that start at random.
+    """
+
+    log_probs: ProbeRows
+    labels: Labels | None
+    weight: Weight | None
+    key: Key | None
+
+    @property
+    def weights(self) -> Weight:
+        """The weight of each row, one where none is given."""
+        return weights_of(self.log_probs, self.weight)
+
+
+def known_labels(name: str, labels: Labels | None, also: str = "") -> Labels:
+    """The labels, which a method of that `name` needs, and `also` an unlabeled batch."""
+    if labels is None:
+        raise InputError(
+            f"{name} learns from labels and none came: give the scores and the labels of a "
+            f"labeled set{also} (label -1 means unknown)."
+        )
+    return labels
+
+
+WITH_BATCH = " with the unlabeled batch"
+
+
 class Calibrator(NamedTuple):
     """A method with its options chosen: `state = fit(probe)`, `scores = apply(state, test)`.
 
@@ -90,6 +124,18 @@ class Calibrator(NamedTuple):
 
     fit: Fit
     apply: Apply
+
+    @classmethod
+    def of(cls, learn: Callable[[ProbeScores], State], apply: Apply) -> "Calibrator":
+        """The calibrator whose `fit` gives `learn` all of its arguments as one."""
+
+        def fit(
+            log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /,
+            *, key: Key | None = None
+        ) -> State:  # fmt: skip
+            return learn(ProbeScores(log_probs, labels, weight, key))
+
+        return cls(fit, apply)
 
 
 def reads_arrays(calibrator: Calibrator) -> Calibrator:
@@ -187,13 +233,11 @@ def floored(calibrator: Calibrator, floor: float) -> Calibrator:
     fit, apply = calibrator
 
     # Before both, so that the bias and the scores it is taken from see the same floor.
-    def floored_fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> State:  # fmt: skip
-        return fit(jnp.maximum(log_probs, floor), labels, weight, key=key)
+    def learn(probe: ProbeScores) -> State:
+        raised = jnp.maximum(probe.log_probs, floor)
+        return fit(raised, probe.labels, probe.weight, key=probe.key)
 
     def floored_apply(state: State, log_probs: Rows, /) -> Scores:
         return apply(state, jnp.maximum(log_probs, floor))
 
-    return Calibrator(floored_fit, floored_apply)
+    return Calibrator.of(learn, floored_apply)

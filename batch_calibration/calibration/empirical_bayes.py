@@ -22,7 +22,7 @@ from batch_calibration.calibration import base
 from batch_calibration.calibration.objective import known_weight, one_hot
 from batch_calibration.calibration.shift import Shift, apply
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Count, Key, Labels, ProbeRows, Scalar, Weight
+from batch_calibration.typing import Bias, Count, Labels, ProbeRows, Scalar, Weight
 
 LEAST_INFORMATION = 0.05
 """Nats that a row's corrected scores must tell of its label on average, or nothing is shifted."""
@@ -268,25 +268,16 @@ def empirical_bayes(
                 name, "a number above 0", repr(value), "leave it out for the default"
             )
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Shift:  # fmt: skip
-        del key
-        weights = base.weights_of(log_probs, weight)
+    def learn(probe: base.ProbeScores) -> Shift:
+        weights = probe.weights
         batch = jnp.where(weights > 0, weights, 0.0)
         known: jax.Array | None = None
         if labeled_weight is not None:
-            if labels is None:
-                raise InputError(
-                    "bcl_empirical_bayes learns from labels and none came: give the scores and "
-                    "the labels of a labeled set with the unlabeled batch (label -1 means "
-                    "unknown)."
-                )
-            known = known_weight(log_probs, labels, batch)
+            labels = base.known_labels("bcl_empirical_bayes", probe.labels, base.WITH_BATCH)
+            known = known_weight(probe.log_probs, labels, batch)
             unlabeled = jnp.where(labels < 0, batch, 0.0)
             batch = jnp.where(jnp.any(unlabeled > 0), unlabeled, known)
-        present = jnp.where(weights[:, None] > 0, log_probs, 0.0)
+        present = jnp.where(weights[:, None] > 0, probe.log_probs, 0.0)
         rows = base.label_normalized(present)
         sureness = confidence(rows, batch) ** confidence_power
         search = partial(
@@ -294,8 +285,8 @@ def empirical_bayes(
             bias_scale=bias_scale, share_weight=share_weight,
         )  # fmt: skip
         if labeled_weight is not None and known is not None:
-            return Shift(search(labels, labeled_weight * known), jnp.float32(1.0))
+            return Shift(search(probe.labels, labeled_weight * known), jnp.float32(1.0))
         tells = information(rows, batch) >= least_information
         return Shift(jnp.where(tells, search(), 0.0), jnp.float32(1.0))
 
-    return base.Calibrator(fit, apply)
+    return base.Calibrator.of(learn, apply)

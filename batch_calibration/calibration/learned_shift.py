@@ -7,11 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.calibration.base import Calibrator, weighted_mean, weights_of
+from batch_calibration.calibration.base import (
+    WITH_BATCH,
+    Calibrator,
+    ProbeScores,
+    known_labels,
+    weighted_mean,
+)
 from batch_calibration.calibration.objective import accuracy, macro_f1
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Curve, Key, Labels, ProbeRows, Scalar, Weight
+from batch_calibration.typing import Bias, Curve, Labels, ProbeRows, Scalar, Weight
 
 # jnp.linspace(-5, 5, 101) holds neither 0 nor 1.
 STRENGTHS = np.arange(-50, 51) / 10
@@ -96,23 +102,14 @@ def learned_shift(
     if bias_from not in ("unlabeled", "labeled"):
         raise InputError.unknown("bias_from", bias_from, ("unlabeled", "labeled"))
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Shift:  # fmt: skip
-        del key
-        if labels is None:
-            raise InputError(
-                "bcl learns its strength from labels and none came: give the scores and the "
-                "labels of a labeled set with the unlabeled batch (label -1 means unknown)."
-            )
-        weights = weights_of(log_probs, weight)
+    def learn(probe: ProbeScores) -> Shift:
+        labels, weights = known_labels("bcl", probe.labels, WITH_BATCH), probe.weights
         # Where no row is labeled -1, rows of known label give the bias too.
         unlabeled = (labels < 0) & (weights > 0) & (bias_from == "unlabeled")
         gives_bias = jnp.where(jnp.any(unlabeled), unlabeled, labels >= 0)
-        bias = weighted_mean(log_probs, jnp.where(gives_bias, weights, 0.0))
+        bias = weighted_mean(probe.log_probs, jnp.where(gives_bias, weights, 0.0))
         bias = bias - log_target(target_prior)
-        curve = strength_curve(bias, log_probs, labels, weight, metric=metric)
+        curve = strength_curve(bias, probe.log_probs, labels, probe.weight, metric=metric)
         return Shift(bias, best_strength(curve), curve)
 
-    return Calibrator(fit, apply)
+    return Calibrator.of(learn, apply)

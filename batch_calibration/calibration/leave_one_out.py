@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.calibration.base import Calibrator, weighted_mean, weights_of
+from batch_calibration.calibration.base import Calibrator, ProbeScores, weighted_mean
 from batch_calibration.calibration.shift import Shift, apply, log_target
-from batch_calibration.typing import Bias, Key, Labels, ProbeRows, Rows, Scalar, Scores, Weight
+from batch_calibration.typing import Bias, Rows, Scalar, Scores
 
 
 class Whole(NamedTuple):
@@ -55,15 +55,11 @@ def leave_one_out(
     [[1.0, -0.5], [-1.0, 0.5]]
     """
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Whole:  # fmt: skip
-        del labels, key
-        return Whole(weighted_mean(log_probs, weight), jnp.sum(weights_of(log_probs, weight)))
+    def learn(probe: ProbeScores) -> Whole:
+        return Whole(weighted_mean(probe.log_probs, probe.weight), jnp.sum(probe.weights))
 
     def apply_others(state: Whole, log_probs: Rows, /) -> Scores:
         bias = others(state, log_probs) - log_target(target_prior)
         return apply(Shift(bias, jnp.float32(strength)), log_probs)
 
-    return Calibrator(fit, apply_others)
+    return Calibrator.of(learn, apply_others)

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from batch_calibration.calibration.affine import Affine, learn, transform
-from batch_calibration.calibration.base import Calibrator, label_normalized, weights_of
+from batch_calibration.calibration.base import Calibrator, ProbeScores, label_normalized
 from batch_calibration.calibration.scaling import check_regularization, known_rows
 from batch_calibration.calibration.shift import mean_label_prob
-from batch_calibration.typing import Key, Labels, ProbeRows, Rows, Scores, Weight
+from batch_calibration.typing import Rows, Scores
 
 # Of the mean share 1/k: a label that content-free rows all but exclude is raised this much at most.
 LEAST_MEAN_PROBABILITY = 0.01
@@ -57,20 +57,18 @@ def linc(*, regularization: float = 10.0) -> Calibrator:
     """
     check_regularization(regularization)
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> LinC:  # fmt: skip
-        del key
-        rows, gold, known_weights = known_rows("linc", log_probs, labels, weight)
+    def learn_maps(probe: ProbeScores) -> LinC:
+        rows, gold, known_weights = known_rows("linc", probe)
         k = rows.shape[-1]
-        weights = weights_of(log_probs, weight)
+        weights = probe.weights
         # Rows labeled -1 are the content-free ones; where none came, all rows give p_hat.
         unlabeled = jnp.where(gold < 0, weights, 0.0)
         gives_mean = jnp.where(jnp.any(unlabeled > 0), unlabeled, weights)
-        share = jnp.maximum(mean_label_prob(log_probs, gives_mean), LEAST_MEAN_PROBABILITY / k)
+        share = jnp.maximum(
+            mean_label_prob(probe.log_probs, gives_mean), LEAST_MEAN_PROBABILITY / k
+        )
         start = Affine(jnp.diag(1.0 / share), jnp.zeros(k, jnp.float32))
         pull = Affine(jnp.float32(regularization), jnp.float32(regularization))
         return LinC(learn(jnp.exp(rows), gold, known_weights, start, pull))
 
-    return Calibrator(fit, apply_linc)
+    return Calibrator.of(learn_maps, apply_linc)

@@ -10,6 +10,7 @@ from jax.scipy.linalg import cho_factor, cho_solve
 
 from batch_calibration.calibration.base import (
     Calibrator,
+    ProbeScores,
     full_precision,
     label_normalized,
     weighted_mean,
@@ -17,7 +18,7 @@ from batch_calibration.calibration.base import (
 )
 from batch_calibration.calibration.shift import Shift, apply, least_shares, log_mean_prob
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Count, Key, Labels, Prior, ProbeRows, Scalar, Weight
+from batch_calibration.typing import Bias, Count, Labels, Prior, ProbeRows, Scalar, Weight
 
 Match = Callable[[ProbeRows, Bias, Weight], Bias]
 """A function that matches rows [m k] of weights [m] to shares [k]: a bias [k]."""
@@ -154,26 +155,20 @@ def match_in_rounds(
 def matched(shares: Shares, how: Match = match) -> Calibrator:
     """The calibrator that subtracts the bias matched to the shares it is given or estimates."""
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Shift:  # fmt: skip
-        del key
-        expected, weights = shares(log_probs, labels, weights_of(log_probs, weight))
-        return Shift(how(log_probs, expected, weights), jnp.float32(1.0))
+    def learn(probe: ProbeScores) -> Shift:
+        expected, weights = shares(probe.log_probs, probe.labels, probe.weights)
+        return Shift(how(probe.log_probs, expected, weights), jnp.float32(1.0))
 
-    return Calibrator(fit, apply)
+    return Calibrator.of(learn, apply)
 
 
 def given_shares(target_prior: Prior | None) -> Shares:
     """The shares one expects, equal ones where none are given, and all rows to match by."""
 
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
-        del labels
         count = log_probs.shape[-1]
-        return least_shares(
-            jnp.ones(count) / count if target_prior is None else target_prior
-        ), weight
+        given = jnp.ones(count) / count if target_prior is None else target_prior
+        return least_shares(given), weight
 
     return shares
 

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.calibration.base import Calibrator, weights_of
+from batch_calibration.calibration.base import Calibrator, ProbeScores
 from batch_calibration.calibration.matching import prior_matching
 from batch_calibration.calibration.shift import mean_log_prob, no_shift, shift
-from batch_calibration.typing import AnyArray, Key, Labels, ProbeRows, Rows, Scores, Weight
+from batch_calibration.typing import AnyArray, ProbeRows, Rows, Scores, Weight
 
 
 class Orders(NamedTuple):
@@ -63,14 +63,10 @@ def by_option(log_probs: AnyArray, rows: int) -> jax.Array | None:
 def _averaged(correction: Calibrator) -> Calibrator:
     """Averages over orders, then the correction, which learns from the averages."""
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Orders:  # fmt: skip
-        del labels, key
-        weights = weights_of(log_probs, weight)
+    def learn(probe: ProbeScores) -> Orders:
+        weights = probe.weights
         # An absent row may hold NaN.
-        return Orders(jnp.where(weights[:, None] > 0, log_probs, 0.0), weights)
+        return Orders(jnp.where(weights[:, None] > 0, probe.log_probs, 0.0), weights)
 
     def apply(state: Orders, log_probs: Rows, /) -> Scores:
         scores = jnp.asarray(log_probs)
@@ -82,7 +78,7 @@ def _averaged(correction: Calibrator) -> Calibrator:
         averages = jnp.where(weights[:, None] > 0, jnp.mean(options, axis=1), scores)
         return correction.apply(correction.fit(averages, None, weights), averages)
 
-    return Calibrator(fit, apply)
+    return Calibrator.of(learn, apply)
 
 
 def order_average() -> Calibrator:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from batch_calibration.calibration.base import Calibrator, weighted_mean, weights_of
+from batch_calibration.calibration.base import Calibrator, ProbeScores, weighted_mean
 from batch_calibration.calibration.shift import log_target
-from batch_calibration.typing import Key, Labels, ProbeRows, Rows, Scalar, Scores, Weight
+from batch_calibration.typing import ProbeRows, Rows, Scalar, Scores, Weight
 
 
 class Premises(NamedTuple):
@@ -49,14 +49,9 @@ def premise_shift(
     [[0.0, 0.0], [0.0, 0.0]]
     """
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Premises:  # fmt: skip
-        del labels, key
-        weights = weights_of(log_probs, weight)
-        present = jnp.where(weights[:, None] > 0, log_probs, 0.0)
-        return Premises(present, weights, jnp.float32(strength))
+    def learn(probe: ProbeScores) -> Premises:
+        present = jnp.where(probe.weights[:, None] > 0, probe.log_probs, 0.0)
+        return Premises(present, probe.weights, jnp.float32(strength))
 
     def apply(state: Premises, log_probs: Rows, /) -> Scores:
         # One row for all, unless there is a row for each row to correct.
@@ -66,4 +61,4 @@ def premise_shift(
             bias = jnp.where(is_present & (jnp.sum(is_present) > 1), state.rows, bias)
         return jnp.asarray(log_probs) - state.strength * (bias - log_target(target_prior))
 
-    return Calibrator(fit, apply)
+    return Calibrator.of(learn, apply)

@@ -15,14 +15,12 @@ from batch_calibration.typing import (
     AnyArray,
     Factors,
     Key,
-    Labels,
     Means,
     ProbeRows,
     Rows,
     Scalar,
     Scores,
     Starts,
-    Weight,
 )
 
 COVARIANCE_RIDGE = 1e-6
@@ -234,25 +232,21 @@ def prototypes(
             "1 on."
         )
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Prototypes:  # fmt: skip
-        del labels
-        if log_probs.shape[-1] > MOST_LABELS:
+    def learn(probe: base.ProbeScores) -> Prototypes:
+        if probe.log_probs.shape[-1] > MOST_LABELS:
             raise InputError(
                 f"pc supports at most {MOST_LABELS} labels, as it fits a full covariance in as "
-                f"many dimensions; the scores have {log_probs.shape[-1]}: use bc."
+                f"many dimensions; the scores have {probe.log_probs.shape[-1]}: use bc."
             )
-        if key is None and start_means is None:
+        if probe.key is None and start_means is None:
             raise InputError(
                 "pc starts from random rows and no key came: give key=jax.random.key(0) to fit, "
                 "or key=0 to calibrate."
             )
         best: Prototypes = fit_prototypes(
-            jnp.asarray(log_probs),
-            base.weights_of(log_probs, weight),
-            key,
+            jnp.asarray(probe.log_probs),
+            probe.weights,
+            probe.key,
             None if start_means is None else jnp.asarray(start_means, jnp.float32),
             features=features,
             starts=starts,
@@ -267,4 +261,4 @@ def prototypes(
         scores = densities(state, FEATURES[features](log_probs))
         return scores + state.log_weights if fitted_weights else scores
 
-    return base.Calibrator(fit, apply)
+    return base.Calibrator.of(learn, apply)

@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.arrays.numbers import read_rows
-from batch_calibration.calibration.base import Calibrator, weighted_mean, weights_of
+from batch_calibration.calibration.base import Calibrator, ProbeScores, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
 from batch_calibration.typing import (
     Bias,
     Count,
-    Key,
-    Labels,
     Predictions,
     ProbeRows,
     Rows,
@@ -174,18 +172,14 @@ def running_shift(
             f"{batch_size}: give a whole number from 1 on."
         )
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Stream:  # fmt: skip
-        del labels, key
-        present = weights_of(log_probs, weight) > 0
+    def learn(probe: ProbeScores) -> Stream:
+        present = probe.weights > 0
         # Present rows first, in their order: absent ones leave no gap in a mini-batch.
         order = jnp.argsort(~present, stable=True)
         _, seen = stream(
-            empty(log_probs.shape[-1]),
-            log_probs[order],
-            None if weight is None else weight[order],
+            empty(probe.log_probs.shape[-1]),
+            probe.log_probs[order],
+            None if probe.weight is None else probe.weight[order],
             batch_size=batch_size,
             per_batch=per_batch,
         )
@@ -200,4 +194,4 @@ def running_shift(
         means = state.means[batch_of_row[: log_probs.shape[0]]]
         return apply(Shift(means - log_target(target_prior), jnp.float32(strength)), log_probs)
 
-    return Calibrator(fit, apply_so_far)
+    return Calibrator.of(learn, apply_so_far)

@@ -5,10 +5,16 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 
 from batch_calibration.calibration.affine import Affine, learn, transform
-from batch_calibration.calibration.base import Calibrator, label_normalized, weighted_mean
+from batch_calibration.calibration.base import (
+    Calibrator,
+    ProbeScores,
+    known_labels,
+    label_normalized,
+    weighted_mean,
+)
 from batch_calibration.calibration.objective import known_weight
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Key, Labels, ProbeRows, Rows, Scores, Weight
+from batch_calibration.typing import Bias, Labels, ProbeRows, Rows, Scores, Weight
 
 Form = Literal["temperature", "vector", "matrix"]
 
@@ -38,21 +44,15 @@ def apply_scaling(state: Scaling, log_probs: Rows, /) -> Scores:
     return transform(state.affine, label_normalized(log_probs) - state.bias)
 
 
-def known_rows(
-    method: str, log_probs: ProbeRows, labels: Labels | None, weight: Weight | None
-) -> tuple[ProbeRows, Labels, Weight]:
+def known_rows(method: str, probe: ProbeScores) -> tuple[ProbeRows, Labels, Weight]:
     """Label-normalized rows, labels, and the weights of rows of known label; else rows of zero.
 
     Raises:
         InputError: there are no labels.
     """
-    if labels is None:
-        raise InputError(
-            f"{method} learns from labels and none came: give the scores and the labels of a "
-            "labeled set (label -1 means unknown)."
-        )
-    known_weights = known_weight(log_probs, labels, weight)
-    rows = label_normalized(jnp.where(known_weights[:, None] > 0, log_probs, 0.0))
+    labels = known_labels(method, probe.labels)
+    known_weights = known_weight(probe.log_probs, labels, probe.weight)
+    rows = label_normalized(jnp.where(known_weights[:, None] > 0, probe.log_probs, 0.0))
     return rows, labels, known_weights
 
 
@@ -101,12 +101,8 @@ def scaling(
         raise InputError.unknown("toward", toward, TOWARD)
     check_regularization(regularization)
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Scaling:  # fmt: skip
-        del key
-        rows, gold, known_weights = known_rows(form, log_probs, labels, weight)
+    def learn_map(probe: ProbeScores) -> Scaling:
+        rows, gold, known_weights = known_rows(form, probe)
         k = rows.shape[-1]
         bias = jnp.zeros(k, jnp.float32)
         if toward == "bc" and form != "temperature":
@@ -126,4 +122,4 @@ def scaling(
             fitted = Affine(jnp.maximum(fitted.scale, LEAST_SCALE), offset)
         return Scaling(bias, fitted)
 
-    return Calibrator(fit, apply_scaling)
+    return Calibrator.of(learn_map, apply_scaling)

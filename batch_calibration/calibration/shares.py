@@ -7,9 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from batch_calibration.calibration.base import (
+    WITH_BATCH,
     Calibrator,
     favored,
     full_precision,
+    known_labels,
     label_normalized,
     weighted_mean,
 )
@@ -66,7 +68,6 @@ def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) ->
 
     @full_precision
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
-        del labels
         probs = jnp.where(weight[:, None] > 0, jnp.exp(label_normalized(log_probs)), 0.0).T
         row_share = weight / jnp.maximum(jnp.sum(weight), 1.0)
         equal = jnp.ones(len(probs), probs.dtype) / len(probs)
@@ -169,12 +170,7 @@ ShareEstimator = Callable[[ProbeRows, jax.Array, Weight, Weight], Bias]
 
 def _of_labeled(name: str, estimate: ShareEstimator) -> Shares:
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
-        if labels is None:
-            raise InputError(
-                f"{name} learns the shares of the labels from labeled rows and no labels came: "
-                "give the scores and the labels of a labeled set with the unlabeled batch "
-                "(label -1 means unknown)."
-            )
+        labels = known_labels(name, labels, WITH_BATCH)
         counted = known_weight(log_probs, labels, weight)
         unlabeled = jnp.where(labels < 0, weight, 0.0)
         batch = jnp.where(jnp.any(unlabeled > 0), unlabeled, counted)

@@ -10,6 +10,7 @@ import numpy as np
 
 from batch_calibration.calibration.base import (
     Calibrator,
+    ProbeScores,
     label_normalized,
     weighted_mean,
     weights_of,
@@ -18,8 +19,6 @@ from batch_calibration.typing import (
     AnyArray,
     Bias,
     Curve,
-    Key,
-    Labels,
     Prior,
     ProbeRows,
     Rows,
@@ -148,19 +147,16 @@ def shrunk_mean(
     return expected + shrinkage(rest, weight) * weighted_mean(rest, weight)
 
 
-def fit_with(
+def learn_by(
     estimate: BiasEstimator, strength: float, target: Callable[[], jax.Array | float]
-) -> Callable[..., Shift]:
-    """A fit that learns a bias by `estimate(log_probs, weight)` and takes `target()` off it."""
+) -> Callable[[ProbeScores], Shift]:
+    """Learns a bias by `estimate(log_probs, weight)` and takes `target()` off it."""
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Shift:  # fmt: skip
-        del labels, key
-        return Shift(estimate(log_probs, weight) - target(), jnp.float32(strength))
+    def learn(probe: ProbeScores) -> Shift:
+        bias = estimate(probe.log_probs, probe.weight)
+        return Shift(bias - target(), jnp.float32(strength))
 
-    return fit
+    return learn
 
 
 LEAST_STATED_SHARE = 1e-4
@@ -207,7 +203,7 @@ def shift(
     >>> apply_(fit(rows), rows).tolist()
     [[0.5, -0.25], [-0.5, 0.25]]
     """
-    return Calibrator(fit_with(estimate, strength, lambda: log_target(target_prior)), apply)
+    return Calibrator.of(learn_by(estimate, strength, lambda: log_target(target_prior)), apply)
 
 
 def no_shift() -> Calibrator:
@@ -234,7 +230,7 @@ def shrunk_shift(
     [1.0, -1.0]
     """
     estimate = partial(shrunk_mean, expected_bias=expected_bias)
-    return Calibrator(fit_with(estimate, strength, lambda: log_target(target_prior)), apply)
+    return Calibrator.of(learn_by(estimate, strength, lambda: log_target(target_prior)), apply)
 
 
 def prob_shift(*, strength: float = 1.0, target_prior: Sequence[float] | None = None) -> Calibrator:
@@ -248,4 +244,4 @@ def prob_shift(*, strength: float = 1.0, target_prior: Sequence[float] | None = 
     def target() -> jax.Array | float:
         return 0.0 if target_prior is None else least_shares(target_prior)
 
-    return Calibrator(fit_with(mean_label_prob, strength, target), apply_to_probs)
+    return Calibrator.of(learn_by(mean_label_prob, strength, target), apply_to_probs)
