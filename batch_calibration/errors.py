@@ -186,6 +186,34 @@ class InputError(ValueError):
         return error
 
 
+@contextmanager
+def answering(
+    kinds: type[Exception] | tuple[type[Exception], ...],
+    where: object, expected: object, remedy: object = "", key: str = "",
+) -> Iterator[None]:  # fmt: skip
+    """Answer in a sentence where the block raises an error of these kinds, which is what came.
+
+    >>> with answering(ValueError, "f.csv, row 3", "a number", "correct it"):
+    ...     float("x")
+    Traceback (most recent call last):
+    batch_calibration.errors.InputError: f.csv, row 3: expected a number; got could not convert ...
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except kinds as error:
+        # Errors of the system have their path in the text, too.
+        reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+        got = f"{reason.splitlines()[0]:.200}".rstrip(".")
+        raise InputError.at(where, expected, got, remedy, key) from error
+
+
+def extra(name: str) -> str:
+    """The command that installs an extra of this package."""
+    return f"pip install 'batch-calibration[{name}]'"
+
+
 def nearest(name: object, names: Iterable[object], least: float = 0.4) -> str:
     """A question after the one name that is nearest to a name nobody knows; "" where none is near.
 

@@ -6,12 +6,12 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, answering, extra, shown
 from batch_calibration.files import Json, RepeatedKey, parse_json
 
 SCORES = "a file of scores"
@@ -197,25 +197,13 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
 
 def need_pyarrow(where: str) -> None:
     """Answer in a sentence where pyarrow is not installed."""
-    try:
+    with answering(ImportError, where, "pyarrow, for Parquet and Arrow", extra("tables")):
         import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"{where}: Parquet and Arrow need pyarrow; pip install 'batch-calibration[tables]'."
-        ) from error
 
 
-@contextmanager
-def arrow_errors(path: Path) -> Iterator[None]:
+def arrow_errors(path: Path) -> AbstractContextManager[None]:
     """Answer in a sentence where a file of Arrow or Parquet cannot be read or written."""
     import pyarrow as pa
 
-    try:
-        yield
-    except InputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"{path}: no whole Parquet or Arrow file, or no space left ({reason})."
-        ) from error
+    kinds = (pa.ArrowException, OSError, ValueError, TypeError, MemoryError)
+    return answering(kinds, path, "a whole Parquet or Arrow file, and space on the disk")

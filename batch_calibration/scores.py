@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 
 from batch_calibration.arrays.missing_scores import find_impossible
 from batch_calibration.arrays.numbers import read_numbers, read_whole_numbers
-from batch_calibration.errors import InputError, shown, step
+from batch_calibration.errors import InputError, answering, shown, step
 from batch_calibration.files import Json, WrongJson, parse_json, read_as, retry, write_whole
 
 FORMAT = 2
@@ -44,13 +44,9 @@ AGAIN = "delete it and score this context again: what is there already is not as
 
 def canonical(document: JsonLike) -> str:
     """JSON with sorted keys and no spaces: the text that ids are hashes of."""
-    try:
+    where, kinds = "what describes a score table", (TypeError, ValueError, RecursionError)
+    with answering(kinds, where, "JSON", "make it of texts, numbers, lists and dicts of Python"):
         return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"what describes a score table must be JSON ({error}); make it of texts, numbers, "
-            "lists and dicts of Python."
-        ) from error
 
 
 def digest(document: JsonLike) -> str:
@@ -138,12 +134,9 @@ class ScoreTable(NamedTuple):
             "label_names": list(self.label_names),
             "blocks": blocks,
         })  # fmt: skip
-        try:
+        expected = "a description of the table that can be read again"
+        with answering(ValueError, path, expected, "correct it"):
             read_as(Header, parse_json(text), "table")  # refused before it is written
-        except ValueError as error:
-            raise InputError(
-                f"{path}: what describes the table could not be read again ({error}); correct it."
-            ) from error
         write_whole(path, seal(arrays, text))
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import answering, extra
 
 # 8! = 40,320 permutations are still a small table.
 MOST_PERMUTED = 8
@@ -36,13 +36,9 @@ def assign(affinity: jax.Array) -> tuple[jax.Array, jax.Array]:
         return orders[jnp.argmax(totals)], jnp.max(totals)
 
     # Imported here because optax loads absl, which `import batch_calibration` must not.
-    try:
+    where = f"pc with more than {MOST_PERMUTED} labels"
+    with answering(ImportError, where, "optax", extra("models")):
         from optax.assignment import hungarian_algorithm
-    except ImportError as error:
-        raise InputError(
-            f"pc with more than {MOST_PERMUTED} labels needs optax ({error}); "
-            "pip install 'batch-calibration[models]'."
-        ) from error
 
     cluster, label = hungarian_algorithm(-affinity)
     order = jnp.zeros_like(labels).at[label].set(cluster.astype(jnp.int32))

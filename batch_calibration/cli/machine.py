@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering
 from batch_calibration.files import ended, is_day_old, process_name
 
 FLAGS = {
@@ -90,13 +90,10 @@ def set_up(
         )
     # With "auto" the cluster's environment tells JAX all three.
     address = () if coordinator == "auto" else (coordinator, processes, process)
-    try:
+    where, remedy = f"--coordinator={coordinator}", "start all of them, with one address"
+    expected = "processes that find each other"
+    with answering((RuntimeError, ValueError), where, expected, remedy):
         jax.distributed.initialize(*address)
-    except (RuntimeError, ValueError) as error:
-        raise InputError(
-            f"--coordinator={coordinator}: the processes did not find each other "
-            f"({str(error).splitlines()[0]}); start all of them, with one address."
-        ) from error
     if jax.process_index():
         # The first process speaks for all.
         # Open until the process ends.

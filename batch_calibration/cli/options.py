@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 
 from batch_calibration.cli import guard, launchers, machine, studies
 from batch_calibration.cli.study_options import PARTS
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering
 from batch_calibration.settings import keys
 from batch_calibration.version import __version__
 
@@ -506,12 +506,8 @@ def _shares(text: str) -> list[float] | None:
     """The numbers of --prior, None where it is not there."""
     if not text:
         return None
-    try:
+    with answering(ValueError, f"--prior={text}", "a share of each choice, such as 0.3,0.7"):
         return [float(share) for share in text.split(",")]
-    except ValueError as error:
-        raise InputError.at(
-            "--prior", "a share of each choice, such as 0.3,0.7", repr(text)
-        ) from error
 
 
 APART: dict[str, Callable[[Namespace], None]] = {

@@ -15,7 +15,7 @@ import numpy as np
 
 from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
-from batch_calibration.errors import CONTROLS, InputError
+from batch_calibration.errors import CONTROLS, InputError, answering, extra
 from batch_calibration.files import csv_text, object_at, write_whole
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.importers.local_copies import is_remote
@@ -157,13 +157,10 @@ def _delimited(rows_written: Sequence[Row], delimiter: str) -> str:
 
 
 def _parquet(rows_written: Sequence[Row]) -> bytes:
-    try:
+    remedy = f"{extra('tables')}, or write .csv"
+    with answering(ImportError, "a .parquet file", "pyarrow, which writes it", remedy):
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise InputError(
-            "a .parquet file needs pyarrow; install batch-calibration[tables], or write .csv."
-        ) from error
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows_written)), buffer)
     return buffer.getvalue()
@@ -225,14 +222,9 @@ def check_plot(path: str) -> None:
 def write_plot(path: str, contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
     """Write the figure where a path is given."""
     if path:
-        try:
+        with answering(ImportError, "--plot", "matplotlib, which draws it", extra("plots")):
             from batch_calibration.reporting.figures.preferences import draw_preferences
             from batch_calibration.reporting.figures.style import to_file
-        except ImportError as error:
-            raise InputError(
-                "--plot needs matplotlib, which is not installed: pip install "
-                "'batch-calibration[plots]'."
-            ) from error
         titles = [title(context.table) for context in contexts]
         drawn = draw_preferences([context.diagnosis for context in contexts], titles)
         write_whole(Path(path), to_file(drawn.figure, Path(path).suffix[1:]))

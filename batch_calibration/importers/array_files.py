@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 from batch_calibration.arrays.frames import GOLD
 from batch_calibration.arrays.numbers import read_numbers
-from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.errors import InputError, answering, spell
 from batch_calibration.files import parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import LABEL_NAMES, text_of
@@ -71,14 +71,9 @@ def load_safetensors(path: Path) -> Arrays:
 
 def read(load: Callable[[Path], Arrays], path: Path, reading: Reading) -> list[Imported]:
     """The contexts of a file of arrays."""
-    try:
+    # numpy, zipfile and safetensors have many errors, for damaged files.
+    with answering(Exception, path, "a whole file of arrays"):
         arrays = load(path)
-    except InputError:
-        raise
-    except Exception as error:  # numpy, zipfile and safetensors have many, for damaged files
-        # A zip's error repeats its headers, of any length.
-        reason = shown(str(error).partition("\n")[0]) if str(error) else type(error).__name__
-        raise InputError.at(path, "a whole file of arrays", f"none ({reason})") from error
     return from_arrays(str(path), arrays, reading, task=path.stem)
 
 

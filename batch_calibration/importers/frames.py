@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batch_calibration.arrays.numbers import read_numbers
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering
 from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Column
@@ -82,12 +82,10 @@ def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
         if pa.types.is_decimal(column.type):
             column = column.cast(pa.float64())  # numpy has no decimals
         is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
-        try:
+        at = f"{where}, column {name!r}"
+        # Such as a date that Python's dates do not reach.
+        with answering(ValueError, at, "cells that can be read", "write it again"):
             columns[name] = np.asarray(column.to_numpy()) if is_number else column.to_pylist()
-        except ValueError as error:  # such as a date that Python's dates do not reach
-            raise InputError(
-                f"{where}: the column {name!r} cannot be read ({error}); write it again."
-            ) from error
     return columns
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
-from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.errors import InputError, answering, spell
 from batch_calibration.files import Json, list_at, object_at, text_at, value_at
 from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
@@ -85,24 +85,18 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
         for i, sample in enumerate(list_at(log, "samples")):
             yield f"{path}, sample {i}", object_at(sample)
         return
-    try:
-        with zipfile.ZipFile(path) as archive:
-            check_archive(archive, path)
-            names = archive.namelist()
-            header = [name for name in HEADERS if name in names][:1]  # a finished log has both
-            samples = [name for name in names if re.fullmatch(r"samples/[^/]+\.json", name)]
-            for name in [*header, *samples]:
-                where, member = f"{path}, {name}", archive.getinfo(name)
-                if member.file_size > MAX_BYTES:  # a small zip may unpack to any size
-                    raise InputError(f"{where}: longer than any sample; it is not read.")
-                text = _decompress(archive, member, path).decode("utf-8-sig")
-                yield where, parse_object(text, where)
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError.at(path, f"a log, which cannot be read ({error})") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
-        raise InputError(f"{path}: no whole log ({shown(str(error))}); copy it again.") from error
+    kinds = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
+    with answering(kinds, path, "a whole log", "copy it again"), zipfile.ZipFile(path) as archive:
+        check_archive(archive, path)
+        names = archive.namelist()
+        header = [name for name in HEADERS if name in names][:1]  # a finished log has both
+        samples = [name for name in names if re.fullmatch(r"samples/[^/]+\.json", name)]
+        for name in [*header, *samples]:
+            where, member = f"{path}, {name}", archive.getinfo(name)
+            if member.file_size > MAX_BYTES:  # a small zip may unpack to any size
+                raise InputError(f"{where}: longer than any sample; it is not read.")
+            text = _decompress(archive, member, path).decode("utf-8-sig")
+            yield where, parse_object(text, where)
 
 
 def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:

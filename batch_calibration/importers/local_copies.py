@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering, extra
 from batch_calibration.files import temporary_folder
 
 GIB = 1 << 30
@@ -146,11 +146,8 @@ def open_zstandard(
     source: str | BinaryIO, where: object, remedy: str
 ) -> AbstractContextManager[BinaryIO]:
     """What a file, by its name or open, holds when it is unpacked."""
-    try:
+    with answering(ImportError, where, "pyarrow, which unpacks Zstandard", remedy):
         import pyarrow
-    except ImportError as error:
-        expected = "pyarrow, which unpacks Zstandard"
-        raise InputError.at(where, expected, "none", remedy) from error
     stream: AbstractContextManager[BinaryIO] = pyarrow.CompressedInputStream(source, "zstd")
     return stream
 
@@ -181,20 +178,16 @@ def _file_system(name: str) -> tuple[Any, str]:
     """The file system of an address, and what the file is called in it."""
     scheme = name.partition(":")[0]
     package = PACKAGES.get(scheme, "a package of its own")
-    try:
+    install = f"{extra('remote')} {PACKAGES.get(scheme, '')}".strip()
+    expected, schemes = f"what reads {scheme}://, fsspec and {package}", "such as s3, gs or hf"
+    with (
+        answering(ImportError, name, expected, install),
+        answering(ValueError, name, f"a scheme of fsspec, {schemes}", "correct the address"),
+    ):
         import fsspec
 
         connect: Callable[[str], tuple[Any, str]] = fsspec.core.url_to_fs
         return connect(name)
-    except ImportError as error:
-        install = f"pip install 'batch-calibration[remote]' {PACKAGES.get(scheme, '')}".strip()
-        raise InputError.at(
-            name, f"what reads {scheme}://, fsspec and {package}", str(error), install
-        ) from error
-    except ValueError as error:  # no such scheme
-        raise InputError.at(
-            name, "a scheme of fsspec, such as s3, gs or hf", f"{scheme}://", "correct the address"
-        ) from error
 
 
 @contextmanager

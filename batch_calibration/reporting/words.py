@@ -21,7 +21,7 @@ from batch_calibration.diagnosis.verdicts import (
     measured_gain,
     rows_to_settle,
 )
-from batch_calibration.errors import InputError, call
+from batch_calibration.errors import answering, call
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation, gain_of, over_tasks
 from batch_calibration.reporting import controls, frame
@@ -88,12 +88,8 @@ def to_frame(
     Raises:
         InputError: pandas is not installed.
     """
-    try:
+    with answering(ImportError, "to_frame", "pandas to be installed", "pip install pandas"):
         import pandas
-    except ImportError as error:
-        raise InputError.at(
-            "to_frame", "pandas to be installed", remedy="pip install pandas"
-        ) from error
     return pandas.DataFrame(table).set_index(index)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.errors import InputError, answering, shown, spell
 from batch_calibration.responses.top_k import AROUND, SPACES, Forms
 
 MAX_TOKENS_AT_ONCE = 4  # tokens that an answer without an explanation may have
@@ -115,12 +115,9 @@ def _choose(
     if at == LAST:
         return (mentions[-1] if mentions else None), "at the last label" if mentions else ""
     if at and not at.startswith(JSON):
-        try:
+        expected = "first, last, json:KEY or a regular expression"
+        with answering(re.error, spell("at", at), expected, key="at"):
             match = re.search(at, text)
-        except re.error as error:
-            expected = "first, last, json:KEY or a regular expression"
-            got = f"{shown(at)} ({error})"
-            raise InputError.at(spell("at"), expected, got, key="at") from error
         start = match.start(min(1, match.re.groups)) if match else len(text)
         start = match.end() if match and not match.re.groups else start
         later = [mention for mention in mentions if mention.start >= start]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.errors import InputError, step
+from batch_calibration.errors import InputError, answering, step
 from batch_calibration.files import WrongJson, parse_json, read_as
 from batch_calibration.scores import ScoreTable, digest
 
@@ -250,10 +250,8 @@ class Record:
                 lacks or is of another type.
         """
         remedy = f"{step('calibrate')} again"
-        try:
+        with answering(ValueError, where, "a record in JSON", remedy):
             fields = parse_json(text)
-        except ValueError as error:
-            raise InputError.at(where, "a record in JSON", error, remedy) from error
         version = fields.get("version", 1) if isinstance(fields, dict) else None
         # Before the checksum: an old record is whole, and a sentence on damage would mislead.
         if not isinstance(fields, dict) or version != VERSION:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from batch_calibration import scores
-from batch_calibration.errors import InputError, step
+from batch_calibration.errors import InputError, answering, step
 from batch_calibration.files import Json, file_name, remove, remove_unfinished, retry, write_whole
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import tidy
@@ -50,18 +50,13 @@ class Store:
         self.claims = Claims(self.workdir / "work" / "claims", lease)
         self.progress = WorkFiles(self.workdir / "work")
         if create:
-            try:
+            where, remedy = f"workdir {self.workdir}", "give a folder of yours"
+            with answering(OSError, where, "a folder to write to", remedy, "workdir"):
                 folder = self.workdir / "scores"
                 retry(lambda: folder.mkdir(parents=True, exist_ok=True))
                 # Refused now, not after the first context is scored. A name of its own: several
                 # processes may open the folder at once.
                 retry(lambda: tempfile.TemporaryFile(dir=folder).close())
-            except OSError as error:
-                raise InputError(
-                    f"workdir {self.workdir}: cannot be written ({error.strerror}); "
-                    "give a folder of yours.",
-                    key="workdir",
-                ) from error
         elif not (self.workdir / "scores").is_dir():
             where, remedy = f"workdir {self.workdir}", f"{step('score')} first"
             expected, got = "a study's folder, with its score tables in scores/", "no scores/ in it"
@@ -163,13 +158,9 @@ class Store:
 
     def _read_record(self, path: Path) -> Record:
         remedy = f"{step('calibrate')} again"
-        try:
+        with answering(OSError, path, "a record that can be read", f"remove it and {remedy}"):
             text = retry(lambda: path.read_text(encoding="utf-8", errors="replace"))
             record = Record.from_json(text, path)
-        except OSError as error:
-            raise InputError(
-                f"{path}: the record cannot be read ({error.strerror}); remove it and {remedy}."
-            ) from error
         if path != self._record_path(record.id):
             remedy = f"the file was renamed or copied; remove it and {remedy}"
             raise InputError.at(path, "the record of that id", repr(record.id), remedy)

@@ -8,7 +8,7 @@ from collections import UserList
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import answering
 from batch_calibration.files import quote_formula, write_csv
 from batch_calibration.settings import keys
 from batch_calibration.studies.records import Record
@@ -87,10 +87,8 @@ class Records(UserList[Record]):
         Raises:
             InputError: pandas is not installed.
         """
-        try:
+        with answering(ImportError, "to_pandas", "pandas", "install it, or use rows()"):
             import pandas
-        except ImportError as error:
-            raise InputError("to_pandas needs pandas; install it, or use rows().") from error
         series = {}
         for name, column in typed_columns(self.rows()).items():
             series[name] = pandas.Series(column.cells, dtype=PANDAS_DTYPES[column.kind])
@@ -177,10 +175,8 @@ def to_arrow(table: Columns) -> pyarrow.Table:
     Raises:
         InputError: pyarrow is not installed.
     """
-    try:
+    with answering(ImportError, "to_arrow", "pyarrow", "install it, or use rows()"):
         import pyarrow as pa
-    except ImportError as error:
-        raise InputError("to_arrow needs pyarrow; install it, or use rows().") from error
     types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     types[list] = pa.list_(pa.string())
     return pa.table({name: pa.array(c.cells, types[c.kind]) for name, c in table.items()})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from batch_calibration.cli.launchers import ended_early
 from batch_calibration.cli.machine import keep_programs, share_programs
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering
 from batch_calibration.studies.scoring import ScoringReport
 from batch_calibration.studies.workers import Work
 
@@ -97,7 +97,9 @@ def _connect(address: str) -> None:
     # `ray.init` sets handlers of its own.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     host, _, port = address.rpartition(":")
-    try:
+    remedy = "give the address that `ray start --head` printed, or leave it out"
+    kinds = (OSError, RuntimeError, ValueError)
+    with answering(kinds, f"--address={address}", "a Ray cluster to join", remedy):
         # An address such as auto or ray://HOST:PORT is left to Ray.
         if port.isdecimal() and "/" not in host:
             # Ray itself would try for minutes.
@@ -105,11 +107,6 @@ def _connect(address: str) -> None:
         # Without "local" it would also join what somebody else's `ray start` left running.
         cluster = address or os.environ.get("RAY_ADDRESS") or "local"
         ray.init(cluster, include_dashboard=False, log_to_driver=False)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise InputError(
-            f"--address={address}: no Ray cluster could be joined ({str(error).splitlines()[0]}); "
-            "give the address that `ray start --head` printed, or leave it out."
-        ) from error
     for number, handler in handlers.items():
         signal.signal(number, handler)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from batch_calibration.cli.launchers import ended_early
 from batch_calibration.cli.machine import keep_programs, use_one_arena
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering
 from batch_calibration.studies.scoring import ScoringReport
 from batch_calibration.studies.workers import Work
 
@@ -72,7 +72,8 @@ class Slurm:
     def _submit(self, work: Work) -> "list[submitit.Job[ScoringReport | str]]":
         import submitit
 
-        try:
+        remedy = "run it where sbatch works, or give --launcher=local"
+        with answering(RuntimeError, "--launcher=slurm", "jobs to be submitted", remedy):
             executor = submitit.AutoExecutor(
                 work.logs / "%j", self.cluster, slurm_max_num_timeout=MAX_RESTARTS
             )
@@ -86,11 +87,6 @@ class Slurm:
             )  # fmt: skip
             with executor.batch():  # one array
                 return [executor.submit(Job(work, self.hosts)) for _ in range(self.workers)]
-        except RuntimeError as error:
-            raise InputError(
-                f"--launcher=slurm: the jobs could not be submitted ({str(error).splitlines()[0]});"
-                " run it where sbatch works, or give --launcher=local."
-            ) from error
 
 
 @dataclass(frozen=True)

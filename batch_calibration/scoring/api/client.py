@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, answering, extra, spell
 from batch_calibration.files import Json, RepeatedKey, parse_json, value_at
 from batch_calibration.scoring import NoAnswer, Refused
 from batch_calibration.scoring.api.answers import Answers, Request
@@ -286,14 +286,8 @@ class Client:
 
 def connect(server: Server, timeout: float) -> AbstractAsyncContextManager["httpx2.AsyncClient"]:
     """A connection to a server that sends its key with every request."""
-    try:
+    with answering(ImportError, "", "httpx2, which asks servers", extra("api"), "scorer"):
         import httpx2
-    except ImportError as error:
-        raise InputError(
-            "asking a server takes the package httpx2, which is not installed; run "
-            "pip install 'batch-calibration[api]'.",
-            key="scorer",
-        ) from error
     authorization = {"Authorization": f"Bearer {server.key}"} if server.key else {}
     return httpx2.AsyncClient(
         base_url=server.address,

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering
 from batch_calibration.scoring.data import files, tfds_folder
 from batch_calibration.scoring.data.binding import bind, label_of, labels_by_name, plain_name
 from batch_calibration.scoring.data.tfds_folder import ImageRecord
@@ -44,7 +44,7 @@ class ImageFile(NamedTuple):
 
     def read(self) -> bytes:
         """The file's bytes."""
-        try:
+        with answering(OSError, self.path, "an image that can be read", "put it there"):
             size = self.path.stat().st_size
             # Refused before it is read: memory may not hold it.
             if size > MAX_BYTES:
@@ -53,10 +53,6 @@ class ImageFile(NamedTuple):
                     "is read: scale it down or take it out."
                 )
             return self.path.read_bytes()
-        except OSError as error:
-            raise InputError(
-                f"{self.path}: cannot be read ({error.strerror}); put the image there."
-            ) from error
 
     def signature(self) -> str:
         # Not a hash: it would read every image of a run before the first is scored.

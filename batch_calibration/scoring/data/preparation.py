@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, answering, extra, spell
 from batch_calibration.files import is_day_old, temporary_folder
 from batch_calibration.scoring.data import files, tfds_folder
 from batch_calibration.scoring.data.binding import UNKNOWN, bind, schema_of
@@ -164,15 +164,10 @@ def _official(task: Task, present: tuple[str, ...], features: Mapping[str, Any])
 
 def _declaration(name: str) -> tuple[str, Any]:
     """Version and features of a data set, from its builder or, for SuperGLUE, its config."""
-    try:
+    with answering(ImportError, "a TFDS folder", "TensorFlow Datasets", extra("data")):
         import numpy as np
         import tensorflow_datasets as tfds
         from tensorflow_datasets.text import glue, super_glue  # noqa: F401, registers the two
-    except ImportError as error:
-        raise InputError(
-            f"a TFDS folder needs TensorFlow Datasets ({error}); "
-            "pip install 'batch-calibration[data]'."
-        ) from error
     dataset, _, config = name.partition("/")
     if dataset != "super_glue":
         # An empty folder: with data in it the builder would read its features from there.
@@ -247,14 +242,11 @@ def _write(
         contextlib.redirect_stderr(io.StringIO()),
         temporary_folder() as downloads,
     ):
-        try:
+        kinds = (ValueError, TypeError, KeyError)
+        with answering(kinds, data_dir / name, "rows that TFDS takes"):
             builder = Folder(config=config_name or None, data_dir=str(data_dir), file_format=FORMAT)
             # What TFDS was writing when it was killed; it does not say which process that was.
             for unfinished in Path(builder.data_dir).parent.glob("incomplete.*"):
                 if is_day_old(unfinished):
                     shutil.rmtree(unfinished, ignore_errors=True)
             builder.download_and_prepare(download_dir=str(downloads))
-        except (ValueError, TypeError, KeyError) as error:
-            raise InputError(
-                f"{data_dir / name}: TFDS refuses the rows ({' '.join(str(error).split())})."
-            ) from error

@@ -38,7 +38,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, answering, shown
 from batch_calibration.scoring.prompts.template import check_fields
 from batch_calibration.scoring.tasks import TASKS, base, get_task
 from batch_calibration.scoring.tasks.base import IMAGE, NAMES, NUMBERS, Task
@@ -88,17 +88,12 @@ def read_task_file(path: str) -> Task:
     Raises:
       InputError: the file is no TOML, lacks a key or has an unknown one, or does not fit together.
     """
-    try:
+    with (
+        answering(OSError, path, "a task file", "give the path of a TOML file"),
+        # tomllib calls itself for tables within tables.
+        answering((ValueError, RecursionError), path, "a task file in TOML, a flat table"),
+    ):
         table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such task file; give the path of a TOML file.") from error
-    except OSError as error:
-        raise InputError(f"{path}: the task file cannot be read ({error.strerror}).") from error
-    # Raised by tomllib before InputError could name a key.
-    except RecursionError as error:
-        raise InputError(f"{path}: a task file is a flat table, this one is nested.") from error
-    except ValueError as error:
-        raise InputError(where=path, expected=f"a task file in TOML ({error})") from error
     if "kind" in table:
         return _image_task(table, path)
     _check_keys(table, path, NEEDED, OPTIONAL)

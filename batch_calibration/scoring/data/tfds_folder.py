@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering, extra
 from batch_calibration.scoring.data.binding import label_of, schema_of
 from batch_calibration.scoring.tasks.base import IMAGE, Task
 
@@ -42,19 +42,14 @@ def find_prepared(task: Task, data: Path) -> Path | None:
 
 def open_folder(folder: Path) -> "DatasetBuilder":
     """TFDS's builder of a prepared folder."""
-    try:
+    expected = "TensorFlow Datasets, not TensorFlow, for a TFDS folder"
+    with answering(ImportError, folder, expected, extra("data")):
         import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise InputError(
-            f"{folder}: a TFDS folder needs TensorFlow Datasets, not TensorFlow ({error}); "
-            "pip install 'batch-calibration[data]'."
-        ) from error
     if not (folder / INFO).is_file():
         raise InputError(f"{folder}: not a TFDS folder, it has no {INFO}; prepare it again.")
-    try:
+    # A damaged JSON file makes TFDS raise errors of many kinds.
+    with answering(Exception, folder, "a folder that TFDS opens", "prepare it again"):
         builder = tfds.builder_from_directory(str(folder))
-    except Exception as error:  # a damaged JSON file makes TFDS raise errors of many kinds
-        raise InputError(f"{folder}: TFDS cannot open it ({error}); prepare it again.") from error
     if builder.info.features is None:
         raise InputError(f"{folder}: it has no features.json; prepare it again.")
     if not builder.info.splits:
@@ -76,13 +71,11 @@ def prepared_records(
     serialized = _serialized(builder, folder, split)
     for number, raw in enumerate(serialized):
         where = f"{folder}, split {split}, row {number}"
-        try:
+        # protobuf's own errors, or what TFDS raises on a missing feature.
+        with answering(Exception, where, "a record of these features, its texts in UTF-8"):
             example = features.deserialize_example_np(raw)
-            yield where, {name: _as_python(example[name]) for name in example}
-        except UnicodeDecodeError as error:
-            raise InputError(f"{where}: a text is not UTF-8 ({error}).") from error
-        except Exception as error:  # protobuf's own, or what TFDS raises on a missing feature
-            raise InputError(f"{where}: no record of these features ({error}).") from error
+            record = {name: _as_python(example[name]) for name in example}
+        yield where, record
 
 
 def _as_python(feature: object) -> object:
@@ -102,13 +95,10 @@ def _serialized(builder: "DatasetBuilder", folder: Path, split: str) -> list[byt
         for path in split_info.filepaths:
             serialized += read_tfrecord(Path(path))
     elif form == "array_record":
-        try:
+        at, kinds = f"{folder}, split {split}", (RuntimeError, OSError)
+        with answering(kinds, at, "whole files of records", "prepare it again"):
             source = builder.as_data_source(split).data_source
             serialized += source.__getitems__(range(len(source)))
-        except (RuntimeError, OSError) as error:
-            raise InputError(
-                f"{folder}: split {split} is damaged or missing ({error}); prepare it again."
-            ) from error
     else:
         raise InputError(f"{folder}: its files are {form}; prepare it as array_record or tfrecord.")
     # A missing shard would else go unnoticed.
@@ -131,13 +121,9 @@ def read_tfrecord(path: Path) -> list[bytes]:
     A record is its length (8 bytes, little endian), the length's checksum (4), the data, the data's
     checksum (4). Source: TensorFlow, `lib/io/record_writer.h`.
     """
-    try:
+    expected = "google-crc32c, which checks TFRecord files"
+    with answering(ModuleNotFoundError, path, expected, extra("data")):
         from google_crc32c import value as crc32c
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"{path}: checking TFRecord files needs google-crc32c; "
-            "pip install 'batch-calibration[data]'."
-        ) from error
     if not path.is_file():
         raise InputError(f"{path}: no such file, but the data set's info lists it.")
     raw = path.read_bytes()

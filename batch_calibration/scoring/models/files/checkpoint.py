@@ -21,7 +21,7 @@ from flax import nnx
 from jax.sharding import Mesh
 from tokenizers import Tokenizer, normalizers
 
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, answering, spell
 from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.attention import Attend
 from batch_calibration.scoring.models.family import Config, Encoder, Family, Kind, RawConfig
@@ -121,17 +121,14 @@ def find(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     repository, revision = match.groups()
-    try:
+    kinds = (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError)
+    expected = "a directory, or a model that the Hugging Face hub gives"
+    remedy = "check the name, the network and, for a gated model, that you are logged in"
+    with answering(kinds, name, expected, remedy):
         folder = snapshot_download(
             repository, revision=revision, allow_patterns=FILES, ignore_patterns=NO_FILES
         )
         return Path(folder)
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise InputError(
-            f"{name}: no such directory, and the Hugging Face hub gave none of that name "
-            f"({type(error).__name__}); check the name, the network and, for a gated model, that "
-            "you are logged in."
-        ) from error
 
 
 class ModelFiles:

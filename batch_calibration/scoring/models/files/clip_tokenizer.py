@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering
 
 FILES = ("merges.txt", "bpe_simple_vocab_16e6.txt.gz")
 """Names of the list, in Hugging Face directories and in CLIP's own repository."""
@@ -26,11 +26,10 @@ def load(path: Path) -> Tokenizer:
     Raises:
         InputError: a file that is no list of merges.
     """
-    try:
+    kinds = (OSError, ValueError, EOFError)
+    with answering(kinds, path, "a file that can be read", "fetch the file again"):
         content = path.read_bytes()
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); fetch the file again.") from error
     lines = text.splitlines()[1 : 1 + MERGES]  # CLIP's list is longer than what it uses
     merges = []
     for line in lines:

@@ -7,7 +7,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, answering, spell
 from batch_calibration.files import parse_json
 from batch_calibration.scoring.models.family import Config, Family, RawConfig, misfit
 from batch_calibration.scoring.models.rotary import Rope
@@ -54,10 +54,8 @@ def read_value(path: Path, role: str) -> object:
         wanted = "a Hugging Face checkpoint directory (config.json, *.safetensors, tokenizer.json)"
         expected = f"{role} in {path.name}"
         raise InputError.at(path.parent, expected, "no such file", f"give {wanted}")
-    try:
+    with answering(ValueError, path, "JSON", "fetch the file again"):
         return parse_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError.at(path, f"JSON, but {error}", remedy="fetch the file again") from error
 
 
 def read_config(

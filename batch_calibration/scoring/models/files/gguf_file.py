@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, answering, extra, shown
 from batch_calibration.scoring.models.family import Family, RawConfig
 from batch_calibration.scoring.models.files.beginning_token import BeginningToken
 from batch_calibration.scoring.models.files.chat_template import ChatTemplate
@@ -143,14 +143,14 @@ class GGUFTensor(NamedTuple):
                 packed = np.fromfile(file, np.uint8, rows * row_bytes)
                 if packed.size != rows * row_bytes:
                     raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
-                try:
-                    with np.errstate(all="ignore"):  # what is not finite is reported by name
-                        numbers = gguf.dequantize(packed.reshape(rows, row_bytes), kind)
-                except NotImplementedError as error:
-                    raise InputError.at(
-                        self.path, "types that the library gguf dequantizes",
-                        f"{self.name} in {kind.name}", "use another quantization",
-                    ) from error  # fmt: skip
+                at, expected = f"{self.path}, {self.name}", "a type that the library gguf reads"
+                remedy = "use another quantization"
+                # What is not finite is reported by name.
+                with (
+                    answering(NotImplementedError, at, expected, remedy),
+                    np.errstate(all="ignore"),
+                ):
+                    numbers = gguf.dequantize(packed.reshape(rows, row_bytes), kind)
                 if self.less:
                     numbers = numbers - np.float32(self.less)
                 yield numbers.astype(dtype, copy=False).reshape(-1)
@@ -286,11 +286,8 @@ class GGUFFile:
     """
 
     def __init__(self, path: Path):
-        try:
+        with answering(ImportError, path, "the library gguf", extra("gguf")):
             import gguf  # noqa: F401
-        except ImportError as error:
-            remedy = "pip install 'batch-calibration[gguf]'"
-            raise InputError.at(path, "the library gguf", "it is not installed", remedy) from error
         shard, paths = SHARD.fullmatch(path.name), [path]
         if shard:
             names = [f"{shard[1]}{n:05}-of-{shard[3]}.gguf" for n in range(1, int(shard[3]) + 1)]
@@ -464,13 +461,10 @@ class GGUFFile:
         if (kind == "gpt2" and pre not in SPLITTINGS) or kind not in ("gpt2", "llama"):
             expected = f"tokenizer.ggml.model llama, or gpt2 with pre of {', '.join(SPLITTINGS)}"
             raise self._wrong(expected, f"{shown(kind)} with {shown(pre)}", USE_SAFETENSORS)
-        try:
+        # The Rust side raises a bare Exception.
+        with answering(Exception, self.path, "metadata of a tokenizer", "fetch it again"):
             read = self._byte_level if kind == "gpt2" else self._sentence_piece
             tokenizer = read(tokens, types)
-        except Exception as error:  # the Rust side raises a bare Exception
-            raise InputError(
-                f"{self.path}: its metadata is no tokenizer ({error!s:.200}); fetch it again."
-            ) from error
         whole = []
         for token, number in zip(tokens, types, strict=True):
             if number in MATCHED_WHOLE and token:

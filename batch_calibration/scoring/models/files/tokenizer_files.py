@@ -10,7 +10,7 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering
 from batch_calibration.scoring.models.family import Kind, RawConfig
 from batch_calibration.scoring.models.files import beginning_token, clip_tokenizer
 from batch_calibration.scoring.models.files.beginning_token import BeginningToken
@@ -126,13 +126,10 @@ def files(directory: Path) -> tuple[str, ...]:
 def _of_pair(directory: Path, options: RawConfig, config: RawConfig) -> Tokenizer:
     """A byte-level tokenizer from its vocabulary and its merges."""
     vocabulary, merges = (str(directory / name) for name in PAIR)
-    try:
+    expected = "vocab.json and merges.txt of a tokenizer"
+    # The Rust side raises a bare Exception.
+    with answering(Exception, directory, expected, "fetch the files again"):
         tokenizer = Tokenizer(models.BPE.from_file(vocabulary, merges))
-    except Exception as error:  # the Rust side raises a bare Exception
-        raise InputError(
-            f"{directory}: vocab.json and merges.txt are not a tokenizer ({error}); fetch the "
-            "files again."
-        ) from error
     tokenizer.decoder = decoders.ByteLevel()
     name = class_of(options, config, tokenizer)
     if name not in OF_PAIRS:

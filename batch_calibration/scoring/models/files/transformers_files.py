@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer
 
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, answering, extra, spell
 from batch_calibration.scoring.models.files import chat_template
 from batch_calibration.scoring.models.files.beginning_token import tokens_before
 from batch_calibration.scoring.models.files.chat_template import ChatTemplate
@@ -70,31 +70,22 @@ class TransformersFiles:
 
     def __init__(self, directory: str | Path):
         self.directory = Path(directory).expanduser()
-        try:
+        where, expected = spell("scorer", "transformers"), "torch and transformers"
+        with answering(ImportError, where, expected, extra("torch"), "scorer"):
             import torch  # noqa: F401
             import transformers
-        except ImportError as error:
-            where, got = spell("scorer", "transformers"), f"{error.name} is not installed"
-            remedy = "pip install 'batch-calibration[torch]'"
-            raise InputError(
-                key="scorer", where=where, expected="torch and transformers", got=got, remedy=remedy
-            ) from error
         self._transformers = transformers
         read_json(self.directory / "config.json", "a config")
         self._config = self._read(transformers.AutoConfig)
 
     def _read(self, reader: Any, **options: Any) -> Any:
         """The object that a class of transformers makes of the directory; errors as a sentence."""
-        try:
+        expected = f"a checkpoint that transformers {self._transformers.__version__} reads"
+        # Of many types: transformers checks little beforehand.
+        with answering(Exception, self.directory, expected, "use another checkpoint"):
             return reader.from_pretrained(
                 self.directory, trust_remote_code=False, local_files_only=True, **options
             )
-        except Exception as error:  # of many types: transformers checks little beforehand
-            first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(
-                f"{self.directory}: transformers {self._transformers.__version__} cannot read it "
-                f"({first_line:.300}); use another checkpoint."
-            ) from error
 
     @cached_property
     def tokenizer_info(self) -> TokenizerInfo:
