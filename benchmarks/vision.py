@@ -21,7 +21,7 @@ from flax import nnx
 
 from batch_calibration.scoring.data.images import read_images
 from batch_calibration.scoring.models import clip
-from batch_calibration.scoring.models.files import clip_tokenizer, weights
+from batch_calibration.scoring.models.files import tokenizer_files, weights
 from batch_calibration.scoring.models.files.config import read_config
 from batch_calibration.scoring.tasks import TASKS
 from benchmarks import report, scoring
@@ -105,7 +105,9 @@ def checkpoint(directory: Path, tokenizer: Path, edge: int) -> Path:
     raw = {"model_type": "clip", "text_config": {}, "vision_config": {"patch_size": edge}}
     config = read_config(clip.FAMILY, raw, directory)
     weights.save(directory, clip.Model(config, rngs=nnx.Rngs(0)), clip.FAMILY, raw)
-    clip_tokenizer.load(tokenizer / clip_tokenizer.FILES[1]).save(str(directory / "tokenizer.json"))
+    tokenizer_files.load(tokenizer / tokenizer_files.FILES[1]).save(
+        str(directory / "tokenizer.json")
+    )
     (directory / "preprocessor_config.json").write_text(
         json.dumps({"size": {"shortest_edge": 224}, "crop_size": {"height": 224, "width": 224}})
     )

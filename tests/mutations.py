@@ -35,7 +35,6 @@ TESTS = {
     "methods/validation.py": (
         "batch_calibration/methods/validation.py tests/test_api.py tests/test_arrays.py"
     ),
-    "calibration/assignment.py": "tests/test_prototypes.py",
     "calibration/base.py": f"tests/test_arrays.py {LAWS}",
     "calibration/learned_shift.py": LAWS,
     "calibration/mixture.py": PROTOTYPES,

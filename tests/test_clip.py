@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from batch_calibration.scoring.models import FAMILIES, clip
-from batch_calibration.scoring.models.files import clip_tokenizer, weights
+from batch_calibration.scoring.models.files import tokenizer_files, weights
 from batch_calibration.scoring.models.files.checkpoint import load_tokenizer
 from batch_calibration.scoring.models.files.config import read_config
 
@@ -84,7 +84,7 @@ def test_sentences(tmp_path, refuses):
 
 def test_token_ids_equal_transformers(shared):
     merges = shared / "tokenizers" / "clip" / "bpe_simple_vocab_16e6.txt.gz"
-    tokenizer = clip_tokenizer.load(merges)
+    tokenizer = tokenizer_files.load(merges)
     assert tokenizer.get_vocab_size() == 49408
     for text, ids in json.loads((GOLDEN / "captions.json").read_text()):
         assert tokenizer.encode(text).ids == ids, text

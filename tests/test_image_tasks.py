@@ -14,13 +14,12 @@ from rendering import images, label_texts, rendered
 
 from batch_calibration.errors import InputError
 from batch_calibration.scores import context_id
-from batch_calibration.scoring.data import binding
+from batch_calibration.scoring.data import files
 from batch_calibration.scoring.data.images import EmbeddedImage, ImageFile
 from batch_calibration.scoring.data.images import image_splits as splits
 from batch_calibration.scoring.data.images import read_images as read
 from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.data.tfds_folder import ImageRecord
-from batch_calibration.scoring.embedded import clevr
 from batch_calibration.scoring.embedded import images as drawn
 from batch_calibration.scoring.tasks import TASKS
 from experiments.pretrain import captions
@@ -60,10 +59,10 @@ def test_an_image_task_is_consistent(task):
     assert len(set(task.statements)) == len(task.statements)
     assert all(form.count("{label}") == 1 for form in task.statements)
     assert len(set(task.statement_words.values())) == len(task.label_names)
-    bound = binding.labels_by_name(task)
+    bound = files.labels_by_name(task)
     for label, name in enumerate(task.label_names):
         for text in (name, task.statement_words[name]):
-            assert bound[binding.plain_name(text)] == label
+            assert bound[files.plain_name(text)] == label
 
 
 def test_sizes_words_and_statements_of_the_six():
@@ -432,13 +431,13 @@ def test_counted_shapes_are_as_many_as_said():
     """Each object's pixels touch, and no other's: count them on a plain table."""
     random = np.random.default_rng(0)
     for count in range(3, 11):
-        pixels, _ = clevr.shapes(np.array([count - 3] * 5), random)
+        pixels, _ = drawn.shapes(np.array([count - 3] * 5), random)
         for image in pixels:
             gray = np.ptp(image, axis=-1) > 0.1
             cells = gray.reshape(4, 12, 4, 12).any(axis=(1, 3))
             # A gray object hides from this measure.
             assert cells.sum() <= count
-    pixels, _ = clevr.shapes(np.array([7] * 50), random)
+    pixels, _ = drawn.shapes(np.array([7] * 50), random)
     cells = (np.ptp(pixels, axis=-1) > 0.1).reshape(50, 4, 12, 4, 12).any(axis=(2, 4))
     assert Counter(cells.sum(axis=(1, 2)).tolist()).most_common(1)[0][0] == 10
 

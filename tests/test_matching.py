@@ -9,8 +9,7 @@ from scipy.sparse import eye, kron, vstack
 from scipy.special import logsumexp, softmax
 
 from batch_calibration import calibrate
-from batch_calibration.calibration.matching import match, matched, prior_matching
-from batch_calibration.calibration.otter import otter
+from batch_calibration.calibration.matching import match, matched, otter, prior_matching
 from batch_calibration.calibration.shares import bbse, prior_counted, sld_em
 from batch_calibration.calibration.shift import LEAST_STATED_SHARE, least_shares, mean_log_prob
 from batch_calibration.methods import METHODS

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate
-from batch_calibration.calibration.pride import option_prior
+from batch_calibration.calibration.order_average import option_prior
 from batch_calibration.cli import run
 from batch_calibration.methods import METHODS, run_methods
 from batch_calibration.methods.run import find_skipped

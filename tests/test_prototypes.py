@@ -10,10 +10,10 @@ from jax.nn import logsumexp
 from scipy.optimize import linear_sum_assignment
 from sklearn.mixture import GaussianMixture
 
-from batch_calibration.calibration.assignment import assign
 from batch_calibration.calibration.mixture import PIECE, WHOLE
 from batch_calibration.calibration.prototypes import (
     COVARIANCE_RIDGE,
+    assign,
     draw_starts,
     prototypes,
 )

@@ -7,7 +7,7 @@ from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
 from batch_calibration import calibrate
-from batch_calibration.calibration.balanced_shift import balanced_mean
+from batch_calibration.calibration.learned_shift import balanced_mean
 from batch_calibration.methods import METHODS
 
 

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from batch_calibration.scoring.embedded import CHECKPOINTS, images
 from batch_calibration.scoring.models import clip
-from batch_calibration.scoring.models.files import clip_tokenizer, weights
+from batch_calibration.scoring.models.files import tokenizer_files, weights
 from batch_calibration.scoring.tasks import TASKS
 from experiments.pretrain import train_clip as training
 from experiments.pretrain import vocabulary
@@ -30,13 +30,13 @@ def tokenizer():
 
 
 def test_any_text_is_tokens_between_start_and_end(tokenizer):
-    start, end = map(tokenizer.token_to_id, (clip_tokenizer.START, clip_tokenizer.END))
+    start, end = map(tokenizer.token_to_id, (tokenizer_files.START, tokenizer_files.END))
     for text in ("A Photo of 10 objects", "👍🏽 ✔️", "naïve café", "日本語", "\x00\t", "it's ?!"):
         ids = tokenizer.encode(text).ids
         assert ids[0] == start and ids[-1] == end and not {start, end} & set(ids[1:-1])
     tokens = tokenizer.encode("This is a photo of 10 objects").tokens
     spelling = ["this", "is", "a", "photo", "of", "1", "0", "objects"]
-    assert tokens == [clip_tokenizer.START, *(w + "</w>" for w in spelling), clip_tokenizer.END]
+    assert tokens == [tokenizer_files.START, *(w + "</w>" for w in spelling), tokenizer_files.END]
     assert tokenizer.encode("PHOTO").ids == tokenizer.encode("photo").ids
     assert vocabulary.train_clip_tokenizer(700, 2000, seed=0).to_str() == tokenizer.to_str()
 
@@ -125,7 +125,7 @@ def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
     """
     _, model = weights.load(SHIPPED, clip.FAMILY)
     tokenizer = Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
-    tokenizer.enable_padding(pad_id=tokenizer.token_to_id(clip_tokenizer.END))
+    tokenizer.enable_padding(pad_id=tokenizer.token_to_id(tokenizer_files.END))
     prepared = json.loads((SHIPPED / "preprocessor_config.json").read_text())
     names, about = images.TASKS[task].classes, TASKS[task]
     texts = [about.statement.replace("{label}", about.statement_words[name]) for name in names]

@@ -5,22 +5,20 @@ from functools import cache, partial, wraps
 from typing import Literal, NamedTuple
 
 from batch_calibration.arrays.alignment import in_label_order
-from batch_calibration.calibration.balanced_shift import balanced_shift
 from batch_calibration.calibration.base import Calibrator, reads_arrays
 from batch_calibration.calibration.empirical_bayes import LABELED_WEIGHT, empirical_bayes
-from batch_calibration.calibration.learned_shift import learned_shift
+from batch_calibration.calibration.learned_shift import balanced_shift, learned_shift
 from batch_calibration.calibration.leave_one_out import leave_one_out
 from batch_calibration.calibration.linc import linc
-from batch_calibration.calibration.matching import prior_matching
+from batch_calibration.calibration.matching import otter, prior_matching
 from batch_calibration.calibration.order_average import (
+    option_prior,
     order_average,
     order_average_bc,
     order_average_prior,
 )
-from batch_calibration.calibration.otter import otter
 from batch_calibration.calibration.pooled_shares import Pooled, pool_shares, pooled_shares
 from batch_calibration.calibration.premise_shift import premise_shift
-from batch_calibration.calibration.pride import option_prior
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
 from batch_calibration.calibration.scaling import scaling

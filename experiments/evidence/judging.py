@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.calibration.assignment import MOST_PERMUTED
 from batch_calibration.calibration.base import weights_of
 from batch_calibration.calibration.objective import one_hot
+from batch_calibration.calibration.prototypes import MOST_PERMUTED
 from batch_calibration.methods import METHODS, Evidence, Method, find_skipped
 from batch_calibration.methods.run import pad_context, pad_rows
 from batch_calibration.metrics import predict

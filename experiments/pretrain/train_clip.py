@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from batch_calibration.files import write_whole
 from batch_calibration.scoring.models import clip
 from batch_calibration.scoring.models.files import weights
-from batch_calibration.scoring.models.files.clip_tokenizer import END, START
+from batch_calibration.scoring.models.files.tokenizer_files import END, START
 from experiments.pretrain import captions
 from experiments.pretrain.optimization import Optimizer, Stage, Step, StepReport, minimize
 

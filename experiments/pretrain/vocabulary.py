@@ -6,7 +6,7 @@ import random
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from batch_calibration.scoring.models.files import clip_tokenizer
+from batch_calibration.scoring.models.files import tokenizer_files
 from batch_calibration.scoring.tasks.base import Task
 from experiments.pretrain import captions
 from experiments.pretrain.documents import END, Recipe, written
@@ -37,12 +37,12 @@ def train_clip_tokenizer(size: int, texts: int, seed: int) -> Tokenizer:
     """CLIP's tokenizer with merges learned from `texts` captions, of at most `size` tokens."""
     # 1: not the draws of training
     _, corpus = captions.caption_batch(np.random.default_rng([seed, 1]), texts)
-    learner = clip_tokenizer.build([])
-    learner.model = models.BPE(end_of_word_suffix=clip_tokenizer.WORD)
+    learner = tokenizer_files.build([])
+    learner.model = models.BPE(end_of_word_suffix=tokenizer_files.WORD)
     trainer = trainers.BpeTrainer(
-        vocab_size=size, end_of_word_suffix=clip_tokenizer.WORD, show_progress=False
+        vocab_size=size, end_of_word_suffix=tokenizer_files.WORD, show_progress=False
     )
     learner.train_from_iterator(corpus, trainer)
     merges = [tuple(pair) for pair in json.loads(learner.to_str())["model"]["merges"]]
     # What the vocabulary without merges leaves.
-    return clip_tokenizer.build(merges[: size - clip_tokenizer.build([]).get_vocab_size()])
+    return tokenizer_files.build(merges[: size - tokenizer_files.build([]).get_vocab_size()])

@@ -23,7 +23,7 @@ from batch_calibration.scoring.data.images import ImageFile  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
 from batch_calibration.scoring.engine import preprocessing  # noqa: E402
 from batch_calibration.scoring.models import FAMILIES, clip  # noqa: E402
-from batch_calibration.scoring.models.files import clip_tokenizer, weights  # noqa: E402
+from batch_calibration.scoring.models.files import tokenizer_files, weights  # noqa: E402
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
 from batch_calibration.scoring.models.files.config import read_config  # noqa: E402
 
@@ -94,7 +94,7 @@ def test_what_we_save_transformers_loads(tmp_path):
 def test_token_ids(shared):
     texts = captions(1000)
     expected = their_tokenizer(shared / MERGES)(texts).input_ids
-    ours = clip_tokenizer.load(shared / MERGES).encode_batch(texts)
+    ours = tokenizer_files.load(shared / MERGES).encode_batch(texts)
     assert [row.ids for row in ours] == expected
 
 

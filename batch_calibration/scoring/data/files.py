@@ -1,12 +1,13 @@
 """Reads JSON Lines, CSV and Parquet files as records, and says the line of each."""
 
+import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from batch_calibration import readers
-from batch_calibration.errors import InputError
-from batch_calibration.scoring.tasks.base import NUMBERS, Task
+from batch_calibration.errors import InputError, shown
+from batch_calibration.scoring.tasks.base import NAMES, NUMBERS, Row, Task
 
 ROWS = "a file of rows"
 ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".parquet")
@@ -81,3 +82,99 @@ def served_split(task: Task, split: str, present: Collection[str], where: str) -
             f"{', '.join(present)}."
         )
     return served
+
+
+UNKNOWN = -1  # the label of a row whose label is hidden
+
+
+def schema_of(task: Task, present: tuple[str, ...], where: str) -> dict[str, str]:
+    """The column of each field and of `label`: the task's first schema that the data have.
+
+    >>> from batch_calibration.scoring.tasks import TASKS
+    >>> schema_of(TASKS["rte"], ("premise", "hypothesis", "label"), "here")
+    {'sentence1': 'premise', 'sentence2': 'hypothesis', 'label': 'label'}
+    """
+    # What each schema lacks, for the sentence.
+    needed = []
+    for renamed in task.columns:
+        schema = {field: renamed.get(field, field) for field in (*task.fields, "label")}
+        missing = [column for column in schema.values() if column not in present]
+        if not missing:
+            return schema
+        needed.append(", ".join(missing))
+    raise InputError(
+        f"{where}: task {task.name} needs {' or else '.join(needed)}, the row has only "
+        f"{', '.join(map(str, present)) or 'nothing'}; rename or add it."
+    )
+
+
+def bind(task: Task, record: Mapping[str, object], where: str) -> tuple[Row, int]:
+    """The task's fields and the label of one record; `where` names file and row in errors."""
+    schema = schema_of(task, tuple(record), where)
+    row = {}
+    for field in task.fields:
+        text = record[schema[field]]
+        if not isinstance(text, str):
+            raise InputError.at(where, f"text in field {schema[field]}", shown(text))
+        row[field] = text
+    return row, _bind_label(task, record[schema["label"]], where)
+
+
+def _bind_label(task: Task, label: object, where: str) -> int:
+    names = ", ".join(task.label_names)
+    if task.labels_are == NAMES:
+        if label in (UNKNOWN, str(UNKNOWN)):
+            return UNKNOWN
+        # Classes of images come from folders and tables that spell them in many ways.
+        if task.is_image:
+            return label_of(task, str(label), where)
+        if label not in task.label_names:
+            remedy = "where labels are numbers from 0, say labels_are = 'numbers' in the task file"
+            raise InputError.at(where, f"a label of {names}, or -1 (unknown)", shown(label), remedy)
+        return task.label_names.index(str(label))
+    # `type`, as True is an int of another kind.
+    if type(label) is not int or not UNKNOWN <= label < len(task.label_names):
+        raise InputError.at(
+            where, f"label -1 (unknown) or 0 to {len(task.label_names) - 1} ({names})", shown(label)
+        )
+    return label
+
+
+def plain_name(name: str) -> str:
+    """A class name without case, spaces and signs, so that its spellings are the same.
+
+    >>> plain_name("Apply_Eye_Makeup") == plain_name("ApplyEyeMakeup")
+    True
+    >>> plain_name("polka-dotted")
+    'polkadotted'
+    """
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
+def labels_by_name(task: Task) -> dict[str, int]:
+    """Plain spelling -> label: of each label's name, and of its words in statements."""
+    labels: dict[str, int] = {}
+    for label, name in enumerate(task.label_names):
+        for spelling in {plain_name(name), plain_name(task.statement_words[name])}:
+            if labels.setdefault(spelling, label) != label:
+                raise InputError(
+                    f"task {task.name}: {task.label_names[labels[spelling]]!r} and {name!r} are "
+                    "the same name without case, spaces and signs; rename one."
+                )
+    return labels
+
+
+def label_of(task: Task, name: str, where: str) -> int:
+    """The label that a class name means."""
+    labels = labels_by_name(task)
+    if plain_name(name) in labels:
+        return labels[plain_name(name)]
+    names = {plain_name(label_name): label_name for label_name in task.label_names}
+    # Spellings are compared plainly: case and signs are no difference.
+    near = difflib.get_close_matches(plain_name(name), names, n=1, cutoff=0.6)
+    hint = f"; did you mean {names[near[0]]!r}?" if near else ";"
+    listed = ", ".join(task.label_names[:8]) + (", ..." if len(task.label_names) > 8 else "")
+    raise InputError(
+        f"{where}: task {task.name} has no class {name!r}{hint} it has {len(task.label_names)}: "
+        f"{listed}. Rename it, take it out, or describe a task of your own in a task file."
+    )

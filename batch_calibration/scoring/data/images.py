@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from batch_calibration.errors import InputError, answering
 from batch_calibration.scoring.data import files, tfds_folder
-from batch_calibration.scoring.data.binding import bind, label_of, labels_by_name, plain_name
+from batch_calibration.scoring.data.files import bind, label_of, labels_by_name, plain_name
 from batch_calibration.scoring.data.tfds_folder import ImageRecord
 from batch_calibration.scoring.embedded import MINI
 from batch_calibration.scoring.embedded import images as embedded_images

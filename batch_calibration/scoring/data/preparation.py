@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from batch_calibration.errors import InputError, answering, extra, spell
 from batch_calibration.files import is_day_old, temporary_folder
 from batch_calibration.scoring.data import files, tfds_folder
-from batch_calibration.scoring.data.binding import UNKNOWN, bind, schema_of
+from batch_calibration.scoring.data.files import UNKNOWN, bind, schema_of
 from batch_calibration.scoring.tasks import TASKS, Task
 
 RENAMED = (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from batch_calibration.errors import InputError, spell, step
 from batch_calibration.scoring.data import files, images, tfds_folder
-from batch_calibration.scoring.data.binding import bind
+from batch_calibration.scoring.data.files import bind
 from batch_calibration.scoring.embedded import MINI, suite
 from batch_calibration.scoring.inputs import ImageRows
 from batch_calibration.scoring.tasks.base import Rows, Task

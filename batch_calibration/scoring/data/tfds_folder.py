@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batch_calibration.errors import InputError, answering, extra
-from batch_calibration.scoring.data.binding import label_of, schema_of
+from batch_calibration.scoring.data.files import label_of, schema_of
 from batch_calibration.scoring.tasks.base import IMAGE, Task
 
 if TYPE_CHECKING:

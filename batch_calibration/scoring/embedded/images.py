@@ -7,12 +7,145 @@ with the real tasks, rows are not the images a model has learned from.
 """
 
 import io
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.embedded import clevr, drawing, svhn
+from batch_calibration.scoring.embedded import drawing
+from batch_calibration.scoring.embedded.drawing import COLORS, PALETTE, SIZE, Generator, Y, uniform
+
+
+def _ellipse(x: float, y: float, a: float, b: float) -> np.ndarray:
+    return np.array([(x + a * np.sin(t), y - b * np.cos(t)) for t in np.linspace(0, 2 * np.pi, 17)])
+
+
+def _line(hundredths: str) -> np.ndarray:
+    return np.array(hundredths.replace(",", " ").split(), float).reshape(-1, 2) / 100
+
+
+SIX = _line("75,3 40,15 18,55 20,85 50,100 80,85 80,60 50,48 20,64")
+THREE = _line("15,10 50,0 80,15 75,40 42,48 80,60 83,85 50,100 14,90")
+STROKES: tuple[Sequence[np.ndarray], ...] = (
+    [_ellipse(0.5, 0.5, 0.36, 0.5)],
+    [_line("28,22 55,0 55,100")],
+    [_line("15,25 30,4 60,0 83,15 80,38 15,100 87,100")],
+    [THREE],
+    [_line("66,100 66,0 8,68 92,68")],
+    [_line("82,0 25,0 20,45 55,40 84,60 80,88 50,100 14,90")],
+    [SIX],
+    [_line("10,0 88,0 40,100")],
+    [_ellipse(0.5, 0.25, 0.28, 0.25), _ellipse(0.5, 0.75, 0.36, 0.25)],
+    [1 - SIX],
+)
+"""Each digit as lines through points of the unit square, y downward."""
+TALL, WIDE, MARGIN = 64, 48, 16  # of a glyph's field, in its own pixels
+
+
+@cache
+def stroke_distances() -> np.ndarray:
+    """Distance to the nearest stroke, in glyph heights `[10 96 80]`, a margin around each digit."""
+    rows, columns = TALL + 2 * MARGIN, WIDE + 2 * MARGIN
+    y, x = np.mgrid[0:rows, 0:columns].astype(np.float32)
+    points = np.stack([(x - MARGIN) / TALL, (y - MARGIN) / TALL], -1)
+    field = np.full((10, rows, columns), 9, np.float32)
+    for digit, lines in enumerate(STROKES):
+        for line in lines:
+            ends = line.astype(np.float32) * (WIDE / TALL, 1)  # the unit square, made narrower
+            for start, end in pairwise(ends):
+                along = end - start
+                # Where on the stroke the nearest point is, 0 to 1.
+                share = np.clip((points - start) @ along / (along @ along), 0, 1)
+                gap = np.linalg.norm(points - start - share[..., None] * along, axis=-1)
+                field[digit] = np.minimum(field[digit], gap)
+    return field
+
+
+def digits(classes: np.ndarray, random: drawing.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A digit in the middle, on some sides the edge of another, as house numbers are cropped."""
+    n = len(classes)
+    angle, height = drawing.uniform(random, -0.2, 0.2, n), drawing.uniform(random, 20, 36, n)
+    slant, thick = drawing.uniform(random, -0.25, 0.25, n), drawing.uniform(random, 0.045, 0.085, n)
+    along, across = drawing.rotated(angle)
+    along = along - drawing.uniform(random, -4, 4, n)[:, None, None]
+    across = across - drawing.uniform(random, -4, 4, n)[:, None, None]
+    scale = (TALL / height)[:, None, None]  # glyph pixels per image pixel
+    amount = np.zeros((n, drawing.SIZE, drawing.SIZE), np.float32)
+    neighbors = random.integers(10, size=(2, n))
+    has_neighbor = random.random((2, n)) < 0.45
+    # The digit itself, then its neighbors at the left and at the right where an image has them.
+    digits_at = {0: classes, -1: neighbors[0], 1: neighbors[1]}
+    shown_at = {0: np.ones(n, bool), -1: has_neighbor[0], 1: has_neighbor[1]}
+    for step, shown in digits_at.items():
+        chosen = np.flatnonzero(shown_at[step])
+        tall = height[chosen, None, None]
+        x = along[chosen] + slant[chosen, None, None] * across[chosen] - 0.9 * step * tall
+        column = np.rint(x * scale[chosen]).astype(int) + WIDE // 2 + MARGIN
+        row = np.rint(across[chosen] * scale[chosen]).astype(int) + TALL // 2 + MARGIN
+        field = stroke_distances()
+        # Pixels beside the field have no ink; their index is clipped to look anything up at all.
+        inside = (row >= 0) & (row < field.shape[1]) & (column >= 0) & (column < field.shape[2])
+        row, column = row.clip(0, field.shape[1] - 1), column.clip(0, field.shape[2] - 1)
+        gap = field[shown[chosen, None, None], row, column]
+        ink = np.clip((thick[chosen, None, None] - gap) * tall + 0.5, 0, 1) * inside
+        amount[chosen] = np.maximum(amount[chosen], ink)
+    # Bright digits on dark ground or dark ones on bright.
+    color, light = random.integers(len(drawing.COLORS), size=n), random.random(n) < 0.5
+    ground = drawing.PALETTE[color] * np.where(light, 0.45, 0.8)[:, None].astype(np.float32)
+    bright, dark = drawing.uniform(random, 0.75, 1, n, 3), drawing.uniform(random, 0, 0.15, n, 3)
+    ink_color = np.where(light[:, None], bright, dark)
+    faint = drawing.uniform(random, 0.35, 1, n)[:, None, None]  # some digits are hardly visible
+    image = drawing.blend(amount * faint, ground, ink_color.astype(np.float32))
+    return image + 0.08 * drawing.smooth_noise(random, n, 4)[..., None], np.stack([color, color], 1)
+
+
+CELLS, CELL = 4, SIZE // 4  # cells a side, pixels a cell
+
+
+def shapes(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Three to ten cubes, balls and cylinders on a table, each in a cell of its own."""
+    n, cells = len(classes), CELLS * CELLS
+    # A random order of the cells: the first 3 to 10 of it hold an object.
+    order = np.argsort(random.random((n, cells)), axis=1)
+    is_shown = order < classes[:, None] + 3
+    radius = np.where(random.random((n, cells)) < 0.4, 2.6, 4.2)  # small or large
+    radius = (radius + uniform(random, -0.4, 0.6, n, cells)).astype(np.float32)[..., None, None]
+    free = CELL / 2 - radius  # how far an object can move and stay in its cell
+    y, x = np.mgrid[0:CELL, 0:CELL].astype(np.float32) - (CELL - 1) / 2
+    x = x - free * uniform(random, -1, 1, n, cells)[..., None, None]
+    y = y - free * uniform(random, -1, 1, n, cells)[..., None, None]
+    # Each form has its own distance from the center: ink is where it is below the radius.
+    ball = np.hypot(x, y)
+    cube = np.maximum(np.abs(x), np.abs(y)) * 1.12
+    cylinder = np.maximum(np.abs(x) * 1.5, np.abs(y))
+    kind = random.integers(3, size=(n, cells))[..., None, None]
+    # Soft edge of one pixel.
+    ink = np.clip(radius - np.choose(kind, [ball, cube, cylinder]) + 0.5, 0, 1)
+    ink = ink * is_shown[..., None, None]
+    # One image in three has things of one color only.
+    color = random.integers(len(COLORS), size=(n, cells))
+    is_one_color = random.random(n) < 1 / 3
+    color = np.where(is_one_color[:, None], color[:, :1], color)
+    shown = color[np.arange(n), order.argmin(1)]  # color of the first object
+    # Light from the upper left, and a highlight.
+    shade = 1 - 0.35 * (x + y) / (2 * radius) + 0.5 * (np.hypot(x + 1.2, y + 1.2) < 1.2)
+    cell = ink[..., None] * PALETTE[color][:, :, None, None] * shade[..., None]
+    # Darker toward the viewer.
+    table = uniform(random, 0.45, 0.8, n)[:, None, None] - Y / SIZE * 0.2
+    amount, objects = _joined(ink[..., None])[..., 0], _joined(cell)
+    image = table[..., None] * (1 - amount)[..., None] + objects
+    return image, np.stack([shown, shown], 1)
+
+
+def _joined(cells: np.ndarray) -> np.ndarray:
+    """Cells `[n 16 12 12 c]` as images `[n 48 48 c]`."""
+    n, _, _, _, channels = cells.shape
+    grid = cells.reshape(n, CELLS, CELLS, CELL, CELL, channels).transpose(0, 1, 3, 2, 4, 5)
+    return grid.reshape(n, SIZE, SIZE, channels)
+
 
 MINI, PREFIX = "mini", "mini:"
 SIZES = {"train": 1000, "test": 1000}
@@ -27,9 +160,9 @@ class ImageTask(NamedTuple):
 
 
 TASKS = {
-    "svhn": ImageTask(tuple("0123456789"), svhn.digits),
+    "svhn": ImageTask(tuple("0123456789"), digits),
     "eurosat": ImageTask(tuple(drawing.LAND), drawing.satellite),
-    "clevr": ImageTask(tuple(map(str, range(3, 11))), clevr.shapes),
+    "clevr": ImageTask(tuple(map(str, range(3, 11))), shapes),
     "dtd": ImageTask(tuple(drawing.TEXTURES), drawing.textures),
 }
 """The image tasks of the mini suite; of DTD's 47 classes twelve are drawn."""
