@@ -13,15 +13,7 @@ from batch_calibration.arrays.numbers import read_rows
 from batch_calibration.calibration.base import Calibrator, ProbeScores, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
-from batch_calibration.typing import (
-    Bias,
-    Count,
-    Predictions,
-    ProbeRows,
-    Rows,
-    Scores,
-    Weight,
-)
+from batch_calibration.typing import Bias, Count, Predictions, ProbeRows, Rows, Scores, Weight
 
 
 class Running(NamedTuple):

@@ -212,10 +212,7 @@ def no_shift() -> Calibrator:
 
 
 def shrunk_shift(
-    *,
-    expected_bias: Prior | None = None,
-    strength: float = 1.0,
-    target_prior: Prior | None = None,
+    *, expected_bias: Prior | None = None, strength: float = 1.0, target_prior: Prior | None = None
 ) -> Calibrator:
     """Subtracts the part of BC's bias that is beyond its error.
 

@@ -116,10 +116,7 @@ def show_contexts(
             heading = f"{title(context.table)}: share of each label in %"
             show_cells(heading, label_cells(context.diagnosis))
             if context.diagnosis.before:
-                show_cells(
-                    "Right answers in % [95 % interval]",
-                    right_cells(context.diagnosis),
-                )
+                show_cells("Right answers in % [95 % interval]", right_cells(context.diagnosis))
             print()
             for sentence in context.sentences():
                 print_filled(sentence)
@@ -175,10 +172,7 @@ def _advice_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     for context in sorted(contexts, key=lambda context: title(context.table)):
         signals, expected = context.recommended.signals, context.recommended.expected
         gain = "" if expected.gain is None else expected.gain.points
-        size, information = (
-            size_cell(context.diagnosis),
-            f"{signals.information:.2f}",
-        )
+        size, information = (size_cell(context.diagnosis), f"{signals.information:.2f}")
         if context.diagnosis.cosines:
             information = ""
         shown = [title(context.table), f"{signals.rows}", size, information, gain]

@@ -26,10 +26,7 @@ from batch_calibration.responses.servers import ResponseFormat
 
 # Server -> patterns in the first bytes of its files; all those of one tuple occur.
 PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
-    "vllm": [
-        (rb'"prompt_logprobs"\s*:\s*\[',),
-        (rb'"outputs"\s*:\s*\[\s*\{', rb'"decoded_token"'),
-    ],
+    "vllm": [(rb'"prompt_logprobs"\s*:\s*\[',), (rb'"outputs"\s*:\s*\[\s*\{', rb'"decoded_token"')],
     "openai": [
         (rb'"choices"\s*:\s*\[\s*\{', rb'"logprobs"'),
         (rb'"output"\s*:\s*\[\s*\{', rb'"top_logprobs"'),

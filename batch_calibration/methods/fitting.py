@@ -116,9 +116,7 @@ def reader(*sources: object) -> Callable[..., Evidence]:
 
 
 def over_contexts(
-    method: Method,
-    function: Callable[[dict[str, Arrays]], Result],
-    blocks: Mapping[str, Arrays],
+    method: Method, function: Callable[[dict[str, Arrays]], Result], blocks: Mapping[str, Arrays]
 ) -> Result:
     """A function of one context's blocks [m k], over the leading axis of blocks [c m k].
 

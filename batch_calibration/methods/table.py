@@ -142,154 +142,154 @@ _mean_shift = partial(shift, estimate=mean_log_prob)  # CC, DC and BC differ in 
 METHODS: dict[str, Method] = {
     # The paper's comparison.
     "icl": Method(
-        probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165",
+        probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165"
     ),
     "cc": Method(
         probes.CONTENT_FREE, _mean_shift, f"Zhao et al. 2021, as in {_PAPER}, app. D",
-        keeps_bias=True,
+        keeps_bias=True
     ),
     "dc": Method(
         probes.RANDOM_WORDS, _mean_shift, f"Fei et al. 2023, as in {_PAPER}, app. D",
-        keeps_bias=True,
+        keeps_bias=True
     ),
     "pc": Method(
         probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3.2 and app. D",
         most_labels=MOST_LABELS, needs_log_probs_if=("features", "raw"), needs_key=True,
-        looped=True, over_probe_sizes=True,
+        looped=True, over_probe_sizes=True
     ),
     "bc": Method(
         probes.BATCH, _mean_shift, f"{_PAPER}, eq. 1 and 2",
-        keeps_bias=True, over_probe_sizes=True,
+        keeps_bias=True, over_probe_sizes=True
     ),
     "bcl": Method(
         probes.BATCH_AND_LABELED, learned_shift, f"{_PAPER}, eq. 4",
-        keeps_bias=True, has_curve=True,
+        keeps_bias=True, has_curve=True
     ),
     "bc_running": Method(
         probes.STREAM, running_shift, f"{_PAPER}, eq. 3, each mini-batch corrected as it comes",
-        in_order=True, own_rows=True,  # a mini-batch is corrected once, as it comes
+        in_order=True, own_rows=True  # a mini-batch is corrected once, as it comes
     ),
     # Published variants of its methods.
     "cc_original": Method(
         probes.CONTENT_FREE_ORIGINAL, partial(shift, estimate=log_mean_prob),
-        "code of Zhao et al. 2021, arXiv:2102.09690", group="variant", needs_log_probs=True,
+        "code of Zhao et al. 2021, arXiv:2102.09690", group="variant", needs_log_probs=True
     ),
     "dc_original": Method(
         probes.RANDOM_WORDS_ORIGINAL, partial(shift, estimate=log_mean_prob),
-        "code of Fei et al. 2023, arXiv:2305.19148", group="variant", needs_log_probs=True,
+        "code of Fei et al. 2023, arXiv:2305.19148", group="variant", needs_log_probs=True
     ),
     "bc_mean_prob": Method(
         probes.BATCH, partial(shift, estimate=log_mean_label_prob),
-        "Estienne et al. 2023, arXiv:2307.06713 (UCPA): p / mean p", group="variant",
+        "Estienne et al. 2023, arXiv:2307.06713 (UCPA): p / mean p", group="variant"
     ),
     "bc_prob_shift": Method(
         probes.BATCH, prob_shift,
         "after Cho and Inoue 2025, arXiv:2501.15708 (StaICC), p - mean p: the mean is of all rows, "
-        "not of each 128 in turn", group="variant",
+        "not of each 128 in turn", group="variant"
     ),
     "bc_loo": Method(
         probes.BATCH, leave_one_out, "BC, each row by the mean of the others", group="variant",
-        own_rows=True,  # the mean of the others differs from row to row
+        own_rows=True  # the mean of the others differs from row to row
     ),
     "pc_raw": Method(
         probes.BATCH, partial(prototypes, features="raw"),
         f"PC on log-probabilities as they are: {_PAPER}, Fig. 2", group="variant",
-        most_labels=MOST_LABELS, needs_log_probs=True, needs_key=True, looped=True,
+        most_labels=MOST_LABELS, needs_log_probs=True, needs_key=True, looped=True
     ),
     # Beyond the paper: corrections that need no labels, and two that learn shares from labels.
     "bc_shrunk": Method(
         probes.BATCH, shrunk_shift,
         "BC's bias by James and Stein 1961, positive part", group="unlabeled",
-        keeps_bias=True, over_probe_sizes=True,
+        keeps_bias=True, over_probe_sizes=True
     ),
     "bc_empirical_bayes": Method(
         probes.BATCH, empirical_bayes,
         "BC with a likely bias and likely shares, by empirical Bayes; this project",
-        group="unlabeled", keeps_bias=True,
+        group="unlabeled", keeps_bias=True
     ),
     "bc_pooled_shares": Method(
         probes.CONTEXTS, pooled_shares,
         "bc_empirical_bayes with shares of several contexts; this project",
-        group="unlabeled", keeps_bias=True, together=pool_shares,
+        group="unlabeled", keeps_bias=True, together=pool_shares
     ),
     "ensemble": Method(
         probes.CONTEXTS, pooled_shares,
         "bc_pooled_shares, averaged over contexts of the same rows; this project",
-        group="unlabeled", together=pool_shares, averages=True,
+        group="unlabeled", together=pool_shares, averages=True
     ),
     "bcl_empirical_bayes": Method(
         probes.BATCH_AND_LABELED, partial(empirical_bayes, labeled_weight=LABELED_WEIGHT),
         "bc_empirical_bayes with the log loss of labeled rows; this project",
-        group="labeled", keeps_bias=True,
+        group="labeled", keeps_bias=True
     ),
     "prior_matching": Method(
         probes.BATCH, prior_matching, "Estienne et al. 2023, arXiv:2307.06713, to convergence",
-        group="unlabeled", keeps_bias=True,
+        group="unlabeled", keeps_bias=True
     ),
     "otter": Method(
         probes.BATCH, otter, "Shin et al. 2024, arXiv:2404.08461", group="unlabeled",
-        keeps_bias=True,
+        keeps_bias=True
     ),
     "sld_em": Method(
         probes.BATCH, sld_em,
         "after Saerens et al. 2002, Neural Computation 14(1): damped toward equal shares",
-        group="unlabeled", keeps_bias=True,
+        group="unlabeled", keeps_bias=True
     ),
     "prior_counted": Method(
         probes.BATCH_AND_LABELED, prior_counted, "prior_matching, shares by Laplace's rule",
-        group="labeled", keeps_bias=True,
+        group="labeled", keeps_bias=True
     ),
     "bbse": Method(
         probes.BATCH_AND_LABELED, bbse,
         "after Lipton et al. 2018, arXiv:1802.03916: BC predicts, weights are pulled to 1",
-        group="labeled", keeps_bias=True,
+        group="labeled", keeps_bias=True
     ),
     # Other probes of what a prompt prefers.
     "pmi": Method(
         probes.DOMAIN_PREMISE, premise_shift, "Holtzman et al. 2021, arXiv:2104.08315",
-        group="unlabeled", in_order=True,  # probe row i belongs to test row i
+        group="unlabeled", in_order=True  # probe row i belongs to test row i
     ),
     "looc": Method(
         probes.LEFT_OUT, partial(balanced_shift, estimate=log_mean_label_prob),
-        "Reif and Schwartz 2024, arXiv:2405.02743", group="unlabeled",
+        "Reif and Schwartz 2024, arXiv:2405.02743", group="unlabeled"
     ),
     "pride": Method(
         probes.PERMUTED_OPTIONS, partial(shift, estimate=option_prior),
-        "Zheng et al. 2024, arXiv:2309.03882", group="unlabeled", in_order=True,
+        "Zheng et al. 2024, arXiv:2309.03882", group="unlabeled", in_order=True
     ),
     # Row i is corrected by the orders of its own options.
     "order_average": Method(
         probes.OPTION_ORDERS, order_average,
         "after Zheng et al. 2024, arXiv:2309.03882: means of log-probabilities",
-        group="unlabeled", in_order=True,
+        group="unlabeled", in_order=True
     ),
     "order_average_bc": Method(
         probes.OPTION_ORDERS, order_average_bc, "order_average, then bc", group="unlabeled",
-        in_order=True,
+        in_order=True
     ),
     "order_average_prior": Method(
         probes.OPTION_ORDERS, order_average_prior, "order_average, then prior_matching",
-        group="unlabeled", in_order=True,
+        group="unlabeled", in_order=True
     ),
     # Maps fitted to labeled rows.
     "rbcorr": Method(
         probes.LABELED, balanced_shift,
         "after Bhatt and Ivanova 2026, arXiv:2602.12445: a label's rows weigh 1 together, whatever "
-        "their number, where as many of each are drawn", group="labeled",
+        "their number, where as many of each are drawn", group="labeled"
     ),
     "temperature": Method(
-        probes.LABELED, partial(scaling, form="temperature"), _SCALING, group="labeled",
+        probes.LABELED, partial(scaling, form="temperature"), _SCALING, group="labeled"
     ),
     "vector": Method(
-        probes.LABELED, partial(scaling, form="vector"), _PULLED_SCALING, group="labeled",
+        probes.LABELED, partial(scaling, form="vector"), _PULLED_SCALING, group="labeled"
     ),
     "matrix": Method(
-        probes.LABELED, partial(scaling, form="matrix"), _PULLED_SCALING, group="labeled",
+        probes.LABELED, partial(scaling, form="matrix"), _PULLED_SCALING, group="labeled"
     ),
     "linc": Method(
         probes.CONTENT_FREE_AND_LABELED, linc,
         "after Abbas et al. 2024, arXiv:2401.12406: a penalty in place of few steps of descent",
-        group="labeled",
+        group="labeled"
     ),
 }
 # fmt: on
