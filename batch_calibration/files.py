@@ -178,7 +178,7 @@ def file_name(text: str) -> str:
 
 
 class RepeatedKey(ValueError):
-    """A JSON object has a key twice; the error's text is the key's repr."""
+    """A JSON object has a key twice; the error's text says which."""
 
 
 def parse_json(text: str, *, unique_keys: bool = False) -> Json:
@@ -210,7 +210,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
         seen = set()
         for key, _ in pairs:
             if key in seen:
-                raise RepeatedKey(repr(key)[:80])
+                raise RepeatedKey(f"{repr(key)[:80]} twice")
             seen.add(key)
     return members
 

@@ -50,19 +50,12 @@ def read_text(path: Path) -> str:
 
 def parse_value(text: str, where: str, unit: str = "file") -> Json:
     """The JSON value of a text; `unit` says what may have been cut short."""
-    try:
+    with (
+        answering(ValueError, where, "JSON", f"is the {unit} cut short?"),
+        answering(UnicodeError, where, "no half of a surrogate pair", f"correct the {unit}"),
+        answering(RepeatedKey, where, "each key once", f"keep one in this {unit}"),
+    ):
         return parse_json(text, unique_keys=True)
-    except RepeatedKey as error:
-        raise InputError.at(
-            where, "each key once", f"{error} twice", f"keep one in this {unit}"
-        ) from error
-    except UnicodeError as error:
-        raise InputError(
-            f"{where}: half a surrogate pair is no text ({error}); correct the {unit}."
-        ) from error
-    except ValueError as error:
-        why = str(error)[:200]  # the error may repeat the whole text
-        raise InputError(f"{where}: no JSON ({why}); is the {unit} cut short?") from error
 
 
 def parse_object(text: str, where: str, unit: str = "file") -> dict[str, Json]:

@@ -257,21 +257,14 @@ def load(path: str | Path) -> ScoreTable:
 
 def _read_sealed(path: Path) -> tuple[bytes, dict[str, np.ndarray], Json]:
     """The bytes of a file, its arrays and its header."""
-    try:
+    kinds = (SafetensorError, KeyError, TypeError, ValueError)
+    with (
+        answering(kinds, path, "a whole score table of this package", AGAIN),
+        answering(OSError, path, "a score table that can be read", AGAIN),
+        answering(FileNotFoundError, path, "a score table", "score it first"),
+    ):
         content = retry(path.read_bytes)
         return content, *unseal(content)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: the score table does not exist; score it first.") from error
-    except OSError as error:
-        expected = f"a score table, which cannot be read ({error.strerror})"
-        raise InputError(where=path, expected=expected, remedy=AGAIN) from error
-    except SafetensorError as error:
-        raise InputError(
-            f"{path}: the file is truncated or no safetensors file ({error}); {AGAIN}."
-        ) from error
-    except (KeyError, TypeError, ValueError) as error:
-        got = f"no description of one ({error!r})"
-        raise InputError.at(path, "a score table of this package", got, AGAIN) from error
 
 
 def check(table: ScoreTable, where: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, answering, spell
 from batch_calibration.settings import Settings, Study, Value, combinations, gather, keys, varied
 
 SCORING = ("", "data", "prompt", "model", "api")
@@ -52,11 +52,9 @@ def read_values(name: str, text: str) -> list[Value]:
     if text[:1] not in ("(", "["):  # not a Python list
         is_one = "{" in text or Path(text).exists()  # its commas separate nothing
         return [key.parse(member.strip()) for member in ([text] if is_one else text.split(","))]
-    try:
+    expected = 'several values such as \'("a","b")\''
+    with answering((ValueError, SyntaxError), spell(name, text), expected, key=name):
         values = ast.literal_eval(text)
-    except (ValueError, SyntaxError) as error:
-        expected = 'several values such as \'("a","b")\''
-        raise InputError(key=name, expected=expected, got=repr(text)) from error
     if not isinstance(values, list | tuple):  # "(a)" is a text in parentheses
         return [key.parse(text)]
     return [key.parse(value) if isinstance(value, str) else key.check(value) for value in values]

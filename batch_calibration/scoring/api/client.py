@@ -245,8 +245,8 @@ class Client:
             answer = self.server.hide_key(_parse(content))
             return answer, json.dumps(answer)
         except RepeatedKey as error:
-            name = self.server.without_key(str(error))
-            raise InputError(where=where, expected="each key once", got=f"{name} twice") from error
+            got = self.server.without_key(str(error))
+            raise InputError(where=where, expected="each key once", got=got) from error
         except (ValueError, RecursionError) as error:
             if isinstance(error, InputError):
                 raise

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
 
 INFO = "dataset_info.json"
+WHOLE, AGAIN = "whole records", "prepare it again"
 HEAD, TAIL = 12, 4  # bytes before and after a record of TFRecord
 
 
@@ -96,7 +97,7 @@ def _serialized(builder: "DatasetBuilder", folder: Path, split: str) -> list[byt
             serialized += read_tfrecord(Path(path))
     elif form == "array_record":
         at, kinds = f"{folder}, split {split}", (RuntimeError, OSError)
-        with answering(kinds, at, "whole files of records", "prepare it again"):
+        with answering(kinds, at, WHOLE, AGAIN):
             source = builder.as_data_source(split).data_source
             serialized += source.__getitems__(range(len(source)))
     else:
@@ -241,13 +242,12 @@ def _source(folder: Path, split: str) -> Any:
     builder = _builder(folder)
     if split not in builder.info.splits:
         raise InputError(f"{folder}: no split {split!r}; was it prepared again?")
-    try:
+    where = f"{folder}#{split}"
+    with answering((RuntimeError, OSError), where, WHOLE, AGAIN):
         source = builder.as_data_source(split).data_source
         size, expected_size = len(source), builder.info.splits[split].num_examples
-    except (RuntimeError, OSError) as error:
-        raise _damaged(folder, split, error) from error
     if size != expected_size:
-        raise _damaged(folder, split, f"it should hold {expected_size} records and holds {size}")
+        raise InputError.at(where, f"{expected_size} records", size, AGAIN)
     return source
 
 
@@ -256,14 +256,6 @@ def _examples(folder: Path, split: str, numbers: range) -> list[dict[str, Any]]:
 
     features = _builder(folder).info.features
     read = partial(features.deserialize_example_np, decoders={IMAGE: tfds.decode.SkipDecoding()})
-    try:
+    where = f"{folder}#{split}[{numbers[0]}:{numbers[-1] + 1}]"
+    with answering(Exception, where, WHOLE, AGAIN):  # protobuf's own, or what the reader raises
         return list(map(read, _source(folder, split).__getitems__(numbers)))
-    # A sentence of our own, from `_source`, is not wrapped again.
-    except InputError:
-        raise
-    except Exception as error:  # protobuf's own, or what the reader raises
-        raise _damaged(folder, f"{split}[{numbers[0]}:{numbers[-1] + 1}]", error) from error
-
-
-def _damaged(folder: Path, records: str, why: object) -> InputError:
-    return InputError(f"{folder}#{records}: damaged or missing ({why}); prepare it again.")

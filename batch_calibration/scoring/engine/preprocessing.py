@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, answering
 from batch_calibration.scoring import ImageRef
 from batch_calibration.scoring.engine.batches import behind
 from batch_calibration.scoring.models.files.config import read_json
@@ -104,7 +104,8 @@ def prepare_image(encoded: bytes, name: str, preprocessing: Preprocessing) -> np
     Raises:
         InputError: what cannot be decoded, or is larger than 100 megapixels.
     """
-    try:
+    # A broken file raises whatever its decoder does.
+    with answering(Exception, name, "an image", "replace it or take it out"):
         image = _open(encoded, name)
         size = _resized(image.size, preprocessing.edge)
         if math.prod(size) > MAX_PIXELS:
@@ -116,11 +117,6 @@ def prepare_image(encoded: bytes, name: str, preprocessing: Preprocessing) -> np
         is_large = max(math.prod(image.size), math.prod(size)) > LARGE_PIXELS
         with LARGE_LOCK if is_large else nullcontext():
             image = _rgb(image, name).resize(size, preprocessing.resample)
-    except InputError:
-        raise
-    except Exception as error:  # a broken file raises whatever its decoder does
-        problem = f"cannot be decoded ({error or type(error).__name__})" if encoded else "is empty"
-        raise InputError(f"{name}: the image {problem}; replace it or take it out.") from error
     return _cropped(np.asarray(image), preprocessing.crop)
 
 
