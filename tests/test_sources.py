@@ -238,7 +238,7 @@ def test_bad_task_files(tmp_path, old, new, refuses):
 
 def test_bad_rows_of_a_task_file(tmp_path, refuses):
     refuses(load_task, str(tmp_path / "none.toml"))
-    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
+    with pytest.raises(InputError, match="expected a task file; got Is a directory"):
         (tmp_path / "folder.toml").mkdir()
         load_task(str(tmp_path / "folder.toml"))
     task = load_task(write_task_file(tmp_path))
