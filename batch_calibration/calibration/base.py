@@ -8,15 +8,8 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
+from batch_calibration.arrays import numbers
 from batch_calibration.arrays.frames import in_kind_of, names_of
-from batch_calibration.arrays.numbers import (
-    EACH_SCORE,
-    SCORES,
-    read_floats,
-    read_rows,
-    refuse_unordered,
-    usual_jax,
-)
 from batch_calibration.errors import InputError
 from batch_calibration.typing import (
     AnyArray,
@@ -142,16 +135,16 @@ def reads_arrays(calibrator: Calibrator) -> Calibrator:
     """The same calibrator for arrays of any kind, which are read and checked before each call."""
     fit, apply = calibrator
 
-    @usual_jax
+    @numbers.usual_jax
     def read_and_fit(
         log_probs: ArrayLike, labels: ArrayLike | None = None, weight: ArrayLike | None = None, /,
         *, key: Key | None = None
     ) -> State:  # fmt: skip
-        return fit(*read_rows(log_probs, labels, weight), key=key)
+        return fit(*numbers.read_rows(log_probs, labels, weight), key=key)
 
-    @usual_jax
+    @numbers.usual_jax
     def read_and_apply(state: State, log_probs: ArrayLike, /) -> Scores:
-        return apply(state, read_floats(log_probs))
+        return apply(state, numbers.read_floats(log_probs))
 
     return Calibrator(read_and_fit, read_and_apply)
 
@@ -164,7 +157,7 @@ def predict(scores: jax.Array, columns: None = None) -> Predictions: ...
 def predict(scores: object, columns: Sequence[Hashable] | None = None) -> Container: ...
 
 
-@usual_jax
+@numbers.usual_jax
 def predict(scores: object, columns: Sequence[Hashable] | None = None) -> Container:
     """The label each row's scores favor, [..., k] to [...]; of equal scores, the first column's.
 
@@ -184,10 +177,12 @@ def predict(scores: object, columns: Sequence[Hashable] | None = None) -> Contai
     >>> predict([[0.0, 1.0], [2.0, 2.0]]).tolist()
     [1, 0]
     """
-    rows = read_floats(scores, columns=columns)
+    rows = numbers.read_floats(scores, columns=columns)
     if rows.ndim == 0:
-        raise InputError(where="scores", expected=SCORES, got="one number", remedy=EACH_SCORE)
-    refuse_unordered(rows)
+        raise InputError(
+            where="scores", expected=numbers.SCORES, got="one number", remedy=numbers.EACH_SCORE
+        )
+    numbers.refuse_unordered(rows)
     return in_kind_of(scores, favored(rows), names_of(scores, columns))
 
 

@@ -8,15 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_factor, cho_solve
 
-from batch_calibration.calibration.base import (
-    Calibrator,
-    ProbeScores,
-    favored,
-    full_precision,
-    label_normalized,
-    weighted_mean,
-    weights_of,
-)
+from batch_calibration.calibration import base
 from batch_calibration.calibration.shift import Shift, apply, least_shares, log_mean_prob
 from batch_calibration.errors import InputError
 from batch_calibration.typing import Bias, Count, Labels, Prior, ProbeRows, Scalar, Weight
@@ -49,7 +41,7 @@ class _Search(NamedTuple):
     steps: Count
 
 
-@full_precision
+@base.full_precision
 def match(
     log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, hard: bool = False
 ) -> Bias:
@@ -72,8 +64,8 @@ def match(
     >>> match(rows, jnp.array([0.5, 0.5])).round(4).tolist()
     [0.0, 2.0]
     """
-    weights = weights_of(log_probs, weight)
-    mean = weighted_mean(log_probs, weights)
+    weights = base.weights_of(log_probs, weight)
+    mean = base.weighted_mean(log_probs, weights)
     rows = jnp.where(weights[:, None] > 0, log_probs - mean, 0.0)
     # Labels before rows: sums over few labels are then fast.
     columns = (rows - jnp.mean(rows, axis=-1, keepdims=True)).T
@@ -88,7 +80,7 @@ def match(
         probs = jax.nn.softmax(
             (columns - search.shift[:, None]) / search.temperature + prior[:, None], axis=0
         )
-        miss = weighted_mean(probs.T, weights) - shares
+        miss = base.weighted_mean(probs.T, weights) - shares
         miss = jnp.where(jnp.abs(miss) > PREDICTION_ROUNDING, miss, 0.0)
         worst = jnp.max(jnp.abs(miss))
         newton = newton_step((probs * row_share) @ probs.T, miss)
@@ -144,23 +136,23 @@ def match_in_rounds(
     A round is the update of beta = -b and gamma_i = -logsumexp(s_i + beta) in the published code,
     which does at most ten; the first is division by the mean normalized probability.
     """
-    mean = weighted_mean(log_probs, weight)
+    mean = base.weighted_mean(log_probs, weight)
 
     def one(_: Count, bias: Bias) -> Bias:
-        probs = label_normalized(log_probs - bias)
+        probs = base.label_normalized(log_probs - bias)
         return bias + log_mean_prob(probs, weight) - jnp.log(shares)
 
     return _beside(mean, jax.lax.fori_loop(0, rounds, one, jnp.zeros_like(mean)) - mean)
 
 
-def matched(shares: Shares, how: Match = match) -> Calibrator:
+def matched(shares: Shares, how: Match = match) -> base.Calibrator:
     """The calibrator that subtracts the bias matched to the shares it is given or estimates."""
 
-    def learn(probe: ProbeScores) -> Shift:
+    def learn(probe: base.ProbeScores) -> Shift:
         expected, weights = shares(probe.log_probs, probe.labels, probe.weights)
         return Shift(how(probe.log_probs, expected, weights), jnp.float32(1.0))
 
-    return Calibrator.of(learn, apply)
+    return base.Calibrator.of(learn, apply)
 
 
 def given_shares(target_prior: Prior | None) -> Shares:
@@ -174,7 +166,7 @@ def given_shares(target_prior: Prior | None) -> Shares:
     return shares
 
 
-def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> Calibrator:
+def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> base.Calibrator:
     """Subtracts the bias b after which the mean prediction is pi: mean_i softmax(s_i - b) = pi.
 
     BC makes the mean *score* of all labels alike, this the mean *probability*, which shares of
@@ -205,7 +197,7 @@ def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> Cal
     return matched(given_shares(target_prior), partial(match_in_rounds, rounds=rounds))
 
 
-def otter(*, target_prior: Sequence[float] | None = None) -> Calibrator:
+def otter(*, target_prior: Sequence[float] | None = None) -> base.Calibrator:
     """Predicts argmax_j T_ij, T the optimal transport of rows to labels of shares pi.
 
     T >= 0 is least in sum_ij T_ij (-log P_ij) where rows sum to 1/n and columns to pi. By duality
@@ -242,7 +234,7 @@ def transport(log_probs: ProbeRows, shares: Bias, weight: Weight) -> Bias:
     matched_bias = match(log_probs, shares, weight, hard=True)
     # Without the bias found, of equal rows nothing is left, to the last bit.
     corrected = jnp.asarray(log_probs) - matched_bias
-    predicted = favored(corrected)
+    predicted = base.favored(corrected)
     behind = corrected - jnp.take_along_axis(corrected, predicted[:, None], axis=1)
     behind = jnp.where(jnp.asarray(weight)[:, None] > 0, behind, -jnp.inf)
     # [l, j]: how close label j comes to label l among the rows predicted l, in nats below 0.

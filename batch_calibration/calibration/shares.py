@@ -6,15 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.calibration.base import (
-    WITH_BATCH,
-    Calibrator,
-    favored,
-    full_precision,
-    known_labels,
-    label_normalized,
-    weighted_mean,
-)
+from batch_calibration.calibration import base
 from batch_calibration.calibration.matching import Shares, matched
 from batch_calibration.calibration.objective import known_weight, one_hot
 from batch_calibration.calibration.shift import LEAST_STATED_SHARE, least_shares
@@ -35,7 +27,7 @@ class _Search(NamedTuple):
     steps: Count
 
 
-def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) -> Calibrator:
+def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) -> base.Calibrator:
     """Matches the mean prediction to shares by expectation-maximization on the rows themselves.
 
     From equal shares, pi_j <- mean_i of pi_j P_ij / sum_l pi_l P_il until no share moves by more
@@ -66,9 +58,9 @@ def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) ->
             f"give such as least_share={LEAST_STATED_SHARE}, damping=0.1."
         )
 
-    @full_precision
+    @base.full_precision
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
-        probs = jnp.where(weight[:, None] > 0, jnp.exp(label_normalized(log_probs)), 0.0).T
+        probs = jnp.where(weight[:, None] > 0, jnp.exp(base.label_normalized(log_probs)), 0.0).T
         row_share = weight / jnp.maximum(jnp.sum(weight), 1.0)
         equal = jnp.ones(len(probs), probs.dtype) / len(probs)
 
@@ -91,7 +83,7 @@ def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) ->
     return matched(shares)
 
 
-def prior_counted() -> Calibrator:
+def prior_counted() -> base.Calibrator:
     """Matches the mean prediction to the shares counted among labeled rows.
 
     pi_j = (n_j + 1) / (n + k), n_j of n labeled rows being of label j: Laplace's rule, by which a
@@ -107,7 +99,7 @@ def prior_counted() -> Calibrator:
     (2,)
     """
 
-    @full_precision
+    @base.full_precision
     def estimate(log_probs: ProbeRows, gold: jax.Array, counted: Weight, batch: Weight) -> Bias:
         del log_probs, batch
         return _counted(gold, counted)
@@ -115,7 +107,7 @@ def prior_counted() -> Calibrator:
     return matched(_of_labeled("prior_counted", estimate))
 
 
-def bbse() -> Calibrator:
+def bbse() -> base.Calibrator:
     """Matches the mean prediction to shares estimated from predictions and their mistakes.
 
     With C_ij the share of labeled rows of label j that are predicted i, p_j the share of label j
@@ -140,11 +132,13 @@ def bbse() -> Calibrator:
     (2,)
     """
 
-    @full_precision
+    @base.full_precision
     def estimate(log_probs: ProbeRows, gold: jax.Array, counted: Weight, batch: Weight) -> Bias:
-        predictions = one_hot(log_probs, favored(log_probs - weighted_mean(log_probs, batch)))
+        predictions = one_hot(
+            log_probs, base.favored(log_probs - base.weighted_mean(log_probs, batch))
+        )
         total = jnp.sum(counted) + gold.shape[-1]
-        predicted = weighted_mean(predictions, batch)
+        predicted = base.weighted_mean(predictions, batch)
         confusion = ((predictions.T * counted) @ gold + predicted[:, None]) / total
         # w = 1 + excess: least squares with a pull of 1 / n toward w = 1.
         eye = jnp.eye(gold.shape[-1])
@@ -158,7 +152,7 @@ def bbse() -> Calibrator:
     return matched(_of_labeled("bbse", estimate))
 
 
-@full_precision
+@base.full_precision
 def _counted(gold: jax.Array, counted: Weight) -> Bias:
     counts = jnp.asarray(counted) @ gold + 1.0
     return counts / jnp.sum(counts)
@@ -170,7 +164,7 @@ ShareEstimator = Callable[[ProbeRows, jax.Array, Weight, Weight], Bias]
 
 def _of_labeled(name: str, estimate: ShareEstimator) -> Shares:
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
-        labels = known_labels(name, labels, WITH_BATCH)
+        labels = base.known_labels(name, labels, base.WITH_BATCH)
         counted = known_weight(log_probs, labels, weight)
         unlabeled = jnp.where(labels < 0, weight, 0.0)
         batch = jnp.where(jnp.any(unlabeled > 0), unlabeled, counted)

@@ -8,13 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.calibration.base import (
-    Calibrator,
-    ProbeScores,
-    label_normalized,
-    weighted_mean,
-    weights_of,
-)
+from batch_calibration.calibration import base
 from batch_calibration.typing import (
     AnyArray,
     Bias,
@@ -61,7 +55,7 @@ def apply_to_probs(state: Shift, log_probs: Rows, /) -> Scores:
     A difference within four roundings of p is 0: compilers differ in the last bits of exp, and
     where all rows are equal no label may win by them.
     """
-    probs = jnp.exp(label_normalized(log_probs))
+    probs = jnp.exp(base.label_normalized(log_probs))
     differences = probs - state.strength * state.bias
     rounding = 4 * float(np.finfo(probs.dtype).eps) * probs
     return jnp.where(jnp.abs(differences) <= rounding, 0.0, differences)
@@ -75,7 +69,7 @@ def no_bias(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
 
 def mean_log_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     """The mean log-probability of each label, mean_i s_ij (eq. 1 and app. D)."""
-    return weighted_mean(log_probs, weight)
+    return base.weighted_mean(log_probs, weight)
 
 
 def log_mean_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
@@ -85,7 +79,7 @@ def log_mean_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     largest score is taken out first and put back whole: where all rows are equal the bias is that
     row to the last bit, and equal corrected scores stay equal.
     """
-    weights = weights_of(log_probs, weight)[:, None]
+    weights = base.weights_of(log_probs, weight)[:, None]
     total = jnp.sum(weights)
     masked = jnp.where(weights > 0, log_probs, -jnp.inf)
     largest = jnp.where(total > 0, jnp.max(masked, axis=0), 0.0)
@@ -96,12 +90,12 @@ def log_mean_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
 def log_mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     """The same after the labels of each row are given one sum, so that every row weighs alike."""
     row = jax.nn.logsumexp(log_probs, axis=-1, keepdims=True)  # [m, 1], nats
-    return log_mean_prob(log_probs - (row - weighted_mean(row, weight)), weight)
+    return log_mean_prob(log_probs - (row - base.weighted_mean(row, weight)), weight)
 
 
 def mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     """The mean label-normalized probability of each label, mean_i P_ij."""
-    return weighted_mean(jnp.exp(label_normalized(log_probs)), weight)
+    return base.weighted_mean(jnp.exp(base.label_normalized(log_probs)), weight)
 
 
 def shrinkage(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
@@ -116,11 +110,11 @@ def shrinkage(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
     (k - 3) / (k - 1), as k may be 2), of the mean of the rows and one more of no bias, t = 0, in
     proportion to the mean of the rows alone. One row gives 0, plain ICL; many give 1, BC.
     """
-    weights = weights_of(log_probs, weight)[:, None]
+    weights = base.weights_of(log_probs, weight)[:, None]
     present = jnp.where(weights > 0, log_probs, 0.0)
     # A constant per row tells no labels apart.
     rows = present - jnp.mean(present, axis=-1, keepdims=True)
-    bias = weighted_mean(rows, weight)
+    bias = base.weighted_mean(rows, weight)
     total, length = jnp.sum(weights), jnp.sum(bias**2)
     spread = jnp.sum(weights * (rows - bias) ** 2) / jnp.maximum(total - 1.0, 1e-6)
     error = spread / jnp.maximum(total, 1.0)
@@ -144,15 +138,15 @@ def shrunk_mean(
     if expected_bias is not None:
         expected = jnp.asarray(expected_bias, jnp.float32)
     rest = log_probs - expected  # [m k], what the expected bias leaves
-    return expected + shrinkage(rest, weight) * weighted_mean(rest, weight)
+    return expected + shrinkage(rest, weight) * base.weighted_mean(rest, weight)
 
 
 def learn_by(
     estimate: BiasEstimator, strength: float, target: Callable[[], jax.Array | float]
-) -> Callable[[ProbeScores], Shift]:
+) -> Callable[[base.ProbeScores], Shift]:
     """Learns a bias by `estimate(log_probs, weight)` and takes `target()` off it."""
 
-    def learn(probe: ProbeScores) -> Shift:
+    def learn(probe: base.ProbeScores) -> Shift:
         bias = estimate(probe.log_probs, probe.weight)
         return Shift(bias - target(), jnp.float32(strength))
 
@@ -183,7 +177,7 @@ def shift(
     estimate: BiasEstimator = mean_log_prob,
     strength: float = 1.0,
     target_prior: Prior | None = None,
-) -> Calibrator:
+) -> base.Calibrator:
     """Subtracts a bias estimated from the probe: s - gamma b, b_j = mean_i s_ij by default.
 
     The probe alone makes it CC, DC or BC (eq. 1 and 2, app. D); the estimate makes it a
@@ -203,17 +197,17 @@ def shift(
     >>> apply_(fit(rows), rows).tolist()
     [[0.5, -0.25], [-0.5, 0.25]]
     """
-    return Calibrator.of(learn_by(estimate, strength, lambda: log_target(target_prior)), apply)
+    return base.Calibrator.of(learn_by(estimate, strength, lambda: log_target(target_prior)), apply)
 
 
-def no_shift() -> Calibrator:
+def no_shift() -> base.Calibrator:
     """Leaves the scores as they are: plain in-context learning, a shift whose bias is zero."""
     return shift(estimate=no_bias)
 
 
 def shrunk_shift(
     *, expected_bias: Prior | None = None, strength: float = 1.0, target_prior: Prior | None = None
-) -> Calibrator:
+) -> base.Calibrator:
     """Subtracts the part of BC's bias that is beyond its error.
 
     Args:
@@ -227,10 +221,12 @@ def shrunk_shift(
     [1.0, -1.0]
     """
     estimate = partial(shrunk_mean, expected_bias=expected_bias)
-    return Calibrator.of(learn_by(estimate, strength, lambda: log_target(target_prior)), apply)
+    return base.Calibrator.of(learn_by(estimate, strength, lambda: log_target(target_prior)), apply)
 
 
-def prob_shift(*, strength: float = 1.0, target_prior: Sequence[float] | None = None) -> Calibrator:
+def prob_shift(
+    *, strength: float = 1.0, target_prior: Sequence[float] | None = None
+) -> base.Calibrator:
     """Subtracts in probability space: P_ij - gamma mean_i P_ij (+ gamma pi_j), as in StaICC.
 
     StaICC's code (hc495/StaICC, `batch_calibration`) takes the mean of each 128 rows in turn, the
@@ -241,4 +237,4 @@ def prob_shift(*, strength: float = 1.0, target_prior: Sequence[float] | None = 
     def target() -> jax.Array | float:
         return 0.0 if target_prior is None else least_shares(target_prior)
 
-    return Calibrator.of(learn_by(mean_label_prob, strength, target), apply_to_probs)
+    return base.Calibrator.of(learn_by(mean_label_prob, strength, target), apply_to_probs)

@@ -10,12 +10,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from batch_calibration.arrays.missing_scores import (
-    Missing,
-    fill_scores,
-    find_missing,
-    refuse_greedy,
-)
+from batch_calibration.arrays import missing_scores
 from batch_calibration.arrays.numbers import read_whole_numbers
 from batch_calibration.arrays.score_scale import keep_differences, note_fillers, note_moved, to_nats
 from batch_calibration.errors import InputError, spell
@@ -52,7 +47,7 @@ class Gaps(NamedTuple):
         return Gaps(self.rows + gaps.rows, lacking, empty, self.by_label + gaps.by_label)
 
     def notes(
-        self, label_names: Sequence[str], missing: Missing | None, *, is_named: bool
+        self, label_names: Sequence[str], missing: missing_scores.Missing | None, *, is_named: bool
     ) -> tuple[str, ...]:
         """Notes on what was done, and unless the user named the labels, on rare labels."""
         if not self.lacking:
@@ -198,7 +193,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     # Probabilities become nats before anything is missing: the logarithm of 0 says so.
     names = imported.score_names or imported.label_names
     scores = to_nats(scores, where, reading.from_probs, names=names)
-    is_of_others, is_absent = bool((scores > 0).any()), find_missing(scores)
+    is_of_others, is_absent = bool((scores > 0).any()), missing_scores.find_missing(scores)
     notes = note_fillers(scores)
     scores, is_kept, gaps = fill_labels(replace(imported, log_probs=scores), reading)
     if not is_kept.any():
@@ -257,10 +252,10 @@ def to_tables(files: Iterable[Imported], reading: Reading) -> list[ScoreTable]:
 def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.ndarray, Gaps]:
     """Scores without missing labels, a mask of the rows kept, and what was missing."""
     scores, where, n = imported.log_probs, imported.where, len(imported.log_probs)
-    is_absent = find_missing(scores)
+    is_absent = missing_scores.find_missing(scores)
     if not is_absent.any():
         return scores, np.ones(n, bool), Gaps(n)
-    refuse_greedy(scores, where)
+    missing_scores.refuse_greedy(scores, where)
     lacking = int(is_absent.any(axis=1).sum())
     empty = int(is_absent.all(axis=1).sum())
     gaps = Gaps(n, lacking, empty, is_absent.sum(axis=0))
@@ -276,7 +271,9 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
             f"-100 would decide the mean of its label. {rare_labels}".strip()
         )
     # Just below the least returned: of all tokens where the file says it (bound).
-    filled, is_kept = fill_scores(scores, reading.missing, imported.bound, below=reading.below)
+    filled, is_kept = missing_scores.fill_scores(
+        scores, reading.missing, imported.bound, below=reading.below
+    )
     return filled, is_kept, gaps
 
 

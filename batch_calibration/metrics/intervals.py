@@ -11,13 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays.numbers import (
-    check_key,
-    read_labeled,
-    takes_predictions,
-    to_python,
-    usual_jax,
-)
+from batch_calibration.arrays import numbers
 from batch_calibration.calibration.objective import known_weight, recall_per_label
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
@@ -59,7 +53,7 @@ def deviation(samples: np.ndarray) -> np.ndarray:
     return samples.std(axis=0, ddof=1) if len(samples) > 1 else np.zeros(samples.shape[1:])
 
 
-@usual_jax
+@numbers.usual_jax
 def bootstrap_interval(
     metric: Metric,
     scores: ArrayLike,
@@ -93,9 +87,9 @@ def bootstrap_interval(
     """
     # A metric that takes predicted labels is marked; the others refuse these in `read_rows`.
     are_answers = hasattr(metric, "takes_predictions")
-    rows = read_labeled(scores, labels, weight, are_answers=are_answers)
-    low, high = _bootstrap(metric, check_key(key), *rows, draws=draws, level=level)
-    return to_python((low, high), scores, labels, weight)
+    rows = numbers.read_labeled(scores, labels, weight, are_answers=are_answers)
+    low, high = _bootstrap(metric, numbers.check_key(key), *rows, draws=draws, level=level)
+    return numbers.to_python((low, high), scores, labels, weight)
 
 
 @partial(jax.jit, static_argnames=("metric", "draws", "level"))
@@ -127,7 +121,7 @@ def _bootstrap(
     return jnp.quantile(drawn_metrics, tail), jnp.quantile(drawn_metrics, 1.0 - tail)
 
 
-@usual_jax
+@numbers.usual_jax
 def accuracy_interval(
     share: float | np.ndarray, rows: int | np.ndarray, *, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -155,7 +149,7 @@ def accuracy_interval(
     return np.maximum(middle - reach, 0.0), np.minimum(middle + reach, 1.0)
 
 
-@usual_jax
+@numbers.usual_jax
 def gain_interval(
     won: float | np.ndarray,
     lost: float | np.ndarray,
@@ -273,7 +267,7 @@ def over_tasks(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(mean, mean - down, mean + up)
 
 
-@takes_predictions
+@numbers.takes_predictions
 def balanced_accuracy_interval(
     scores: ProbeRows,
     labels: Labels,
@@ -305,7 +299,7 @@ def balanced_accuracy_interval(
     counts = rows_by_label[: len(recall)][occurs]
     if not counts.size:  # no labeled row
         return 0.0, 0.0
-    random = np.random.default_rng(np.asarray(jax.random.key_data(check_key(key))))
+    random = np.random.default_rng(np.asarray(jax.random.key_data(numbers.check_key(key))))
     share = np.clip(recall[occurs].astype(np.float64), 0.0, 1.0)
     return mean_recall_interval(share, counts, random, draws=draws, level=level)
 

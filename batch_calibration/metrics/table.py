@@ -20,12 +20,7 @@ from batch_calibration.calibration.objective import (
     present_mean,
     recall_per_label,
 )
-from batch_calibration.metrics.intervals import (
-    Metric,
-    accuracy_interval,
-    balanced_accuracy_interval,
-    gain_of,
-)
+from batch_calibration.metrics import intervals
 from batch_calibration.metrics.selective import aurc, coverage_at_5
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
@@ -125,7 +120,7 @@ def total_variation(scores: ProbeRows, labels: Labels, weight: Weight | None = N
     return 0.5 * jnp.sum(jnp.abs(predicted - right))
 
 
-METRICS: dict[str, Metric] = {
+METRICS: dict[str, intervals.Metric] = {
     "accuracy": accuracy,
     "balanced_accuracy": balanced_accuracy,
     "macro_f1": macro_f1,
@@ -163,10 +158,12 @@ def with_intervals(
     >>> [round(found[name], 3) for name in ("gain", "gain_low", "gain_high")]
     [0.458, 0.255, 0.625]
     """
-    low, high = accuracy_interval(metrics["accuracy"], len(right))
+    low, high = intervals.accuracy_interval(metrics["accuracy"], len(right))
     extended = {**metrics, "accuracy_low": float(low), "accuracy_high": float(high)}
     if before is not None:
-        extended |= zip(("gain", "gain_low", "gain_high"), gain_of(before, right), strict=True)
+        extended |= zip(
+            ("gain", "gain_low", "gain_high"), intervals.gain_of(before, right), strict=True
+        )
     return extended
 
 
@@ -198,6 +195,6 @@ def summary(
     metrics = {name: float(number) for name, number in jax.device_get(arrays).items()}
     is_known = np.asarray(known_weight(scores, labels, weight)) > 0
     right = (np.asarray(favored(scores)) == np.asarray(labels))[is_known]
-    low, high = balanced_accuracy_interval(scores, labels, weight, key=key)
+    low, high = intervals.balanced_accuracy_interval(scores, labels, weight, key=key)
     extended = with_intervals(metrics, right)
     return extended | {"balanced_accuracy_low": low, "balanced_accuracy_high": high}

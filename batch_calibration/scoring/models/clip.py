@@ -9,17 +9,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.models import layers
+from batch_calibration.scoring.models import family, layers
 from batch_calibration.scoring.models.attention import Attend, Heads, causal, full
-from batch_calibration.scoring.models.family import (
-    OUT_PROJ,
-    Family,
-    RawConfig,
-    Weight,
-    attention_weights,
-    linear_weights,
-    norm_weights,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,10 +219,10 @@ class Model(nnx.Module):
         return self.vision(pixels)
 
 
-def flatten(raw: RawConfig) -> RawConfig:
+def flatten(raw: family.RawConfig) -> family.RawConfig:
     """Both towers' keys after their names; a `text_config_dict` of old files has the last word."""
     shared = ("projection_dim", "logit_scale_init_value")
-    flat: RawConfig = {key: raw[key] for key in shared if key in raw}
+    flat: family.RawConfig = {key: raw[key] for key in shared if key in raw}
     for tower in ("text", "vision"):
         old = raw.get(f"{tower}_config_dict")  # files of 2021 and 2022
         tower_config = raw.get(f"{tower}_config") if old is None else old
@@ -240,15 +231,15 @@ def flatten(raw: RawConfig) -> RawConfig:
     return flat
 
 
-def tower_weights(name: str, ours: str) -> dict[str, Weight]:
+def tower_weights(name: str, ours: str) -> dict[str, family.Weight]:
     """The rows of one tower's blocks."""
     theirs, block = f"{name}.encoder.layers.{{i}}", f"{ours}.blocks.{{i}}"
     return {
-        **attention_weights(f"{theirs}.self_attn", block, OUT_PROJ),
-        **linear_weights(f"{theirs}.mlp.fc1", f"{block}.fc", 1),
-        **linear_weights(f"{theirs}.mlp.fc2", f"{block}.proj", 0),
-        **norm_weights(f"{theirs}.layer_norm1", f"{block}.ln_1"),
-        **norm_weights(f"{theirs}.layer_norm2", f"{block}.ln_2"),
+        **family.attention_weights(f"{theirs}.self_attn", block, family.OUT_PROJ),
+        **family.linear_weights(f"{theirs}.mlp.fc1", f"{block}.fc", 1),
+        **family.linear_weights(f"{theirs}.mlp.fc2", f"{block}.proj", 0),
+        **family.norm_weights(f"{theirs}.layer_norm1", f"{block}.ln_1"),
+        **family.norm_weights(f"{theirs}.layer_norm2", f"{block}.ln_2"),
     }
 
 
@@ -259,28 +250,30 @@ def tower_keys(config: type[Config], tower: str) -> tuple[str, ...]:
 
 
 CAPTION_WEIGHTS = {
-    "text_model.embeddings.token_embedding.weight": Weight(
+    "text_model.embeddings.token_embedding.weight": family.Weight(
         "text.token_embedding.embedding", split=0
     ),
-    "text_model.embeddings.position_embedding.weight": Weight("text.position_embedding.embedding"),
+    "text_model.embeddings.position_embedding.weight": family.Weight(
+        "text.position_embedding.embedding"
+    ),
     **tower_weights("text_model", "text"),
-    **norm_weights("text_model.final_layer_norm", "text.ln"),
+    **family.norm_weights("text_model.final_layer_norm", "text.ln"),
 }
 """The rows of the text tower, up to its norm."""
 WEIGHTS = {
-    "logit_scale": Weight("log_scale"),
+    "logit_scale": family.Weight("log_scale"),
     **CAPTION_WEIGHTS,
-    "text_projection.weight": Weight("text.projection.kernel", True),
-    "vision_model.embeddings.class_embedding": Weight("vision.start"),
-    "vision_model.embeddings.patch_embedding.weight": Weight("vision.patch", True),
-    "vision_model.embeddings.position_embedding.weight": Weight("vision.position_embedding"),
+    "text_projection.weight": family.Weight("text.projection.kernel", True),
+    "vision_model.embeddings.class_embedding": family.Weight("vision.start"),
+    "vision_model.embeddings.patch_embedding.weight": family.Weight("vision.patch", True),
+    "vision_model.embeddings.position_embedding.weight": family.Weight("vision.position_embedding"),
     # The misspelling is the files' own.
-    **norm_weights("vision_model.pre_layrnorm", "vision.ln_1"),
+    **family.norm_weights("vision_model.pre_layrnorm", "vision.ln_1"),
     **tower_weights("vision_model", "vision"),
-    **norm_weights("vision_model.post_layernorm", "vision.ln_2"),
-    "visual_projection.weight": Weight("vision.projection.kernel", True),
+    **family.norm_weights("vision_model.post_layernorm", "vision.ln_2"),
+    "visual_projection.weight": family.Weight("vision.projection.kernel", True),
 }
-FAMILY = Family(
+FAMILY = family.Family(
     name="clip",
     kind="clip",
     config=Config,
