@@ -214,6 +214,15 @@ def extra(name: str) -> str:
     return f"pip install 'batch-calibration[{name}]'"
 
 
+def refuse_unknown(
+    kind: str, name: object, options: Iterable[str], *, key: str = "", where: object = ""
+) -> None:
+    """Refuse a name that is none of the options, as `InputError.unknown` says it."""
+    names = list(options)
+    if name not in names:
+        raise InputError.unknown(kind, name, names, key=key, where=where)
+
+
 def nearest(name: object, names: Iterable[object], least: float = 0.4) -> str:
     """A question after the one name that is nearest to a name nobody knows; "" where none is near.
 

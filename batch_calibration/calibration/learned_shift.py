@@ -22,7 +22,7 @@ from batch_calibration.calibration.shift import (
     log_target,
     mean_log_prob,
 )
-from batch_calibration.errors import InputError
+from batch_calibration.errors import refuse_unknown
 from batch_calibration.typing import Bias, Curve, Labels, ProbeRows, Scalar, Weight
 
 # jnp.linspace(-5, 5, 101) holds neither 0 nor 1.
@@ -103,10 +103,8 @@ def learned_shift(
     >>> round(state.strength.item(), 1), state.curve.shape
     (1.0, (101,))
     """
-    if metric not in STRENGTH_METRICS:
-        raise InputError.unknown("metric", metric, STRENGTH_METRICS)
-    if bias_from not in ("unlabeled", "labeled"):
-        raise InputError.unknown("bias_from", bias_from, ("unlabeled", "labeled"))
+    refuse_unknown("metric", metric, STRENGTH_METRICS)
+    refuse_unknown("bias_from", bias_from, ("unlabeled", "labeled"))
 
     def learn(probe: ProbeScores) -> Shift:
         labels, weights = known_labels("bcl", probe.labels, WITH_BATCH), probe.weights

@@ -11,7 +11,7 @@ import numpy as np
 
 from batch_calibration.calibration import base
 from batch_calibration.calibration.mixture import Fits, fit_starts, invert_lower
-from batch_calibration.errors import InputError, answering, extra
+from batch_calibration.errors import InputError, answering, extra, refuse_unknown
 from batch_calibration.typing import (
     AnyArray,
     Factors,
@@ -259,10 +259,8 @@ def prototypes(
     >>> jnp.argmax(apply_(fit(rows, key=jax.random.key(0)), rows), axis=-1).tolist()
     [0, 0, 1, 1]
     """
-    if features not in FEATURES:
-        raise InputError.unknown("kind of features", features, FEATURES)
-    if select not in ("assignment", "likelihood"):
-        raise InputError.unknown("way to select a start", select, ("assignment", "likelihood"))
+    refuse_unknown("kind of features", features, FEATURES)
+    refuse_unknown("way to select a start", select, ("assignment", "likelihood"))
     if min(starts, steps, searched) < 1:
         raise InputError(
             f"pc takes at least 1 step from at least 1 start and searches at least 1 row; starts "

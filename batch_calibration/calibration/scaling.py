@@ -13,7 +13,7 @@ from batch_calibration.calibration.base import (
     weighted_mean,
 )
 from batch_calibration.calibration.objective import known_weight
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.typing import Bias, Labels, ProbeRows, Rows, Scores, Weight
 
 Form = Literal["temperature", "vector", "matrix"]
@@ -97,8 +97,7 @@ def scaling(
     >>> apply_(fit(rows, jnp.array([0, 1, 0])), rows).argmax(axis=1).tolist()
     [0, 1, 0]
     """
-    if toward not in TOWARD:
-        raise InputError.unknown("toward", toward, TOWARD)
+    refuse_unknown("toward", toward, TOWARD)
     check_regularization(regularization)
 
     def learn_map(probe: ProbeScores) -> Scaling:

@@ -10,7 +10,7 @@ import numpy as np
 
 from batch_calibration.cli import options, study_options, summaries
 from batch_calibration.cli.progress import Waiting
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.files import Json, write_csv, write_whole
 from batch_calibration.importers.text_files import read_cells
 from batch_calibration.readers import json_rows
@@ -275,8 +275,7 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     if not rows:
         raise InputError.at(path, "a row for each prompt", "none")
     for column in filter(None, (prompt, ids, gold)):
-        if column not in names:
-            raise InputError.unknown("column", column, names)
+        refuse_unknown("column", column, names)
     prompt = prompt or next((name for name in PROMPTS if name in names), "")
     if not prompt:
         raise InputError.at(

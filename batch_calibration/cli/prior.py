@@ -13,7 +13,7 @@ import numpy as np
 from batch_calibration import readers
 from batch_calibration.cli import summaries
 from batch_calibration.diagnosis.share_ranges import BALANCED, middle_shares, read_ranges
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.importers import frames, text_files
 from batch_calibration.importers.cells import Column, gold_indices
 from batch_calibration.methods.options import counted_shares
@@ -178,8 +178,7 @@ def _count_labels(
     if not path.is_file():
         raise InputError.at(path, "a file of labels", "none", "correct the name")
     columns = _read_columns(path)
-    if column not in columns:
-        raise InputError.unknown("column", column, columns, where=path)
+    refuse_unknown("column", column, columns, where=path)
     where = f"{path}, column {column!r}"
 
     @cache

@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration.base import full_precision
 from batch_calibration.calibration.matching import match
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, refuse_unknown
 
 Correction = Literal["bc", "prior_matching"]
 GRID_ENDS, GRID_POINTS = 8.0, 513
@@ -106,8 +106,7 @@ def expected_accuracy(
     >>> round(float(expected_accuracy(biased, 0.5, 100)), 3)
     0.839
     """
-    if correction not in get_args(Correction):
-        raise InputError.unknown("correction", correction, get_args(Correction))
+    refuse_unknown("correction", correction, get_args(Correction))
     stated = share if stated_share is None else stated_share
     if isinstance(scores, LabelScores):
         shares = _shares(share, len(scores.means))

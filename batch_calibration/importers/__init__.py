@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.arrays.numbers import usual_jax
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, refuse_unknown, spell
 from batch_calibration.importers import (
     array_files,
     decisions,
@@ -154,8 +154,7 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
 def find_importer(path: Path, reading: Reading) -> Importer:
     """The importer of a file: the one named, or the first that recognizes it."""
     if reading.format:
-        if reading.format not in IMPORTERS:
-            raise InputError.unknown("format", reading.format, IMPORTERS)
+        refuse_unknown("format", reading.format, IMPORTERS)
         return IMPORTERS[reading.format]
     start = beginning(path)
     for pattern, kind, remedy in FOREIGN:

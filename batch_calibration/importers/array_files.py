@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 from batch_calibration.arrays.frames import GOLD
 from batch_calibration.arrays.numbers import read_numbers
-from batch_calibration.errors import InputError, answering, spell
+from batch_calibration.errors import InputError, answering, refuse_unknown, spell
 from batch_calibration.files import parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import LABEL_NAMES, text_of
@@ -175,8 +175,7 @@ def _context(
             column = array if array.ndim == 1 else array[index]
             columns[key] = _decode(key, column, arrays)
     for named in filter(None, (reading.gold, reading.ids, *reading.by)):
-        if named not in columns:
-            raise InputError.unknown("array of its rows", named, columns, where=where)
+        refuse_unknown("array of its rows", named, columns, where=where)
     may_be_gold = (name for name in GOLD if _may_be_gold(columns.get(name), vectors.names))
     reading = replace(reading, gold=reading.gold or next(may_be_gold, ""))
     return label_rows(where, vectors, columns, reading, (name,))

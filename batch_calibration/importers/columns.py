@@ -13,7 +13,7 @@ import numpy as np
 
 from batch_calibration.arrays.frames import GOLD
 from batch_calibration.arrays.score_scale import plain_names
-from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.errors import InputError, refuse_unknown, shown, spell
 from batch_calibration.files import object_at
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import (
@@ -348,8 +348,7 @@ def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str
     """The columns that may hold scores: all that are not named as something else."""
     named = [name for name in (reading.gold, reading.ids, *reading.by) if name]
     for name in named:
-        if name not in columns:
-            raise InputError.unknown("column", name, columns, where=where)
+        refuse_unknown("column", name, columns, where=where)
         if name in reading.labels:
             raise InputError(
                 f"{where}: the column {name!r} is named as scores and as something else; leave it "

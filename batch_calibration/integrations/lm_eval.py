@@ -30,7 +30,7 @@ from lm_eval.api.filter import Filter
 from lm_eval.api.task import ConfigurableTask
 
 from batch_calibration.api import calibrate
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.files import Json, list_at, object_at
 from batch_calibration.metrics import accuracy, balanced_accuracy
 from batch_calibration.typing import Container
@@ -282,8 +282,7 @@ def write_overlays(
     reasons: dict[str, str] = {}  # task -> why it has no overlay
     paths: dict[str, Path] = {}
     for name in names:
-        if name not in index:
-            raise InputError.unknown("task", name, index)
+        refuse_unknown("task", name, index)
         members = list(dict.fromkeys(_leaf_tasks(name, index)))
         for task in members:
             reason = _reason_against(index[task].cfg or {})

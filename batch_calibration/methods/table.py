@@ -32,7 +32,7 @@ from batch_calibration.calibration.shift import (
     shift,
     shrunk_shift,
 )
-from batch_calibration.errors import InputError
+from batch_calibration.errors import refuse_unknown
 from batch_calibration.methods import probes
 
 Options = Mapping[str, object]
@@ -304,6 +304,5 @@ def get_method(name: str) -> Method:
     >>> get_method("bc").probe.name
     'batch'
     """
-    if name not in METHODS:
-        raise InputError.unknown("method", name, METHODS)
+    refuse_unknown("method", name, METHODS)
     return METHODS[name]

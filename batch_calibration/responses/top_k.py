@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.arrays.missing_scores import find_missing
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, refuse_unknown, shown
 
 SPACES = str.maketrans("Ġ▁Ċ", "   ")
 """Tokenizers' letters for a space (byte-level BPE, SentencePiece) and a line end -> spaces."""
@@ -248,8 +248,7 @@ def _named_tokens(tokens: Forms, labels: Sequence[str], where: str) -> dict[str,
     named: dict[str, int] = {}
     unnamed = {_bare(name): j for j, name in enumerate(labels) if name not in tokens}
     for name, texts in tokens.items():
-        if name not in labels:
-            raise InputError.unknown("label", name, labels)
+        refuse_unknown("label", name, labels)
         label = list(labels).index(name)
         for token in texts:
             text = _bare(token)

@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, refuse_unknown, spell
 
 Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...] | tuple[int, ...]
 """Types of settings."""
@@ -376,8 +376,7 @@ class Settings:
         changed: dict[str, Any] = {}
         by_part: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, setting in chosen.items():
-            if name not in keys():
-                raise InputError.unknown("setting", name, keys())
+            refuse_unknown("setting", name, keys())
             key = keys()[name]
             (by_part[key.part] if key.part else changed)[name] = key.check(setting)
         for part_name, changes in by_part.items():  # each part is replaced once
@@ -497,8 +496,7 @@ def combinations(choices: Mapping[str, Sequence[object]]) -> Iterator[dict[str, 
         InputError: a key that a sweep has one value of, or no values.
     """
     for name, several in choices.items():
-        if name not in varied():
-            raise InputError.unknown("key that may have several values", name, varied())
+        refuse_unknown("key that may have several values", name, varied())
         # A text is a sequence too, of letters.
         if isinstance(several, str) or not several:
             expected = "several values such as (1, 2)"

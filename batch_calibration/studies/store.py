@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from batch_calibration import scores
-from batch_calibration.errors import InputError, answering, step
+from batch_calibration.errors import InputError, answering, refuse_unknown, step
 from batch_calibration.files import Json, file_name, remove, remove_unfinished, retry, write_whole
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import tidy
@@ -330,8 +330,7 @@ def load_results(
         accuracy = results[results.metric == "accuracy"]
         accuracy.pivot_table("value", "task", "method")
     """
-    if form not in FORMS:
-        raise InputError.unknown("form", form, FORMS)
+    refuse_unknown("form", form, FORMS)
     records = (workdir if isinstance(workdir, Store) else Store(workdir)).records()  # reads files
     return records.to_pandas() if form == "pandas" else records.to_arrow()
 

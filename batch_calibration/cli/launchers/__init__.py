@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, refuse_unknown
 
 if TYPE_CHECKING:
     from batch_calibration.studies.workers import Launcher
@@ -44,8 +44,7 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
     Raises:
         InputError: a flag that this launcher does not have, or whose value cannot be.
     """
-    if name not in NAMES:
-        raise InputError.unknown("launcher", name, NAMES)
+    refuse_unknown("launcher", name, NAMES)
     # What these need of others' packages they import when they start.
     from batch_calibration.cli.launchers.local import Local
     from batch_calibration.cli.launchers.ray import Ray

@@ -38,7 +38,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from batch_calibration.errors import InputError, answering, shown
+from batch_calibration.errors import InputError, answering, refuse_unknown, shown
 from batch_calibration.scoring.prompts.template import check_fields
 from batch_calibration.scoring.tasks import TASKS, base, get_task
 from batch_calibration.scoring.tasks.base import IMAGE, NAMES, NUMBERS, Task
@@ -182,8 +182,7 @@ def _check_keys(table: dict[str, Any], path: str, needed: str, optional: str) ->
     """Refuse keys that are unknown, missing or empty, and values of another kind."""
     known = f"{needed} {optional}".split()
     for key in table:
-        if key not in known:
-            raise InputError.unknown("key of a task file", key, known, where=path)
+        refuse_unknown("key of a task file", key, known, where=path)
         kind = HOLDS.get(key, str)
         if not isinstance(table[key], kind) or not _holds_texts(table[key], key):
             raise InputError.at(f"{path}, {key}", KINDS[kind], shown(table[key]))

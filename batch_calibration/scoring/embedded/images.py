@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.scoring.embedded import drawing
 from batch_calibration.scoring.embedded.drawing import COLORS, PALETTE, SIZE, Generator, Y, uniform
 
@@ -174,8 +174,7 @@ def image_rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
     >>> image_rows("svhn", "test")[0][0]
     'mini:svhn/test/0'
     """
-    if split not in SIZES:
-        raise InputError.unknown(f"split of the mini suite's {task}", split, SIZES)
+    refuse_unknown(f"split of the mini suite's {task}", split, SIZES)
     size = min(limit or SIZES[split], SIZES[split])
     references = [f"{PREFIX}{task}/{split}/{i}" for i in range(size)]
     return [(reference, TASKS[task].classes[_class(reference)[1]]) for reference in references]

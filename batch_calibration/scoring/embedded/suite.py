@@ -10,7 +10,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.scoring.tasks.base import Row, Rows
 
 FOLDER = Path(__file__).parent / "rows"
@@ -43,8 +43,7 @@ def _columns(
     if not split_names(task):
         tasks = sorted(folder.name for folder in FOLDER.iterdir())
         raise InputError.unknown("task of the mini suite", task, tasks)
-    if split not in split_names(task):
-        raise InputError.unknown(f"split of the mini suite's {task}", split, split_names(task))
+    refuse_unknown(f"split of the mini suite's {task}", split, split_names(task))
     with gzip.open(FOLDER / task / f"{split}{ENDING}", "rt", encoding="utf-8") as file:
         # Only the rows that are used are parsed.
         records = list(map(json.loads, islice(file, limit or None)))

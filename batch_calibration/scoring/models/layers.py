@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import NamedSharding
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import refuse_unknown
 from batch_calibration.scoring.models.attention import PLAIN, Attend, AttentionOptions, Heads
 
 INIT = nnx.initializers.normal(0.02)  # GPT-2's, and of all that came after it
@@ -33,8 +33,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 def activation(name: str) -> Callable[[jax.Array], jax.Array]:
     """The function a config calls `name`; `InputError` lists the ones there are."""
-    if name not in ACTIVATIONS:
-        raise InputError.unknown("activation function", name, ACTIVATIONS)
+    refuse_unknown("activation function", name, ACTIVATIONS)
     return ACTIVATIONS[name]
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import refuse_unknown
 from batch_calibration.scoring.tasks.base import Row, Rows, Task, image_task, text_task
 
 PAPER = "Zhou et al. 2024, app. F, Tables 8 and 11 (templates)"
@@ -396,8 +396,7 @@ PAPER_LANGUAGE = tuple(name for name, task in TASKS.items() if task.objective)
 
 def get_task(name: str) -> Task:
     """The task of that name; an unknown name is answered with the nearest right one."""
-    if name not in TASKS:
-        raise InputError.unknown("task", name, TASKS)
+    refuse_unknown("task", name, TASKS)
     return TASKS[name]
 
 

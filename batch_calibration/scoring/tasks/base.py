@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, refuse_unknown
 
 Row = dict[str, str]
 LabelWords = str | tuple[str, ...]
@@ -103,8 +103,7 @@ class Task(NamedTuple):
         (('false', 'true'), ('no', 'yes'))
         """
         if choice:
-            if choice not in self.verbalizers:
-                raise InputError.unknown(f"verbalizer of {self.name}", choice, self.verbalizers)
+            refuse_unknown(f"verbalizer of {self.name}", choice, self.verbalizers)
             verbalizer = self.verbalizers[choice]
         else:
             verbalizer = self.verbalizer if shots else self.zero_shot_verbalizer or self.verbalizer
@@ -113,8 +112,7 @@ class Task(NamedTuple):
     def template(self, shots: int, choice: str = "") -> str:
         """The template with or without demonstrations, or the one numbered `choice`."""
         if choice:
-            if choice not in self.templates:
-                raise InputError.unknown(f"template of {self.name}", choice, self.templates)
+            refuse_unknown(f"template of {self.name}", choice, self.templates)
             return self.templates[choice]
         return self.few_shot if shots else self.zero_shot
 

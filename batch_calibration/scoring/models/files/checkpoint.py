@@ -21,7 +21,7 @@ from flax import nnx
 from jax.sharding import Mesh
 from tokenizers import Tokenizer, normalizers
 
-from batch_calibration.errors import InputError, answering, spell
+from batch_calibration.errors import InputError, answering, refuse_unknown, spell
 from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.attention import Attend
 from batch_calibration.scoring.models.family import Config, Encoder, Family, Kind, RawConfig
@@ -204,8 +204,7 @@ class ModelFiles:
 
     def load(self, dtype: str = "auto", mesh: Mesh | None = None) -> Checkpoint:
         """The network with its weights; as `load_checkpoint`."""
-        if dtype not in DTYPES:
-            raise InputError.unknown("dtype", dtype, DTYPES)
+        refuse_unknown("dtype", dtype, DTYPES)
         if dtype == "auto":
             dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
         directory, family, config = self.directory, self._family, self._config

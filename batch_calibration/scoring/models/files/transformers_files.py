@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer
 
-from batch_calibration.errors import InputError, answering, extra, spell
+from batch_calibration.errors import InputError, answering, extra, refuse_unknown, spell
 from batch_calibration.scoring.models.files import chat_template
 from batch_calibration.scoring.models.files.beginning_token import tokens_before
 from batch_calibration.scoring.models.files.chat_template import ChatTemplate
@@ -123,8 +123,7 @@ class TransformersFiles:
         """
         import torch
 
-        if dtype not in (*DTYPES, "auto"):
-            raise InputError.unknown("dtype", dtype, ["auto", *sorted(DTYPES)])
+        refuse_unknown("dtype", dtype, ["auto", *sorted(DTYPES)])
         # By the variable that keeps jax from an accelerator.
         has_gpu = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"
         if dtype == "auto":
