@@ -188,10 +188,8 @@ def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> bas
     [0.75, 0.25]
     """
     if rounds < 0:
-        raise InputError(
-            where="rounds", expected="0 or more", got=rounds,
-            remedy="give rounds=10 as UCPA does, or leave it out to match exactly",
-        )  # fmt: skip
+        remedy = "give rounds=10 as UCPA does, or leave it out to match exactly"
+        raise InputError.at("rounds", "0 or more", rounds, remedy)
     if not rounds:
         return matched(given_shares(target_prior))
     return matched(given_shares(target_prior), partial(match_in_rounds, rounds=rounds))

@@ -59,10 +59,8 @@ def known_rows(method: str, probe: ProbeScores) -> tuple[ProbeRows, Labels, Weig
 def check_regularization(regularization: float) -> None:
     """Refuses a pull that is no number above 0: without any, few rows have no least log loss."""
     if not 0.0 < regularization < float("inf"):
-        raise InputError(
-            where="regularization", expected="a number above 0", got=f"{regularization!r}",
-            remedy="give one such as regularization=10.0",
-        )  # fmt: skip
+        remedy = "give one such as regularization=10.0"
+        raise InputError.at("regularization", "a number above 0", f"{regularization!r}", remedy)
 
 
 def scaling(

@@ -185,7 +185,9 @@ def expand(name: str) -> list[Path]:
     """The files that a word names: itself, what a glob finds, a folder's harness logs."""
     path = Path(name)
     if is_remote(name):
-        return _expand_remote(name)
+        files, is_choice = list_files(name)
+        logs = list(filter(_is_log, files))
+        return files if is_choice else logs or list(filter(_is_plain, files))
     if name == "-" or path.is_file():
         return [path]
     if path.is_dir():
@@ -203,15 +205,6 @@ def expand(name: str) -> list[Path]:
     if not matches:
         raise InputError.at(name, "a file of scores", "none", "correct the path")
     return list(chain.from_iterable(map(expand, matches)))  # a match may be a folder
-
-
-def _expand_remote(name: str) -> list[Path]:
-    """The files at an address; of a folder the harness's logs, or else all that may hold scores."""
-    files, is_choice = list_files(name)
-    if is_choice:
-        return files
-    logs = list(filter(_is_log, files))
-    return logs or [file for file in files if _is_plain(file)]
 
 
 def _is_log(path: Path) -> bool:

@@ -83,11 +83,9 @@ def set_up(
             raise InputError("--processes and --process need --coordinator=HOST:PORT or auto.")
         return
     if coordinator != "auto" and (processes is None or process is None):
-        raise InputError.at(
-            "--coordinator=HOST:PORT",
-            "--processes and --process with it",
-            remedy="give both, or --coordinator=auto under SLURM or on a TPU pod",
-        )
+        expected = "--processes and --process with it"
+        remedy = "give both, or --coordinator=auto under SLURM or on a TPU pod"
+        raise InputError.at("--coordinator=HOST:PORT", expected, remedy=remedy)
     # With "auto" the cluster's environment tells JAX all three.
     address = () if coordinator == "auto" else (coordinator, processes, process)
     where, remedy = f"--coordinator={coordinator}", "start all of them, with one address"

@@ -80,9 +80,10 @@ def chosen_studies(args: Namespace) -> list[Study]:
     Raises:
         InputError: several values where the command takes one study.
     """
-    read = read_values if args.command == "sweep" else _read_one
-    texts = given_keys(args, PARTS.get(args.command, ()))
-    choices = {name: read(name, text) for name, text in texts.items()}
+    choices = dict[str, list[Value]]()
+    for name, text in given_keys(args, PARTS.get(args.command, ())).items():
+        is_sweep = args.command == "sweep"
+        choices[name] = read_values(name, text) if is_sweep else [read_value(name, text)]
     several = {name: values for name, values in choices.items() if len(values) > 1}
     config: dict[str, object] = read_config(args.config) if args.config is not None else {}
     config |= {name: values[0] for name, values in choices.items()}
@@ -94,10 +95,6 @@ def chosen_studies(args: Namespace) -> list[Study]:
             settings = Settings.of(**config | combination)
             studies.append(Study(settings, tuple(settings.grid())))
     return gather(studies)
-
-
-def _read_one(name: str, text: str) -> list[Value]:
-    return [read_value(name, text)]
 
 
 def load_module(path: str, key: str) -> ModuleType:

@@ -200,11 +200,9 @@ def compare(
     skipped = find_skipped(table, chosen, options)
     usable = [name for name in METHODS if name in chosen and name not in skipped]
     if not usable:
-        raise InputError.at(
-            "methods",
-            "one that the scores allow",
-            "; ".join(f"{name}: {why}" for name, why in skipped.items()) or "none",
-        )
+        expected = "one that the scores allow"
+        got = "; ".join(f"{name}: {why}" for name, why in skipped.items()) or "none"
+        raise InputError.at("methods", expected, got)
     comparison = next(compare_tables([table], usable, options=options, seed=seed))
     return comparison._replace(skipped=skipped)
 

@@ -136,12 +136,10 @@ def _members(
         places.setdefault(group, []).append(place)
         first = tables[places[group][0]]
         if tables[place].label_names != first.label_names:
-            raise InputError(
-                where=f"groups, table {place}",
-                expected=f"the labels of the others of {group!r}, {', '.join(first.label_names)}",
-                got=", ".join(tables[place].label_names),
-                remedy="give each group tables of one task, its labels in one order",
-            )
+            expected = f"the labels of the others of {group!r}, {', '.join(first.label_names)}"
+            got = ", ".join(tables[place].label_names)
+            remedy = "give each group tables of one task, its labels in one order"
+            raise InputError.at(f"groups, table {place}", expected, got, remedy)
     return {place: tuple(places[group]) for place, group in enumerate(groups or ())}
 
 

@@ -43,12 +43,10 @@ class Mixture(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, experts = config.hidden_size, config.num_experts
         if not config.num_experts_per_tok <= experts <= MOST_EXPERTS:
-            raise InputError.at(
-                "config.json",
-                f"at most {MOST_EXPERTS} experts, no fewer than num_experts_per_tok",
-                f"{experts} experts, {config.num_experts_per_tok} for each token",
-                f"{spell('scorer', 'transformers')} may run it",
-            )
+            expected = f"at most {MOST_EXPERTS} experts, no fewer than num_experts_per_tok"
+            got = f"{experts} experts, {config.num_experts_per_tok} for each token"
+            remedy = f"{spell('scorer', 'transformers')} may run it"
+            raise InputError.at("config.json", expected, got, remedy)
         self.chosen, self.normalizes = config.num_experts_per_tok, config.norm_topk_prob
         self.router = layers.linear(width, experts, rngs, bias=False)
         inner, act = config.moe_intermediate_size, config.hidden_act

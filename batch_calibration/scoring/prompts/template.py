@@ -154,9 +154,9 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
     try:
         day = date.fromisoformat(settings.chat_date)
     except ValueError:
-        raise InputError(
-            key="chat_date", expected="a day such as 2024-07-26",
-            got=repr(settings.chat_date)) from None  # fmt: skip
+        expected = "a day such as 2024-07-26"
+        got = repr(settings.chat_date)
+        raise InputError(key="chat_date", expected=expected, got=got) from None
 
     begin = start + " " if start and not start[-1].isspace() else start  # of an answer
     ending = [{"role": "assistant", "content": start}] if start else []

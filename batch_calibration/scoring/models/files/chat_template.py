@@ -84,12 +84,10 @@ class ChatTemplate:
                 message["role"] == "user"
                 and "".join(message["content"].split()) not in without_spaces
             ):
-                raise InputError.at(
-                    self._where,
-                    "a chat template that writes what the user says",
-                    f"a text without {shown(message['content'])}",
-                    f"leave {spell('chat')} out, or correct the template",
-                )
+                expected = "a chat template that writes what the user says"
+                got = f"a text without {shown(message['content'])}"
+                remedy = f"leave {spell('chat')} out, or correct the template"
+                raise InputError.at(self._where, expected, got, remedy)
         if not is_started:
             return text
         # What the template writes behind a finished answer is cut off.
