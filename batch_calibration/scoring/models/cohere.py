@@ -31,11 +31,9 @@ class Block(family.Block):
     """Attention and a gated MLP of the same normalized states."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
-        bias = config.attention_bias, config.attention_bias
         self.ln_1, self.ln_2 = _norm(config, rngs), None
-        self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
-        width, inner = config.hidden_size, config.intermediate_size
-        self.mlp = gated.MLP(width, inner, config.hidden_act, rngs=rngs)
+        self.attention = gated.Attention(config, AttentionOptions(window=window), rngs=rngs)
+        self.mlp = gated.MLP(config, config.hidden_act, rngs=rngs)
 
 
 class Model(llama.Model):

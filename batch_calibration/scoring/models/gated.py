@@ -105,7 +105,8 @@ class Attention(layers.Attention):
     Args:
         config: the network's.
         options: how it differs from plain attention.
-        bias: whether queries, keys and values have biases, and whether the output has.
+        bias: whether queries, keys and values have biases, and whether the output has; None: as
+            `attention_bias` of the config says of both.
         centered: as in `RMSNorm`, of the norms of queries and keys.
         joint_norm: whether these norms are over all heads at once, not over each.
         sinks: whether each head has a sink, as in `Heads`.
@@ -115,7 +116,7 @@ class Attention(layers.Attention):
         self,
         config: Config,
         options: AttentionOptions,
-        bias: tuple[bool, bool],
+        bias: tuple[bool, bool] | None = None,
         centered: bool = False,
         joint_norm: bool = False,
         sinks: bool = False,
@@ -124,7 +125,8 @@ class Attention(layers.Attention):
     ):
         heads, groups, d = config.heads, config.num_key_value_heads, config.head_size
         fused: layers.Layout = "in order" if config.fused else ""
-        super().__init__(config.hidden_size, heads, rngs, bias, groups, d, fused, options)
+        both = config.attention_bias, config.attention_bias
+        super().__init__(config.hidden_size, heads, rngs, bias or both, groups, d, fused, options)
         self.joint_norm = joint_norm
         if sinks:
             self.sinks = nnx.Param(layers.INIT(rngs.params(), (heads,)))
@@ -152,18 +154,11 @@ class MLP(nnx.Module):
     """`down(act(gate(h)) up(h))`."""
 
     def __init__(
-        self,
-        width: int,
-        inner: int,
-        act: str,
-        bias: bool = False,
-        fused: bool = False,
-        *,
-        rngs: nnx.Rngs,
+        self, config: Config, act: str, bias: bool = False, inner: int = 0, *, rngs: nnx.Rngs
     ):
-        self.activation, self.fused = layers.activation(act), fused
-
-        if fused:
+        self.activation, self.fused = layers.activation(act), config.fused
+        width, inner = config.hidden_size, inner or config.intermediate_size
+        if self.fused:
             self.gate_up = layers.linear(width, 2 * inner, rngs, bias)
         else:
             self.gate = layers.linear(width, inner, rngs, bias)

@@ -39,13 +39,12 @@ class Block(nnx.Module):
     """Attention, then a gated MLP, each normalized before and after."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
-        width = config.hidden_size
         self.ln_1, self.ln_attention = _norm(config, rngs), _norm(config, rngs)
         self.ln_2, self.ln_mlp = _norm(config, rngs), _norm(config, rngs)
-        scale, bias = config.query_pre_attn_scalar**-0.5, config.attention_bias
+        scale = config.query_pre_attn_scalar**-0.5
         options = AttentionOptions(scale, window, config.attn_logit_softcapping)
-        self.attention = gated.Attention(config, options, (bias, bias), centered=True, rngs=rngs)
-        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
+        self.attention = gated.Attention(config, options, centered=True, rngs=rngs)
+        self.mlp = gated.MLP(config, config.hidden_activation, rngs=rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
@@ -58,10 +57,9 @@ class FirstBlock(family.Block):
     """Gemma 1's block: attention, then a gated MLP, each normalized before it."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
-        width, bias = config.hidden_size, (config.attention_bias, config.attention_bias)
         self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
-        self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
-        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
+        self.attention = gated.Attention(config, AttentionOptions(window=window), rngs=rngs)
+        self.mlp = gated.MLP(config, config.hidden_activation, rngs=rngs)
 
 
 class Model(llama.Model):

@@ -49,8 +49,7 @@ class Block(family.Block):
         self.ln_1 = gated.RMSNorm(width, eps, rngs=rngs)
         self.attention = gated.Attention(config, options, bias, rngs=rngs)
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
-        inner, act = config.intermediate_size, config.hidden_act
-        self.mlp = gated.MLP(width, inner, act, config.mlp_bias, config.fused, rngs=rngs)
+        self.mlp = gated.MLP(config, config.hidden_act, config.mlp_bias, rngs=rngs)
         self.multiplier = config.residual_multiplier
 
 
@@ -58,12 +57,12 @@ class PostNormBlock(nnx.Module):
     """OLMo 2's block: attention, then a gated MLP, each normalized after it."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
-        width, eps, bias = config.hidden_size, config.rms_norm_eps, config.attention_bias
+        width, eps = config.hidden_size, config.rms_norm_eps
         self.attention = gated.Attention(
-            config, AttentionOptions(window=window), (bias, bias), joint_norm=True, rngs=rngs
+            config, AttentionOptions(window=window), joint_norm=True, rngs=rngs
         )
         self.ln_1 = gated.RMSNorm(width, eps, rngs=rngs)
-        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_act, rngs=rngs)
+        self.mlp = gated.MLP(config, config.hidden_act, rngs=rngs)
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -49,8 +50,8 @@ class Mixture(nnx.Module):
             raise InputError.at("config.json", expected, got, remedy)
         self.chosen, self.normalizes = config.num_experts_per_tok, config.norm_topk_prob
         self.router = layers.linear(width, experts, rngs, bias=False)
-        inner, act = config.moe_intermediate_size, config.hidden_act
-        self.experts = nnx.List([gated.MLP(width, inner, act, rngs=rngs) for _ in range(experts)])
+        make = partial(gated.MLP, config, config.hidden_act, inner=config.moe_intermediate_size)
+        self.experts = nnx.List([make(rngs=rngs) for _ in range(experts)])
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """The chosen experts' outputs for `h [b, t, d]`, summed by their weights."""
@@ -252,9 +253,8 @@ class GptOssBlock(llama.Block):
 
     def __init__(self, config: GptOssConfig, window: int | None, *, rngs: nnx.Rngs):
         super().__init__(config, window, rngs=rngs)
-        bias = config.attention_bias, config.attention_bias
         options = AttentionOptions(window=window)
-        self.attention = gated.Attention(config, options, bias, sinks=True, rngs=rngs)
+        self.attention = gated.Attention(config, options, sinks=True, rngs=rngs)
         self.mlp = Experts(config, rngs=rngs)
 
 

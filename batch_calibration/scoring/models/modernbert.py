@@ -29,13 +29,10 @@ class Block(family.Block):
     """Attention, then a gated MLP, each normalized before it; the first attention is not."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
-        width, bias = config.hidden_size, config.attention_bias
-        norm = width, config.norm_eps, rngs, config.norm_bias
+        norm = config.hidden_size, config.norm_eps, rngs, config.norm_bias
         self.ln_1, self.ln_2 = layers.layer_norm(*norm), layers.layer_norm(*norm)
-        options = AttentionOptions(window=window)
-        self.attention = gated.Attention(config, options, (bias, bias), rngs=rngs)
-        inner, act = config.intermediate_size, config.hidden_activation
-        self.mlp = gated.MLP(width, inner, act, config.mlp_bias, fused=True, rngs=rngs)
+        self.attention = gated.Attention(config, AttentionOptions(window=window), rngs=rngs)
+        self.mlp = gated.MLP(config, config.hidden_activation, config.mlp_bias, rngs=rngs)
 
 
 class Model(llama.Model):

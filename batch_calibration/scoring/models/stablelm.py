@@ -61,7 +61,7 @@ class Block(family.Block):
             self.attention.q_norm = nnx.data(HeadNorms(config.heads, size, eps))
             self.attention.k_norm = nnx.data(HeadNorms(groups, size, eps))
         self.ln_2 = None if config.use_parallel_residual else layers.layer_norm(width, eps, rngs)
-        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_act, rngs=rngs)
+        self.mlp = gated.MLP(config, config.hidden_act, rngs=rngs)
 
 
 class Model(neox.Model):
