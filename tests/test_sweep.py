@@ -262,7 +262,7 @@ HAS = "has no such option; leave it out. It has --gpus, --processes, --grace"
     [
         ("--partition=gpu", f"--partition: --launcher=local {HAS}"),
         (f"{RAY} --resources=TPU", "--resources: expected NAME=VALUE, comma-separated; got 'TPU'"),
-        (f"{RAY} --address=localhost:1", "--address=localhost:1: no Ray cluster could be joined"),
+        (f"{RAY} --address=localhost:1", "--address=localhost:1: expected a Ray cluster to join"),
         ("--launcher=slurms", "no launcher named 'slurms'"),
         ("--config.shots=1,two", "--shots: expected a whole number; got 'two'"),
         ("--config.shotz=1,2", "--shotz=1,2; did you mean --shots"),
