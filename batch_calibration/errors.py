@@ -205,7 +205,8 @@ def answering(
     except kinds as error:
         # Errors of the system have their path in the text, too.
         reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
-        got = f"{reason.splitlines()[0]:.200}".rstrip(".")
+        missing = "nothing under " if isinstance(error, KeyError) else ""
+        got = f"{missing}{reason.splitlines()[0]:.200}".rstrip(".")
         raise InputError.at(where, expected, got, remedy, key) from error
 
 

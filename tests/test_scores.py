@@ -88,7 +88,7 @@ def test_a_table_of_another_name_and_a_folder_are_no_tables(tmp_path):
     (tmp_path / "scores" / "b.safetensors").mkdir()
     tables, broken = store.tables()
     assert not tables and f"expected the table of its name; got {table().id}" in broken[0]
-    assert "b.safetensors: expected a score table, which cannot be read (Is a dir" in broken[1]
+    assert "b.safetensors: expected a score table that can be read; got Is a dir" in broken[1]
 
 
 def test_what_could_not_be_read_again_is_not_written(tmp_path, refuses):
