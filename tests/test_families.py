@@ -231,7 +231,7 @@ def test_half_precision_stays_half(name, backend, dtype, monkeypatch):
 @pytest.mark.parametrize(("tokens", "favorite"), [(1, 0), (7, 0), (64, 1), (65, 0), (200, 3)])
 def test_experts_run_on_the_tokens_that_chose_them(tokens, favorite):
     shape = {"hidden_size": 16, "num_experts": 5, "num_experts_per_tok": 2, "hidden_act": "silu"}
-    config = SimpleNamespace(**shape, moe_intermediate_size=24, norm_topk_prob=True)
+    config = SimpleNamespace(**shape, moe_intermediate_size=24, norm_topk_prob=True, fused=False)
     layer = mixture.Mixture(config, rngs=nnx.Rngs(0))
     random = np.random.default_rng(tokens)
     h = jnp.asarray(random.normal(size=(2, tokens, 16)), jnp.float32)

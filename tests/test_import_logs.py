@@ -362,7 +362,8 @@ def test_a_line_of_ten_megabytes(form, log):
     log_rows[2]["doc"]["long"] = "x" * 10_000_000
     assert len(read_one(log(form(log_rows))).blocks["test"].row_ids) == 6
     damaged = log(form(log_rows).replace('xxx"', 'xxx"x'))
-    assert "no JSON" in (message := refused(damaged)) and len(message) < 1000
+    message = refused(damaged)
+    assert ("expected JSON" in message or "no JSON object" in message) and len(message) < 1000
 
 
 def test_what_is_cut_short_or_damaged_is_a_sentence(log, refuses):
