@@ -105,9 +105,8 @@ def checkpoint(directory: Path, tokenizer: Path, edge: int) -> Path:
     raw = {"model_type": "clip", "text_config": {}, "vision_config": {"patch_size": edge}}
     config = read_config(clip.FAMILY, raw, directory)
     weights.save(directory, clip.Model(config, rngs=nnx.Rngs(0)), clip.FAMILY, raw)
-    tokenizer_files.load(tokenizer / tokenizer_files.FILES[1]).save(
-        str(directory / "tokenizer.json")
-    )
+    vocabulary = tokenizer_files.load(tokenizer / tokenizer_files.FILES[1])
+    vocabulary.save(str(directory / "tokenizer.json"))
     (directory / "preprocessor_config.json").write_text(
         json.dumps({"size": {"shortest_edge": 224}, "crop_size": {"height": 224, "width": 224}})
     )
