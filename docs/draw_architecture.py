@@ -30,7 +30,7 @@ LAYERS = {
     ),
     "between the two": ("scores", "importers", "responses"),
     "scoring: from rows to label scores": ("scoring",),
-    "below all": ("settings", "files", "readers"),
+    "below all": ("settings", "files"),
 }  # fmt: skip
 """Layers of the diagram, from the top, and their components; only those that exist are drawn."""
 

@@ -18,7 +18,6 @@ ARROWS = {
     "errors": "",
     "typing": "",
     "files": "errors",
-    "readers": "errors files",
     "settings": "errors",
     "arrays": "errors typing",
     "calibration": "errors typing arrays",
@@ -30,17 +29,17 @@ ARROWS = {
     "layer": "errors typing arrays calibration",
     "estimator": "errors arrays calibration methods",
     "responses": "errors files arrays",
-    "importers": "errors files readers arrays scores responses",
-    "scoring": "errors files readers settings arrays scores responses",
+    "importers": "errors files arrays scores responses",
+    "scoring": "errors files settings arrays scores responses",
     "studies": "errors typing version files settings arrays calibration methods metrics scores "
     "scoring",
     "reporting": "errors typing files settings arrays calibration methods metrics diagnosis scores "
     "studies scoring.tasks scoring.embedded.suite",
     "__init__": "errors typing version calibration api diagnosis methods metrics scores importers "
     "studies reporting",
-    "integrations": "errors typing files readers arrays calibration api methods metrics scores "
+    "integrations": "errors typing files arrays calibration api methods metrics scores "
     "responses importers",
-    "cli": "errors version files readers settings arrays methods metrics diagnosis scores "
+    "cli": "errors version files settings arrays methods metrics diagnosis scores "
     "importers scoring studies reporting integrations",
     "__main__": "cli",
 }

@@ -12,8 +12,8 @@ from batch_calibration.cli import options, study_options, summaries
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.files import Json, write_csv, write_whole
+from batch_calibration.files.rows import json_rows
 from batch_calibration.importers.text_files import read_cells
-from batch_calibration.readers import json_rows
 from batch_calibration.scoring.api.protocols import read_messages
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Settings

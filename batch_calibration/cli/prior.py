@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration import readers
 from batch_calibration.cli import summaries
 from batch_calibration.diagnosis.share_ranges import BALANCED, middle_shares, read_ranges
 from batch_calibration.errors import InputError, refuse_unknown
+from batch_calibration.files.rows import beginning, first_repeated, json_rows
 from batch_calibration.importers import frames, text_files
 from batch_calibration.importers.cells import Column, gold_indices
 from batch_calibration.methods.options import counted_shares
@@ -125,7 +125,7 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
             f"{text!r}",
             f"write them as {_example(names_by_context[0])}",
         )
-    if repeated := readers.first_repeated(names) if is_named else "":
+    if repeated := first_repeated(names) if is_named else "":
         raise InputError.at(where, "each label once", f"{repeated!r} twice", "correct it")
     return [_in_order(where, text, labels, names, numbers) for labels in names_by_context]
 
@@ -205,13 +205,13 @@ def _count_labels(
 
 def _read_columns(path: Path) -> Mapping[str, Column]:
     """The columns of a CSV, JSON, Parquet or Arrow file."""
-    start = readers.beginning(path)
+    start = beginning(path)
     if frames.is_parquet(path, start):
         return frames.load_columns(frames.load_parquet, path)
     if frames.is_arrow(path, start):
         return frames.load_columns(frames.load_arrow, path)
     if text_files.is_json(path, start):
-        return frames.rows_to_columns([row for _, row in readers.json_rows(path)])
+        return frames.rows_to_columns([row for _, row in json_rows(path)])
     return text_files.delimited_columns(path)
 
 

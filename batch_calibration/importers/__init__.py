@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.errors import InputError, refuse_unknown, spell
+from batch_calibration.files.rows import beginning
 from batch_calibration.importers import (
     array_files,
     decisions,
@@ -25,7 +26,6 @@ from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.frames import tables_of
 from batch_calibration.importers.local_copies import local_copy
 from batch_calibration.importers.tables import join_shards, own_tables, to_tables
-from batch_calibration.readers import beginning
 from batch_calibration.scores import ScoreTable
 
 __all__ = ["IMPORTERS", "Imported", "Importer", "Reading", "read", "read_shards", "tables_of"]

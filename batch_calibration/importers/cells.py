@@ -9,7 +9,7 @@ import numpy as np
 
 from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, nearest, shown, spell
-from batch_calibration.readers import first_repeated
+from batch_calibration.files.rows import first_repeated
 from batch_calibration.responses.top_k import SPACES
 
 Column = Sequence[object] | np.ndarray

@@ -19,9 +19,9 @@ import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, object_at, parse_json
+from batch_calibration.files.rows import json_rows
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.questions import Row, by_columns, read_flag
-from batch_calibration.readers import json_rows
 
 QUESTION, OPTIONS = "question", "options"
 """Columns of `Reading.by`: which question a line answers, and the names of its options."""

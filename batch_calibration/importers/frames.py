@@ -9,13 +9,13 @@ import numpy as np
 
 from batch_calibration.arrays.numbers import read_numbers
 from batch_calibration.errors import InputError, answering
+from batch_calibration.files.rows import arrow_errors, need_pyarrow, refuse_repeated_columns
 from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Column
 from batch_calibration.importers.columns import from_columns
 from batch_calibration.importers.local_copies import check_rows
 from batch_calibration.importers.tables import to_tables
-from batch_calibration.readers import arrow_errors, need_pyarrow, refuse_repeated_columns
 from batch_calibration.scores import ScoreTable
 
 if TYPE_CHECKING:

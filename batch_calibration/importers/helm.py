@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration import readers
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, count_at, list_at, object_at, text_at, value_at
+from batch_calibration.files.rows import beginning, parse_value, read_text
 from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.responses.servers import read_log_prob
@@ -97,12 +97,12 @@ def _is_statistics(start: bytes) -> bool:
 
 def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a run, one context a trial: each trial has demonstrations of its own."""
-    if _is_statistics(readers.beginning(path)):
+    if _is_statistics(beginning(path)):
         raise InputError(
             f"{path}: these are statistics of instances, which hold no score of a choice; "
             "name scenario_state.json in the same folder."
         )
-    state = object_at(readers.parse_value(readers.read_text(path), str(path)))
+    state = object_at(parse_value(read_text(path), str(path)))
     spec = object_at(state, "adapter_spec")
     method = str(spec.get("method"))
     requests = _requests(list_at(state, "request_states"), str(path))

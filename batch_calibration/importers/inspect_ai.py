@@ -15,11 +15,11 @@ from pathlib import Path
 
 from batch_calibration.errors import InputError, answering, spell
 from batch_calibration.files import Json, list_at, object_at, text_at, value_at
+from batch_calibration.files.rows import parse_object, read_text
 from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import numbered_names
 from batch_calibration.importers.local_copies import check_archive, open_zstandard
-from batch_calibration.readers import parse_object, read_text
 from batch_calibration.responses.answers import MAX_TOKENS_AT_ONCE, find_place, names_label
 from batch_calibration.responses.servers import add_token
 from batch_calibration.responses.top_k import AROUND, fold

@@ -19,9 +19,9 @@ from batch_calibration.files import (
     text_at,
     value_at,
 )
+from batch_calibration.files.rows import beginning, json_rows
 from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.readers import beginning, json_rows
 from batch_calibration.responses.servers import check_log_prob
 from batch_calibration.scores import digest
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, count_at, object_at, text_at, value_at
+from batch_calibration.files.rows import numbered_lines, parse_value, read_text
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.readers import numbered_lines, parse_value, read_text
 
 ID = "custom_id"  # field of a batch's lines that leads back to the request
 OF_RESPONSES = {

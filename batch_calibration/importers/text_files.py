@@ -5,11 +5,7 @@ from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, list_at, object_at, parse_json
-from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.cells import LABEL_NAMES, Texts, parse_number, share_decimal_commas
-from batch_calibration.importers.columns import from_columns
-from batch_calibration.importers.frames import rows_to_columns
-from batch_calibration.readers import (
+from batch_calibration.files.rows import (
     DELIMITERS,
     delimited_rows,
     numbered_lines,
@@ -17,6 +13,10 @@ from batch_calibration.readers import (
     parse_value,
     read_text,
 )
+from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.cells import LABEL_NAMES, Texts, parse_number, share_decimal_commas
+from batch_calibration.importers.columns import from_columns
+from batch_calibration.importers.frames import rows_to_columns
 
 
 def is_delimited(path: Path, start: bytes) -> bool:

@@ -15,10 +15,10 @@ from scipy.special import expit, logit, ndtri, stdtrit
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
+from batch_calibration.files.rows import json_rows
 from batch_calibration.importers.cells import number_of
 from batch_calibration.importers.text_files import read_cells
 from batch_calibration.metrics import Estimate
-from batch_calibration.readers import json_rows
 
 LEAST_HUMAN = 10
 """Human labels of each kind below which a win rate is not corrected by them."""

@@ -5,8 +5,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from batch_calibration import readers
 from batch_calibration.errors import InputError, shown
+from batch_calibration.files.rows import delimited_rows, json_rows, parquet_rows
 from batch_calibration.scoring.tasks.base import NAMES, NUMBERS, Row, Task
 
 ROWS = "a file of rows"
@@ -53,15 +53,15 @@ def _read(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     if path.suffix == ".csv":
         return _csv(task, path)
     if path.suffix == ".parquet":
-        return readers.parquet_rows(path)
-    return readers.json_rows(path, ROWS, is_gzip=path.suffix == ".gz")
+        return parquet_rows(path)
+    return json_rows(path, ROWS, is_gzip=path.suffix == ".gz")
 
 
 def _csv(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     # A cell is text; where the task's labels are numbers, their column is read as numbers.
     label_columns = {renamed.get("label", "label") for renamed in task.columns}
     number_columns = label_columns if task.labels_are == NUMBERS else set()
-    lines = readers.delimited_rows(path, ROWS)
+    lines = delimited_rows(path, ROWS)
     _, names = next(lines)
     for where, cells in lines:
         record: dict[str, object] = dict(zip(names, cells, strict=True))
