@@ -13,7 +13,7 @@ import numpy as np
 from api_server import Reply, running
 from fuzz_logs import lines, make_rows
 from reading_files import notes
-from truths import Case, Generator, read_by_name
+from truths import Case, read_by_name
 
 from batch_calibration import importers
 from batch_calibration.cli import options
@@ -219,6 +219,4 @@ def judged_pairs(chance: Random, folder: Path):
     yield Case(read, {"nats": float(np.mean(means)), "people": [people]}, flags[0] != "first")
 
 
-GENERATORS: tuple[Generator, ...] = (
-    several_tokens, derived_columns, answers_asked_for, judged_pairs,
-)  # fmt: skip
+GENERATORS = (several_tokens, derived_columns, answers_asked_for, judged_pairs)

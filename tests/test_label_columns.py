@@ -85,8 +85,8 @@ def test_lists_of_every_name_and_container_are_matched_by_name(tmp_path, name):
     arrays = frame.map(np.asarray)
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
     (parquet,) = read(tmp_path / "t.parquet", Reading(from_probs=True))
-    for table in (parquet, *tables_of(frame, Reading(from_probs=True)),
-                  *tables_of(arrays, Reading(from_probs=True))):  # fmt: skip
+    of_frames = [tables_of(one, Reading(from_probs=True)) for one in (frame, arrays)]
+    for table in (parquet, *of_frames[0], *of_frames[1]):
         assert table.label_names == expected.label_names == ("no", "yes")
         np.testing.assert_array_equal(scores(table), scores(expected))
     assert (scores(expected)[::2, 0] > scores(expected)[::2, 1]).all()

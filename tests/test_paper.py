@@ -130,11 +130,9 @@ def test_latex_compiles(workdir, page, tmp_path):
     if program is None:
         lacking = pytest.fail if os.environ.get("REQUIRE_TOOLS") == "1" else pytest.skip
         lacking("needs pdflatex; `make tools` installs it")
-    done = subprocess.run(
-        [program, "-interaction=nonstopmode", "-halt-on-error", f"-output-directory={tmp_path}",
-         "paper.tex"],
-        cwd=workdir.workdir / "paper", capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    quiet = ["-interaction=nonstopmode", "-halt-on-error", f"-output-directory={tmp_path}"]
+    command, folder = [program, *quiet, "paper.tex"], workdir.workdir / "paper"
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
     assert (tmp_path / "paper.pdf").stat().st_size > 50_000
     assert "Overfull" not in done.stdout
@@ -257,11 +255,10 @@ def test_data_are_described_as_in_the_paper():
 
 
 def test_numbered_choices_stand_side_by_side():
-    records = [
-        make_record("rte", {"icl": icl, "bc": 0.5}, context={"shots": 1, "options": {key: name}})
-        for key, name, icl in (("template", "10", 0.6), ("template", "2", 0.4),
-                               ("verbalizer", "2", 0.5))
-    ]  # fmt: skip
+    records, asked = [], {"shots": 1}
+    for key, name, icl in ("template", "10", 0.6), ("template", "2", 0.4), ("verbalizer", "2", 0.5):
+        context = asked | {"options": {key: name}}
+        records.append(make_record("rte", {"icl": icl, "bc": 0.5}, context=context))
     cells = prompts.number_cells(prompts.find_axes(records))
     assert cells == [
         ["choice", "method", "2", "10"],

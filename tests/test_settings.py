@@ -27,11 +27,11 @@ def test_a_key_has_all_that_a_flag_needs():
     assert {name: key.default for name, key in keys().items()} == Settings().flat()
 
 
-@pytest.mark.parametrize(
-    ("key", "text", "means"),
-    [("shots", "4", 4), ("scale", "0", 0.0), ("logits_only", "True", True), ("split", "1", "1"),
-     ("tasks", "sst2,cb", ("sst2", "cb")), ("probe_sizes", "2,5", (2, 5))],
-)  # fmt: skip
+NUMBERS = [("shots", "4", 4), ("scale", "0", 0.0), ("logits_only", "True", True)]
+TEXTS = [("split", "1", "1"), ("tasks", "sst2,cb", ("sst2", "cb")), ("probe_sizes", "2,5", (2, 5))]
+
+
+@pytest.mark.parametrize(("key", "text", "means"), NUMBERS + TEXTS)
 def test_a_text_at_the_command_line(key, text, means):
     read = keys()[key].parse(text)
     assert read == means and type(read) is type(means)

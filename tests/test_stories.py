@@ -154,20 +154,3 @@ def test_the_engine_scores_what_is_sane_above_what_is_not(checkpoint):
     scores = CausalLM(checkpoint).score(texts, labels).log_probs
     np.testing.assert_allclose(scores, naive(checkpoint, texts, labels), atol=1e-4)
     assert scores.argmax(axis=1).tolist() == [0, 1]
-
-
-def test_files_that_are_no_llama2c(folder, tmp_path, refuses):
-    content = (folder / "stories260K.bin").read_bytes()
-    (tmp_path / "cut.bin").write_bytes(content[:-4])
-    (tmp_path / "short.bin").write_bytes(content[:20])
-    (tmp_path / "text.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1")
-    good = folder / "stories260K.bin", folder / "tok512.bin"
-    for network, tokenizer in (
-        (tmp_path / "cut.bin", good[1]),
-        (tmp_path / "short.bin", good[1]),
-        (tmp_path / "text.bin", good[1]),
-        (good[0], tmp_path / "short.bin"),
-    ):
-        refuses(convert, network, tokenizer, tmp_path / "out")
-    with pytest.raises(FileNotFoundError, match=r"none\.bin"):
-        convert(tmp_path / "none.bin", good[1], tmp_path / "out")

@@ -190,10 +190,10 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
 
 
 def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
-    stdout = program("score", "--config=configs/main_table.py:smoke", "--config.model=mini",
-                   f"--config.data={shared / 'data'}", "--config.tasks=('boolq',)",
-                   "--config.limit=2", "--config.limit_rows=first", "--config.dc_texts=1",
-                   "--config.labeled_per_class=0", f"--workdir={tmp_path}").stdout  # fmt: skip
+    settings = f"model=mini tasks=('boolq',) data={shared / 'data'} limit=2 limit_rows=first"
+    flags = [f"--config.{text}" for text in f"{settings} dc_texts=1 labeled_per_class=0".split()]
+    config = "--config=configs/main_table.py:smoke"
+    stdout = program("score", config, *flags, f"--workdir={tmp_path}").stdout
     assert "boolq: of 32 prompts 23 lost demonstrations and 23 were cut on the left" in stdout
 
 

@@ -72,12 +72,10 @@ def test_what_cannot_be_read_is_left_out_and_not_asked_again(template, model, im
 def through(program, model, data, workdir, *flags):
     """From the folder to the tables and figures; what each program said."""
     path = f"--workdir={workdir}"
-    processes = [
-        program("score", VISION, f"--config.model={model}", "--config.tasks=('dtd',)",
-                f"--config.data={data}", path, *flags),
-        program("calibrate", "--methods=icl,cc,dc,bc,bcl", path),
-        *(program(name, path) for name in ("tables", "figures", "report")),
-    ]  # fmt: skip
+    asked = [f"--config.model={model}", "--config.tasks=('dtd',)", f"--config.data={data}"]
+    processes = [program("score", VISION, *asked, path, *flags)]
+    processes.append(program("calibrate", "--methods=icl,cc,dc,bc,bcl", path))
+    processes += [program(name, path) for name in ("tables", "figures", "report")]
     return [done.stdout for done in processes]
 
 
