@@ -255,9 +255,12 @@ def note_fillers(scores: np.ndarray) -> tuple[str, ...]:
     is_over = (rows == 0).any(axis=-1) & (np.exp(rows).sum(axis=-1) > 1.05)
     is_zero = 0 < is_over.mean() < 1 - MOST_ROWS
     found = {f"{low:g}, far below all others,": is_low, "0 next to likely labels": is_zero}
+    fillers = [filler for filler, is_found in found.items() if is_found]
+    if not fillers:
+        return ()
     remedy = f"leave their cells empty and say {spell('missing', 'least')}"
     ending = f"may stand for labels that were not returned: {remedy}."
-    return tuple(f"Scores of {filler} {ending}" for filler, is_found in found.items() if is_found)
+    return tuple(f"Scores of {filler} {ending}" for filler in fillers)
 
 
 def _speaks_for_all(is_of_kind: np.ndarray) -> bool:

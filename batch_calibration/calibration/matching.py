@@ -184,7 +184,7 @@ def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> bas
 
     >>> fit, apply_ = prior_matching(target_prior=(0.75, 0.25))
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.5, -1.0]])
-    >>> jnp.exp(label_normalized(apply_(fit(rows), rows))).mean(axis=0).round(5).tolist()
+    >>> jnp.exp(base.label_normalized(apply_(fit(rows), rows))).mean(axis=0).round(5).tolist()
     [0.75, 0.25]
     """
     if rounds < 0:

@@ -48,7 +48,7 @@ def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) ->
 
     >>> fit, apply_ = sld_em(damping=0.0)
     >>> rows = jnp.log(jnp.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9]]))
-    >>> [round(x, 3) for x in jnp.exp(label_normalized(-fit(rows).bias[None]))[0].tolist()]
+    >>> [round(x, 3) for x in jnp.exp(base.label_normalized(-fit(rows).bias[None]))[0].tolist()]
     [0.812, 0.188]
     """
     if not 0 < least_share < 1 or not 0 <= damping <= 1:
