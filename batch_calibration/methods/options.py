@@ -73,6 +73,8 @@ def check_chosen(
     changed_options = dict[str, dict[str, object]]()
     for name, chosen in (options or {}).items():
         factory = get_method(name).factory
+        if not chosen and name in methods:
+            continue
         if name not in methods:
             raise InputError(
                 f"options: {name} has some and is not run; it is among the methods "
