@@ -18,7 +18,7 @@ pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: run `make re
 from cases import harness_task
 
 from batch_calibration import importers
-from batch_calibration.importers.text_files import json_rows
+from batch_calibration.files.rows import json_rows
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.embedded import CHECKPOINTS, suite
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint

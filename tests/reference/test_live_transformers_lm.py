@@ -223,7 +223,8 @@ def test_settings_that_are_not_for_it(changes, sentence, t5, tmp_path):
 
 def test_what_transformers_cannot_read_is_a_sentence(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "no_such_network"}))
-    with pytest.raises(InputError, match=r"transformers 5.* cannot read it \(.*no_such_network"):
+    says = r"a checkpoint that transformers 5.* reads; got .*no_such_network"
+    with pytest.raises(InputError, match=says):
         TransformersFiles(tmp_path)
     with pytest.raises(InputError, match=r"scorer=.transformers. runs it"):
         load_checkpoint(tmp_path)
