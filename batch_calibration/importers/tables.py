@@ -144,7 +144,7 @@ def _ask_the_same(imported: Imported, contexts: Iterable[Sequence[int]]) -> bool
     Ids that number the rows of each context tell nothing where no right label is known.
     """
     ids, gold = imported.row_ids, imported.labels
-    if ids is None:
+    if not ids:
         return False
     asked = set[tuple[tuple[str, ...], bytes]]()
     for rows in contexts:
