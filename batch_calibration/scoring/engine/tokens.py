@@ -5,9 +5,9 @@ and label are encoded together, and the label's tokens are those past the prompt
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from os.path import commonprefix
 from threading import Thread
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from batch_calibration.errors import InputError, shown
 
 MOST_SECONDS, LETTERS_PER_SECOND = 30.0, 20_000
 """Time to tokenize a batch: so long, and longer for its letters; a tokenizer reads millions."""
+LINE_ENDS = re.compile(r"(?<=[!-~])(?=\n)")
 LabelTokens = tuple[tuple[int, ...], ...]
 """The token ids of each label after one prompt."""
 
@@ -73,11 +74,12 @@ def encode(
         rows.append(tuple(label_tokens))
     for split in set(rows):
         _check(split, labels, texts[rows.index(split)])
-    # Ids of each text, text that all of them begin with encoded once where that is exact.
-    start = _cut(commonprefix(bare)) if local else 0  # noqa: RUF071 (characters are meant)
-    (head,) = token_ids(tokenizer, [bare[0][:start]])  # what all rows begin with
-    tails = token_ids(tokenizer, [text[start:] for text in bare])
-    prompts = [head + tail for tail in tails]
+    # Ids of each text; where that is exact, a line of many texts, as in a demonstration, is encoded
+    # once.
+    lines = list(map(LINE_ENDS.split, bare)) if local else [[text] for text in bare]
+    pieces = list(dict.fromkeys(chain.from_iterable(lines)))
+    ids = dict(zip(pieces, token_ids(tokenizer, pieces), strict=True))
+    prompts = [list(chain.from_iterable(map(ids.__getitem__, of_text))) for of_text in lines]
     if bos is not None:
         # A rendered chat template begins with the token already: as the harness, no second one.
         token = tokenizer.id_to_token(bos) or ""
@@ -95,10 +97,10 @@ def encode(
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """True where a text may be cut before a space that follows a visible ASCII character.
+    """True where a text may be cut before a space or a line's end, after a visible ASCII character.
 
     True of GPT-2's byte-level splitting, none of whose words reaches from a visible character over
-    a space: the pieces then encode exactly as the whole does, and shared text is encoded once.
+    white space: the pieces then encode exactly as the whole does, and shared text is encoded once.
     """
     pre = tokenizer.pre_tokenizer
     if pre is None or tokenizer.normalizer is not None or type(pre).__name__ != "ByteLevel":
