@@ -60,8 +60,9 @@ def use_one_arena() -> None:
 
 
 def set_up(
-    coordinator: str | None = None, processes: int | None = None, process: int | None = None
-) -> None:
+    coordinator: str | None = None, processes: int | None = None, process: int | None = None,
+    *, scores: bool = True
+) -> None:  # fmt: skip
     """Keep compiled programs, and join the other processes, if there are any.
 
     Args:
@@ -69,11 +70,14 @@ def set_up(
             process alone.
         processes: how many there are.
         process: number of this one, from 0.
+        scores: whether a network runs here; else each thread keeps its arena, as compilers in
+            threads would wait for the one that they share.
 
     Raises:
         InputError: flags that do not go together; processes that do not find each other.
     """
-    use_one_arena()  # before JAX is imported, which starts threads
+    if scores:
+        use_one_arena()  # before JAX is imported, which starts threads
     import jax
 
     keep_programs()

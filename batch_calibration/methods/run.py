@@ -5,13 +5,14 @@ finds in a table does not depend, to the last bit, on the tables and methods it 
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import cache
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import numpy as np
 
-from batch_calibration.arrays.numbers import check_key
+from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.calibration.ensemble import average_contexts
 from batch_calibration.calibration.shift import Shift
@@ -30,6 +31,8 @@ WITHOUT_EMITTERS: dict[str, Any] = {LEVEL: 0, "xla_cpu_use_fusion_emitters": Fal
 """For milliseconds of work: compiled in two thirds of the time, the same but for last bits."""
 LOOP_LEVEL = 1
 """For loops of seconds; the usual 2 takes the CPU's compiler longer and makes them no faster."""
+THREADS = 2
+"""Methods that work at once: one is traced or compiled while another one runs."""
 FEWEST_PADDED_ROWS = 16
 """Rows that shorter blocks are padded to, so that small probes share their programs."""
 
@@ -41,7 +44,7 @@ class Corrections(NamedTuple):
 
     Attributes:
         results: for each table, what the methods it allows learned and corrected, by name in the
-            order of `METHODS`; computed when it is read.
+            order of `METHODS`; computed when it is read, and the next one meanwhile.
         skipped: for each table, the methods that it rules out: name -> why.
         options: method -> options that differ from the defaults.
     """
@@ -100,31 +103,45 @@ def run_methods(
         for name in [name for name in names if METHODS[name].averages]:
             if len(others) < 2 or not have_same_rows(others):
                 reasons[name] = "no other context of the task is known to have the same rows"
-    together = dict[tuple[str, Hashable], dict[int, Corrected]]()
 
-    def correct_table(place: int) -> dict[str, Corrected]:
-        table, reasons = tables[place], skipped[place]
+    threads = ThreadPoolExecutor(THREADS)
+    groups_begun = dict[tuple[str, Hashable], Future[list[Corrected]]]()
+
+    def begin(place: int) -> dict[str, Callable[[], Corrected]]:
+        """Send a table's methods to the threads: name -> what waits for its result."""
+        table, group = tables[place], members.get(place, ())
         own = chosen if common is None else with_common(chosen, names, common[place])
         blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
-        corrected = {}
-        for name in names:
+        begun = dict[str, Callable[[], Corrected]]()
+        for name in [name for name in names if name not in skipped[place]]:
             method, options = METHODS[name], own.get(name)
-            if name in reasons:
+            if method.together is None or len(group) < 2:
+                alone = partial(correct_context, options=options, floor=floor, key=key)
+                begun[name] = threads.submit(usual_jax(alone), method, blocks).result
                 continue
-            if method.together is None or len(members.get(place, ())) < 2:
-                corrected[name] = correct_context(
-                    method, blocks, options=options, floor=floor, key=key
-                )
-                continue
-            group = (name, members[place])
-            if group not in together:
-                of_group = [tables[member] for member in members[place]]
-                found = correct_group(method, of_group, options=options, floor=floor)
-                together[group] = dict(zip(members[place], found, strict=True))
-            corrected[name] = together[group].pop(place)
-        return corrected
+            if (name, group) not in groups_begun:
+                pooled = partial(correct_group, options=options, floor=floor)
+                of_group = [tables[member] for member in group]
+                groups_begun[name, group] = threads.submit(usual_jax(pooled), method, of_group)
+            begun[name] = partial(_result_of, groups_begun[name, group], group.index(place))
+        return begun
 
-    return Corrections(map(correct_table, range(len(tables))), skipped, chosen)
+    def results() -> Iterator[dict[str, Corrected]]:
+        begun = map(begin, range(len(tables)))
+        try:
+            now = next(begun, None)
+            while now is not None:
+                later = next(begun, None)  # runs while the results of this table are used
+                yield {name: result() for name, result in now.items()}
+                now = later
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    return Corrections(results(), skipped, chosen)
+
+
+def _result_of(group: Future[list[Corrected]], place: int) -> Corrected:
+    return group.result()[place]
 
 
 def _members(
