@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from batch_calibration.cli.machine import keep_programs, use_one_arena
+from batch_calibration.cli.machine import keep_programs, use_few_arenas
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.engine import programs
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
@@ -110,7 +110,7 @@ def peak_memory() -> int:
 def main() -> None:
     """Serve jobs on a checkpoint."""
     worker.pin()
-    use_one_arena()
+    use_few_arenas()
     keep_programs()
     checkpoint = load_checkpoint(Path(sys.argv[1]))
     device = {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind}

@@ -24,7 +24,7 @@ guard.machine_flags()
 
 def main() -> None:
     """Write one record for each stored table that is asked for."""
-    guard.set_up_machine(scores=False)
+    guard.set_up_machine()
     workdir, settings, shots = WORKDIR.value, guard.calibration_settings(), SHOTS.value
     report = calibrate_study(workdir, settings, floor=FLOOR.value, tasks=TASKS.value, shots=shots)
     studies.show_calibration(report, workdir)

@@ -151,6 +151,6 @@ def make_launcher(name: str, workers: int) -> Any:
     return launchers.make_launcher(name, workers, given)
 
 
-def set_up_machine(*, scores: bool = True) -> None:
+def set_up_machine() -> None:
     """Keep compiled programs, and join the processes that the flags name."""
-    machine.set_up(**{name: flags.FLAGS[name].value for name in machine.FLAGS}, scores=scores)
+    machine.set_up(**{name: flags.FLAGS[name].value for name in machine.FLAGS})

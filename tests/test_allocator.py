@@ -1,4 +1,4 @@
-"""Programs allocate from one arena, which keeps pages; glibc would give each thread its own."""
+"""Programs allocate from few arenas, which keep pages; glibc would give each thread its own."""
 
 import os
 import platform
@@ -10,8 +10,8 @@ import pytest
 
 ARENAS = """
 import ctypes, os, threading
-from batch_calibration.cli.machine import use_one_arena
-use_one_arena()
+from batch_calibration.cli.machine import use_few_arenas
+use_few_arenas()
 kept, held = [], threading.Barrier(9)
 def allocate():
     kept.append(b"x" * 100_000)
@@ -30,8 +30,8 @@ print(os.read(ours, 1 << 16).count(b"<heap nr="))
 
 PAGES = """
 import resource
-from batch_calibration.cli.machine import use_one_arena
-use_one_arena()
+from batch_calibration.cli.machine import use_few_arenas
+use_few_arenas()
 for _ in range(2):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     batch = bytearray(64 * 2**20)
@@ -52,7 +52,7 @@ def _run(program: str, set_to: str | None) -> int:
 
 
 @needs_glibc
-@pytest.mark.parametrize(("set_to", "most"), [(None, 1), ("3", 3)])
+@pytest.mark.parametrize(("set_to", "most"), [(None, 4), ("3", 3)])
 def test_threads_share_the_arenas(set_to, most):
     assert _run(ARENAS, set_to) == most
 

@@ -38,15 +38,18 @@ FLAGS = {
 """Flags of a program that may be one of several processes: their kind, and what they mean."""
 M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 """glibc's numbers of the options, from its malloc.h."""
+ARENAS = 4
+"""One for each thread that works hard: two batches, what lays them out, what compiles."""
 SHARED = "checked"
 """The name of the folder whose entries all processes begin with."""
 
 
-def use_one_arena() -> None:
-    """Have all threads share one arena from now on; to be called before JAX starts its threads.
+def use_few_arenas() -> None:
+    """Have all threads share a few arenas from now on; to be called before JAX starts its threads.
 
     glibc gives each thread an arena of its own, and each keeps what was freed in it: memory grows
-    with the rows, though none of it is in use. Large arrays lie in the arena, too: else each batch
+    with the rows, though none of it is in use. In a single one, threads that compile would wait for
+    each other. Large arrays lie in the arenas, too: else each batch
     would give them back to the system and fetch them again, page by page. The environment's
     `MALLOC_ARENA_MAX` goes first, and with another C library nothing is done.
     """
@@ -54,15 +57,14 @@ def use_one_arena() -> None:
         # The symbols of this process, glibc's among them.
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
-            mallopt(M_ARENA_MAX, 1)
+            mallopt(M_ARENA_MAX, ARENAS)
             mallopt(M_MMAP_MAX, 0)
             mallopt(M_TRIM_THRESHOLD, -1)  # never
 
 
 def set_up(
-    coordinator: str | None = None, processes: int | None = None, process: int | None = None,
-    *, scores: bool = True
-) -> None:  # fmt: skip
+    coordinator: str | None = None, processes: int | None = None, process: int | None = None
+) -> None:
     """Keep compiled programs, and join the other processes, if there are any.
 
     Args:
@@ -70,14 +72,11 @@ def set_up(
             process alone.
         processes: how many there are.
         process: number of this one, from 0.
-        scores: whether a network runs here; else each thread keeps its arena, as compilers in
-            threads would wait for the one that they share.
 
     Raises:
         InputError: flags that do not go together; processes that do not find each other.
     """
-    if scores:
-        use_one_arena()  # before JAX is imported, which starts threads
+    use_few_arenas()  # before JAX is imported, which starts threads
     import jax
 
     keep_programs()

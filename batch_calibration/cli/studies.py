@@ -302,7 +302,7 @@ def _score(args: Namespace) -> None:
 
 
 def _calibrate(args: Namespace) -> None:
-    _set_up_machine(args, scores=False)
+    _set_up_machine(args)
     tasks, settings = args.tasks.split(",") if args.tasks else (), chosen_settings(args).calibration
     selection = {"floor": args.floor, "tasks": tasks, "shots": args.shots}
     show_calibration(studies.calibrate_study(args.workdir, settings, **selection), args.workdir)
@@ -391,8 +391,8 @@ def _prepare_data(args: Namespace) -> None:
         print(line)
 
 
-def _set_up_machine(args: Namespace, *, scores: bool = True) -> None:
-    machine.set_up(*(getattr(args, name) for name in machine.FLAGS), scores=scores)
+def _set_up_machine(args: Namespace) -> None:
+    machine.set_up(*(getattr(args, name) for name in machine.FLAGS))
 
 
 RUN: dict[str, Callable[[Namespace], None]] = {

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from batch_calibration.cli import guard
 from batch_calibration.cli.launchers import ended_early
-from batch_calibration.cli.machine import keep_programs, use_one_arena
+from batch_calibration.cli.machine import keep_programs, use_few_arenas
 from batch_calibration.errors import InputError
 from batch_calibration.studies.scoring import ScoringReport
 from batch_calibration.studies.workers import Work
@@ -145,7 +145,7 @@ def _run(work: Work, answer: Connection | None, seat: Seat) -> None:
 
 
 def _answer(work: Work, answer: Connection | None, seat: Seat) -> None:
-    use_one_arena()
+    use_few_arenas()
     import jax
 
     keep_programs()

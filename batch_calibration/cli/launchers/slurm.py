@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from batch_calibration.cli.launchers import ended_early
-from batch_calibration.cli.machine import keep_programs, use_one_arena
+from batch_calibration.cli.machine import keep_programs, use_few_arenas
 from batch_calibration.errors import InputError, answering
 from batch_calibration.studies.scoring import ScoringReport
 from batch_calibration.studies.workers import Work
@@ -98,7 +98,7 @@ class Job:
 
     def __call__(self) -> ScoringReport | str:
         """Work; the sentence, where a setting is wrong."""
-        use_one_arena()  # before JAX starts its threads
+        use_few_arenas()  # before JAX starts its threads
         import jax
 
         # What is claimed is given back before Slurm kills the job.
