@@ -74,7 +74,8 @@ def test_ranges_are_stated_of_one_label_of_two_or_of_all(refuses):
     assert by_name.shares == pytest.approx((0.6, 0.3, 0.1))
     for text in ("0.2..0.4", "0.4..0.2,0,0", "0..0.2,0..0.2,0..0.2", "a=0..1,b=0..1"):
         refuses(prior.read_shares, text, [three])
-    refuses(prior.read_shares, "0.2...", [NAMES])
+    for text in ("0.2...", "0.8,0.3"):
+        refuses(prior.read_shares, text, [NAMES])
 
 
 COMMANDS = "calibrate", "diagnose", "recommend", "compare", "report"

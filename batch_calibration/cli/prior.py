@@ -147,8 +147,12 @@ def _in_order(
         given = bounds[0] if is_of_first else bounds
         ranges = np.asarray(read_ranges(given.tolist(), k, where=where))
         return Stated(tuple(middle_shares(ranges).tolist()), ranges)
-    # They need not sum to 1.
-    return Stated(tuple((bounds[:, 0] / sum(low for low, _ in numbers)).tolist()))
+    # Counts need not sum to 1; fractions do, up to two digits.
+    total = bounds[:, 0].sum()
+    if bounds.max() < 1 and abs(total - 1) > 0.005 * k:
+        expected, got = "shares that sum to 1, or counts", f"{text!r}, which sum to {total:.3g}"
+        raise InputError.at(where, expected, got, "correct one of them")
+    return Stated(tuple((bounds[:, 0] / total).tolist()))
 
 
 def _example(labels: Sequence[str]) -> str:

@@ -17,7 +17,8 @@ from batch_calibration.errors import InputError, shown
 
 MOST_SECONDS, LETTERS_PER_SECOND = 30.0, 20_000
 """Time to tokenize a batch: so long, and longer for its letters; a tokenizer reads millions."""
-LINE_ENDS = re.compile(r"(?<=[!-~])(?=\n)")
+LINE_ENDS = re.compile(r"(?<=[!-~])(?=\r?\n)")
+"""Where a line ends after a visible ASCII character."""
 LabelTokens = tuple[tuple[int, ...], ...]
 """The token ids of each label after one prompt."""
 

@@ -139,6 +139,12 @@ def render(
             f"{task.name}, seed {cell.seed}: {left_out} of {shots} demonstrations are left "
             "out of every prompt, so that the longest fits the model's positions",
         )
+    labels_seen = {tuple(train.rows[row].values()) for row in (*chosen, *labeled)}
+    if not labels_seen.isdisjoint(tuple(row.values()) for row in test.rows):
+        notes += (
+            f"{task.name}: some of its test rows are also demonstrations or in the labeled set, "
+            "which show their right labels; take them out of the training rows",
+        )
     return context._replace(notes=notes)
 
 
