@@ -15,8 +15,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Where it is set, each program compiles a thousand modules anew, for one to three seconds.
 unexport PYTHONDONTWRITEBYTECODE
 # `make test` compiles thousands of small programs once each: without optimizations that takes half
-# the time. What is optimized is tested by `make test-all`, and all of it by `make test QUICK=`; `make reference`
-# asks what is computed, not how.
+# the time. What is optimized is tested by `make test-all`, and all of it by `make test QUICK=`.
+# `make reference` compares results with other libraries', and compiles without optimizations, too.
 QUICK ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
 .PHONY: run paper real test check test-all docs tools reference bench mutations wheel floors clean
@@ -30,7 +30,8 @@ run: $(VENV)/.run
 	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
 	$(BIN)/batch-calibration tables --quiet --workdir=$(RUN)
 	$(BIN)/batch-calibration figures --workdir=$(RUN) >/dev/null & figures=$$!; \
-		$(BIN)/batch-calibration report --workdir=$(RUN) && wait $$figures
+		$(BIN)/batch-calibration report --workdir=$(RUN); reported=$$?; \
+		wait $$figures && exit $$reported
 
 # What the paper's other tables and figures need beside `make run`, and all of them.
 paper: run
@@ -75,7 +76,8 @@ tools:
 		texlive-latex-recommended)
 
 reference: $(REFERENCE)/.installed $(SERVER)/.installed $(INSPECT)/.installed
-	XLA_FLAGS="$(QUICK)" $(REFERENCE)/bin/python -m pytest -W default --numprocesses=2 --dist=worksteal tests/reference
+	XLA_FLAGS="$(QUICK)" $(REFERENCE)/bin/python -m pytest -W default --numprocesses=2 \
+		--dist=worksteal tests/reference
 	$(INSPECT)/bin/python -m pytest --noconftest -W default -W ignore::ResourceWarning \
 		tests/reference/test_live_inspect.py
 

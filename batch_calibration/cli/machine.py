@@ -48,10 +48,10 @@ def use_few_arenas() -> None:
     """Have all threads share a few arenas from now on; to be called before JAX starts its threads.
 
     glibc gives each thread an arena of its own, and each keeps what was freed in it: memory grows
-    with the rows, though none of it is in use. In a single one, threads that compile would wait for
-    each other. Large arrays lie in the arenas, too: else each batch
-    would give them back to the system and fetch them again, page by page. The environment's
-    `MALLOC_ARENA_MAX` goes first, and with another C library nothing is done.
+    with the rows, though none of it is in use. In a single arena, threads that compile would wait
+    for each other. Large arrays lie in the arenas, too: else each batch would give them back to the
+    system and fetch them again, page by page. The environment's `MALLOC_ARENA_MAX` goes first, and
+    with another C library nothing is done.
     """
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
         # The symbols of this process, glibc's among them.

@@ -105,7 +105,7 @@ def run_methods(
                 reasons[name] = "no other context of the task is known to have the same rows"
 
     threads = ThreadPoolExecutor(THREADS)
-    groups_begun = dict[tuple[str, Hashable], Future[list[Corrected]]]()
+    groups_begun = dict[tuple[str, Hashable], Future[dict[int, Corrected]]]()
 
     def begin(place: int) -> dict[str, Callable[[], Corrected]]:
         """Send a table's methods to the threads: name -> what waits for its result."""
@@ -120,10 +120,9 @@ def run_methods(
                 begun[name] = threads.submit(usual_jax(alone), method, blocks).result
                 continue
             if (name, group) not in groups_begun:
-                pooled = partial(correct_group, options=options, floor=floor)
-                of_group = [tables[member] for member in group]
-                groups_begun[name, group] = threads.submit(usual_jax(pooled), method, of_group)
-            begun[name] = partial(_result_of, groups_begun[name, group], group.index(place))
+                pooled = partial(_correct_members, tables, group, options=options, floor=floor)
+                groups_begun[name, group] = threads.submit(usual_jax(pooled), method=method)
+            begun[name] = partial(_take_result, groups_begun[name, group], place)
         return begun
 
     def results() -> Iterator[dict[str, Corrected]]:
@@ -140,8 +139,17 @@ def run_methods(
     return Corrections(results(), skipped, chosen)
 
 
-def _result_of(group: Future[list[Corrected]], place: int) -> Corrected:
-    return group.result()[place]
+def _correct_members(
+    tables: Sequence[ScoreTable], group: Sequence[int], *, method: Method, **settings: Any
+) -> dict[int, Corrected]:
+    """`correct_group` for the tables at these places, by place."""
+    corrected = correct_group(method, [tables[place] for place in group], **settings)
+    return dict(zip(group, corrected, strict=True))
+
+
+def _take_result(group: Future[dict[int, Corrected]], place: int) -> Corrected:
+    """The result of one table of a group, which the group then no longer keeps in memory."""
+    return group.result().pop(place)
 
 
 def _members(
