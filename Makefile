@@ -104,7 +104,8 @@ floors:
 	$(PYTHON) tests/floors.py $(FLAGS)
 
 # Modules are compiled when they are first imported: most of them never are.
-INSTALL = $(BIN)/python -m pip install --quiet --quiet --no-compile --constraint constraints/package.txt
+PIP = -m pip install --quiet --no-compile
+INSTALL = $(BIN)/python $(PIP) --quiet --constraint constraints/package.txt
 
 # A constraints file for each environment: one lock would have to hold two builds of torch and what
 # peers pin against ours, which pip installs from no lock of groups yet.
@@ -123,8 +124,8 @@ $(VENV)/.test: pyproject.toml constraints/package.txt
 # torch alone and first, at an exact version: a range would take a build with gigabytes of CUDA.
 $(REFERENCE)/.installed: pyproject.toml constraints/package.txt constraints/reference.txt
 	test -x $(REFERENCE)/bin/python || $(PYTHON) -m venv $(REFERENCE)
-	$(REFERENCE)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints/reference.txt)"
-	$(REFERENCE)/bin/python -m pip install --quiet --constraint constraints/reference.txt \
+	$(REFERENCE)/bin/python $(PIP) "$$(grep '^torch==' constraints/reference.txt)"
+	$(REFERENCE)/bin/python $(PIP) --constraint constraints/reference.txt \
 		--editable '.[test]' transformers 'lm-eval[hf]'
 	touch $@
 
@@ -133,30 +134,30 @@ $(SERVER)/.installed: constraints/server.txt
 	test -x $(SERVER)/bin/python || $(PYTHON) -m venv $(SERVER)
 	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF -DGGML_NATIVE=OFF \
 		-DCMAKE_C_FLAGS_RELEASE=-O1 -DCMAKE_CXX_FLAGS_RELEASE=-O1" \
-		$(SERVER)/bin/python -m pip install --quiet --constraint constraints/server.txt \
+		$(SERVER)/bin/python $(PIP) --constraint constraints/server.txt \
 		'llama-cpp-python[server]' gguf safetensors
 	touch $@
 
 # Apart: Inspect allows no fsspec as new as that of the others.
 $(INSPECT)/.installed: pyproject.toml constraints/inspect.txt
 	test -x $(INSPECT)/bin/python || $(PYTHON) -m venv $(INSPECT)
-	$(INSPECT)/bin/python -m pip install --quiet --constraint constraints/inspect.txt \
+	$(INSPECT)/bin/python $(PIP) --constraint constraints/inspect.txt \
 		--editable . inspect_ai pyarrow pytest
 	touch $@
 
 # llama.cpp is compiled for this machine's CPU, optimized: a peer is measured at its best.
 $(BENCH)/.installed: pyproject.toml constraints/bench.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints/bench.txt)"
-	$(BENCH)/bin/python -m pip install --quiet --constraint constraints/bench.txt \
+	$(BENCH)/bin/python $(PIP) "$$(grep '^torch==' constraints/bench.txt)"
+	$(BENCH)/bin/python $(PIP) --constraint constraints/bench.txt \
 		--editable '.[experiments,sklearn]' 'lm-eval[hf]' gguf
 	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF -DGGML_NATIVE=ON -DGGML_LLAMAFILE=ON" \
-		$(BENCH)/bin/python -m pip install --quiet --constraint constraints/bench.txt llama-cpp-python
+		$(BENCH)/bin/python $(PIP) --constraint constraints/bench.txt llama-cpp-python
 	touch $@
 
 $(MUTATIONS)/.installed: constraints/mutations.txt
 	test -x $(MUTATIONS)/bin/python || $(PYTHON) -m venv $(MUTATIONS)
-	$(MUTATIONS)/bin/python -m pip install --quiet --constraint constraints/mutations.txt cosmic-ray
+	$(MUTATIONS)/bin/python $(PIP) --constraint constraints/mutations.txt cosmic-ray
 	touch $@
 
 clean:

@@ -55,14 +55,13 @@ unembed only what is read. The harness has its `hf` backend at batch 32."""
 
 
 def record(path: Path, lines: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Put lines in the place of those of the same networks; all lines of the file."""
+    """Put lines in the place of those of the same networks and cases; all lines of the file."""
     old: list[dict[str, str]] = []
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
             old = list(csv.DictReader(file))
-    measured = {_name(line) for line in lines}
-    kept = [line for line in old if _name(line) not in measured]
-    all_lines = [*kept, *lines]
+    measured = set(map(_key, lines))
+    all_lines = [*[line for line in old if _key(line) not in measured], *lines]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -89,9 +88,9 @@ def summary(lines: Sequence[dict[str, str]]) -> str:
     return report.table(rows)
 
 
-def _name(line: dict[str, str]) -> str:
-    """A network's name without its layers."""
-    return line[NETWORK].partition(" (")[0]
+def _key(line: dict[str, str]) -> tuple[str, str]:
+    """A network's name without its layers, and the case."""
+    return line[NETWORK].partition(" (")[0], line["case"]
 
 
 NETWORKS = flags.DEFINE_list("networks", list(SHAPES), "which networks")
@@ -160,18 +159,17 @@ def main() -> None:
             for line in measure(run, f"{network} ({layers(shape, config)})", directory, config):
                 print(*cells(line), sep=" | ", flush=True)
                 lines.append(line)
-    device = lines[0].first
+                measured = [dict(zip(COLUMNS, cells(line), strict=True)) for line in lines]
+                if not run.quick:  # a run that ends early loses no line
+                    measured = record(scoring.ROOT / "docs/evidence/limit.csv", measured)
     rates = list(chain.from_iterable(line.peaks for line in lines))
-    measured = [dict(zip(COLUMNS, cells(line), strict=True)) for line in lines]
-    if not run.quick:
-        measured = record(scoring.ROOT / "docs/evidence/limit.csv", measured)
     report.publish(
         "limit", "beside the limit",
         f"`python -m benchmarks.limit`: random networks in float32, fewer layers where said; the "
         f"least and the most of each network's lines, which stand in `docs/evidence/limit.csv`. "
         f"Matmul peak {min(rates) / 1e9:.0f} to {max(rates) / 1e9:.0f} GFLOP/s.",
         summary(measured), LEGEND.format(batches=", ".join(map(str, BATCHES))),
-        device=device, threads=run.threads, began=began, quick=run.quick,
+        device=lines[0].first, threads=run.threads, began=began, quick=run.quick,
     )  # fmt: skip
 
 
@@ -200,13 +198,13 @@ def measure(
             content = cases.render(case, run.data, case.rows, directory / "tokenizer.json")
             work = least_work(directory, config, content["texts"], content["labels"])
             line = time_case(case, content, ours, peers, harness)
-            yield line._replace(network=network, work=work)
             for side, answer in line.peers.items():
                 if answer.gap > AGREE.get(side, scoring.AGREE[line.first["backend"]]):
                     sys.exit(
                         f"error: {network}, {case.name}: ours and {side}'s scores differ by "
                         f"{answer.gap:.2g} nats; no time is worth reading."
                     )
+            yield line._replace(network=network, work=work)
 
 
 def write_gguf(directory: Path, precision: str) -> Path:

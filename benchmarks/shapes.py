@@ -16,6 +16,7 @@ from tokenizers import ByteLevelBPETokenizer, Tokenizer
 from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.files import weights
 from batch_calibration.scoring.models.files.config import read_config
+from batch_calibration.scoring.models.files.tokenizer_files import read_causal
 
 
 class Shape(NamedTuple):
@@ -61,6 +62,8 @@ def random_checkpoint(directory: Path, tokenizer: Path, shape: dict[str, Any]) -
 
     drawn = jax.tree_util.tree_map_with_path(draw, state)
     weights.save(directory, nnx.merge(graph, drawn), family, shape)
+    # Qwen2's splitting, for one, is another than the file's: llama.cpp reads the file alone.
+    read_causal(directory, shape)[0].save(str(directory / "tokenizer.json"))
     return directory
 
 

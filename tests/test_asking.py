@@ -145,6 +145,7 @@ def test_json_lines_and_other_columns_are_read(tmp_path):
     [
         (["--labels=yes"], "--labels: expected two or more different labels"),
         (["--labels=id,no"], "no column of the output"),
+        (["--labels=yes,no"], "got 'negative', which names no label"),
         (["--prompt=prompts"], "did you mean 'prompt'"),
         (["--output=scores.txt"], "expected a .csv file"),
         (["--ids=gold"], "expected an id of its own; got 'negative' again"),

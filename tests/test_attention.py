@@ -39,16 +39,19 @@ def softmax(q, k, v, mask, scale, cap=None, sinks=None, bias=0.0):
 
 
 @pytest.mark.parametrize(("shape", "cap"), list(zip(SHAPES, (None, 2.0), strict=True)))
-def test_sequences_attend_to_themselves(shape, cap):
-    b, t, heads, groups, d = shape
+def test_sequences_attend_to_themselves(shape, cap, monkeypatch):
+    monkeypatch.setattr(attention, "CAUSAL_BLOCK", 7)
+    b, t, n_heads, groups, d = shape
     random = np.random.default_rng(0)
-    q, k, v = (random.normal(size=(b, t, n, d)).astype(np.float32) for n in (heads, groups, groups))
+    counts = (n_heads, groups, groups)
+    q, k, v = (random.normal(size=(b, t, n, d)).astype(np.float32) for n in counts)
     tree = (np.tril(random.random((b, t, t))) > 0.4) | np.eye(t, dtype=bool)
     for mask in (tree, tree[:1], tree[:, -1:]):
-        options = AttentionOptions(0.3, None, cap)
-        outputs_of_ours = self_attention(Heads(*map(jnp.asarray, (q, k, v)), options), mask)
-        for ours, theirs in zip(outputs_of_ours, softmax(q, k, v, mask, 0.3, cap), strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=2e-5)
+        heads = Heads(*map(jnp.asarray, (q, k, v)), AttentionOptions(0.3, None, cap))
+        want = softmax(q, k, v, mask, 0.3, cap)
+        for causal in (False, mask.shape[1] == t):  # the last has blocks of 7 queries and the rest
+            for ours, theirs in zip(self_attention(heads, mask, causal=causal), want, strict=True):
+                np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 1 << 9, 1])

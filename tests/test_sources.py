@@ -228,6 +228,9 @@ options = ["body", "subject"]
         ('"tickets"', "0x" + "f" * 5000),
         ("template =", "a." * 5000 + "a = 1\ntemplate ="),
         ("verbalizer =", "title." + "a." * 5000 + "a = 1\nverbalizer ="),
+        ('["bug", "error"]', '["bug", "billing"]'),
+        ('["bug", "error"]', '" "'),
+        ("Ticket: {subject}\\n{body}\\n", ""),
     ],
 )
 def test_bad_task_files(tmp_path, old, new, refuses):

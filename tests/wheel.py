@@ -11,12 +11,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SCORES = "no,yes,gold\n" + 10 * "-1.0,-0.5,no\n-2.5,-0.4,yes\n"
 STUDY = ("--model=mini", "--data=mini", "--tasks=sst2", "--limit=20", "--labeled_per_class=4")
-TOOLS = ("build==1.6.1", "twine==7.0.0")
 EXTRAS = {
     "api": "import batch_calibration.scoring.api.scorer",
     "models": "import batch_calibration.scoring.causal_lm"
@@ -38,9 +38,9 @@ def run(*args: object, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def size(folder: Path) -> float:
-    """Megabytes of all files below a folder."""
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+def size(folder: Path, files: str = "**/*") -> float:
+    """Megabytes of files below a folder."""
+    return sum(path.lstat().st_size for path in folder.glob(files) if path.is_file()) / 1e6
 
 
 def main() -> None:
@@ -53,12 +53,15 @@ def main() -> None:
         run("git", "clone", "--quiet", ROOT, folder / "source")
         run(sys.executable, "-m", "venv", folder / "tools")
         tools = folder / "tools" / "bin"
-        run(tools / "pip", "install", "--quiet", *TOOLS)
+        run(tools / "pip", "install", "--quiet", "--no-compile", "build==1.6.1", "twine==7.0.0")
         run(tools / "python", "-m", "build", "--outdir", folder, folder / "source")
         (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
         stdout = run(tools / "twine", "check", "--strict", wheel, source)
         assert stdout.count("PASSED") == 2, stdout
-        run(pip, "install", "--quiet", "--constraint", ROOT / "constraints/package.txt", wheel)
+        pinned = ROOT / "constraints/package.txt"
+        # Modules are compiled when they are first imported: most of them never are.
+        install = ("install", "--quiet", "--no-compile", "--constraint", pinned)
+        run(pip, *install, wheel)
         os.chdir(folder)
         Path("scores.csv").write_text(SCORES)
         program = folder / "v" / "bin" / "batch-calibration"
@@ -74,16 +77,18 @@ def main() -> None:
         assert not installed & set(ABSENT), installed & set(ABSENT)
         stdout = run(program, "score", *STUDY, "--workdir=W", code=2)
         assert "pip install 'batch-calibration[experiments]'" in stdout, stdout
-        megabytes = wheel.stat().st_size / 1e6
-        print(f"wheel: {megabytes:.1f} MB; environment: {size(folder / 'v'):.0f} MB")
-        for extra, line in EXTRAS.items():
-            alone = folder / extra
-            run(sys.executable, "-m", "venv", alone)
-            run(alone / "bin" / "pip", "install", "--quiet", "--constraint",
-                ROOT / "constraints/package.txt", f"{wheel}[{extra}]")  # fmt: skip
-            run(alone / "bin" / "python", "-c", line)
-        pinned = ROOT / "constraints/package.txt"
-        run(pip, "install", "--quiet", "--constraint", pinned, f"{wheel}[experiments]")
+        print(f"wheel: {size(folder, '*.whl'):.1f} MB; environment: {size(folder / 'v'):.0f} MB")
+
+        def use_alone(extra: str) -> None:
+            """Install one extra in an environment of its own, and import what it promises."""
+            python = folder / extra / "bin" / "python"
+            run(sys.executable, "-m", "venv", "--without-pip", folder / extra)
+            run(pip, "--python", python, *install, f"{wheel}[{extra}]")
+            run(python, "-c", EXTRAS[extra])
+
+        with ThreadPoolExecutor(2) as two:
+            list(two.map(use_alone, EXTRAS))
+        run(pip, *install, f"{wheel}[experiments]")
         stdout = run(program, "score", *STUDY, "--workdir=W")
         assert "1 contexts" in stdout, stdout
         for command in ("calibrate", "tables", "figures", "report", "status"):

@@ -13,6 +13,7 @@ from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.files import Json, write_csv, write_whole
 from batch_calibration.files.rows import json_rows
+from batch_calibration.importers.cells import gold_indices
 from batch_calibration.importers.text_files import read_cells
 from batch_calibration.scoring.api.protocols import read_messages
 from batch_calibration.scoring.api.scorer import ApiScorer
@@ -129,6 +130,8 @@ def ask_server(args: Namespace) -> None:
     facts = args.model, settings.api_scores, settings.server
     output = Output(path_written, labels, facts, gold_name)
     earlier = output.read()
+    if gold_name:  # what reads the output would refuse them once they are paid for
+        gold_indices(f"{path}, {gold_name}", [prompt.gold for prompt in prompts], labels)
     rows = join_rows(prompts, earlier, path, path_written)
     _refuse_unanswered(scorer, rows[len(prompts) :], labels, path_written)
     if args.dry_run:

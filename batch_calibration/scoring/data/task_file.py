@@ -35,6 +35,7 @@ and `label`; optional are `title`, `label_column`, `labels_are` and `[statement_
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,14 @@ def _check_words(table: dict[str, Any], path: str, key: str) -> None:
             f"{path}: [{key}] must have words for exactly {', '.join(table['label_names'])}, "
             f"it has them for {', '.join(table[key]) or 'none'}."
         )
+    if key not in VERBALIZERS:
+        return  # two classes of images may go by one name
+    forms = _surface_forms(table.get(key, {})).values()
+    words = list(chain.from_iterable([form] if isinstance(form, str) else form for form in forms))
+    for word in words:
+        if not word.strip() or words.count(word) > 1:
+            got = f"{word!r} twice" if word.strip() else "an empty one"
+            raise InputError.at(f"{path}, [{key}]", "words that each label has for itself", got)
 
 
 def _check_keys(table: dict[str, Any], path: str, needed: str, optional: str) -> None:

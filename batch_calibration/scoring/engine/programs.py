@@ -141,7 +141,7 @@ def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) 
         # cuDNN's softmax has no sinks.
         if kind == "joint" and heads.sinks is None and fits:
             return attention.joint_attention(heads, own_mask, prefix)
-        own, own_mass = attention.self_attention(heads, own_mask, at_once=at_once)
+        own, own_mass = attention.self_attention(heads, own_mask, at_once=at_once, causal=True)
         if prefix is None:
             return own
         flat = q.reshape(-1, *q.shape[2:])

@@ -27,6 +27,8 @@ class AttentionOptions(NamedTuple):
 PLAIN = AttentionOptions()
 LOGITS_BYTES = {"cpu": 4 << 20}
 """Bytes of logits that are computed at a time, by backend: on CPUs what stays in the caches."""
+CAUSAL_BLOCK, CAUSAL_BLOCKS = 256, 4
+"""Queries of a causal block at least, and about the most blocks of a sequence."""
 
 
 class Heads(NamedTuple):
@@ -93,18 +95,25 @@ def in_window(queries: jax.Array, keys: jax.Array, window: int | None) -> jax.Ar
 
 
 def self_attention(
-    heads: Heads, mask: jax.Array | None = None, *, at_once: bool = False
+    heads: Heads, mask: jax.Array | None = None, *, at_once: bool = False, causal: bool = False
 ) -> tuple[jax.Array, jax.Array]:
     """Attention of queries over the keys and values of the same sequences.
 
     `mask [b | 1, t | 1, s]` says what a query sees, the window included; all, where it is left
-    out.
+    out. Where it is `causal`, no query sees a later key: those of a few blocks are left out.
 
     Returns the mean value `[b, t, heads, d]` and the log-sum-exp of the logits `[b, t, heads]`,
     in float32.
     """
     q, k, v, options, sinks, bias = heads
-    mean, mass = attend_in_turns(q, k, v, mask, bias, options, at_once)
+    t = q.shape[1]
+    size = max(CAUSAL_BLOCK, t // CAUSAL_BLOCKS) if causal and mask is not None else t
+    blocks = []
+    for start in range(0, t, size):
+        own, seen = slice(start, start + size), slice(start + size if size < t else None)
+        part = [None if a is None else a[..., own, seen] for a in (mask, bias)]
+        blocks.append(attend_in_turns(q[:, own], k[:, seen], v[:, seen], *part, options, at_once))
+    mean, mass = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *blocks)
     if sinks is None:
         return mean, mass
     sinks = sinks.astype(jnp.float32)
