@@ -10,6 +10,7 @@ MUTATIONS := .venv-mutations
 FLOORS := .venv-floors
 RUN := runs/mini
 REAL := runs/real
+SCORE = $(BIN)/batch-calibration score --workdir=$(RUN)
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Where it is set, each program compiles a thousand modules anew, for one to three seconds.
@@ -21,12 +22,12 @@ QUICK ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
 .PHONY: run paper real test check test-all docs tools reference bench mutations wheel floors clean
 
+# Two studies at once, of other contexts each: cores that one leaves idle, the other uses.
 run: $(VENV)/.run
-	$(BIN)/batch-calibration score --config=configs/mini.py --workdir=$(RUN)
-	$(BIN)/batch-calibration score --config=configs/shots.py:mini --workdir=$(RUN)
-	$(BIN)/batch-calibration score --config=configs/vision.py:mini --workdir=$(RUN)
-	$(BIN)/batch-calibration score --config=configs/demo_labels.py --seeds=3 \
-		--shots=1 --workdir=$(RUN)
+	$(SCORE) --config=configs/vision.py:mini >/dev/null & images=$$!; \
+		$(SCORE) --config=configs/mini.py; scored=$$?; wait $$images && exit $$scored
+	$(SCORE) --config=configs/demo_labels.py --seeds=3 --shots=1 >/dev/null & labels=$$!; \
+		$(SCORE) --config=configs/shots.py:mini; scored=$$?; wait $$labels && exit $$scored
 	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
 	$(BIN)/batch-calibration tables --quiet --workdir=$(RUN)
 	$(BIN)/batch-calibration figures --workdir=$(RUN) >/dev/null & figures=$$!; \
@@ -35,10 +36,9 @@ run: $(VENV)/.run
 
 # What the paper's other tables and figures need beside `make run`, and all of them.
 paper: run
-	$(BIN)/batch-calibration score --config=configs/mini.py --model=mini_small \
-		--workdir=$(RUN)
-	$(BIN)/batch-calibration score --config=configs/zero_shot.py:mini --workdir=$(RUN)
-	$(BIN)/batch-calibration score --config=configs/robustness.py:mini --workdir=$(RUN)
+	$(SCORE) --config=configs/mini.py --model=mini_small
+	$(SCORE) --config=configs/zero_shot.py:mini
+	$(SCORE) --config=configs/robustness.py:mini
 	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
 	$(BIN)/batch-calibration calibrate --config=configs/probe_size.py:mini --tasks=sst2,mnli \
 		--shots=1 --workdir=$(RUN)
