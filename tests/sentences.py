@@ -29,6 +29,7 @@ PLACEHOLDERS = {
     r"((?:[\w.-]+, ){2})(?:[\w.-]+, ){6,}[\w.-]+": r"\1...",
     r"\d+ of (\d+ requests have)": r"N of \1",
     r"[\d.,]+ GB are free": "SIZE are free",
+    r"\S+(/batch-calibration/real)": r"CACHE\1",
 }
 
 
@@ -51,8 +52,7 @@ def write(said: dict[str, list[str]]) -> None:
 def stable(error: InputError, folder: Path, root: Path) -> str:
     """A sentence that is the same in each run."""
     sentence = re.sub(rf"{folder}/\w+", "FOLDER", str(error)).replace(str(root), "ROOT")
-    cause = error.__context__
-    if type(cause) not in OURS and len(str(cause)) > 8:
+    if type(cause := error.__context__) not in OURS and len(str(cause)) > 8:
         sentence = sentence.replace(str(cause), "CAUSE")
     for pattern, placeholder in PLACEHOLDERS.items():
         sentence = re.sub(pattern, placeholder, sentence)
