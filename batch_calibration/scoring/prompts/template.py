@@ -25,9 +25,7 @@ def check_fields(template: str, fields: tuple[str, ...]) -> None:
     # What follows the label would be lost: the model is asked up to it.
     if not template.endswith("{label}") or fields_of(template).count("label") != 1:
         raise InputError.at(f"template {template!r}", "it to end in {label}, which appears once")
-    if len(fields_of(template)) < 2:
-        expected = f"one of the fields {', '.join(fields)} in braces before {{label}}"
-        raise InputError.at(f"template {template!r}", expected, "none: all prompts would be one")
+    _fields(template)  # refuses a template that has none
     unknown = [name for name in fields_of(template) if name not in (*fields, "label")]
     if unknown:
         raise InputError(
