@@ -22,17 +22,20 @@ QUICK ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
 .PHONY: run paper real test check test-all docs tools reference bench mutations wheel floors clean
 
-# Two studies at once, of other contexts each: cores that one leaves idle, the other uses.
+# Two commands at once, as each leaves cores idle; only the second one prints. A shell has what is
+# in the background ignore Ctrl-C.
+both = $(1) >/dev/null & first=$$!; trap "kill $$first" INT; \
+	$(2); ended=$$?; wait $$first && exit $$ended
+
+# Studies that run at once have no context in common.
 run: $(VENV)/.run
-	$(SCORE) --config=configs/vision.py:mini >/dev/null & images=$$!; \
-		$(SCORE) --config=configs/mini.py; scored=$$?; wait $$images && exit $$scored
-	$(SCORE) --config=configs/demo_labels.py --seeds=3 --shots=1 >/dev/null & labels=$$!; \
-		$(SCORE) --config=configs/shots.py:mini; scored=$$?; wait $$labels && exit $$scored
+	$(call both,$(SCORE) --config=configs/vision.py:mini,$(SCORE) --config=configs/mini.py)
+	$(call both,$(SCORE) --config=configs/demo_labels.py --seeds=3 --shots=1,$(SCORE) \
+		--config=configs/shots.py:mini)
 	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
 	$(BIN)/batch-calibration tables --quiet --workdir=$(RUN)
-	$(BIN)/batch-calibration figures --workdir=$(RUN) >/dev/null & figures=$$!; \
-		$(BIN)/batch-calibration report --workdir=$(RUN); reported=$$?; \
-		wait $$figures && exit $$reported
+	$(call both,$(BIN)/batch-calibration figures --workdir=$(RUN),$(BIN)/batch-calibration \
+		report --workdir=$(RUN))
 
 # What the paper's other tables and figures need beside `make run`, and all of them.
 paper: run

@@ -100,7 +100,8 @@ def self_attention(
     """Attention of queries over the keys and values of the same sequences.
 
     `mask [b | 1, t | 1, s]` says what a query sees, the window included; all, where it is left
-    out. Where it is `causal`, no query sees a later key: those of a few blocks are left out.
+    out. `causal` says that no query sees a later key, by a mask of `t` rows: each block of
+    queries then leaves out the keys after it.
 
     Returns the mean value `[b, t, heads, d]` and the log-sum-exp of the logits `[b, t, heads]`,
     in float32.
