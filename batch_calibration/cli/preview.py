@@ -170,11 +170,12 @@ def show_plan(studies: Sequence[Study], workdir: str, workers: int) -> None:
     rows_left = rows = 0
     for settings, cells in studies:
         files = open_model(settings)
-        rendered = render_contexts(settings, cells, notify=print, files=files)
+        budget = load_token_budget(settings, files)
+        rendered = render_contexts(settings, cells, notify=print, files=files, budget=budget)
         # A task whose contexts are apart, as in a grid, is one line of the table.
         contexts = sorted(rendered, key=_task)
         print(f"\nmodel {settings.model.model or 'not named'}")
-        show_cost(contexts, settings, load_token_budget(settings, files))
+        show_cost(contexts, settings, budget)
         # What the store holds already is not scored again.
         rows_left += _rows_left(contexts, settings.model.model, store)
         rows += sum(context.size for context in contexts)

@@ -331,7 +331,7 @@ def _show(args: Namespace) -> None:
         cells = tuple(cell.unfitted() for cell in cells)
         key = "tokenizer" if SCORERS[settings.model.scorer].asks_server else "model"
         print(f"{spell(key)} is empty: texts only, no tokens, over-long prompts as they are.\n")
-    contexts = render_contexts(settings, cells, files=files)
+    contexts = render_contexts(settings, cells, files=files, budget=budget)
     preview.show_prompts(contexts, settings.model, budget, args.rows)
     if not args.nocost:
         preview.show_cost(contexts, settings, budget)

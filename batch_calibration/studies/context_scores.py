@@ -1,8 +1,10 @@
-"""Scores one context: what its table lacks is asked of the model, and the table is kept."""
+"""Plans the contexts of a run, and scores one: the model scores the blocks that a table lacks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
+from os.path import commonprefix
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,15 +13,104 @@ from batch_calibration.files import Json
 from batch_calibration.scores import Block, ScoreTable, context_id, digest, make_block
 from batch_calibration.scoring import LabelScores, NothingFinished, Scorer
 from batch_calibration.scoring.embedded import CHECKPOINTS
-from batch_calibration.scoring.inputs import joined
+from batch_calibration.scoring.inputs import ImageInputs, joined
 from batch_calibration.scoring.prompts.rendered import RenderedBlock, RenderedContext
 from batch_calibration.studies import Store
 from batch_calibration.studies.claims import Claim
 from batch_calibration.studies.journal import BlockPlan, Journal
+from batch_calibration.studies.progress import Planned
+
+if TYPE_CHECKING:
+    from batch_calibration.scoring.engine.token_budget import TokenBudget
+
+SAMPLED_PROMPTS = 4
+"""Prompts of a block whose tokens are counted for the estimate of all."""
 
 UNREADABLE = "unreadable"
 """The key of a block's spec for the number of inputs without scores: images that could not be
 read, answers without a label."""
+
+
+class Context(NamedTuple):
+    """A context of a run, and the work that was left of it when the run was planned.
+
+    Attributes:
+        place: its index in the plan.
+        planned: its id, its name and the rows of each block, as a workdir keeps them.
+        rendered: its inputs.
+        description: everything that decides its numbers, as `identify` gives it.
+        missing: the names of the blocks that no stored table holds.
+        tokens: about how many a model runs for these blocks; 0 without a token budget.
+    """
+
+    place: int
+    planned: Planned
+    rendered: RenderedContext
+    description: dict[str, Json]
+    missing: list[str]
+    tokens: float
+
+    @property
+    def id(self) -> str:
+        """The id of its score table."""
+        return self.planned.id
+
+    @property
+    def name(self) -> str:
+        """The context in words."""
+        return self.planned.name
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of all blocks."""
+        return self.planned.rows
+
+    @property
+    def to_ask(self) -> int:
+        """The number of rows of the missing blocks."""
+        return sum(self.rendered.blocks[name].size for name in self.missing)
+
+
+def plan(
+    rendered: Sequence[RenderedContext],
+    scorer: Scorer,
+    model: str,
+    store: Store,
+    budget: "TokenBudget | None" = None,
+) -> list[Context]:
+    """Plans the contexts of a run: their ids, the blocks that the store lacks, and the tokens.
+
+    Args:
+        rendered: the contexts.
+        scorer: asks the model.
+        model: its name or folder.
+        store: keeps the scores.
+        budget: counts tokens; None leaves them out.
+    """
+    contexts = []
+    for place, context in enumerate(rendered):
+        description = identify(context, scorer, model)
+        names = missing(context, store.get(description))
+        sizes = {name: block.size for name, block in context.blocks.items()}
+        planned = Planned(context_id(description), name_of(context), sizes)
+        tokens = _estimate_tokens([context.blocks[name] for name in names], budget)
+        contexts.append(Context(place, planned, context, description, names, tokens))
+    return contexts
+
+
+def _estimate_tokens(blocks: Sequence[RenderedBlock], budget: "TokenBudget | None") -> float:
+    """About how many tokens a model runs for these blocks, by their first rows."""
+    tokens = 0.0
+    if budget is None:
+        return tokens
+    for block in blocks:
+        if not isinstance(block.inputs, ImageInputs):
+            sample = list(block.inputs[:SAMPLED_PROMPTS])
+            # The common beginning of all prompts is run once.
+            shared = len(commonprefix(sample)) / max(1, *map(len, sample))  # noqa: RUF071
+            length = sum(budget.token_counts(sample)) / max(len(sample), 1)
+            tokens += length * (shared + (1 - shared) * block.size)
+    return tokens
 
 
 def name_of(context: RenderedContext) -> str:
@@ -61,26 +152,24 @@ def missing(context: RenderedContext, stored: ScoreTable | None) -> list[str]:
 
 
 def score_context(
-    context: RenderedContext,
+    planned: Context,
     scorer: Scorer,
     store: Store,
-    description: dict[str, Json],
     claim: Claim | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Ask the model for what is not stored yet, store the table, say how many inputs were asked.
+    """Scores the blocks that are not stored, stores the table, and returns the rows asked about.
 
-    Batches are kept as they come, so that whoever goes on after a stop asks for the others alone.
+    Batches are kept as they come, so that a run after a stop asks for the other rows alone.
 
     Of several processes the first alone reads and writes the store; the others work on their
     share of the rows.
 
     Args:
-        context: what is asked.
+        planned: the context.
         scorer: asks the model.
-        store: where the table is kept.
-        description: of the context, as `identify` gives it.
-        claim: what keeps other workers from this context.
+        store: keeps the table.
+        claim: keeps other workers from this context.
         progress: called with the rows done so far.
 
     Raises:
@@ -91,10 +180,11 @@ def score_context(
 
     from batch_calibration.scoring.engine import sharding
 
+    context, description, table_id = planned.rendered, planned.description, planned.id
     is_first = jax.process_index() == 0
-    table_id = context_id(description)
     stored = store.get(description) if is_first else None
-    # Only the first reads the store, and all must score the same blocks.
+    # Asked again under the claim: another worker may have finished blocks since the plan. Only the
+    # first process reads the store, and all must score the same blocks.
     names = sharding.agree(list(context.blocks), missing(context, stored))
     plans = {}
     for name, block in context.blocks.items():

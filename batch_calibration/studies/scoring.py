@@ -7,20 +7,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial, reduce
 from itertools import chain
-from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.errors import InputError, spell
-from batch_calibration.scores import context_id, digest, one_label_notes
-from batch_calibration.scoring import NoAnswer, Scorer
+from batch_calibration.scores import digest, one_label_notes
+from batch_calibration.scoring import Scorer
 from batch_calibration.scoring.data.images import image_splits
 from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.data.texts import RowReader
-from batch_calibration.scoring.inputs import ImageInputs, ImageRows
+from batch_calibration.scoring.inputs import ImageRows
 from batch_calibration.scoring.prompts.render import render
 from batch_calibration.scoring.prompts.rendered import POOL, RenderedContext, render_images
 from batch_calibration.scoring.table import SCORERS, OpenFiles
@@ -28,10 +27,10 @@ from batch_calibration.scoring.tasks import Task
 from batch_calibration.scoring.tasks.base import Rows
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.studies import Store, runs
-from batch_calibration.studies.claims import Claim, ClaimLost
-from batch_calibration.studies.context_scores import identify, missing, name_of, score_context
+from batch_calibration.studies.claims import Claim
+from batch_calibration.studies.context_scores import Context, plan, score_context
 from batch_calibration.studies.loading import api_cost, load_scorer, load_token_budget, open_model
-from batch_calibration.studies.progress import Planned
+from batch_calibration.studies.queue import Queue
 
 if TYPE_CHECKING:
     from batch_calibration.scoring.api.scorer import ApiScorer
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
 
 KEPT_PROMPTS = 10_000
 """Prompts of a run whose texts are held from their first rendering until they are scored."""
-
-SAMPLED_PROMPTS = 4
-"""Prompts of a block whose tokens are counted for the estimate of all."""
 
 
 class ScoringProgress(NamedTuple):
@@ -116,78 +112,71 @@ def run_scoring(
     cells = list(settings.grid() if cells is None else cells)
     # A scorer that is handed over may need no files of the model.
     files = None if scorer else open_model(settings)
-    contexts = render_contexts(settings, cells, notify=notify, files=files)
+    budget = load_token_budget(settings, files) if files else None
+    rendered = render_contexts(settings, cells, notify=notify, files=files, budget=budget)
     scorer = load_scorer(settings, store.workdir, files) if scorer is None else scorer
-    descriptions = [identify(context, scorer, settings.model.model) for context in contexts]
+    contexts = plan(rendered, scorer, settings.model.model, store, progress and budget)
     facts = SCORERS.get(str(scorer.identity.get("kind")))
-    budget = load_token_budget(settings, files) if progress and files else None
-    plan, lacking, sizes_to_ask, costs = [], [], [], []
-    for context, description in zip(contexts, descriptions, strict=True):
-        names = missing(context, store.get(description))
-        lacking.append((context, names))
-        sizes_to_ask.append(sum(context.blocks[name].size for name in names))
-        costs.append(_estimate_tokens(context, names, budget))
-        sizes = {name: block.size for name, block in context.blocks.items()}
-        plan.append(Planned(context_id(description), name_of(context), sizes))
     if notify and facts and facts.asks_server:
         api_scorer = cast("ApiScorer", scorer)
         api_scorer.notify = notify
-        notify(f"{api_scorer.settings.server} will be asked {api_cost(lacking, api_scorer)}")
+        cost = api_cost([(context.rendered, context.missing) for context in contexts], api_scorer)
+        notify(f"{api_scorer.settings.server} will be asked {cost}")
     # After all checks: a run that is refused leaves nothing in the workdir.
     run = begin_run(settings, store, len(contexts), command)
-    total = sum(context.size for context in contexts)
-    done = scored = asked = 0
-    run_before = 0.0  # tokens of the contexts that are done
+    queue = Queue(plan_name(settings, cells), contexts, store, notify)
+    total, done, scored = reduce(_Extent.plus, contexts, _Extent()), _Extent(), 0
     began = time.monotonic()
-
-    def work(index: int, claim: Claim | None) -> None:
-        nonlocal done, scored, asked, run_before
-        context, done_before = contexts[index], done
-
-        def report_rows(rows: int) -> None:
-            if claim:
-                claim.rows = rows  # for its heartbeats
-            if progress:
-                size, name = sizes_to_ask[index], plan[index].name
-                now = min(rows, size)
-                of_rows = done_before + rows, total, asked + now, sum(sizes_to_ask)
-                tokens_run = round(run_before + costs[index] * now / max(size, 1))
-                progress(ScoringProgress(name, *of_rows, round(sum(costs)), tokens_run))
-
-        report_rows(0)
-        started = time.monotonic()
-        asked_count = score_context(context, scorer, store, descriptions[index], claim, report_rows)
-        if claim and asked_count:
-            store.progress.add_scored(asked_count, time.monotonic() - started)
-        scored += asked_count
-        done += context.size  # rows that were stored before count too
-        report_rows(context.size)
-        asked += sizes_to_ask[index]
-        run_before += costs[index]
-
-    failed = share(plan_name(settings, cells), plan, store, work, notify)
+    for context, claim in queue:
+        report = partial(_report, progress, claim, context, done, total)
+        with queue.attempt(context, claim):
+            report(0)
+            started = time.monotonic()
+            asked = score_context(context, scorer, store, claim, report)
+            if claim and asked:
+                store.progress.add_scored(asked, time.monotonic() - started)
+            report(context.rows)
+            scored += asked
+            done = done.plus(context)
     seconds = time.monotonic() - began
     if run:
         run.end(scored, seconds)
-    if failed:
-        raise InputError(_describe_failures(failed, plan))
-    ids = tuple(planned.id for planned in plan)
-    return ScoringReport(ids, total, scored, seconds, tuple(scorer.notes))
+    if queue.failed:
+        raise InputError(_describe_failures(queue.failed, contexts))
+    ids = tuple(context.id for context in contexts)
+    return ScoringReport(ids, total.rows, scored, seconds, tuple(scorer.notes))
 
 
-def _estimate_tokens(
-    context: RenderedContext, names: Sequence[str], budget: "TokenBudget | None"
-) -> float:
-    """About how many tokens a model runs for these blocks, by their first rows."""
-    tokens = 0.0
-    for block in map(context.blocks.__getitem__, names if budget else ()):
-        if budget and not isinstance(block.inputs, ImageInputs):
-            sample = list(block.inputs[:SAMPLED_PROMPTS])
-            # What all prompts begin with is run once.
-            shared = len(commonprefix(sample)) / max(1, *map(len, sample))  # noqa: RUF071
-            length = sum(budget.token_counts(sample)) / max(len(sample), 1)
-            tokens += length * (shared + (1 - shared) * block.size)
-    return tokens
+class _Extent(NamedTuple):
+    """Rows of contexts, their rows to ask a model about, and about the tokens of these."""
+
+    rows: int = 0
+    to_ask: int = 0
+    tokens: float = 0.0
+
+    def plus(self, context: Context) -> "_Extent":
+        """Returns the extent with one more context."""
+        return _Extent(
+            self.rows + context.rows, self.to_ask + context.to_ask, self.tokens + context.tokens
+        )
+
+
+def _report(
+    progress: Callable[[ScoringProgress], None] | None,
+    claim: Claim | None,
+    context: Context,
+    before: _Extent,
+    total: _Extent,
+    rows: int,
+) -> None:
+    """Reports the rows of a context that are done, after the contexts `before` it."""
+    if claim:
+        claim.rows = rows  # for its heartbeats
+    if progress:
+        asked = min(rows, context.to_ask)
+        tokens = before.tokens + context.tokens * asked / max(context.to_ask, 1)
+        counts = before.rows + rows, total.rows, before.to_ask + asked, total.to_ask
+        progress(ScoringProgress(context.name, *counts, round(total.tokens), round(tokens)))
 
 
 def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
@@ -195,16 +184,16 @@ def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
     return digest([asdict(settings.model), asdict(settings.api), *map(asdict, cells)])
 
 
-def _describe_failures(failed: Mapping[str, str], plan: Sequence[Planned]) -> str:
-    """The sentence on contexts that cannot be scored; several often fail for one reason."""
+def _describe_failures(failed: Mapping[str, str], contexts: Sequence[Context]) -> str:
+    """Describes the contexts that cannot be scored; several often fail for one reason."""
     reasons = list(dict.fromkeys(failed.values()))
     few = " ".join(reasons[:3]) + (" ..." if len(reasons) > 3 else "")
-    if len(plan) == 1:
+    if len(contexts) == 1:
         return few
-    names = [planned.name for planned in plan if planned.id in failed]
+    names = [context.name for context in contexts if context.id in failed]
     named = "; ".join(names[:3]) + ("; ..." if len(names) > 3 else "")
-    hint = "the others are kept: " if len(failed) < len(plan) else ""
-    return f"{len(failed)} of {len(plan)} contexts cannot be scored ({named}); {hint}{few}"
+    hint = "the others are kept: " if len(failed) < len(contexts) else ""
+    return f"{len(failed)} of {len(contexts)} contexts cannot be scored ({named}); {hint}{few}"
 
 
 def begin_run(
@@ -229,21 +218,22 @@ def render_contexts(
     *,
     notify: Callable[[str], None] | None = None,
     files: OpenFiles | None = None,
+    budget: "TokenBudget | None" = None,
 ) -> list[RenderedContext]:
-    """Every context of a study, rendered; each file of rows is read once.
+    """Renders every context of a study; each file of rows is read once.
 
     Args:
         settings: what all contexts share, and the model.
         cells: the contexts; None is `settings.grid()`.
         notify: called with sentences that a reader of the numbers must know.
         files: the model's, of `open_model`, where they are open already.
+        budget: counts the tokens of prompts; None is that of the files.
 
     Raises:
         InputError: as in `run_scoring`; no cells.
     """
-    # Of many contexts of one task its file is read once.
     files = files or open_model(settings)
-    budget = load_token_budget(settings, files)
+    budget = budget or load_token_budget(settings, files)
     task_of = cache(load_task)
     renderer = files.chat_template if files else None
     reader, contexts, notified = RowReader(), [], set[str]()
@@ -339,95 +329,3 @@ def _note_special(
 def _test_rows(task: Task, cell: Cell, reader: RowReader) -> Rows:
     data = cell.data
     return reader.texts(task, data.data, data.split, data.limit, data.limit_rows)
-
-
-def share(
-    name: str,
-    plan: Sequence[Planned],
-    store: Store,
-    work: Callable[[int, Claim | None], None],
-    notify: Callable[[str], None] | None = None,
-) -> dict[str, str]:
-    """Call `work` with each context that other workers have not finished, until all are done.
-
-    Contexts that others hold are waited for, and taken over from workers that have died. Of several
-    processes that score as one, the first alone chooses; the others follow and hold no claims.
-
-    Args:
-        name: of the plan, under which the workdir keeps it.
-        plan: the contexts, in the order in which they are tried.
-        store: where their scores are kept.
-        work: scores the context of that number, or finds it stored.
-        notify: called with what is waited for.
-
-    Returns:
-        A sentence on each context that this run or another found unable to be
-        scored, by its id. What an earlier run could not score is tried again.
-
-    Raises:
-        InputError: a server gives no answer, as it would not to the other contexts.
-    """
-    import jax
-
-    from batch_calibration.scoring.engine import sharding
-
-    if jax.process_index():
-        return _follow(work)
-    store.progress.write_plan(name, plan)
-    remaining, failed, notified = dict(enumerate(plan)), dict[str, str](), ""
-    earlier_failures = {context.id: store.progress.read_failure(context.id) for context in plan}
-    while remaining:
-        count_before = len(remaining)
-        for index, context in list(remaining.items()):
-            failure = store.progress.read_failure(context.id)
-            # A failure that was there before this run is tried again; one since then is another's.
-            if failure and failure != earlier_failures[context.id]:
-                failed[context.id] = failure.sentence
-                del remaining[index]
-                continue
-            try:
-                claim = store.claims.take(context.id, context.name, context.rows)
-            except InputError as error:  # a broken claim; the other contexts have theirs
-                failed[context.id] = str(error)
-                del remaining[index]
-                continue
-            if claim is None:
-                continue
-            with claim:
-                sharding.broadcast_number(index)  # to the processes that follow
-                try:
-                    work(index, claim)
-                except ClaimLost:  # its new holder finishes it, or fails
-                    continue
-                except NoAnswer:  # the server is down: no other context would fare better
-                    raise
-                except InputError as error:
-                    failed[context.id] = str(error)
-                    store.progress.write_failure(context.id, str(error))
-                else:
-                    store.progress.clear_failure(context.id)
-            del remaining[index]
-        # Nothing could be claimed in a whole round: others hold what remains.
-        if len(remaining) == count_before:
-            names = "; ".join(context.name for context in list(remaining.values())[:3])
-            more = "; ..." if len(remaining) > 3 else ""
-            contexts = f"{len(remaining)} context{'s' if len(remaining) > 1 else ''}"
-            sentence = f"waiting for {contexts} that others score: {names}{more}"
-            if notify and sentence != notified:
-                notify(sentence)
-            notified = sentence
-            time.sleep(store.claims.pause)
-    sharding.broadcast_number(-1)  # the processes that follow end
-    return failed
-
-
-def _follow(work: Callable[[int, Claim | None], None]) -> dict[str, str]:
-    from batch_calibration.scoring.engine import sharding
-
-    failed = dict[str, str]()
-    while (index := sharding.broadcast_number(-1)) >= 0:
-        try:
-            work(index, None)
-        except InputError as error:
-            failed[str(index)] = str(error)
-    return failed
