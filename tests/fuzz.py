@@ -33,7 +33,7 @@ import numpy as np
 import safetensors.numpy
 import table_forms
 import truths
-from making import make_curve, make_record, make_sizes
+from making import make_by_rows, make_curve, make_record
 from tiny import GPT2, write
 
 from batch_calibration import calibrate, importers, scores
@@ -158,7 +158,7 @@ class Kinds:
         methods = {"icl": 0.5, "bc": 0.6, "cc": 0.4, "bc_mean_prob": 0.5}
         self.record = make_record(
             "rte", methods, bias={"bc": (0.1, -2.0)}, strength=0.5, curve=make_curve([0.5] * 101),
-            probe_size=make_sizes([2, 4], bc=[[0.4, 0.5], [0.5, 0.6]]),
+            probe_size=make_by_rows([2, 4], bc=[[0.4, 0.5], [0.5, 0.6]]),
             context={"options": {"template": "1"}, "demonstrations": ("a", "b")},
         )  # fmt: skip
         self.rows = [{"sentence": f"it is {tone} \U0001f600", "label": i % 2}

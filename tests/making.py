@@ -3,39 +3,58 @@
 import numpy as np
 
 from batch_calibration.metrics import with_intervals
-from batch_calibration.studies import (
-    ContextInfo,
-    Curve,
-    OverStream,
-    ProbeSizes,
-    Record,
-    ScorerInfo,
-    pack,
-)
+from batch_calibration.studies import ByRows, ContextInfo, Curve, Record, Result, ScorerInfo, pack
 
 MODEL = {"model": "m", "scorer": ScorerInfo("causal_lm", "0" * 16), "split": "validation"}
 
 
-def make_record(task, methods, *, labels=("yes", "no"), rows=277, context=None, **fields):
-    """A record of one context; `methods` gives accuracies: of the rows the first are right."""
+def make_record(
+    task,
+    methods,
+    *,
+    labels=("yes", "no"),
+    rows=277,
+    context=None,
+    curve=None,
+    strength=None,
+    **fields,
+):
+    """A record of one context; `methods` gives accuracies: of the rows the first are right.
+
+    Fields of results, such as `bias`, are by method; the last method searched the strength.
+    """
     info = ContextInfo(task=task, **{"shots": 0, "seed": 0} | MODEL | (context or {}))
     right = {name: np.arange(rows) < round(share * rows) for name, share in methods.items()}
-    before = right.get("icl")
+    kinds = ("bias", "options", "probe_size", "over_stream")
+    results_of = {kind: fields.pop(kind, None) or {} for kind in kinds}
+    names = {*methods, *(name for of_methods in results_of.values() for name in of_methods)}
+    results = {}
+    for name in sorted(names, key=[*methods, *sorted(names)].index):
+        metrics = {"accuracy": 0.5}
+        if name in methods:
+            before = right.get("icl") if name != "icl" else None
+            metrics = with_intervals({"accuracy": methods[name]}, right[name], before)
+        own = {
+            kind: of_methods[name] for kind, of_methods in results_of.items() if name in of_methods
+        }
+        if name == [*methods][-1]:
+            own |= {"curve": curve, "strength": strength}
+        results[name] = Result(metrics, pack(right[name]) if name in right else "", **own)
     return Record(
         id=f"{task}-{info.shots}-{info.seed}-{sorted(info.options.items())}",
         context=info,
         label_names=tuple(labels),
         rows={"test": rows},
-        methods={
-            name: with_intervals(
-                {"accuracy": share}, right[name], before if name != "icl" else None
-            )
-            for name, share in methods.items()
-        },
+        methods=results,
         classes=tuple(np.bincount(np.arange(rows) % len(labels)).tolist()),
-        right={name: pack(hits) for name, hits in right.items()},
         **fields,
     )
+
+
+def by_method(record, field):
+    """Method -> a field of its result, of those that have one."""
+    values = {name: getattr(result, field) for name, result in record.methods.items()}
+    return {name: value for name, value in values.items() if value}
 
 
 def make_curve(values):
@@ -44,11 +63,7 @@ def make_curve(values):
     return Curve(bounds, bounds)
 
 
-def make_stream(rows, **accuracy):
-    """Accuracy by rows seen."""
-    return OverStream(tuple(rows), {name: tuple(map(tuple, a)) for name, a in accuracy.items()})
-
-
-def make_sizes(sizes, **accuracy):
-    """Accuracy by probe size."""
-    return ProbeSizes(tuple(sizes), {name: tuple(map(tuple, a)) for name, a in accuracy.items()})
+def make_by_rows(rows, **accuracy):
+    """Accuracy by rows learned from, or seen."""
+    rows = tuple(rows)
+    return {name: ByRows(rows, tuple(map(tuple, draws))) for name, draws in accuracy.items()}

@@ -152,7 +152,7 @@ def test_a_sentinel_is_refused_or_raised_to_the_floor_like_minus_infinity(low, r
         refuses(door, rows)
     np.testing.assert_array_equal(calibrate(rows, floor=-50.5), calibrate(lifted))
     (record,) = run_calibration([table], ["bc"], floor=-50.5)
-    np.testing.assert_allclose(record.bias["bc"], lifted.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(record.methods["bc"].bias, lifted.mean(0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("high", [np.finfo(np.float32).max, 2 * LARGEST, np.inf])

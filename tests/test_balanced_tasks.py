@@ -91,8 +91,8 @@ def test_shares_of_the_training_file_are_matched_and_named(workdir):
             shares = tuple((counts / counts.sum()).tolist())
             corrected = calibrate(test.log_probs, method, target_prior=shares, from_probs=False)
             expected = (corrected.argmax(axis=1) == test.labels).mean()
-            assert records[name].methods[method]["accuracy"] == pytest.approx(expected)
-            assert records[name].options[method] == {"target_prior": "train"}
+            assert records[name].methods[method].metrics["accuracy"] == pytest.approx(expected)
+            assert records[name].methods[method].options == {"target_prior": "train"}
     make_report(str(workdir))
     page = (workdir / "report.html").read_text()
     assert "prior train" in page and "Use prior_matching with the shares that are given" in page

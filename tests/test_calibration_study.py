@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from making import by_method
 
 from batch_calibration import calibrate, metrics
 from batch_calibration.calibration.base import Calibrator
@@ -83,7 +84,7 @@ def measured(scores, labels, before=None):
 def test_every_metric_is_that_of_the_method_alone(position, tables, records):
     table, record = tables[position], records[position]
     test = table.blocks["test"]
-    for name, values in record.methods.items():
+    for name, result in record.methods.items():
         if METHODS[name].together is not None:
             continue  # pooled over the contexts of a task: test_pooled_shares has its numbers
         needs = {}
@@ -95,7 +96,8 @@ def test_every_metric_is_that_of_the_method_alone(position, tables, records):
                 needs["labels"] = table.blocks[block].labels
         scores = calibrate(test.log_probs, name, **needs)
         before = test.log_probs if METHODS[name].probe.blocks else None
-        assert values == pytest.approx(measured(scores, test.labels, before), abs=1e-5), name
+        values = measured(scores, test.labels, before)
+        assert result.metrics == pytest.approx(values, abs=1e-5), name
 
 
 def test_which_rows_are_right_is_kept(tables):
@@ -107,10 +109,10 @@ def test_which_rows_are_right_is_kept(tables):
     scores = np.maximum(block.log_probs, -2.5)
     new = (scores - scores.mean(axis=0)).argmax(axis=-1)[:20] == labels[:20]
     old = scores.argmax(axis=-1)[:20] == labels[:20]
-    assert unpack(record.right["bc"], 20).tolist() == new.tolist()
+    assert unpack(record.methods["bc"].right, 20).tolist() == new.tolist()
     assert record.classes == tuple(np.bincount(labels[:20], minlength=3))
-    assert record.methods["bc"]["gain"] == pytest.approx(new.mean() - old.mean())
-    assert record.methods["bc"]["accuracy"] == new.mean()
+    assert record.methods["bc"].metrics["gain"] == pytest.approx(new.mean() - old.mean())
+    assert record.methods["bc"].metrics["accuracy"] == new.mean()
 
 
 def test_methods_without_their_block_are_skipped_and_said(records):
@@ -121,8 +123,7 @@ def test_methods_without_their_block_are_skipped_and_said(records):
     others = {name for name in SHIFTS if reads[name] - {"test", "cc"}}
     assert set(records[1].skipped) == others | {"ensemble"}
     assert records[1].skipped["dc"] == "no block 'dc' in the table"
-    assert not {"dc", "bcl"} & set(records[1].bias)
-    assert records[1].strength is None and records[1].curve is None
+    assert records[1].searched is None
     others = {name for name in SHIFTS if reads[name] - {"test", "labeled"}}
     assert set(records[4].skipped) == others | {"ensemble"}
 
@@ -132,19 +133,20 @@ def test_bias_strength_and_curves_are_the_states(tables, records):
     for name, block in tables[0].blocks.items():
         blocks[name] = jnp.asarray(block.log_probs)[None], jnp.asarray(block.labels)[None]
     with_bias = {name for name in METHODS if METHODS[name].keeps_bias}
-    by_method = compare(blocks, methods=sorted(with_bias))
+    compared = compare(blocks, methods=sorted(with_bias))
     record = records[0]
-    assert set(record.bias) == with_bias
+    assert set(by_method(record, "bias")) == with_bias
     # What is pooled over the contexts of a task is in test_pooled_shares.
-    for name, bias in record.bias.items():
+    for name, bias in by_method(record, "bias").items():
         if METHODS[name].together is not None:
             continue
-        np.testing.assert_allclose(bias, by_method[name].state.bias[0], atol=1e-6)
+        np.testing.assert_allclose(bias, compared[name].state.bias[0], atol=1e-6)
     (name,) = (name for name in METHODS if METHODS[name].has_curve)
-    assert record.strength == pytest.approx(float(by_method[name].state.strength[0]))
-    np.testing.assert_allclose(record.curve.labeled, by_method[name].state.curve[0], atol=1e-6)
-    assert record.curve.test[60] == pytest.approx(record.methods["bc"]["accuracy"])
-    assert record.curve.test[50] == pytest.approx(record.methods["icl"]["accuracy"])
+    searched = record.searched
+    assert searched.strength == pytest.approx(float(compared[name].state.strength[0]))
+    np.testing.assert_allclose(searched.curve.labeled, compared[name].state.curve[0], atol=1e-6)
+    assert searched.curve.test[60] == pytest.approx(record.methods["bc"].metrics["accuracy"])
+    assert searched.curve.test[50] == pytest.approx(record.methods["icl"].metrics["accuracy"])
 
 
 COSINES = {"kind": "dual_encoder", "scale": 20.0}
@@ -201,7 +203,7 @@ def test_pc_is_that_of_the_table_alone(tables):
     (record,) = run_calibration([tables[0]], ["pc"])
     test = tables[0].blocks["test"]
     expected = metrics.accuracy(calibrate(test.log_probs, "pc", key=0), jnp.asarray(test.labels))
-    assert record.methods["pc"]["accuracy"] == pytest.approx(float(expected))
+    assert record.methods["pc"].metrics["accuracy"] == pytest.approx(float(expected))
 
 
 def test_progress_is_told_of_every_table(tables):
@@ -236,18 +238,18 @@ def test_accuracy_by_probe_size(planted):
     table = ScoreTable({"task": "sst2"}, ("a", "b"), {"test": make_block(scores, labels)})
     short = table._replace(blocks={"test": make_block(scores[:33], labels[:33])})
     sizes = {"probe_sizes": [2, 10, 20, 40, 500], "draws": 3}
-    record, second = run_calibration([table, short], ["bc"], **sizes)
-    by_size = record.probe_size
-    assert by_size.sizes == (2, 10, 20, 40) and second.probe_size.sizes == (2, 10, 20, 33)
-    assert set(by_size.accuracy) == {name for name in METHODS if METHODS[name].over_probe_sizes}
-    for draws in by_size.accuracy.values():
+    record, second = run_calibration([table, short], ["icl", "bc", "pc"], **sizes)
+    by_size, by_size_of_short = by_method(record, "probe_size"), by_method(second, "probe_size")
+    assert by_size["bc"].rows == (2, 10, 20, 40) and by_size_of_short["bc"].rows == (2, 10, 20, 33)
+    assert set(by_size) == {"bc", "pc"}
+    for draws in (of_method.accuracy for of_method in by_size.values()):
         assert list(map(len, draws)) == [3, 3, 3, 1]
         assert all(0 <= value <= 1 for values in draws for value in values)
     for record_of_either in (record, second):
-        last = record_of_either.probe_size.accuracy["bc"][-1]
-        assert last == (pytest.approx(record_of_either.methods["bc"]["accuracy"]),)
+        last = record_of_either.methods["bc"].probe_size.accuracy[-1]
+        assert last == (pytest.approx(record_of_either.methods["bc"].metrics["accuracy"]),)
     expected = jnp.mean(jnp.argmax(scores - jnp.mean(scores, axis=0), axis=-1) == labels)
-    assert by_size.accuracy["bc"][-1] == (pytest.approx(float(expected)),)
+    assert by_size["bc"].accuracy[-1] == (pytest.approx(float(expected)),)
 
 
 def toy(*, strength: float = 1.0) -> Calibrator:
@@ -274,8 +276,8 @@ def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch, refu
     np.testing.assert_allclose(result_of_toy.scores[0], expected, atol=1e-6)
     (record,) = run_calibration([tables[0]], ["toy", "icl"])
     values = measured(expected, tables[0].blocks["test"].labels, scores)
-    assert record.methods["toy"] == pytest.approx(values, abs=1e-6)
-    np.testing.assert_allclose(record.bias["toy"], scores.max(axis=0), atol=1e-6)
+    assert record.methods["toy"].metrics == pytest.approx(values, abs=1e-6)
+    np.testing.assert_allclose(record.methods["toy"].bias, scores.max(axis=0), atol=1e-6)
     # By default all of the table are used, which two stand for here. What is put back by `update`
     # keeps its place in the order.
     methods = dict(METHODS)

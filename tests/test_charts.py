@@ -8,7 +8,7 @@ from itertools import product
 import figures
 import numpy as np
 import pytest
-from making import make_curve, make_record, make_sizes
+from making import make_by_rows, make_curve, make_record
 from processes import python
 
 from batch_calibration import diagnose
@@ -72,7 +72,7 @@ def drawn(tables, shifted):
     for n, options in product((0, 1, 4), ({}, {"template": "2"})):
         pairs.append(record("rte", 0.4 + n / 10, 0.7, shots=n, options=options))
     (grid,), (control,) = prompts.find_grids(pairs), controls.find_controls(flipped)
-    sizes = make_sizes([2, 8, 277], bc=[[0.5, 0.6], [0.6, 0.6], [0.7]])
+    sizes = make_by_rows([2, 8, 277], bc=[[0.5, 0.6], [0.6, 0.6], [0.7]])
     by_size = curves.by_probe_size(by_setting([record("rte", 0.5, 0.7, probe_size=sizes)]))
     rows, labels = np.asarray(tables[0].blocks["test"].log_probs), tables[0].blocks["test"].labels
     found = [diagnose(rows + shift, labels, label_names=LABELS["sst2"]) for shift in (0, 1)]

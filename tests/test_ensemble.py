@@ -107,9 +107,9 @@ def test_python_and_a_study_average_the_contexts_that_pooled_shares_correct():
         np.testing.assert_allclose(methods["ensemble"].scores, oracle(corrected), atol=1e-4)
     np.testing.assert_allclose(ensemble(list(rows)), results[0]["ensemble"].scores, atol=1e-6)
     records = run_calibration(tables, ["icl", "ensemble"])
-    accuracies = {record.methods["ensemble"]["accuracy"] for record in records}
+    accuracies = {record.methods["ensemble"].metrics["accuracy"] for record in records}
     assert accuracies == {(oracle(corrected).argmax(axis=-1) == gold).mean()}
-    assert not records[0].bias
+    assert not by_method(records[0], "bias")
 
 
 def test_contexts_of_other_rows_have_no_ensemble():

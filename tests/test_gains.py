@@ -110,7 +110,8 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
     methods = {}
     for name, numbers in values.items():
         measured = dict(zip(("nll", "brier", "ece"), numbers, strict=True))
-        methods[name] = plain.methods[name] | measured
+        result = plain.methods[name]
+        methods[name] = dataclasses.replace(result, metrics=result.metrics | measured)
     results = Results(study(dataclasses.replace(plain, methods=methods)).records)
     shown = [table for make in tables.OF_SETTINGS for table in make(results)][-4:]
     kinds = [table.slug.rsplit("-", 1)[-1] for table in shown]

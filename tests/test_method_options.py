@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from making import by_method
 
 from batch_calibration.methods import METHODS, check_chosen, compare, correct, read_options
 from batch_calibration.scores import ScoreTable, make_block
@@ -81,13 +82,14 @@ def test_a_record_says_which_options_differ(table):
     chosen = {"bc_running": {"batch_size": 1}, "bc": {"strength": 0.0}}
     (plain,) = run_calibration([table], methods)
     (record,) = run_calibration([table], methods, options=chosen, probe_sizes=[2], draws=2)
-    assert plain.options == {} and record.options == chosen
-    usual = {name: x for name, x in record.methods["bc"].items() if not name.startswith("gain")}
-    assert usual == pytest.approx(plain.methods["icl"]) and record.methods["bc"]["gain"] == 0
+    assert by_method(plain, "options") == {} and by_method(record, "options") == chosen
+    of_bc = record.methods["bc"].metrics
+    usual = {name: x for name, x in of_bc.items() if not name.startswith("gain")}
+    assert usual == pytest.approx(plain.methods["icl"].metrics) and of_bc["gain"] == 0
     assert record.methods["bc_running"] != plain.methods["bc_running"]
     # Strength 0 is plain ICL, from any number of rows.
-    reached = [x for draws in record.probe_size.accuracy["bc"] for x in draws]
-    assert reached == pytest.approx([plain.methods["icl"]["accuracy"]] * 3)
+    reached = [x for draws in record.methods["bc"].probe_size.accuracy for x in draws]
+    assert reached == pytest.approx([plain.methods["icl"].metrics["accuracy"]] * 3)
     assert Record.from_json(record.to_json()) == record
 
 
@@ -95,7 +97,7 @@ def test_pc_on_raw_scores_is_left_out_where_they_are_no_log_probs(table):
     logits = table._replace(context=table.context | {"scorer": {"logits_only": True}})
     options = {"pc": {"features": "raw", "starts": 2}}
     (record,) = run_calibration([logits], ["icl", "pc"], options=options)
-    assert "logits without the softmax" in record.skipped["pc"] and not record.options
+    assert "logits without the softmax" in record.skipped["pc"] and not by_method(record, "options")
 
 
 def test_earlier_methods_keep_their_options_and_what_they_found(table, tmp_path):
@@ -103,15 +105,14 @@ def test_earlier_methods_keep_their_options_and_what_they_found(table, tmp_path)
     store.put(table)
     sizes = {"probe_sizes": [2], "draws": 2}
     options = {"bc": {"strength": 0.5}}, {"bc_running": {"batch_size": 8}}
-    (first,) = calibrate_store(store, ["icl", "bc"], options=options[0], **sizes).records
+    (first,) = calibrate_store(store, ["icl", "bc", "pc"], options=options[0], **sizes).records
     (second,) = calibrate_store(store, ["bc_running"], options=options[1]).records
-    assert second.options == {"bc": {"strength": 0.5}, "bc_running": {"batch_size": 8}}
+    assert by_method(second, "options") == {"bc": {"strength": 0.5}, "bc_running": {"batch_size": 8}}
     assert second.methods["bc"] == first.methods["bc"]
-    assert second.probe_size.accuracy["bc"] == first.probe_size.accuracy["bc"]
     (third,) = calibrate_store(store, ["bc"]).records
-    assert third.options == {"bc_running": {"batch_size": 8}}
-    assert third.methods["bc"] != first.methods["bc"]
-    assert "bc" not in third.probe_size.accuracy and "pc" in third.probe_size.accuracy
+    assert by_method(third, "options") == {"bc_running": {"batch_size": 8}}
+    assert third.methods["bc"].metrics != first.methods["bc"].metrics
+    assert set(by_method(third, "probe_size")) == {"pc"}
 
 
 def test_a_config_s_words_are_options():
@@ -131,11 +132,11 @@ def test_flags_and_configs_reach_the_records(program, table, tmp_path):
     workdir = f"--workdir={tmp_path / 'w'}"
     program("calibrate", workdir, f"--config={config}")
     (record,) = Store(tmp_path / "w").records()
-    assert record.options == {"bc_running": {"batch_size": 8}}
+    assert by_method(record, "options") == {"bc_running": {"batch_size": 8}}
     assert set(record.methods) == {"icl", "bc", "bc_running"}
-    assert len(record.over_stream.accuracy["bc_running"][0]) == 3
+    assert len(record.methods["bc_running"].over_stream.accuracy[0]) == 3
     changed = "--config.stream_orders=2", "--method_options=bc_running.batch_size=9,bc.strength=0.5"
     program("calibrate", workdir, f"--config={config}", *changed)
     (record,) = Store(tmp_path / "w").records()
-    assert record.options == {"bc_running": {"batch_size": 9}, "bc": {"strength": 0.5}}
-    assert len(record.over_stream.accuracy["bc_running"][0]) == 2
+    assert by_method(record, "options") == {"bc_running": {"batch_size": 9}, "bc": {"strength": 0.5}}
+    assert len(record.methods["bc_running"].over_stream.accuracy[0]) == 2

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from itertools import product
 
 import pytest
-from making import make_curve, make_record, make_sizes
+from making import make_by_rows, make_curve, make_record
 
 from batch_calibration.reporting import writing
 from batch_calibration.reporting.cells import Best, NumberCell, latex, markdown
@@ -27,7 +27,10 @@ def results(tmp_path_factory):
     contexts = product(("rte", NAME), ({}, {"template": NAME}), (0, 1))
     for number, (task, options, shots) in enumerate(contexts):
         fields = {"labels": (NAME, "_"), "bias": {"bc": (0.1, -2.0)}, "strength": 0.5}
-        fields |= {"curve": make_curve([0.5] * 101), "probe_size": make_sizes([2], bc=[[0.4, 0.5]])}
+        fields |= {
+            "curve": make_curve([0.5] * 101),
+            "probe_size": make_by_rows([2], bc=[[0.4, 0.5]]),
+        }
         context = {**details, "options": {"over_long": NAME, **options}, "shots": shots}
         record = make_record(task, accuracies, context=context, **fields)
         store.put_record(replace(record, id=f"{number:016x}"))

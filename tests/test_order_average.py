@@ -110,7 +110,7 @@ def test_contexts_of_other_lengths_and_orders_stand_in_one_study():
         averages = contents if orders == 3 else contents + (places + places[::-1]) / 2
         expected.append((averages.argmax(1) == gold).mean())
     records = run_calibration(tables, ["icl", "pride", "order_average"])
-    accuracies = [record.methods["order_average"]["accuracy"] for record in records]
+    accuracies = [record.methods["order_average"].metrics["accuracy"] for record in records]
     assert accuracies == pytest.approx(expected)
     # Two orders of three options bring none into each place.
     assert ["pride" in record.methods for record in records] == [True, True, False]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from making import make_record, make_stream
+from making import make_by_rows, make_record
 
 from batch_calibration.methods import Evidence
 from batch_calibration.reporting import curves
@@ -38,17 +38,18 @@ def test_it_is_the_stream_s_accuracy_part_by_part(size, planted):
     rows, weight = np.pad(scores, ((0, 19), (0, 0))), np.pad(np.ones(45, np.float32), (0, 19))
     padded = Evidence(rows, np.pad(gold, (0, 19), constant_values=-1), weight)
     options = {"bc_running": {"batch_size": size}}
-    stream = accuracy_over_stream(padded, 5, seed=2, options=options)
+    stream = accuracy_over_stream(padded, 5, ["bc_running"], seed=2, options=options)["bc_running"]
     assert stream.rows == (10, 20, 45)
     expected = in_numpy(np.asarray(scores, np.float64), gold, 5, size, 2)
-    np.testing.assert_allclose(stream.accuracy["bc_running"], expected, atol=1e-6)
+    np.testing.assert_allclose(stream.accuracy, expected, atol=1e-6)
 
 
 def test_a_stretch_without_labels_has_no_value(planted):
     scores, gold, _ = planted(45, 3)
     few = np.where(np.arange(45) < 1, np.asarray(gold), -1)
-    stream = accuracy_over_stream(Evidence(np.asarray(scores), few), 5, seed=2)
-    accuracies = np.array(stream.accuracy["bc_running"])
+    running = ["bc_running"]
+    stream = accuracy_over_stream(Evidence(np.asarray(scores), few), 5, running, seed=2)[running[0]]
+    accuracies = np.array(stream.accuracy)
     assert len(stream.rows) == len(accuracies) < 3 and not np.isnan(accuracies).any()
 
 
@@ -57,14 +58,14 @@ def test_a_whole_batch_is_bc_whatever_the_order(planted, refuses):
     table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block(scores, gold)})
     chosen = {"bc_running": {"batch_size": 40}}
     (record,) = run_calibration([table], ["bc", "bc_running"], options=chosen, stream_orders=8)
-    sizes = np.diff((0, *record.over_stream.rows))
-    mean = sizes @ np.array(record.over_stream.accuracy["bc_running"]) / 40
-    np.testing.assert_allclose(mean, record.methods["bc"]["accuracy"], atol=1e-6)
+    sizes = np.diff((0, *record.methods["bc_running"].over_stream.rows))
+    mean = sizes @ np.array(record.methods["bc_running"].over_stream.accuracy) / 40
+    np.testing.assert_allclose(mean, record.methods["bc"].metrics["accuracy"], atol=1e-6)
     refuses(run_calibration, [table], ["bc"], stream_orders=-1)
 
 
 def test_table_and_figure_show_it_beside_icl_and_bc():
-    stream = make_stream([10, 277], bc_running=[[0.5, 0.6], [0.7, 0.7]])
+    stream = make_by_rows([10, 277], bc_running=[[0.5, 0.6], [0.7, 0.7]])
     fields = {"methods": {"icl": 0.5, "bc": 0.8, "bc_running": 0.7}, "over_stream": stream}
     records = [make_record("rte", context={"seed": seed}, **fields) for seed in range(3)]
     (curve,) = curves.by_rows_seen(by_setting(records))

@@ -301,7 +301,7 @@ def test_shifted_scores_are_those_of_the_method(workdir):
     after = np.asarray(calibrate(table.blocks["test"].log_probs, method="bc"))
     np.testing.assert_allclose(shifted.margin("bc"), after[:, 0] - after[:, 1], atol=1e-5)
     for name in shifted.biases:
-        assert shifted.accuracy(name) == pytest.approx(record.methods[name]["accuracy"])
+        assert shifted.accuracy(name) == pytest.approx(record.methods[name].metrics["accuracy"])
     rows = two_labels.shifted_cells([shifted])
     assert len(rows) == 1 + len(shifted.gold) and len({len(row) for row in rows}) == 1
     of_three = next(candidate for candidate in workdir.records() if candidate.context.task == "cb")

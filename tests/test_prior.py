@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from making import by_method
 from scipy.special import softmax
 
 from batch_calibration import calibrate, cli, compare
@@ -119,12 +120,12 @@ def test_a_record_names_the_shares_by_a_word(scores_file):
     given = {"common": common, "prior": "train", "options": {"bc": {"strength": 0.5}}}
     (record,) = run_calibration([table], ["icl", "bc", "bc_pooled_shares"], **given)
     of_bc = {"target_prior": "train", "strength": 0.5}
-    assert record.options == {"bc": of_bc, "bc_pooled_shares": {"counts": "train"}}
+    assert by_method(record, "options") == {"bc": of_bc, "bc_pooled_shares": {"counts": "train"}}
     expected = calibrate(scores, "bc", strength=0.5, target_prior=SHARES).argmax(axis=1)
-    assert record.methods["bc"]["accuracy"] == pytest.approx((expected == right).mean())
+    assert record.methods["bc"].metrics["accuracy"] == pytest.approx((expected == right).mean())
     chosen = {"bc": {"target_prior": (0.5, 0.5), "strength": 1.0}}
     (own,) = run_calibration([table], ["bc"], common=common, options=chosen)
-    assert own.options["bc"]["target_prior"] == (0.5, 0.5)
+    assert own.methods["bc"].options["target_prior"] == (0.5, 0.5)
 
 
 def test_counts_are_shares_to_a_lone_context_and_join_what_several_tell():

@@ -70,7 +70,9 @@ class TestPmi:
         expected = [rows - premises, rows - premises[:1], (rows - premises)[:9]]
         for corrected, right in zip(run_methods(tables, ["pmi"]).results, expected, strict=True):
             np.testing.assert_allclose(corrected["pmi"].scores, right, atol=1e-5)
-        accuracy = [made.methods["pmi"]["accuracy"] for made in run_calibration(tables, ["pmi"])]
+        accuracy = [
+            made.methods["pmi"].metrics["accuracy"] for made in run_calibration(tables, ["pmi"])
+        ]
         shares = [float((e.argmax(1) == gold[: len(e)]).mean()) for e in expected]
         assert accuracy == pytest.approx(shares)
 

@@ -11,11 +11,12 @@ from batch_calibration.scores import ScoreTable, digest, make_block
 from batch_calibration.studies import (
     KINDS,
     VERSION,
+    ByRows,
     ContextInfo,
     Curve,
-    ProbeSizes,
     Record,
     Records,
+    Result,
     ScorerInfo,
 )
 
@@ -34,22 +35,26 @@ WHOLE = Record(
     label_names=("yes", "no"),
     rows={"test": 100, "labeled": 20},
     methods={
-        "icl": {"accuracy": 0.5, "nll": 0.7},
-        "bc": {"accuracy": 0.6, "nll": 0.6, "gain": 0.1, "gain_low": -0.3, "gain_high": 0.5},
+        "icl": Result({"accuracy": 0.5, "nll": 0.7}, "gA=="),
+        "bc": Result(
+            {"accuracy": 0.6, "nll": 0.6, "gain": 0.1, "gain_low": -0.3, "gain_high": 0.5},
+            "oA==",
+            bias=(-1.0, -2.5),
+            options={"strength": 0.5},
+            probe_size=ByRows((2, 100), ((0.5, 0.4), (0.6,))),
+        ),
+        "bcl": Result(
+            {"accuracy": 0.7}, "4A==", strength=0.9, curve=Curve((0.5,) * 101, (0.4,) * 101)
+        ),
     },
     classes=(2, 1),
-    right={"icl": "gA==", "bc": "oA=="},
     skipped={"cc": "no block 'cc' in the table"},
     over_long={"test": {"dropped": 2}},
     unreadable={"test": 1},
-    bias={"bc": (-1.0, -2.5)},
     floor=-50.0,
-    strength=0.9,
-    curve=Curve((0.5,) * 101, (0.4,) * 101),
     order_flips=(0.25, 0.2, 0.3),
-    probe_size=ProbeSizes((2, 100), {"bc": ((0.5, 0.4), (0.6,))}),
 )
-LEAST = Record("f" * 16, ContextInfo(), ("a", "b"), {"test": 2}, {"icl": {"accuracy": 1.0}})
+LEAST = Record("f" * 16, ContextInfo(), ("a", "b"), {"test": 2}, {"icl": Result({"accuracy": 1.0})})
 
 
 @pytest.mark.parametrize("record", [WHOLE, LEAST])
@@ -58,8 +63,8 @@ def test_json_and_back_is_the_same(record):
     assert json.loads(record.to_json())["version"] == VERSION
 
 
-def test_what_is_none_is_left_out():
-    assert not {"curve", "strength", "probe_size"} & set(json.loads(LEAST.to_json()))
+def test_fields_without_a_value_are_left_out():
+    assert json.loads(LEAST.to_json())["methods"] == {"icl": {"metrics": {"accuracy": 1.0}}}
 
 
 def sealed(fields):
@@ -72,8 +77,29 @@ def changed(**fields):
     return sealed(json.loads(WHOLE.to_json()) | fields)
 
 
+def of_bc(**fields):
+    """The record with other fields of BC's result."""
+    methods = json.loads(WHOLE.to_json())["methods"]
+    return {"methods": methods | {"bc": methods["bc"] | fields}}
+
+
 def without(name):
     return sealed({k: v for k, v in json.loads(WHOLE.to_json()).items() if k != name})
+
+
+def test_a_record_of_version_4_is_read():
+    """Version 0.2 kept a map from methods for each kind of result."""
+    fields = json.loads(WHOLE.to_json()) | {"version": 4}
+    results = fields.pop("methods")
+    for old, new in {"methods": "metrics", "right": "right", "bias": "bias"}.items():
+        fields[old] = {name: of[new] for name, of in results.items() if new in of}
+    fields["options"] = {"bc": {"strength": 0.5}}
+    fields["strength"], fields["curve"] = 0.9, results["bcl"]["curve"]
+    fields["probe_size"] = {"sizes": [2, 100], "accuracy": {"bc": [[0.5, 0.4], [0.6]]}}
+    assert Record.from_json(sealed(fields)) == WHOLE
+    for name in ("methods", "right", "curve"):
+        with pytest.raises(InputError, match="calibrate again"):
+            Record.from_json(sealed(fields | {name: {"bc": 3}}))
 
 
 OUTSIDE = {"gain": 0.1, "gain_low": 0.2, "gain_high": 0.3}
@@ -86,27 +112,27 @@ SENTENCES = {
     "id that is a number": changed(id=3),
     "seed that is a word": changed(context={"seed": "x"}),
     "context that is a word": changed(context="rte"),
-    "metric that is a word": changed(methods={"bc": {"accuracy": "good"}}),
-    "bias that is a number": changed(bias={"bc": 1.0}),
+    "metric that is a word": changed(**of_bc(metrics={"accuracy": "good"})),
+    "bias that is a number": changed(**of_bc(bias=1.0)),
     "another accuracy": WHOLE.to_json().replace("0.6", "0.7", 1),
     "levels upon levels": "[" * 99_999,
     "thousands of digits": "9" * 5000,
     "half a surrogate pair": '"\\ud800"',
     "seed of 70 bits": changed(context={"seed": 2**70}),
-    "metric that is no number": changed(methods={"bc": {"accuracy": float("nan")}}),
-    "no accuracy": changed(methods={"bc": {"nll": 1.0}}),
-    "accuracy in percent": changed(methods={"bc": {"accuracy": 50}}),
+    "metric that is no number": changed(**of_bc(metrics={"accuracy": float("nan")})),
+    "no accuracy": changed(**of_bc(metrics={"nll": 1.0})),
+    "accuracy in percent": changed(**of_bc(metrics={"accuracy": 50})),
     "no test rows": changed(rows={"cc": 3}),
     "one label": changed(label_names=["a"]),
-    "gain outside its interval": changed(methods={"bc": {"accuracy": 0.5, **OUTSIDE}}),
+    "gain outside its interval": changed(**of_bc(metrics={"accuracy": 0.5, **OUTSIDE})),
     "classes of one label": changed(classes=[3]),
-    "fewer answers than rows": changed(classes=[5, 4], right={"bc": "oA=="}),
-    "answers that are none": changed(right={"bc": "å"}),
-    "bias of one label": changed(bias={"bc": [1.0]}),
-    "short curve": changed(curve={"labeled": [0.5], "test": [0.5]}),
-    "sizes without draws": changed(probe_size={"sizes": [2], "accuracy": {"bc": [[]]}}),
-    "fewer rows than sizes": changed(probe_size={"sizes": [2, 4], "accuracy": {"bc": [[0.5]]}}),
-    "curve without the test rows": changed(curve={"labeled": []}),
+    "fewer answers than rows": changed(classes=[5, 4]),
+    "answers that are none": changed(**of_bc(right="å")),
+    "bias of one label": changed(**of_bc(bias=[1.0])),
+    "short curve": changed(**of_bc(curve={"labeled": [0.5], "test": [0.5]})),
+    "sizes without draws": changed(**of_bc(probe_size={"rows": [2], "accuracy": [[]]})),
+    "fewer rows than sizes": changed(**of_bc(probe_size={"rows": [2, 4], "accuracy": [[0.5]]})),
+    "curve without the test rows": changed(**of_bc(curve={"labeled": []})),
 }
 
 
@@ -131,7 +157,7 @@ def parts(value, path=()):
 
 
 def test_any_value_of_another_type_is_refused_or_read_back():
-    record = dataclasses.replace(WHOLE, curve=None)
+    record = dataclasses.replace(WHOLE, methods={"bc": WHOLE.methods["bc"]})
     for path in parts(json.loads(record.to_json())):
         for odd in ODD:
             changed = json.loads(record.to_json())
@@ -173,7 +199,7 @@ def test_records_are_a_sequence():
 
 def test_rows_are_one_per_context_method_and_metric():
     rows = Records([WHOLE, LEAST]).rows()
-    assert len(rows) == 6
+    assert len(rows) == 7
     first, last = rows[0], rows[-1]
     assert (first["method"], first["metric"], first["value"]) == ("icl", "accuracy", 0.5)
     assert (first["task"], first["seed"], first["scorer"]) == ("rte", 3, "causal_lm")
@@ -196,8 +222,11 @@ def test_an_interval_stands_beside_its_value():
 
 
 def test_options_of_a_method_stand_in_its_rows():
-    options = {"bc": {"target_prior": (0.8, 0.2), "strength": 2}, "icl": {"strength": 0.5}}
-    table = Records([dataclasses.replace(WHOLE, options=options), LEAST]).to_arrow()
+    options = {"icl": {"strength": 0.5}, "bc": {"target_prior": (0.8, 0.2), "strength": 2}}
+    results = {
+        name: Result(WHOLE.methods[name].metrics, options=of) for name, of in options.items()
+    }
+    table = Records([dataclasses.replace(WHOLE, methods=results), LEAST]).to_arrow()
     methods = table.select(["method", "method_strength", "method_target_prior"]).to_pylist()
     of_icl, of_bc = ("icl", 0.5, None), ("bc", 2.0, "[0.8, 0.2]")
     rows = [of_icl] * 2 + [of_bc] * 3 + [("icl", None, None)]

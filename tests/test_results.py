@@ -71,7 +71,7 @@ def test_duckdb_reads_both_files_and_the_table_in_memory(store):
             f"SELECT task, avg(value), min(low), count(seed) FROM {source} "
             "WHERE metric = 'gain' AND shots = 1 GROUP BY task"
         ).fetchall()
-        low = min(r.methods["bc"]["gain_low"] for r in RECORDS if r.context.task == "rte")
+        low = min(r.methods["bc"].metrics["gain_low"] for r in RECORDS if r.context.task == "rte")
         assert rows_read == [("rte", pytest.approx(0.15, abs=2e-3), low, 2)]
 
 

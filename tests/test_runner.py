@@ -80,7 +80,7 @@ def test_doors_give_the_same_numbers(tables, name):
     several = np.stack([test.log_probs[::-1], test.log_probs])
     assert np.array_equal(calibrate(several, name, from_probs=False)[1], expected.scores)
     record = run_calibration([table, tables[0]], ["icl", name])[0]
-    assert record.bias[name] == tuple(expected.state.bias.tolist())
+    assert record.methods[name].bias == tuple(expected.state.bias.tolist())
 
 
 def test_a_method_that_does_not_exist_is_refused_before_anything_runs(tables, refuses):

@@ -141,12 +141,12 @@ def test_probe_sizes_survive_a_second_calibrate_with_the_same_floor(score, progr
     workdir = f"--workdir={tmp_path / 'w'}"
     program("calibrate", "--methods=icl,bc", "--probe_sizes=2", "--draws=3", workdir)
     (path,) = (tmp_path / "w/records").iterdir()
-    before = json.loads(path.read_text())["probe_size"]
+    before = json.loads(path.read_text())["methods"]["bc"]["probe_size"]
     program("calibrate", "--methods=icl,bc", workdir)
-    assert json.loads(path.read_text())["probe_size"] == before
+    assert json.loads(path.read_text())["methods"]["bc"]["probe_size"] == before
     program("calibrate", "--methods=icl,bc", "--floor=-2", workdir)
     after = json.loads(path.read_text())
-    assert after["floor"] == -2 and "probe_size" not in after
+    assert after["floor"] == -2 and "probe_size" not in after["methods"]["bc"]
 
 
 def test_a_stand_in_split_is_named_in_the_table(score, program, tmp_path):

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from making import make_curve, make_record, make_sizes
+from making import make_by_rows, make_curve, make_record
 
 from batch_calibration.reporting import cells, curves, prompts, tables, two_labels, writing
 from batch_calibration.reporting.cells import Best
@@ -125,7 +125,7 @@ def test_what_a_reader_must_know_stands_below_every_table():
     assert len(marked) > 10 and all("† known" in table.note for table in marked)
 
 
-SIZES = make_sizes([2, 277], bc=[[0.5, 0.6], [0.7]], pc=[[0.4, 0.4], [0.5]])
+SIZES = make_by_rows([2, 277], bc=[[0.5, 0.6], [0.7]], pc=[[0.4, 0.4], [0.5]])
 
 
 def test_probe_sizes_make_curves_with_draws_of_all_seeds():

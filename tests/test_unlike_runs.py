@@ -10,7 +10,7 @@ from batch_calibration.reporting.prompts import choice_name
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.settings import Settings, keys
-from batch_calibration.studies import ContextInfo, Record, render_contexts
+from batch_calibration.studies import ContextInfo, Record, Result, render_contexts
 from batch_calibration.studies.context_scores import identify
 from batch_calibration.studies.loading import load_scorer
 
@@ -90,7 +90,7 @@ def tables(task, settings):
 
 
 def record(table, **fields):
-    methods = {name: {"accuracy": 0.5} for name in ("icl", "bc")}
+    methods = {name: Result({"accuracy": 0.5}, "AA==") for name in ("icl", "bc")}
     rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
     context = ContextInfo.from_table(table)
     return Record(table.id, context, table.label_names, rows, methods, **fields)
@@ -221,7 +221,10 @@ def test_another_floor_is_another_setting():
 def test_other_options_of_a_method_are_another_setting():
     table = small()
     several = [{}, {"batch_size": 8}, {"batch_size": 9}, {"target_prior": (0.8, 0.2)}]
-    settings = [places([record(table, options={"bc_running": option})])[0][0] for option in several]
+    settings = []
+    for options in several:
+        results = {"bc_running": Result({"accuracy": 0.5}, options=options)}
+        settings.append(places([replace(record(table), methods=results)])[0][0])
     assert len(set(settings)) == len(set(map(str, settings))) == 4
     assert len({setting.slug for setting in settings}) == 4
     assert str(settings[1]).endswith("bc_running batch_size 8")

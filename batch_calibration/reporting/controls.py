@@ -148,9 +148,9 @@ class Control(NamedTuple):
 
 def right_by_data(record: Record, method: str) -> np.ndarray | None:
     """By the labels that the data give the rows."""
-    if method not in record.right:
+    if method not in record.methods:
         return None
-    return unpack(record.right[method], sum(record.classes)).astype(np.float64)
+    return unpack(record.methods[method].right, sum(record.classes)).astype(np.float64)
 
 
 def right_by_likelier_label(load: Callable[[Record], ScoreTable | None]) -> Hits:
@@ -159,7 +159,7 @@ def right_by_likelier_label(load: Callable[[Record], ScoreTable | None]) -> Hits
     def hits(record: Record, method: str) -> np.ndarray | None:
         task, split = record.context.task, record.context.served or record.context.split
         is_of_suite = split in suite.split_names(task)
-        has_bias = method in record.bias or method == BASELINE
+        has_bias = (method in record.methods and record.methods[method].bias) or method == BASELINE
         table = load(record) if is_of_suite and has_bias else None
         if table is None:
             return None

@@ -17,6 +17,7 @@ from batch_calibration.reporting.frame import (
     is_over_shots,
     task_title,
 )
+from batch_calibration.studies import ByRows, Record
 
 # Accuracies in %, one for each seed or draw, by the number on the axis below them.
 Points = dict[int, np.ndarray]
@@ -91,17 +92,16 @@ def _shot_curves(family: Sequence[Frame]) -> Curves:
     return Curves(slug, heading, "shots per class", lines, note, gains=gained, number="Figure 6")
 
 
-# A task, numbers, and method -> for each of them the shares that are right, a draw each.
-Draws = tuple[str, Sequence[int], Mapping[str, Sequence[Sequence[float]]]]
-
-
-def _pool(records: Iterable[Draws]) -> dict[str, dict[str, Points]]:
-    """The draws of all seeds together."""
+def _pool(records: Iterable[Record], curve: str) -> dict[str, dict[str, Points]]:
+    """Pools the draws of all seeds: task -> method -> its points on a curve of `CURVES`."""
     tasks: dict[str, dict[str, Points]] = {}
-    for task, numbers, accuracy in records:
-        for method in sorted(accuracy):
-            points = tasks.setdefault(task, {}).setdefault(method, {})
-            for number, shares in zip(numbers, accuracy[method], strict=True):
+    for record in records:
+        for method in sorted(record.methods):
+            by_rows: ByRows | None = getattr(record.methods[method], curve)
+            if by_rows is None:
+                continue
+            points = tasks.setdefault(record.context.task, {}).setdefault(method, {})
+            for number, shares in zip(by_rows.rows, by_rows.accuracy, strict=True):
                 points[number] = np.append(points.get(number, []), 100 * np.array(shares))
     return tasks
 
@@ -110,8 +110,7 @@ def by_probe_size(groups: Sequence[Frame]) -> list[Curves]:
     """Accuracy against how many unlabeled rows a method learns from (the paper's Fig. 9)."""
     curves = []
     for group in groups:
-        pairs = [(record.context.task, record.probe_size) for record in group.records]
-        if tasks := _pool((task, p.sizes, p.accuracy) for task, p in pairs if p):
+        if tasks := _pool(group.records, "probe_size"):
             slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
             axis, note = "rows the bias is learned from", notes(group.records)
             curves.append(Curves(slug, heading, axis, tasks, note, number="Figure 9"))
@@ -126,11 +125,12 @@ def by_rows_seen(groups: Sequence[Frame]) -> list[Curves]:
     curves = []
     for group in groups:
         levels: dict[str, dict[str, float]] = {}
-        pairs = [(record.context.task, record.over_stream) for record in group.records]
-        tasks = _pool((task, stream.rows, stream.accuracy) for task, stream in pairs if stream)
-        for task in tasks:
-            streamed = [record for record in group.tasks[task].records if record.over_stream]
-            contexts = Frame(group.setting, streamed)
+        streamed = list[Record]()
+        for record in group.records:
+            if any(result.over_stream for result in record.methods.values()):
+                streamed.append(record)
+        tasks = _pool(streamed, "over_stream")
+        for task, contexts in Frame(group.setting, streamed).tasks.items():
             for method in filter(contexts.methods.__contains__, REFERENCES):
                 levels.setdefault(task, {})[method] = 100 * float(contexts.values(method).mean())
         if tasks:

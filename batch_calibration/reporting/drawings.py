@@ -140,7 +140,7 @@ def _draw_planes(study: Results, group: Frame, texts: items.TextsOf) -> Drawn:
 def of_strength(study: Results) -> Iterator[Drawing]:
     """Accuracy against the strength, setting by setting; of the main one two tasks apart."""
     for group in study.sections:
-        if any(record.curve is None for record in group.records):
+        if not all(record.searched for record in group.records):
             continue
         is_main = group == study.main
         tasks = list(filter(group.tasks.__contains__, STRENGTH_TASKS))

@@ -130,10 +130,11 @@ class Frame:
     @cached_property
     def compared(self) -> list[str]:
         """Methods whose gain over ICL is known: both have the answers to each row."""
-        rights = [record.right.keys() for record in self.records]
-        judged = set(self.methods).intersection(*rights)
-        is_known = BASELINE in judged
-        return [name for name in self.methods if is_known and name in judged and name != BASELINE]
+        judged = list(filter(self._is_judged, self.methods))
+        return [name for name in judged if BASELINE in judged and name != BASELINE]
+
+    def _is_judged(self, method: str) -> bool:
+        return all(record.methods[method].right for record in self.records)
 
     @property
     def has_references(self) -> bool:
@@ -172,7 +173,7 @@ class Frame:
 
     def values(self, method: str, metric: str = "accuracy") -> np.ndarray:
         """A metric of one method, one value a context, [c]."""
-        return np.array([record.methods[method][metric] for record in self.records])
+        return np.array([record.methods[method].metrics[metric] for record in self.records])
 
     def average(self, method: str, metric: str = "accuracy") -> float:
         """Mean over tasks of the mean over seeds."""
@@ -180,7 +181,7 @@ class Frame:
 
     def right(self, method: str) -> list[np.ndarray]:
         """Of each context the labeled rows [n], 1.0 where the method is right."""
-        packed = [(record.right[method], sum(record.classes)) for record in self.records]
+        packed = [(record.methods[method].right, sum(record.classes)) for record in self.records]
         return [unpack(text, rows).astype(np.float64) for text, rows in packed]
 
     def accuracy(self, method: str) -> Estimate:
@@ -196,7 +197,7 @@ def task_accuracy(frame: Frame, method: str) -> Estimate:
     """The accuracy on one task, mean over contexts; the interval of one is that of its record."""
     if len(frame.records) > 1:
         return _mean_over_contexts(frame, method, "")
-    metrics = frame.records[0].methods[method]
+    metrics = frame.records[0].methods[method].metrics
     return Estimate(metrics["accuracy"], metrics["accuracy_low"], metrics["accuracy_high"])
 
 
@@ -378,8 +379,8 @@ def _setting(record: Record) -> Setting:
     options = {name: context.options[name] for name in context.options.keys() - varied}
     if record.floor is not None:
         options["floor"] = record.floor
-    for method, method_options in record.options.items():
-        for name, option in method_options.items():
+    for method, result in record.methods.items():
+        for name, option in result.options.items():
             # A word for shares that each table has of its own, the same for all methods.
             is_word = name in OF_SHARES and isinstance(option, str)
             options["prior" if is_word else f"{method} {name}"] = option

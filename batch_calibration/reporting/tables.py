@@ -238,7 +238,9 @@ def _probability_methods(group: Frame) -> list[str]:
     """Methods for which every context has all three metrics."""
     methods = list(group.methods)
     for record in group.records:
-        methods = [name for name in methods if PROBABILITIES.keys() <= record.methods[name].keys()]
+        methods = [
+            name for name in methods if PROBABILITIES.keys() <= record.methods[name].metrics.keys()
+        ]
     return methods
 
 
@@ -267,7 +269,7 @@ def bcl_cells(group: Frame) -> Cells:
     if not learned:
         return []
     rows = _metric_cells(group, group.among([*REFERENCES, *learned]), "accuracy", _percents)
-    strengths = [record.strength for record in group.records]
+    strengths = [record.methods[learned[0]].strength for record in group.records]
     column = ["-" if strength is None else f"{strength:+.1f}" for strength in strengths]
     for row, cell in zip(rows, ["γ learned", *column, ""], strict=True):
         row.append(cell)

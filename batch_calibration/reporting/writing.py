@@ -206,13 +206,14 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
     seed = "" if context.seed is None else f"seed {context.seed}"
     name = ", ".join(filter(None, (frame.task_title(context.task), seed)))
     shares, share, task = None, None, TASKS.get(context.task)
-    if any(options.get("target_prior") == "train" for options in record.options.values()):
+    if any(found.options.get("target_prior") == "train" for found in record.methods.values()):
         shares = counted_shares(table.context[TRAIN_LABELS])
     # Tables of earlier versions do not say it themselves.
     elif table.context.get(BALANCED) is True or (task is not None and task.balanced):
         share = BY_DESIGN
-    found = {} if record.options.keys() & {LIKELY, POOLED} else record.bias
-    alone, pooled = found.get(LIKELY), found.get(POOLED)
+    results = [record.methods.get(name) for name in (LIKELY, POOLED)]
+    are_usual = not any(result.options for result in results if result)
+    alone, pooled = ((are_usual and result and result.bias) or None for result in results)
     # Contexts that have nothing to pool are corrected each by itself.
     is_pooled = pooled is not None and pooled != alone
     known, bias = pooled if is_pooled else alone, None

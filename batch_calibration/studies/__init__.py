@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from batch_calibration.studies.merging import merge_workdirs
     from batch_calibration.studies.records import (
         VERSION,
+        ByRows,
         ContextInfo,
         Curve,
-        OverStream,
-        ProbeSizes,
         Record,
+        Result,
         ScorerInfo,
         pack,
         unpack,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "calibration": "CalibrationReport calibrate_store calibrate_study run_calibration",
     "merging": "merge_workdirs",
-    "records": "VERSION ContextInfo Curve OverStream ProbeSizes Record ScorerInfo pack unpack",
+    "records": "VERSION ByRows ContextInfo Curve Record Result ScorerInfo pack unpack",
     "runs": "Run",
     "scoring": "ScoringProgress ScoringReport render_contexts run_scoring",
     "store": "Store load_results write_results",
@@ -48,11 +48,11 @@ _HOMES = {
 """Module -> its names, loaded when asked for: scores need no Flax, and a model no methods."""
 
 __all__ = [
-    "KINDS", "VERSION", "CalibrationReport", "ContextInfo", "Curve", "Number", "OverStream",
-    "ProbeSizes", "Record", "Records", "Run", "ScorerInfo", "ScoringProgress", "ScoringReport",
+    "KINDS", "VERSION", "ByRows", "CalibrationReport", "ContextInfo", "Curve", "Number",
+    "Record", "Records", "Result", "Run", "ScorerInfo", "ScoringProgress", "ScoringReport",
     "Store", "SweepReport", "Work", "calibrate_store", "calibrate_study", "csv_text",
-    "load_results", "merge_workdirs", "pack", "render_contexts", "run_calibration", "run_scoring",
-    "sweep", "unpack", "write_results",
+    "load_results", "merge_workdirs", "pack", "render_contexts", "run_calibration",
+    "run_scoring", "sweep", "unpack", "write_results",
 ]  # fmt: skip
 
 

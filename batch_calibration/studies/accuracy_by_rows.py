@@ -1,6 +1,6 @@
 """Accuracy by rows: learned from (probe sizes), and seen so far (streams)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import jax
@@ -10,7 +10,7 @@ import numpy as np
 from batch_calibration import metrics
 from batch_calibration.calibration.base import predict
 from batch_calibration.methods import METHODS, Evidence, Options, correct
-from batch_calibration.studies import OverStream, ProbeSizes
+from batch_calibration.studies import ByRows
 from batch_calibration.typing import Key, Labels, Rows, Weight
 
 Pairs = tuple[tuple[str, object], ...]
@@ -20,18 +20,20 @@ Pairs = tuple[tuple[str, object], ...]
 def accuracy_by_size(
     test: Evidence,
     sizes: Sequence[int],
+    methods: Collection[str],
     *,
     draws: int,
     seed: int,
     options: Mapping[str, Options] | None = None,
-) -> ProbeSizes:
-    """Accuracy on all n rows of the methods drawn over probe sizes that learn from m of them.
+) -> dict[str, ByRows]:
+    """Measures the accuracy on all n rows of methods that learn from m of them, by method.
 
     Source: Zhou et al. 2024, Fig. 9.
 
     Args:
         test: log_probs [m k], labels [m], weight [m]; the n rows that are there come first.
         sizes: m; those not below n are left out, n is added.
+        methods: the names of the methods; those that are not drawn over probe sizes are left out.
         draws: random draws of rows for each size, but one for n.
         seed: of the draws, and of methods that start at random.
         options: method -> what its `make` takes.
@@ -48,14 +50,14 @@ def accuracy_by_size(
         weights[draw, random.choice(rows, used_sizes[draw // draws], replace=False)] = 1
     weights[-1] = 1 if present is None else present  # the last probe is all rows
     by_method = {}
-    for name, method in METHODS.items():
-        max_labels = method.most_labels or log_probs.shape[-1]
-        if method.over_probe_sizes and log_probs.shape[-1] <= max_labels:
+    for name in methods:
+        if METHODS[name].over_probe_sizes:
             key, pairs = jax.random.key(seed), _option_pairs(options, name)
             accuracies = _accuracy_by_weight(name, log_probs, labels, weights, key, options=pairs)
             by_size = np.split(np.asarray(accuracies), np.arange(1, len(used_sizes) + 1) * draws)
-            by_method[name] = tuple(tuple(of_draws.tolist()) for of_draws in by_size)
-    return ProbeSizes((*used_sizes, rows), by_method)
+            accuracy = tuple(tuple(of_draws.tolist()) for of_draws in by_size)
+            by_method[name] = ByRows((*used_sizes, rows), accuracy)
+    return by_method
 
 
 @partial(jax.jit, static_argnames=("name", "options"))
@@ -87,15 +89,21 @@ def seen_counts(rows: int) -> tuple[int, ...]:
 
 
 def accuracy_over_stream(
-    test: Evidence, orders: int, *, seed: int, options: Mapping[str, Options] | None = None
-) -> OverStream:
-    """Accuracy of the methods drawn over a stream, as the test rows come in sequence.
+    test: Evidence,
+    orders: int,
+    methods: Collection[str],
+    *,
+    seed: int,
+    options: Mapping[str, Options] | None = None,
+) -> dict[str, ByRows]:
+    """Measures the accuracy of the methods drawn over a stream, as test rows come in sequence.
 
     A value is the share of right predictions among the rows between two numbers of rows seen.
 
     Args:
         test: log_probs [m k], labels [m], weight [m]; the n rows that are there come first.
         orders: how many orders of the n rows.
+        methods: the names of the methods; those that are not drawn over a stream are left out.
         seed: of the orders, and of methods that start at random.
         options: method -> what its `make` takes.
     """
@@ -111,16 +119,17 @@ def accuracy_over_stream(
     # Rows without a gold label are seen, and not judged; a stretch of such rows has no value.
     judged = np.add.reduceat(labels[order] >= 0, (0, *counts[:-1]), axis=1)  # [orders, stretches]
     has_value = (judged > 0).all(axis=0)
+    seen = tuple(np.array(counts)[has_value].tolist())
     by_method = {}
-    for name, method in METHODS.items():
-        if method.over_stream:
+    for name in methods:
+        if METHODS[name].over_stream:
             rows_in_order, gold, key = log_probs[order], labels[order], jax.random.key(seed)
             pairs = _option_pairs(options, name)
             is_right = _right_in_order(name, rows_in_order, gold, key, options=pairs)
             right = np.add.reduceat(np.asarray(is_right), (0, *counts[:-1]), axis=1)
             shares = right[:, has_value] / judged[:, has_value]
-            by_method[name] = tuple(map(tuple, shares.T.tolist()))
-    return OverStream(tuple(np.array(counts)[has_value].tolist()), by_method)
+            by_method[name] = ByRows(seen, tuple(map(tuple, shares.T.tolist())))
+    return by_method
 
 
 @partial(jax.jit, static_argnames=("name", "options"))

@@ -1,12 +1,11 @@
 """Every method on every score table, and the record of what it did to each."""
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -25,7 +24,7 @@ from batch_calibration.scoring.prompts.length_limit import shortening_notes
 from batch_calibration.settings import CalibrationSettings
 from batch_calibration.studies import Record, Records, Store
 from batch_calibration.studies.accuracy_by_rows import accuracy_by_size, accuracy_over_stream
-from batch_calibration.studies.records import ContextInfo, Curve, OverStream, ProbeSizes, pack
+from batch_calibration.studies.records import ContextInfo, Curve, Result, pack
 
 Progress = Callable[[int], None]
 
@@ -76,7 +75,7 @@ def run_calibration(
     >>> from batch_calibration.scores import make_block
     >>> rows = make_block([[-1.0, -3.0], [-2.0, -2.5]], labels=[0, 1])
     >>> table = ScoreTable({"task": "mine"}, ("no", "yes"), {"test": rows})
-    >>> run_calibration([table], ["icl", "bc"])[0].methods["bc"]["accuracy"]
+    >>> run_calibration([table], ["icl", "bc"])[0].methods["bc"].metrics["accuracy"]
     1.0
     """
     tables = list(tables)
@@ -105,12 +104,23 @@ def run_calibration(
         record = make_record(table, test, corrected, skipped, floor)
         used = {name: found.options[name] for name in record.methods if name in found.options}
         named = with_common(used, record.methods, dict.fromkeys(of_table, prior))
-        options, by_size, by_seen = with_common(found.options, names, of_table), None, None
+        made = record.methods
+        options, by_size, by_seen = with_common(found.options, names, of_table), {}, {}
         if probe_sizes:
-            by_size = accuracy_by_size(test, probe_sizes, draws=draws, seed=seed, options=options)
+            by_size = accuracy_by_size(
+                test, probe_sizes, made, draws=draws, seed=seed, options=options
+            )
         if stream_orders:
-            by_seen = accuracy_over_stream(test, stream_orders, seed=seed, options=options)
-        records.append(replace(record, options=named, probe_size=by_size, over_stream=by_seen))
+            by_seen = accuracy_over_stream(test, stream_orders, made, seed=seed, options=options)
+        results = {}
+        for name, result in record.methods.items():
+            results[name] = replace(
+                result,
+                options=named.get(name, {}),
+                probe_size=by_size.get(name),
+                over_stream=by_seen.get(name),
+            )
+        records.append(replace(record, methods=results))
         if progress:
             progress(len(records))
     return Records(records)
@@ -177,25 +187,23 @@ def make_record(
     has_label = gold >= 0  # [n]; accuracies are of these rows
     gold = gold[has_label]
     icl_is_right = np.argmax(test.log_probs[: len(has_label)][has_label], axis=-1) == gold
-    methods, right, bias = {}, {}, {}
-    # Of the methods that learn a strength a record holds the first one's.
-    strength, curve = None, None
+    methods = {}
     for name, (state, scores_of_method) in corrected.items():
         is_right = np.asarray(scores_of_method)[has_label].argmax(axis=-1) == gold
-        right[name] = pack(is_right)
         padded = pad_rows(Evidence(scores_of_method)).log_probs
         measured = jax.device_get(jit_quickly(metrics.measure)(padded, test.labels, test.weight))
         measured = {metric: float(number) for metric, number in measured.items()}
         measured["accuracy"] = float(is_right.mean())  # to the last bit, without the padding
         # What learns nothing is what the others are compared with.
         baseline = icl_is_right if METHODS[name].probe.blocks else None
-        methods[name] = with_intervals(measured, is_right, baseline)
-        if METHODS[name].keeps_bias:
-            bias[name] = _floats(state.bias)
-        if METHODS[name].has_curve and curve is None:
-            strength = float(state.strength)
+        strength = curve = None
+        if METHODS[name].has_curve:
             on_test = jit_quickly(strength_curve)(state.bias, *test)
-            curve = Curve(_floats(state.curve), _floats(on_test))
+            strength, curve = float(state.strength), Curve(_floats(state.curve), _floats(on_test))
+        bias = _floats(state.bias) if METHODS[name].keeps_bias else ()
+        measured = with_intervals(measured, is_right, baseline)
+        packed = pack(is_right)
+        methods[name] = Result(measured, packed, bias, strength=strength, curve=curve)
     over_long, unreadable, notes = _outcomes(table)
     context = ContextInfo.from_table(table)
     shortened = sum(sum(counts.values()) for counts in over_long.values())
@@ -209,15 +217,11 @@ def make_record(
         rows={name: len(block.row_ids) for name, block in table.blocks.items()},
         classes=tuple(np.bincount(gold, minlength=len(table.label_names)).tolist()),
         methods=methods,
-        right=right,
         skipped=skipped,
         over_long=over_long,
         unreadable=unreadable,
-        bias=bias,
         floor=floor,
         notes=(*of_lengths, *of_labels, *notes),
-        strength=strength,
-        curve=curve,
         order_flips=tuple(order_flips(table) or ()),
     )
 
@@ -248,7 +252,6 @@ def _floats(array: jax.Array | np.ndarray) -> tuple[float, ...]:
     return tuple(np.asarray(array).tolist())
 
 
-ByRows = TypeVar("ByRows", ProbeSizes, OverStream)
 CHANGED = "{} score table{} changed while being calibrated, and no record was kept: {} again"
 
 
@@ -340,7 +343,7 @@ def calibrate_store(
     for record in calibrated:
         # One whose table came after the digests were taken has none, and is not kept.
         record = replace(record, scores=digests.get(record.id, "gone"))
-        record = _merge_earlier(record, store.record(record.id))
+        record = _with_earlier(record, store.record(record.id))
         if store.put_record(record):
             records.append(record)
     changed = len(calibrated) - len(records)
@@ -378,45 +381,16 @@ def _shares_of_training(table: ScoreTable) -> Options:
     return {"target_prior": counted_shares(counts), "counts": tuple(counts)}
 
 
-def _merge_earlier(record: Record, earlier: Record | None) -> Record:
-    """The record, with fields that only an earlier run on the same scores computed."""
+def _with_earlier(record: Record, earlier: Record | None) -> Record:
+    """Adds the results of other methods that an earlier run found on the same scores."""
     if earlier is None or (earlier.floor, earlier.scores) != (record.floor, record.scores):
         return record
-    methods = {**earlier.methods, **record.methods}
+    methods = dict(earlier.methods)
+    for name, result in record.methods.items():
+        methods[name] = result.with_curves_of(methods.get(name))
     skipped = {**earlier.skipped, **record.skipped}
-    options = dict(earlier.options)
-    for name in record.methods:
-        options.pop(name, None)  # this run's own count, the defaults too
-    options |= record.options
-    return replace(
-        record,
-        options=options,
-        methods={name: methods[name] for name in METHODS if name in methods},
-        right={**earlier.right, **record.right},
-        skipped={name: reason for name, reason in skipped.items() if name not in methods},
-        bias={**earlier.bias, **record.bias},
-        # Not `or`: a strength of 0 is one.
-        strength=earlier.strength if record.strength is None else record.strength,
-        curve=record.curve or earlier.curve,
-        probe_size=record.probe_size or _still_true(earlier.probe_size, earlier.options, options),
-        over_stream=record.over_stream
-        or _still_true(earlier.over_stream, earlier.options, options),
-    )
-
-
-def _still_true(
-    curves: ByRows | None, earlier: Mapping[str, Options], options: Mapping[str, Options]
-) -> ByRows | None:
-    """Accuracies of an earlier run, of the methods whose options were what they are now."""
-    if curves is None:
-        return None
-    accuracy = {}
-    for name, of_method in curves.accuracy.items():
-        # As JSON, where a tuple and a list are one.
-        before = json.dumps(earlier.get(name, {}), sort_keys=True)
-        if json.dumps(options.get(name, {}), sort_keys=True) == before:
-            accuracy[name] = of_method
-    return replace(curves, accuracy=accuracy) if accuracy else None
+    skipped = {name: reason for name, reason in skipped.items() if name not in methods}
+    return replace(record, methods=methods, skipped=skipped)
 
 
 def _notes(records: Sequence[Record]) -> Iterator[str]:

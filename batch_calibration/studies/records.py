@@ -7,16 +7,19 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from batch_calibration.errors import InputError, answering, step
-from batch_calibration.files import WrongJson, parse_json, read_as
+from batch_calibration.files import WrongJson, object_at, parse_json, read_as, value_at
+from batch_calibration.methods import METHODS
 from batch_calibration.scores import ScoreTable, digest
 
-VERSION = 4
-"""Of the JSON below; records without a number are of version 1. Before 4 bc_running was BC."""
+VERSION = 5
+"""Of the JSON below; version 4, of batch-calibration 0.2, is read, too."""
 CHECKSUM = "checksum"
 """The digest of all else in the JSON."""
 CURVE_POINTS = 101
@@ -32,30 +35,54 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class ProbeSizes:
-    """Accuracy on all test rows when a method learns from so many of them.
+class ByRows:
+    """Accuracy of a method by a number of rows: those it learned from, or those seen so far.
 
     Attributes:
-        sizes: rows a method learned from.
-        accuracy: method -> for each size, a value per draw of rows.
-    """
-
-    sizes: tuple[int, ...]
-    accuracy: Mapping[str, tuple[tuple[float, ...], ...]]
-
-
-@dataclass(frozen=True)
-class OverStream:
-    """Accuracy of the test rows as they come in random orders, each corrected when it comes.
-
-    Attributes:
-        rows: rows seen, ascending.
-        accuracy: method -> for each of these numbers, a value per order: the share that is right
-            among the rows from the number before it up to this one.
+        rows: the numbers, ascending where rows are seen.
+        accuracy: for each number, a value per draw or order of rows. Of rows seen it is the share
+            of right answers among the rows from the number before it up to this one.
     """
 
     rows: tuple[int, ...]
-    accuracy: Mapping[str, tuple[tuple[float, ...], ...]]
+    accuracy: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one method on one context's scores.
+
+    Attributes:
+        metrics: metric -> value; `gain` is over the scores as they are.
+        right: which of the labeled rows it answers rightly, see `pack`.
+        bias: of each label, in nats; () where the method keeps none.
+        options: those that were not the default.
+        strength: the strength that it searched; None where it searched none.
+        curve: accuracy by strength, where it was searched.
+        probe_size: accuracy by the number of probe rows, where that was asked for.
+        over_stream: accuracy by the number of rows seen, where that was asked for.
+    """
+
+    metrics: Mapping[str, float]
+    right: str = ""
+    bias: tuple[float, ...] = ()
+    options: Mapping[str, object] = field(default_factory=dict)
+    strength: float | None = None
+    curve: Curve | None = None
+    probe_size: ByRows | None = None
+    over_stream: ByRows | None = None
+
+    def with_curves_of(self, earlier: Result | None) -> Result:
+        """Adds the curves by rows of an earlier result with the same options, where it has none."""
+        # As JSON, where a tuple and a list are one.
+        if earlier is None or _as_json(earlier.options) != _as_json(self.options):
+            return self
+        curves = {name: getattr(self, name) or getattr(earlier, name) for name in CURVES}
+        return dataclasses.replace(self, **curves)
+
+
+CURVES = ("probe_size", "over_stream")
+"""The curves of a result by numbers of rows."""
 
 
 def pack(is_right: np.ndarray) -> str:
@@ -175,26 +202,19 @@ class ContextInfo:
 
 @dataclass(frozen=True)
 class Record:
-    """The results of every method on one context's scores.
+    """The results of methods on one context's scores.
 
     Attributes:
         id: of the score table.
         context: what the scores were asked for.
         label_names: one per column of scores.
         rows: block -> how many rows it has.
-        methods: method -> metric -> value; `gain` is over the scores as they are.
+        methods: method -> its result.
         classes: of the test rows whose right label is known, how many have each label.
-        right: method -> which of those rows it answers rightly, see `pack`.
         skipped: method -> why it is left out.
         over_long: block -> how many prompts were "dropped" demonstrations of or "truncated".
         unreadable: block -> how many of its images could not be read.
-        bias: method -> the bias of each label, in nats.
         floor: what smaller scores were raised to, in nats; None where none was asked for.
-        options: method -> its options that were not the default.
-        strength: what BCL chose.
-        curve: accuracy by strength, where BCL ran.
-        probe_size: accuracy by the number of probe rows, where that was asked for.
-        over_stream: accuracy by the number of rows seen, where that was asked for.
         order_flips: the share of questions whose answer changes with the order of their options,
             and its 95 % interval, in 0 to 1; () where not all were asked in several orders.
         notes: what a reader of the numbers must know, in sentences.
@@ -206,19 +226,12 @@ class Record:
     context: ContextInfo
     label_names: tuple[str, ...]
     rows: Mapping[str, int]
-    methods: Mapping[str, Mapping[str, float]]
+    methods: Mapping[str, Result]
     classes: tuple[int, ...] = ()
-    right: Mapping[str, str] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     over_long: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unreadable: Mapping[str, int] = field(default_factory=dict)
-    bias: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     floor: float | None = None
-    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    strength: float | None = None
-    curve: Curve | None = None
-    probe_size: ProbeSizes | None = None
-    over_stream: OverStream | None = None
     order_flips: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
     scores: str = ""
@@ -235,10 +248,16 @@ class Record:
         scores = np.asarray(table.blocks["test"].log_probs)
         return scores if self.floor is None else np.maximum(scores, np.float32(self.floor))
 
+    @property
+    def searched(self) -> Result | None:
+        """The result of the first method that searched its strength; None where none did."""
+        found = (self.methods[name] for name in METHODS if name in self.methods)
+        return next((result for result in found if result.curve), None)
+
     def to_json(self) -> str:
-        """JSON text; what is None is left out, and a checksum of the others is added."""
-        fields = dataclasses.asdict(self)
-        fields = {name: field for name, field in fields.items() if field is not None}
+        """JSON text with a checksum; fields without a value are left out."""
+        fields = _filled(dataclasses.asdict(self))
+        fields["methods"] = {name: _filled(of) for name, of in fields["methods"].items()}
         return json.dumps(fields | {CHECKSUM: digest(fields)}, indent=1, sort_keys=True)
 
     @classmethod
@@ -254,7 +273,7 @@ class Record:
             fields = parse_json(text)
         version = fields.get("version", 1) if isinstance(fields, dict) else None
         # Before the checksum: an old record is whole, and a sentence on damage would mislead.
-        if not isinstance(fields, dict) or version != VERSION:
+        if not isinstance(fields, dict) or version not in (VERSION, BY_KIND):
             got = "none" if version is None else f"version {version!r}"
             expected = f"a record of version {VERSION}"
             raise InputError.at(where, expected, got, remedy)
@@ -264,6 +283,8 @@ class Record:
                 f"{remedy}."
             )
         try:
+            if version == BY_KIND:
+                fields |= {"version": VERSION, "methods": _by_method(fields)}
             record = read_as(cls, fields, "record")
             _check(record)
             return record
@@ -271,34 +292,60 @@ class Record:
             raise InputError(f"{where}: {error}; {remedy}.") from error
 
 
+def _as_json(options: Mapping[str, object]) -> str:
+    return json.dumps(options, sort_keys=True)
+
+
+def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value not in (None, "", (), {})}
+
+
+BY_KIND = 4
+"""The version of records that keep a map from methods for each kind of result."""
+
+
+def _by_method(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts the results of a record of version `BY_KIND`: method -> its fields."""
+    methods = dict[str, dict[str, object]]()
+    for name, metrics in object_at(fields, "methods").items():
+        methods[name] = {"metrics": metrics}
+    for kind in ("right", "bias", "options"):
+        for name in methods.keys() & object_at(fields, kind):
+            methods[name][kind] = value_at(fields, kind, name)
+    for kind, numbers in zip(CURVES, ("sizes", "rows"), strict=True):
+        for name in methods.keys() & object_at(fields, kind, "accuracy"):
+            rows, accuracy = (
+                value_at(fields, kind, numbers),
+                value_at(fields, kind, "accuracy", name),
+            )
+            methods[name][kind] = {"rows": rows, "accuracy": accuracy}
+    # The strength and its curve are of the first method that searched one.
+    for name in [name for name in METHODS if METHODS[name].has_curve and name in methods][:1]:
+        methods[name] |= {kind: fields[kind] for kind in ("strength", "curve") if kind in fields}
+    return methods
+
+
 def _check(record: Record) -> None:
-    """Refuse a record whose fields disagree: tables and figures take them as they are."""
-    k, curve = len(record.label_names), record.curve
-    # Both curves by rows have the same form: numbers, and a list of draws for each.
-    axes = list[tuple[tuple[int, ...], Mapping[str, tuple[tuple[float, ...], ...]]]]()
-    if record.probe_size:
-        axes.append((record.probe_size.sizes, record.probe_size.accuracy))
-    if record.over_stream:
-        axes.append((record.over_stream.rows, record.over_stream.accuracy))
-    # A method without an accuracy has none in range.
-    accuracies = [metrics.get("accuracy", -1.0) for metrics in record.methods.values()]
-    counts = [record.rows.get("test", 0)]
-    if curve:
-        accuracies += [*curve.labeled, *curve.test]
-    has_every_size = True
-    for sizes, by_method in axes:
-        counts += sizes
-        for by_size in by_method.values():
-            has_every_size &= len(by_size) == len(sizes)  # no draws are refused by `counts`
-            for draws in by_size:
-                accuracies += draws
-                counts.append(len(draws))
-    are_ordered = True  # a method without a gain has zeros, which are
-    for metrics in record.methods.values():
+    """Refuses a record whose fields disagree: tables and figures take them as they are."""
+    k, labeled_rows = len(record.label_names), sum(record.classes)
+    accuracies, counts, have_every_size = list[float](), [record.rows.get("test", 0)], True
+    are_ordered = have_points = are_answered = have_biases = True
+    for result in record.methods.values():
+        metrics, curve = result.metrics, result.curve
+        # A method without an accuracy has none in range.
+        accuracies.append(metrics.get("accuracy", -1.0))
+        # A method without a gain has zeros, which are ordered.
         low, gain, high = (metrics.get(name, 0.0) for name in ("gain_low", "gain", "gain_high"))
         are_ordered &= -1 <= low <= gain <= high <= 1
-    labeled_rows = sum(record.classes)  # `right` is of rows with a known label alone
-    are_answered = all(is_packed(text, labeled_rows) for text in record.right.values())
+        are_answered &= not result.right or is_packed(result.right, labeled_rows)
+        have_biases &= len(result.bias) in (0, k)
+        if curve:
+            accuracies += [*curve.labeled, *curve.test]
+            have_points &= len(curve.labeled) == len(curve.test) == CURVE_POINTS
+        for by_rows in filter(None, (result.probe_size, result.over_stream)):
+            counts += [*by_rows.rows, *map(len, by_rows.accuracy)]  # no draws are refused
+            have_every_size &= len(by_rows.accuracy) == len(by_rows.rows)
+            accuracies += chain.from_iterable(by_rows.accuracy)
     for is_fine, expected in (
         (k > 1, "two labels or more"),
         (record.methods and min(counts) > 0, "test rows, methods, probe sizes and draws of them"),
@@ -306,12 +353,9 @@ def _check(record: Record) -> None:
         (are_ordered, "a gain inside its interval"),
         (len(record.classes) in (0, k), f"the rows of each of {k} labels"),
         (min(record.classes, default=0) >= 0 and are_answered, "an answer of each labeled row"),
-        (all(len(bias) == k for bias in record.bias.values()), f"a bias of {k} labels"),
-        (
-            not curve or len(curve.labeled) == len(curve.test) == CURVE_POINTS,
-            f"{CURVE_POINTS} points of a curve",
-        ),
-        (has_every_size, "a row a size"),
+        (have_biases, f"a bias of {k} labels"),
+        (have_points, f"{CURVE_POINTS} points of a curve"),
+        (have_every_size, "a row a size"),
     ):
         if not is_fine:
             raise WrongJson(f"expected {expected} in the record; got others")

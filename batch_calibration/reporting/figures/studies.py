@@ -366,8 +366,8 @@ def draw_strength(group: Frame) -> Drawn:
     rows: list[Row] = []
     means = []
     for axes, (task, frame) in zip(grid, group.tasks.items(), strict=False):
-        records = frame.records
-        curves = [record.curve for record in records if record.curve]  # all have one
+        searched = [record.searched for record in frame.records if record.searched]  # all have one
+        curves = [result.curve for result in searched if result.curve]
         test = 100 * np.array([curve.test for curve in curves])  # [seed strength], %
         labeled = 100 * np.array([curve.labeled for curve in curves])
         means.append(test.mean(0))
@@ -375,7 +375,7 @@ def draw_strength(group: Frame) -> Drawn:
         rows += _draw_strengths(axes, title, "test rows", test, INK, "solid")
         rows += _draw_strengths(axes, title, "labeled rows", labeled, palette.color("cc"), "dash")
         rules = {"γ = 0: ICL": (0.0, "icl", "dot"), "γ = 1: BC": (1.0, "bc", "dash")}
-        learned = [record.strength for record in records if record.strength is not None]
+        learned = [result.strength for result in searched if result.strength is not None]
         if learned:
             rules["γ learned (mean)"] = float(np.mean(learned)), "bcl", "solid"
         rules["γ best on test"] = float(STRENGTHS[test.mean(0).argmax()]), "pc", "dashdot"
