@@ -13,7 +13,6 @@ from batch_calibration.errors import InputError, refuse_unknown, spell
 from batch_calibration.files.rows import beginning
 from batch_calibration.importers import (
     array_files,
-    decisions,
     frames,
     helm,
     inspect_ai,
@@ -57,6 +56,11 @@ FOREIGN = (
         "FastChat's verdicts, which have no probabilities",
         "ask the judge again for log-probabilities of its verdict, and judge those",
     ),
+    (
+        rb"[\s\[]*(?=.*\"choice\")(?=.*\"probabilities\"\s*:\s*\{)",
+        "answers of a decision model",
+        "write a column for each option, and rows without content to a file of their own",
+    ),
 )
 """First bytes of files that are none of scores, what they are, and what to do."""
 HARNESS = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md"
@@ -76,7 +80,6 @@ HELM = "https://crfm-helm.readthedocs.io/en/latest/tutorial/"
 NPY = "https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"
 PARQUET = "https://parquet.apache.org/docs/file-format/"
 ARROW = "https://arrow.apache.org/docs/format/Columnar.html"
-DECISIONS = "answers of POST /v1/systemone, one a line"
 
 
 def _of_server(server: str) -> Importer:
@@ -91,7 +94,6 @@ IMPORTERS: dict[str, Importer] = {
     "inspect_ai": Importer(inspect_ai.recognizes, inspect_ai.read, INSPECT),
     "helm": Importer(helm.recognizes, helm.read, HELM),
     **{server: _of_server(server) for server in SERVERS},
-    "decisions": Importer(decisions.recognizes, decisions.read, DECISIONS),
     "npz": Importer(array_files.is_npz, partial(array_files.read, array_files.load_npz), NPY),
     "npy": Importer(array_files.is_npy, partial(array_files.read, array_files.load_npy), NPY),
     "safetensors": Importer(
