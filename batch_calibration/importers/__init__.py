@@ -22,8 +22,8 @@ from batch_calibration.importers import (
     text_files,
 )
 from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.compressed import plain_copy
 from batch_calibration.importers.frames import tables_of
-from batch_calibration.importers.local_copies import local_copy
 from batch_calibration.importers.tables import join_shards, own_tables, to_tables
 from batch_calibration.scores import ScoreTable
 
@@ -114,15 +114,15 @@ def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
     """The score tables in a file of any known format.
 
     Args:
-        path: the file, which may be compressed (gzip, Zstandard) or lie elsewhere (s3://, gs://,
-            hf://, by the extra `remote`); or a working folder, whose own tables come as they are.
+        path: the file, which may be compressed (gzip, Zstandard); or a working folder, whose own
+            tables come as they are.
         reading: the user's description of it.
 
     Raises:
         InputError: a sentence on what is wrong with it.
     """
     reading = reading or Reading()
-    with local_copy(Path(path)) as file:
+    with plain_copy(Path(path)) as file:
         tables = own_tables(file)
         if tables is not None:
             return tables
@@ -141,7 +141,7 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
     """
     reading, shards = reading or Reading(), list[Imported]()
     for path in map(Path, paths):
-        with local_copy(path) as file:
+        with plain_copy(path) as file:
             contexts = (
                 find_importer(file, reading).read(file, reading) if own_tables(file) is None else []
             )
