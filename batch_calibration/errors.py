@@ -179,7 +179,7 @@ class InputError(ValueError):
         return error
 
     def replacing(self, old: str, new: str) -> InputError:
-        """The same error with other words, such as a copy's address in place of its path."""
+        """The same error with other words, such as a file's path in place of its copy's."""
         error = InputError(str(self).replace(old, new))
         fields = {name: text.replace(old, new) for name, text in vars(self).items()}
         vars(error).update(fields)

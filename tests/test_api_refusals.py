@@ -32,6 +32,12 @@ def test_a_final_status_or_a_page_is_a_sentence(status, text, refuses):
         assert not time.slept and 8 <= len(server.asked) < 24
 
 
+def test_a_decision_of_other_options_is_refused(refuses):
+    reply = {"answers": {"label": {"probabilities": {"negative": 0.5, "other": 0.5}}}}
+    with running(lambda *_: Reply(reply)) as server:
+        refuses(scorer(server.address, "systemone").score, TEXTS, LABELS)
+
+
 def test_no_server_is_told_at_once(refuses):
     with running() as server:
         pass

@@ -53,6 +53,23 @@ def test_token_ids_are_those_that_our_own_scorer_reads(way, tokenizer):
     assert got.tokens.tolist() == [len(prompt) for prompt in prompts]
 
 
+def test_a_study_can_ask_for_decisions_with_options_in_the_order_of_their_names():
+    with running() as server:
+        asks = scorer(server.address, "systemone")
+        assert asks.estimate(TEXTS, LABELS).requests == len(TEXTS)
+        got = asks.score(TEXTS, LABELS).log_probs
+        turned = scorer(server.address, "systemone").score(TEXTS, LABELS[::-1]).log_probs
+        assert len(server.asked) == 2 * len(TEXTS)
+        for _, body, _ in server.asked:
+            (question,) = body["questions"].values()
+            assert list(question["criteria"]) == ["negative", "positive"]
+            assert body["state"] in TEXTS and question["type"] == "choice"
+    raw = np.array([[nats(text, label) for label in LABELS] for text in TEXTS])
+    want = raw - np.log(np.exp(raw).sum(1, keepdims=True))
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    np.testing.assert_allclose(turned, want[:, ::-1], atol=1e-5)
+
+
 def test_a_progress_bar_hears_of_every_row():
     heard = []
     with running() as server:

@@ -64,7 +64,7 @@ SCORING = {
 # Who may import these packages at the top of a module; nobody, those that stand first.
 NOWHERE = """
     optax pandas absl ml_collections tensorflow tensorflow_datasets pyarrow PIL torch httpx2 ray
-    submitit transformers fsspec
+    submitit transformers
 """
 OUTSIDE = dict.fromkeys(NOWHERE.split(), "") | {
     "flax": "scoring layer",

@@ -267,6 +267,8 @@ def test_figures(table, tmp_path, ending):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["data", "--all"], "data is gone: batch-calibration show --tasks=NAME --data=DIR shows"),
+        (["prepare_data"], "prepare_data is gone: rows are read from files directly"),
         (["calibrat", "x.csv"], "no command named 'calibrat'; did you mean 'calibrate'"),
         (["calibrate", "{}", "--golt=gold"], "did you mean --gold?"),
         (["calibrate", "nix.csv"], "nix.csv: expected a file of scores; got none"),

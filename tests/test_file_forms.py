@@ -230,7 +230,6 @@ def test_a_refusal_is_a_failed_request(tmp_path, choice):
         {"yes": 0.0, "no": -9999.0},
         {"yes": 0.0, "no": -float("inf")},
         {"labels": ["yes", "no"], "scores": [0.0, None]},
-        {"choice": "yes", "probabilities": {"yes": 1.0, "no": 0.0}},
     ],
 )
 @pytest.mark.parametrize("missing", [None, "least"])
@@ -253,29 +252,14 @@ def test_metrics_without_a_known_label_are_nan():
 # Decisions
 
 
-def decisions():
-    rows = []
-    for i, (yes, no) in enumerate(PROBS):
-        probs = {"yes": yes, "no": no}
-        rows.append({"id": str(i), "choice": "yes", "probabilities": probs, "gold": GOLD[i]})
-    return rows
-
-
-def test_failed_decisions_are_left_out_with_a_note(tmp_path, refuses):
-    failed = {"id": "x", "error": "timeout", "choice": None, "probabilities": None}
-    (table,) = read(write(tmp_path / "a.jsonl", [*decisions(), failed]))
-    check(table)
-    assert "1 request failed" in notes(table) and "'timeout'" in notes(table)
-    refuses(read, write(tmp_path / "b.jsonl", [failed] * 2), Reading(format="decisions"))
-
-
-@pytest.mark.parametrize(("flag", "rows"), [("true", 1), (1, 1), ("false", 0), (None, 0)])
-def test_a_flag_of_content_may_be_a_text(tmp_path, flag, rows, refuses):
-    free = {**decisions()[0], "id": "free", "content_free": flag}
-    (table,) = read(write(tmp_path / "a.jsonl", [*decisions(), free]))
-    assert ("cc" in table.blocks) == bool(rows)
-    assert len(table.blocks["test"].log_probs) == N + 1 - rows
-    refuses(read, write(tmp_path / "a.jsonl", [*decisions(), {**free, "content_free": "perhaps"}]))
+@pytest.mark.parametrize("key", ["", "answers", "response"])
+def test_answers_of_a_decision_model_are_refused(tmp_path, key, refuses):
+    answer = {"choice": "yes", "probabilities": {"yes": 0.7, "no": 0.3}}
+    row = {"answers": {"topic": answer}} if key else answer
+    row = {"response": row} if key == "response" else row
+    path = write(tmp_path / "a.jsonl", [{"id": "0", **row, "gold": "yes"}] * 2)
+    refuses(read, path)
+    refuses(read, path, Reading(format="decisions"))
 
 
 # Columns

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from rendering import images, label_texts, rendered
+from tfds_folders import write_folder
 
 from batch_calibration.errors import InputError
 from batch_calibration.scores import context_id
@@ -248,32 +249,6 @@ def tfds():
     return pytest.importorskip("tensorflow_datasets", reason=why)
 
 
-def prepare(tfds, out, name, features, rows, form="array_record"):
-    """Write examples as TFDS writes them, without TensorFlow."""
-    data_set, _, config = name.partition("/")
-
-    class Folder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        """Invented images."""
-
-        VERSION = tfds.core.Version("3.0.1")
-        BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config, version="3.0.1")] if config else []
-
-        def _info(self):
-            described = tfds.features.FeaturesDict(features)
-            return tfds.core.DatasetInfo(builder=self, features=described, disable_shuffling=True)
-
-        def _split_generators(self, dl_manager):
-            return {split: iter(enumerate(rows)) for split, rows in rows.items()}
-
-        def _generate_examples(self):
-            raise AssertionError
-
-    Folder.name = data_set
-    tfds.disable_progress_bar()
-    Folder(config=config or None, data_dir=str(out), file_format=form).download_and_prepare()
-    return out / name / "3.0.1"
-
-
 def examples(count, label):
     return [{"image": io.BytesIO(png((i, 0, 0))), "label": label(i)} for i in range(count)]
 
@@ -283,7 +258,7 @@ def test_a_tfds_folder_is_read_record_by_record(tfds, tmp_path):
     backwards = tfds.features.ClassLabel(names=list(reversed(task.label_names)))
     features = {"image": tfds.features.Image(), "label": backwards}
     train, test = examples(6, lambda i: "banded"), examples(5, task.label_names.__getitem__)
-    folder = prepare(tfds, tmp_path, "dtd", features, {"train": train, "test": test})
+    folder = write_folder(tmp_path, "dtd", {"train": train, "test": test}, features)
     rows = read(task, str(tmp_path), "test")
     # Bound by name: this copy counts its classes backwards.
     assert rows.labels == (0, 1, 2, 3, 4)
@@ -299,7 +274,7 @@ def test_one_split_of_tfds_is_dealt(tfds, tmp_path):
     task = TASKS["eurosat"]
     labels = tfds.features.ClassLabel(names=list(task.label_names))
     features = {"image": tfds.features.Image(), "label": labels}
-    prepare(tfds, tmp_path, "eurosat/rgb", features, {"train": examples(20, lambda i: i % 10)})
+    write_folder(tmp_path, "eurosat/rgb", {"train": examples(20, lambda i: i % 10)}, features)
     train, test = (read(task, str(tmp_path), split) for split in ("train", "test"))
     assert [str(ref)[-4:] for ref in train.images] == ["n[0]", "n[1]", "n[2]", "n[3]"]
     assert len(test.images) == 16 and "has the one split 'train'" in test.notes[0]
@@ -310,7 +285,7 @@ def test_clevrs_label_is_the_number_of_objects(tfds, tmp_path):
     features = {"image": tfds.features.Image(), "objects": objects}
     clevr_rows = [{"image": io.BytesIO(png()), "objects": [{"size": "a"}] * n} for n in (3, 10, 5)]
     hidden = [{"image": io.BytesIO(png()), "objects": []}]
-    prepare(tfds, tmp_path, "clevr", features, {"validation": clevr_rows, "test": hidden})
+    write_folder(tmp_path, "clevr", {"validation": clevr_rows, "test": hidden}, features)
     rows = read(TASKS["clevr"], str(tmp_path), "test")
     assert rows.split == "validation" and rows.labels == (0, 7, 2)
 
@@ -318,10 +293,10 @@ def test_clevrs_label_is_the_number_of_objects(tfds, tmp_path):
 def test_tfds_folders_that_cannot_be_read(tfds, tmp_path, refuses):
     task = TASKS["dtd"]
     features = {"image": tfds.features.Image(), "label": tfds.features.ClassLabel(names=["x", "y"])}
-    prepare(tfds, tmp_path / "a", "dtd", features, {"test": examples(2, lambda i: i)})
+    write_folder(tmp_path / "a", "dtd", {"test": examples(2, lambda i: i)}, features)
     refuses(read, task, str(tmp_path / "a"), "test")
     features = {"text": tfds.features.Text()}
-    prepare(tfds, tmp_path / "b", "dtd", features, {"test": [{"text": "x"}]})
+    write_folder(tmp_path / "b", "dtd", {"test": [{"text": "x"}]}, features)
     refuses(read, task, str(tmp_path / "b"), "test")
     info_path = tmp_path / "a" / "dtd" / "3.0.1" / "dataset_info.json"
     info_path.write_text(info_path.read_text().replace("array_record", "tfrecord"))

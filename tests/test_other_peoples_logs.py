@@ -14,7 +14,7 @@ import pytest
 from reading_files import notes
 
 from batch_calibration.errors import InputError
-from batch_calibration.importers import Reading, local_copies, read
+from batch_calibration.importers import Reading, compressed, read
 
 LABELS = ("no", "yes")
 
@@ -369,7 +369,7 @@ def as_parquet(rows):
 @pytest.fixture
 def small_limit(monkeypatch):
     """A file may unpack to a mebibyte."""
-    monkeypatch.setattr(local_copies, "MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr(compressed, "MAX_UNPACKED", 1 << 20)
 
 
 MANY = 1 << 18

@@ -1,5 +1,6 @@
 """The programs, as a person types them: the path from a config to the page, and every sentence."""
 
+import csv
 import json
 import os
 import re
@@ -284,6 +285,36 @@ def test_tasks_may_be_named_without_quotes(program, tmp_path):
     flags = "--config.tasks=sst2,cb", "--config.limit=2", "--config.labeled_per_class=0"
     stdout = program("score", SMOKE, *flags, f"--workdir={tmp_path}").stdout
     assert "2 contexts: 103 rows scored" in stdout
+
+
+def write_tickets(folder):
+    rows = [("The invoice is wrong.", "billing"), ("It stops at once.", "bug")] * 6
+    for split in ("train", "validation"):
+        with (folder / f"{split}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([("text", "kind"), *rows])
+    path = folder / "tickets.toml"
+    path.write_text(
+        'name = "tickets"\ntitle = "Tickets"\nfields = ["text"]\nlabel_names = ["billing", "bug"]\n'
+        'labels_are = "names"\nlabel_column = "kind"\ntemplate = "Review: {text}\\nSentiment: '
+        '{label}"\nverbalizer = {billing = "positive", bug = "negative"}\n'
+        'files = {train = "train.csv", validation = "validation.csv"}\n'
+    )
+    return path
+
+
+def test_a_task_of_ones_own_from_csv_to_a_table(program, tmp_path):
+    path = write_tickets(tmp_path)
+    stdout = program("show", f"--tasks={path}", "--shots=0", "--nocost").stdout
+    assert "block test: 12 rows" in stdout and "label billing: ' positive'" in stdout
+    assert "Review: The invoice is wrong.\nSentiment:|\n" in stdout
+    workdir = tmp_path / "w"
+    flags = f"--config.tasks=('{path}',)", "--config.labeled_per_class=2", f"--workdir={workdir}"
+    program("score", "--config=configs/mini.py:smoke", *flags)
+    (table,) = [load(path) for path in (workdir / "scores").iterdir()]
+    assert table.context["task"] == "tickets" and table.label_names == ("billing", "bug")
+    assert len(table.blocks["test"].row_ids) == 12
+    program("calibrate", f"--workdir={workdir}")
+    assert "tickets" in program("tables", f"--workdir={workdir}").stdout
 
 
 METHOD = """

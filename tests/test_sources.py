@@ -10,11 +10,13 @@ import google_crc32c
 import numpy as np
 import pytest
 from processes import python
+from tfds_folders import declared, write_folder
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.data import preparation, tfds_folder
+from batch_calibration.scoring.data import tfds_folder
+from batch_calibration.scoring.data.files import schema_of
 from batch_calibration.scoring.data.task_file import load_task
-from batch_calibration.scoring.data.texts import RowReader, read, splits
+from batch_calibration.scoring.data.texts import RowReader, read
 from batch_calibration.scoring.tasks import TASKS
 
 CB = [
@@ -171,7 +173,6 @@ def test_a_task_file_is_a_task_with_files(tmp_path):
     assert task.statement_words == {"billing": "billing", "bug": "bug"}
     assert task.template(0) == task.template(1) == "Ticket: {subject}\n{body}\nKind: {label}"
     for data in ("", "mini"):
-        assert splits(task, data) == ("train", "validation")
         rows = read(task, data, "validation")
         assert rows.labels == (0, 1, -1) and rows.ids[1] == "tickets/validation/1"
         assert rows.rows[1] == {"subject": "Crash", "body": "It stops."}
@@ -267,9 +268,8 @@ def tfds():
 def folder(tfds, tmp_path):
     """CB's invented rows as a TFDS folder: the data directory and the folder in it."""
     write_lines(tmp_path / "rows" / "cb" / "validation.jsonl", CB)
-    write_lines(tmp_path / "rows" / "cb" / "train.jsonl", CB[:1])
-    prepared = preparation.prepare(TASKS["cb"], tmp_path / "rows", tmp_path / "D", {})
-    return tmp_path / "D", prepared.folder
+    data = tmp_path / "D"
+    return data, write_folder(data, "super_glue/cb", {"train": CB[:1], "validation": CB})
 
 
 def crc(data):
@@ -311,19 +311,8 @@ def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form, r
     rows = read(TASKS["cb"], str(data), "validation")
     expected = read(TASKS["cb"], str(tmp_path / "rows"), "validation")
     assert rows._replace(where="") == expected._replace(where="")
-    assert splits(TASKS["cb"], str(data)) == ("train", "validation")
     assert rows.where == f"TFDS folder {version_folder}"
     refuses(read, TASKS["cb"], str(data), "dev")
-
-
-def test_tfds_itself_opens_the_folder(tfds, folder):
-    builder = tfds.builder_from_directory(str(folder[1]))
-    assert builder.info.full_name == "super_glue/cb/1.0.2"
-    assert builder.info.file_format.value == "array_record"
-    assert set(builder.info.features) == {"premise", "hypothesis", "idx", "label"}
-    row = builder.as_data_source("validation")[1]
-    assert row["premise"] == CB[1]["premise"].encode() and (row["label"], row["idx"]) == (1, 1)
-    assert "validation: 4 rows of validation.jsonl, sha256 " in builder.info.description
 
 
 def test_permuted_label_names_are_refused(folder, refuses):
@@ -397,16 +386,25 @@ def test_the_newest_version_is_taken(folder, refuses):
     refuses(read, TASKS["cb"], str(data), "validation")
 
 
-RTE = {"super_glue/rte/1.0.2": ("premise", "hypothesis"),
-       "glue/rte/2.0.0": ("sentence1", "sentence2")}  # fmt: skip
+TEXT = [name for task in TASKS.values() if not task.is_image for name in task.tfds]
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_a_task_is_as_tfds_declares_it(tfds, tmp_path, name):
+    (task,) = [task for task in TASKS.values() if name in task.tfds]
+    _, features = declared(name, tmp_path)
+    label = schema_of(task, tuple(features), name)["label"]
+    task.check_label_names(tuple(features[label].names), name)
+
+
+RTE = {"super_glue/rte": ("premise", "hypothesis"), "glue/rte": ("sentence1", "sentence2")}
 
 
 @pytest.mark.parametrize("name", RTE)
 def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name, refuses):
-    row = dict(zip(RTE[name], ("It rains.", "It is wet."), strict=True)) | {"label": 1}
+    row = dict(zip(RTE[name], ("It rains.", "It is wet."), strict=True)) | {"label": 1, "idx": 0}
     write_lines(tmp_path / "rows" / "rte" / "validation.jsonl", [row])
-    prepared = preparation.prepare(TASKS["rte"], tmp_path / "rows", tmp_path / "D", {})
-    assert prepared.folder == tmp_path / "D" / name
+    write_folder(tmp_path / "D", name, {"validation": [row]})
     for data in ("rows", "D"):
         rows = read(TASKS["rte"], str(tmp_path / data), "validation")
         assert rows.rows == ({"sentence1": "It rains.", "sentence2": "It is wet."},)
@@ -414,47 +412,29 @@ def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name, refu
     refuses(read, TASKS["rte"], str(tmp_path / "rows"), "validation")
 
 
-def test_splits_under_their_official_names_and_proxies_under_their_own(tfds, tmp_path, refuses):
-    pair = {"question1": "a", "question2": "b", "label": 0}
-    write_lines(tmp_path / "rows" / "qqp" / "validation_proxy.jsonl", [pair])
-    row = {"context": "It rains.", "hypothesis": "It is wet.", "label": 2}
-    write_lines(tmp_path / "rows/anli_r2/train.jsonl", [row])
-    row = {"text": "Who sings ?", "label": 3, "fine": "HUM:ind"}
-    write_lines(tmp_path / "rows/extra_trec/validation.jsonl", [row])
-    renamed = preparation.renames(list(preparation.RENAMED))
-    folders = tmp_path / "rows", tmp_path / "D"
-    official = {
-        "qqp": ("glue/qqp/2.0.0", "validation", "validation_proxy"),
-        "anli_r2": ("anli/r2/0.1.0", "train", "test"),
-        "trec": ("trec/1.0.0", "validation", "test"),
-    }
-    for name, (folder, requested, served) in official.items():
-        prepared = preparation.prepare(TASKS[name], *folders, renamed)
-        assert (prepared.folder, prepared.rows) == (tmp_path / "D" / folder, {served: 1})
-        rows = read(TASKS[name], str(tmp_path / "D"), requested)
-        assert (rows.split, rows.ids) == (served, (f"{name}/{served}/0",))
-        assert preparation.prepare(TASKS[name], *folders, renamed).was_there
-    row = tfds.builder_from_directory(str(tmp_path / "D" / "trec" / "1.0.0")).as_data_source("test")
-    assert row[0]["label-coarse"] == 3 and row[0]["label-fine"] == 4
-    refuses(preparation.renames, ["qqp/validation_proxy=validation"])
-    refuses(preparation.renames, ["validation"])
+QQP = {"question1": "a", "question2": "b", "label": 0, "idx": 0}
+ANLI = {"uid": "", "context": "It rains.", "hypothesis": "It is wet.", "label": 2}
+TREC = {"text": "Who sings ?", "label-coarse": 3, "label-fine": 4}
 
 
-def test_what_cannot_be_prepared(tfds, folder, tmp_path, refuses):
-    def attempt(name, rows, split="validation"):
-        write_lines(tmp_path / "rows" / name / f"{split}.jsonl", rows)
-        refuses(preparation.prepare, TASKS[name], tmp_path / "rows", tmp_path / "D", {})
+@pytest.mark.parametrize(
+    ("task", "name", "row", "requested", "served"),
+    [
+        ("qqp", "glue/qqp", QQP, "validation", "validation_proxy"),
+        ("anli_r2", "anli/r2", ANLI, "train", "test"),
+        ("trec", "trec", TREC, "validation", "test"),
+    ],
+)
+def test_another_split_of_a_tfds_folder_stands_in(
+    tfds, tmp_path, task, name, row, requested, served
+):
+    write_folder(tmp_path, name, {served: [row]})
+    rows = read(TASKS[task], str(tmp_path), requested)
+    assert (rows.split, rows.ids) == (served, (f"{task}/{served}/0",))
+    assert rows.labels == (row.get("label", 3),)
 
-    attempt("cb", CB[:2])  # made from other files
-    attempt("copa", [{"premise": "a", "choice1": "b", "choice2": "c", "label": 0}])
-    attempt("wic", [{"word": "a", "sentence1": "b", "sentence2": "c", "label": 0}])
-    attempt("boolq", [{"passage": "a", "question": "b", "label": 7}])
-    attempt("sst2", [])
-    assert preparation.prepare(TASKS["mnli"], tmp_path / "rows", tmp_path / "D", {}) is None
-    assert not (tmp_path / "D" / "glue").exists()
 
-
-def test_reading_and_preparing_import_no_tensorflow(folder, tmp_path):
+def test_reading_imports_no_tensorflow(folder, tmp_path):
     """Even where a TensorFlow is found: this one cannot bear to be imported."""
     (tmp_path / "tensorflow").mkdir()
     (tmp_path / "tensorflow" / "__init__.py").write_text("raise AssertionError('imported')")
@@ -463,14 +443,10 @@ import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import batch_calibration
 assert 'tensorflow_datasets' not in sys.modules
-from pathlib import Path
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.scoring.data.texts import read
-from batch_calibration.scoring.data import preparation
 assert 'tensorflow_datasets' not in sys.modules and 'pyarrow' not in sys.modules
 assert list(read(TASKS['cb'], {str(folder[0])!r}, 'validation').rows) == {TEXTS!r}
-source, data_dir = Path({str(tmp_path / "rows")!r}), Path({str(tmp_path / "E")!r})
-preparation.prepare(TASKS['cb'], source, data_dir, {{}})
 assert 'tensorflow_datasets' in sys.modules and 'tensorflow' not in sys.modules
 """
     python("-c", code)

@@ -16,8 +16,8 @@ from batch_calibration.arrays.missing_scores import check_missing
 from batch_calibration.cli import options
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json, temporary_folder
+from batch_calibration.files.rows import refuse_remote
 from batch_calibration.importers import Reading
-from batch_calibration.importers.local_copies import address, is_remote, list_files
 from batch_calibration.methods import METHODS
 from batch_calibration.methods.run import task_of
 from batch_calibration.scores import POOLED_AS, ScoreTable
@@ -93,14 +93,14 @@ def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreT
 
 
 def check_written(args: Namespace) -> None:
-    """Refuse to write to another machine, or over a file that is read."""
+    """Refuse files of another machine, and output over a file that is read."""
     probe_files = [text.partition("=")[2] or text for text in getattr(args, "probe", None) or ()]
     names = [*args.files, getattr(args, "labeled", ""), *probe_files]
+    for name in names:
+        refuse_remote(name)
     for flag in ("output", "plot", "workdir"):
         written = getattr(args, flag, "") or ""
-        if is_remote(written):
-            expected = "a path of this machine: elsewhere files are read alone"
-            raise InputError.at(f"--{flag}", expected, written, "write it here, and copy it")
+        refuse_remote(written, f"--{flag}")
         if flag == "workdir" or not Path(written).is_file():
             continue
         for name in filter(None, names):
@@ -184,10 +184,6 @@ def _read(files: Sequence[Path], reading: Reading) -> tuple[list[Path], list[Sco
 def expand(name: str) -> list[Path]:
     """The files that a word names: itself, what a glob finds, a folder's harness logs."""
     path = Path(name)
-    if is_remote(name):
-        files, is_choice = list_files(name)
-        logs = list(filter(_is_log, files))
-        return files if is_choice else logs or list(filter(_is_plain, files))
     if name == "-" or path.is_file():
         return [path]
     if path.is_dir():
@@ -212,13 +208,9 @@ def _is_log(path: Path) -> bool:
     return re.fullmatch(r"samples_.*\.jsonl(\.gz|\.zst)?", path.name) is not None
 
 
-def _is_plain(path: Path) -> bool:
-    """True if a file of a folder is not hidden, and no marker of writers of Parquet."""
-    return not path.name.startswith(".") and path.name not in BESIDE_PARQUET
-
-
 def _may_hold_scores(path: Path) -> bool:
-    return path.is_file() and _is_plain(path)
+    """True if a file of a folder is not hidden, and no marker of writers of Parquet."""
+    return path.is_file() and not path.name.startswith(".") and path.name not in BESIDE_PARQUET
 
 
 @contextmanager
@@ -235,7 +227,7 @@ def _on_disk(path: Path) -> Iterator[Path]:
 
 
 def _title(path: Path) -> str:
-    return INPUT if str(path) == "-" else address(path)
+    return INPUT if str(path) == "-" else str(path)
 
 
 def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreTable]:

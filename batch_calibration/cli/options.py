@@ -100,13 +100,10 @@ ON_STUDIES = {
     "tables": "tables of a workdir: in the terminal, as Markdown, LaTeX and CSV",
     "figures": "figures of a workdir, as PNG and PDF",
     "merge": "bring the scores of several workdirs into one, each block kept; nothing is scored",
-    "data": "show a task's rows, where they come from, and whether the paper has as many",
-    "prepare_data": "turn files of rows into folders that TensorFlow Datasets opens",
 }
 """Commands on studies alone; `calibrate` and `report` are on files of scores, too."""
 WITH_CONFIG = (*PARTS, "status")
 """Commands that take a config file."""
-WITHOUT_WORKDIR = ("show", "data", "prepare_data")
 COMMANDS = {
     **ON_FILES,
     **ON_STUDIES,
@@ -115,15 +112,11 @@ COMMANDS = {
     "demo": "write files of scores, prompts and judgments to try the other commands on",
 }
 """Every command, and what it does."""
-TASK_FILE = """a task file:
-  name = "tickets"
-  fields = ["subject", "body"]                  # columns of the files
-  label_names = ["billing", "bug"]
-  labels_are = "names"                          # or "numbers": places in label_names, from 0
-  template = "Ticket: {subject}\\nKind: {label}"
-  verbalizer = {billing = "billing", bug = "bug"}
-  files = {train = "train.csv", validation = "validation.csv"}
-"""
+GONE = {
+    "data": "batch-calibration show --tasks=NAME --data=DIR shows a task's rows",
+    "prepare_data": "rows are read from files directly, by score --data=DIR",
+}
+"""Removed command -> its replacement."""
 OWN_EXAMPLES = """
 calibrate scores.csv --gold=label --output=corrected.csv
 calibrate 'logs/**/samples_*.jsonl' --prior=no=0.8,yes=0.2 --output=corrected.csv
@@ -152,7 +145,7 @@ a line of pairs.jsonl, its log-odds in nats (p_first: from 0 to 1):
 without human where people did not answer; other forms: docs/judges.md
 """
 EPILOGS = {
-    HARNESS: HARNESS_EXAMPLE, "data": TASK_FILE,
+    HARNESS: HARNESS_EXAMPLE,
     "completions": "example:\n  batch-calibration completions bash > ~/.bash_completion\n",
     "demo": "examples:\n  batch-calibration demo\n  batch-calibration demo --output=DIR\n",
 }  # fmt: skip
@@ -274,28 +267,6 @@ OF_STUDIES: dict[str, Sequence[Flag]] = {
         Flag("from", "TEXT", "workdirs to read, comma-separated", None, is_required=True),
         Flag("tolerance", "X", "nats by which two scores of one label may differ", 1e-3, float),
     ),
-    "data": (
-        Flag("task", "TEXT", "a task's name, or the path of a task file"),
-        Flag("all", "", "every task that the package has"),
-        Flag("data_dir", "TEXT", "folder of rows, or 'mini'"),
-    ),
-    "prepare_data": (
-        Flag(
-            "source",
-            "TEXT",
-            "folder of rows: one for each task, with a file for each split",
-            None,
-            is_required=True,
-        ),
-        Flag("data_dir", "TEXT", "folder for the TFDS folders", None, is_required=True),
-        Flag(
-            "rename",
-            "TEXT",
-            "task/file=split for rows with another official name; ANLI's pools, MNLI's matched "
-            "split, AG News and TREC have theirs",
-            None,
-        ),
-    ),
 }
 """Command -> its flags that are no keys."""
 
@@ -329,6 +300,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """The command that some words name, and its flags."""
     words = list(arguments)
     command = words[0] if words else ""
+    if command in GONE:
+        guard.fail(f"The command {command} is gone: {GONE[command]}.")
     if not command.startswith("-") and command and command not in COMMANDS:
         guard.fail(str(InputError.unknown("command", command, COMMANDS)))
     if command in WITH_CONFIG:
@@ -403,7 +376,7 @@ def _add_flags(parser: Parser, command: str, *, of_study: bool) -> None:
 def flags_of(command: str) -> list[Flag]:
     """The flags of a command on studies."""
     flags = list[Flag]()
-    if command not in WITHOUT_WORKDIR:
+    if command != "show":
         # calibrate and report may have files in its place
         is_required = command in ON_STUDIES
         flags.append(Flag("workdir", "DIR", "folder of the study", is_required=is_required))

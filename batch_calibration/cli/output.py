@@ -18,7 +18,6 @@ from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.errors import CONTROLS, InputError, answering, extra
 from batch_calibration.files import csv_text, object_at, write_whole
 from batch_calibration.importers.lm_eval import results_of
-from batch_calibration.importers.local_copies import is_remote
 from batch_calibration.integrations.streams import Streamed, correct_stream, count_rows, open_source
 from batch_calibration.metrics import accuracy, balanced_accuracy
 from batch_calibration.reporting.cells import Cells, show_cells
@@ -247,11 +246,8 @@ def write_harness_results(
     """
     documents: dict[Path, Any] = {}  # several logs share a file of results
     for file, context in zip(files, corrected, strict=True):
-        if is_remote(file) or list(files).count(file) > 1:
-            got = "one elsewhere" if is_remote(file) else "several contexts of one log"
-            raise InputError.at(
-                file, "a log of one context in a folder of this machine", got, "leave --results out"
-            )
+        if list(files).count(file) > 1:
+            raise InputError.at(file, "a log of one context", "several", "leave --results out")
         log = file.with_name(re.sub(r"\.(gz|zst)$", "", file.name))
         name, averages, task = results_of(log)
         if task not in object_at(averages, "results"):
@@ -290,7 +286,7 @@ def is_streamed(args: Namespace, files: Sequence[Path]) -> bool:
     Raises:
         InputError: files too large for a table in memory, and another output or method.
     """
-    if {path.suffix for path in files} != {".parquet"} or any(map(is_remote, files)):
+    if {path.suffix for path in files} != {".parquet"}:
         return False
     # All others need a row more than once, or rows beside it.
     fits = args.method in STREAM_METHODS and not args.labeled and args.missing != "bound"

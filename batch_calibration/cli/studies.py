@@ -372,35 +372,14 @@ def _figures(args: Namespace) -> None:
     draw_figures(args.workdir, boundary_tasks=args.boundary_tasks)
 
 
-def _data(args: Namespace) -> None:
-    from batch_calibration.scoring.data import census
-
-    if args.all == bool(args.task):  # both, or neither
-        raise InputError("give --task=NAME or --all, and not both.")
-    for line in census.report(args.task, args.data_dir):
-        print(line)
-
-
-def _prepare_data(args: Namespace) -> None:
-    from batch_calibration.scoring.data import preparation
-
-    # An empty --rename, unlike none, renames nothing.
-    pairs = preparation.RENAMED if args.rename is None else args.rename.split(",")
-    renamed = preparation.renames(list(filter(None, pairs)))
-    for line in preparation.prepare_all(Path(args.source), Path(args.data_dir), renamed):
-        print(line)
-
-
 def _set_up_machine(args: Namespace) -> None:
     machine.set_up(*(getattr(args, name) for name in machine.FLAGS))
 
 
 RUN: dict[str, Callable[[Namespace], None]] = {
     "calibrate": _calibrate,
-    "data": _data,
     "figures": _figures,
     "merge": _merge,
-    "prepare_data": _prepare_data,
     "report": lambda args: make_report(args.workdir),
     "score": _score,
     "show": _show,

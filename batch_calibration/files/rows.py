@@ -19,6 +19,21 @@ BEGINNING = 65_536  # bytes by which a format is recognized
 CHUNK = 1 << 16  # characters that are read at once of a JSON list
 BETWEEN = re.compile(r"[\s,]*")  # what stands between the rows of a JSON list
 DELIMITERS = "\t,;"
+REMOTE = re.compile(r"[a-z][a-z0-9+]+:/+[^/]")
+"""Start of an address, its scheme of two letters or more; pathlib keeps one of the slashes."""
+
+
+def refuse_remote(path: str | Path, where: str = "") -> None:
+    """Refuses an address of another machine, with `where` in place of the path that is read.
+
+    >>> refuse_remote("C:/log.jsonl")
+    >>> refuse_remote("s3://bucket/log.jsonl")
+    Traceback (most recent call last):
+    batch_calibration.errors.InputError: s3://bucket/log.jsonl: expected a path of this machine...
+    """
+    if REMOTE.match(str(path)):
+        remedy = "download the file and give its path; upload outputs afterwards"
+        raise InputError.at(where or path, "a path of this machine", path if where else "", remedy)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from batch_calibration.errors import InputError, refuse_unknown, spell
 from batch_calibration.files.rows import beginning
 from batch_calibration.importers import (
     array_files,
-    decisions,
     frames,
     helm,
     inspect_ai,
@@ -23,8 +22,8 @@ from batch_calibration.importers import (
     text_files,
 )
 from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.compressed import plain_copy
 from batch_calibration.importers.frames import tables_of
-from batch_calibration.importers.local_copies import local_copy
 from batch_calibration.importers.tables import join_shards, own_tables, to_tables
 from batch_calibration.scores import ScoreTable
 
@@ -57,6 +56,11 @@ FOREIGN = (
         "FastChat's verdicts, which have no probabilities",
         "ask the judge again for log-probabilities of its verdict, and judge those",
     ),
+    (
+        rb"[\s\[]*(?=.*\"choice\")(?=.*\"probabilities\"\s*:\s*\{)",
+        "answers of a decision model",
+        "write a column for each option, and rows without content to a file of their own",
+    ),
 )
 """First bytes of files that are none of scores, what they are, and what to do."""
 HARNESS = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md"
@@ -76,7 +80,6 @@ HELM = "https://crfm-helm.readthedocs.io/en/latest/tutorial/"
 NPY = "https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"
 PARQUET = "https://parquet.apache.org/docs/file-format/"
 ARROW = "https://arrow.apache.org/docs/format/Columnar.html"
-DECISIONS = "answers of POST /v1/systemone, one a line"
 
 
 def _of_server(server: str) -> Importer:
@@ -91,7 +94,6 @@ IMPORTERS: dict[str, Importer] = {
     "inspect_ai": Importer(inspect_ai.recognizes, inspect_ai.read, INSPECT),
     "helm": Importer(helm.recognizes, helm.read, HELM),
     **{server: _of_server(server) for server in SERVERS},
-    "decisions": Importer(decisions.recognizes, decisions.read, DECISIONS),
     "npz": Importer(array_files.is_npz, partial(array_files.read, array_files.load_npz), NPY),
     "npy": Importer(array_files.is_npy, partial(array_files.read, array_files.load_npy), NPY),
     "safetensors": Importer(
@@ -112,15 +114,15 @@ def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
     """The score tables in a file of any known format.
 
     Args:
-        path: the file, which may be compressed (gzip, Zstandard) or lie elsewhere (s3://, gs://,
-            hf://, by the extra `remote`); or a working folder, whose own tables come as they are.
+        path: the file, which may be compressed (gzip, Zstandard); or a working folder, whose own
+            tables come as they are.
         reading: the user's description of it.
 
     Raises:
         InputError: a sentence on what is wrong with it.
     """
     reading = reading or Reading()
-    with local_copy(Path(path)) as file:
+    with plain_copy(Path(path)) as file:
         tables = own_tables(file)
         if tables is not None:
             return tables
@@ -139,7 +141,7 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
     """
     reading, shards = reading or Reading(), list[Imported]()
     for path in map(Path, paths):
-        with local_copy(path) as file:
+        with plain_copy(path) as file:
             contexts = (
                 find_importer(file, reading).read(file, reading) if own_tables(file) is None else []
             )

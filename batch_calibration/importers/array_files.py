@@ -16,7 +16,7 @@ from batch_calibration.files import parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import LABEL_NAMES, text_of
 from batch_calibration.importers.columns import SCORE_NAMES, label_rows
-from batch_calibration.importers.local_copies import check_archive
+from batch_calibration.importers.compressed import check_archive
 from batch_calibration.importers.vectors import Vectors, read_vectors
 from batch_calibration.scores import POOLED_AS
 

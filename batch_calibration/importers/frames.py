@@ -14,7 +14,7 @@ from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Column
 from batch_calibration.importers.columns import from_columns
-from batch_calibration.importers.local_copies import check_rows
+from batch_calibration.importers.compressed import check_rows
 from batch_calibration.importers.tables import to_tables
 from batch_calibration.scores import ScoreTable
 

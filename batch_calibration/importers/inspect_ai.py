@@ -19,7 +19,7 @@ from batch_calibration.files.rows import parse_object, read_text
 from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import numbered_names
-from batch_calibration.importers.local_copies import check_archive, open_zstandard
+from batch_calibration.importers.compressed import check_archive, open_zstandard
 from batch_calibration.responses.answers import MAX_TOKENS_AT_ONCE, find_place, names_label
 from batch_calibration.responses.servers import add_token
 from batch_calibration.responses.top_k import AROUND, fold

@@ -16,8 +16,8 @@ from batch_calibration.files import Json, list_at, object_at
 from batch_calibration.files.rows import arrow_errors, need_pyarrow
 from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.compressed import check_rows
 from batch_calibration.importers.lm_eval import DATE
-from batch_calibration.importers.local_copies import check_rows
 from batch_calibration.responses.servers import check_log_prob
 
 COLUMNS = {"doc", "model_response"}

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.errors import InputError, spell, step
+from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring.data import files, images, tfds_folder
 from batch_calibration.scoring.data.files import bind
 from batch_calibration.scoring.embedded import MINI, suite
@@ -48,13 +48,8 @@ def read(
     source = _find(task, data)
     if source is None:
         looked = [f"{task.name}/<split>.jsonl", *(f"{name}/<version>/" for name in task.tfds)]
-        remedy = ""
-        if task.tfds:
-            remedy = (
-                "; where TensorFlow and a network are, "
-                f"`tfds build {task.tfds[0]} --data_dir={data}` downloads and prepares it; to make "
-                f"it from files, {step('prepare_data')}"
-            )
+        build = f"`tfds build {task.tfds[0]} --data_dir={data}`" if task.tfds else ""
+        remedy = f"; where TensorFlow and a network are, {build} prepares it" if build else ""
         raise InputError(
             f"data {data}: no rows of task {task.name} there; looked for {', '.join(looked)}"
             f"{remedy}; for a task of your own, {spell('tasks', 'FILE.toml')} names its files."
@@ -69,14 +64,6 @@ def read(
         raise InputError(f"{source.where}: split {served} is empty, expected at least one row.")
     ids = tuple(f"{task.name}/{served}/{number}" for number in range(len(rows)))
     return Rows(tuple(rows), tuple(labels), ids, source.where, served).limited(limit, limit_rows)
-
-
-def splits(task: Task, data: str) -> tuple[str, ...]:
-    """Names of the splits that `data` has of a task; none where it has no rows of it."""
-    if data == MINI and not task.files:
-        return suite.split_names(task.name)
-    source = _find(task, data)
-    return tuple(source.splits) if source else ()
 
 
 def _find(task: Task, data: str) -> TextSource | None:

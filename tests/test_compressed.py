@@ -1,10 +1,9 @@
-"""Logs that are compressed, or lie elsewhere: the same tables as of the plain file."""
+"""Logs that are compressed: the same tables as of the plain file."""
 
 import gzip
 import json
 import sys
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,7 +11,7 @@ from log_forms import NAMES, RESULTS, VALUES, as_log
 
 from batch_calibration import accuracy, balanced_accuracy, calibrate, importers
 from batch_calibration.cli import run
-from batch_calibration.importers import Reading, local_copies
+from batch_calibration.importers import Reading, compressed
 
 LOG = as_log("lm_eval", VALUES["lm_eval"], json.dumps)
 NAME = NAMES["lm_eval"]
@@ -36,14 +35,6 @@ def plain(tmp_path):
     (folder / NAME).write_bytes(LOG)
     (folder / RESULTS_NAME).write_text(json.dumps(RESULTS))
     return folder / NAME
-
-
-@pytest.fixture
-def memory():
-    system = fsspec.filesystem("memory")
-    yield system
-    system.store.clear()
-    system.pseudo_dirs[:] = [""]
 
 
 def assert_same(table, expected):
@@ -70,24 +61,6 @@ def test_several_frames_and_members_follow_each_other(plain):
         assert_same(importers.read(packed)[0], importers.read(plain)[0])
 
 
-@pytest.mark.parametrize("ending", ["", *PACKED])
-def test_a_log_elsewhere_is_read_with_the_results_beside_it(plain, memory, ending):
-    memory.pipe(f"/logs/model/{NAME}{ending}", PACKED.get(ending, bytes)(LOG))
-    memory.pipe(f"/logs/model/{RESULTS_NAME}", json.dumps(RESULTS).encode())
-    (table,) = importers.read(f"memory://logs/model/{NAME}{ending}")
-    assert_same(table, importers.read(plain)[0])
-
-
-@pytest.mark.parametrize(
-    "name", ["memory://logs", "memory://logs/*/samples_*.jsonl.gz", f"memory://logs/m/{NAME}.gz"]
-)
-def test_the_program_takes_folders_patterns_and_files_elsewhere(memory, capsys, name):
-    memory.pipe(f"/logs/m/{NAME}.gz", gzip.compress(LOG))
-    memory.pipe(f"/logs/m/{RESULTS_NAME}", json.dumps(RESULTS).encode())
-    run(["diagnose", name, "--json"])
-    assert json.loads(capsys.readouterr().out)["task"] == "t"
-
-
 def test_shards_may_be_compressed(tmp_path):
     for number in range(2):
         rows = "".join(f"{-1.0 - i},{-2.0},{i % 2}\n" for i in range(number, number + 6))
@@ -109,7 +82,7 @@ def test_a_folder_of_compressed_logs_is_read(tmp_path, capsys):
 def test_a_file_that_unpacks_to_far_more_than_it_holds_is_refused(
     tmp_path, monkeypatch, ending, refuses
 ):
-    monkeypatch.setattr(local_copies, "MAX_UNPACKED", 1 << 22)
+    monkeypatch.setattr(compressed, "MAX_UNPACKED", 1 << 22)
     path = tmp_path / f"bomb.csv{ending}"
     path.write_bytes(PACKED[ending](b"0" * (1 << 23)))
     refuses(importers.read, path)
@@ -122,32 +95,29 @@ def test_a_compressed_file_that_was_cut_is_a_sentence(tmp_path, ending, refuses)
     refuses(importers.read, path)
 
 
-def test_sentences_name_the_file_as_the_user_does(tmp_path, memory, refuses):
-    memory.pipe("/logs/broken.jsonl.gz", gzip.compress(b'{"doc_id": 1, '))
-    refuses(importers.read, "memory://logs/broken.jsonl.gz", Reading(format="lm_eval"))
-    refuses(importers.read, "memory://logs/none.jsonl")
+def test_sentences_name_the_file_as_the_user_does(tmp_path, refuses):
+    path = tmp_path / "broken.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"doc_id": 1, '))
+    refuses(importers.read, path, Reading(format="lm_eval"))
 
 
-@pytest.mark.parametrize(
-    ("address", "package"), [("s3://bucket/log.jsonl", "s3fs"), ("gs://bucket/log.jsonl", "gcsfs")]
-)
-def test_what_is_not_installed_is_named(address, package, monkeypatch, refuses):
-    monkeypatch.setitem(sys.modules, package, None)  # importing it fails
-    refuses(importers.read, address)
-
-
-def test_without_fsspec_or_pyarrow_the_extra_is_named(tmp_path, monkeypatch, refuses):
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    refuses(importers.read, "hf://datasets/a/b/log.jsonl")
+def test_without_pyarrow_the_remedy_is_named(tmp_path, monkeypatch, refuses):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "log.jsonl.zst").write_bytes(local_copies.ZSTANDARD)
+    (tmp_path / "log.jsonl.zst").write_bytes(compressed.ZSTANDARD)
     refuses(importers.read, tmp_path / "log.jsonl.zst")
 
 
-def test_an_unknown_scheme_is_a_sentence(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        run(["diagnose", "nowhere://a/b.jsonl"])
-    assert "a scheme of fsspec" in capsys.readouterr().err
+@pytest.mark.parametrize("address", ["s3://bucket/log.jsonl", "hf://datasets/a/b/*.jsonl"])
+def test_addresses_are_refused(address, capsys, refuses):
+    refuses(importers.read, address)
+    for command in (
+        ["diagnose", address],
+        ["judge", address],
+        ["compare", "a", "--probe", address],
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            run(command)
+        assert f"{address}: expected a path of this machine" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ending", ["", *PACKED])
@@ -181,11 +151,3 @@ def test_results_that_are_not_there_are_a_sentence(plain, capsys):
     with pytest.raises(SystemExit, match="2"):
         run(["calibrate", str(plain), "--results"])
     assert f"in {RESULTS_NAME}" in capsys.readouterr().err
-
-
-def test_an_absolute_address_of_this_machine_is_read(tmp_path, capsys):
-    path = tmp_path / "s.csv"
-    path.write_text("a,b\n" + "-0.5,-1.25\n-1.5,-0.25\n" * 10)
-    (table,) = importers.read(f"file://{path}", Reading())
-    run(["diagnose", f"file://{path}"])
-    assert len(table.blocks["test"].row_ids) == 20 and "rows" in capsys.readouterr().out
