@@ -122,7 +122,7 @@ def run(workdir: str | Path) -> None:
         drawing = Drawing(ACROSS, study.setting.slug, partial(draw, study))
         writing.write_figure(drawing, folder / drawing.slug)
     writing.print_tables(tables)
-    print(f"{len(tables)} tables and {len(studies)} figures are in {folder}")
+    print(f"these tables and their figures are in {folder}")
 
 
 def right_by_data(record: Record, method: str) -> np.ndarray | None:
