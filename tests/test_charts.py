@@ -14,7 +14,7 @@ from processes import python
 from batch_calibration import diagnose
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting import controls, curves, palette, prompts, two_labels
+from batch_calibration.reporting import curves, palette, prompts, two_labels
 from batch_calibration.reporting.figures import intervals, preferences, scores, style
 from batch_calibration.reporting.figures import studies as study_figures
 from batch_calibration.reporting.frame import by_setting
@@ -57,7 +57,7 @@ def shifted(tables):
 def drawn(tables, shifted):
     """A figure of each function, by its name."""
     random = np.random.default_rng(0)
-    own, varied, flipped, pairs, shots = [], [], [], [], []
+    own, varied, pairs, shots = [], [], [], []
     for (i, task), seed in product(enumerate(TASKS), range(2)):
         curve = make_curve(0.5 + random.normal(0, 0.02, 101))
         own.append(record(task, 0.5 + i / 10, 0.6, seed=seed, strength=0.5 + seed, curve=curve))
@@ -65,13 +65,9 @@ def drawn(tables, shifted):
     group = by_setting(own)[0]
     for task, name in product(TASKS[:2], "012345678"):
         varied.append(record(task, 0.4 + int(name) / 30, 0.7, options={"template": name}))
-    for words, seed in product(({}, {"label_words": "held_out"}), (0, 1)):
-        flipped.append(record("sst2", 0.8, 0.8, seed=seed, options=words))
-        options = words | {"demonstration_labels": "flipped"}
-        flipped.append(record("sst2", 0.3, 0.3, seed=seed, options=options))
     for n, options in product((0, 1, 4), ({}, {"template": "2"})):
         pairs.append(record("rte", 0.4 + n / 10, 0.7, shots=n, options=options))
-    (grid,), (control,) = prompts.find_grids(pairs), controls.find_controls(flipped)
+    (grid,) = prompts.find_grids(pairs)
     sizes = make_by_rows([2, 8, 277], bc=[[0.5, 0.6], [0.6, 0.6], [0.7]])
     by_size = curves.by_probe_size(by_setting([record("rte", 0.5, 0.7, probe_size=sizes)]))
     rows, labels = np.asarray(tables[0].blocks["test"].log_probs), tables[0].blocks["test"].labels
@@ -101,7 +97,6 @@ def drawn(tables, shifted):
         "draw_correction": scores.draw_correction(shifted[:1], "m"),
         "draw_boxes": study_figures.draw_boxes(prompts.find_axes(varied)[:1]),
         "draw_prompts": study_figures.draw_prompts(prompts.find_axes(varied)),
-        "draw_control": study_figures.draw_control(control),
         "draw_grid": study_figures.draw_grid(grid),
         "draw_maps": style.finish(maps, "h", "", []),
     }
@@ -149,7 +144,6 @@ preferences: negative, predicted:\x20
 prompts: 8, icl: 66.
 planes: bc:\x20
 strip: context\x20
-control: 1 shots, flipped:\x20
 boxes: 0, bc: 70.0 %
 """
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import product
 
+import figures
 import numpy as np
 import pytest
 from making import make_record
@@ -12,7 +13,7 @@ from rendering import label_texts, rendered, settings_of
 from tokenizers import Tokenizer
 
 from batch_calibration.cli.study_options import read_config, read_study
-from batch_calibration.reporting import controls, words, writing
+from batch_calibration.reporting import writing
 from batch_calibration.reporting.frame import by_setting
 from batch_calibration.reporting.items import Results
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
@@ -21,8 +22,9 @@ from batch_calibration.scoring.embedded import CHECKPOINTS, label_words, suite
 from batch_calibration.scoring.embedded.label_words import HELD_OUT, TRAINING
 from batch_calibration.scoring.prompts.demonstrations import flipped_labels, random_labels
 from batch_calibration.scoring.tasks import TASKS
-from batch_calibration.studies import Store, calibrate_store, csv_text, run_scoring
+from batch_calibration.studies import Store, calibrate_store, run_scoring
 from batch_calibration.studies.scoring import render_contexts
+from experiments.evidence import demonstration_labels as reading
 from experiments.pretrain import label_words as chosen_words
 from experiments.pretrain.documents import VERBALIZERS
 
@@ -199,14 +201,14 @@ class KnowsWords(Ignorer):
         return Reader.word(self, gold, demonstrations) if demonstrations else OWN[gold or 0]
 
 
-def study(scorer, workdir):
-    """Records of the study with a fake model, and the store."""
+def study(scorer, workdir, is_asked=lambda cell: True):
+    """The store with records of the study, or of some of its contexts, by a fake model."""
     config = read_config(CONFIG)
     config |= dict(model="fake", tasks=("sst2",), limit=60, seeds=3, shots=2, dc_texts=1)
     settings, cells = read_study(CONFIG, config)
     settings = settings.replace(model="")
     store = Store(workdir, create=True)
-    run_scoring(settings, cells, store, scorer=scorer)
+    run_scoring(settings, list(filter(is_asked, cells)), store, scorer=scorer)
     calibrate_store(store, ("icl", "bc"))
     return store
 
@@ -216,35 +218,40 @@ def study(scorer, workdir):
 )
 def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
     store = study(scorer(), tmp_path)
-    (control,) = controls.find_controls(store.records())
-    assert controls.judge_reading(control) == verdict
-    text = words.study_paragraphs(Results(store.records()))[control.slug]
-    assert f"Reads its demonstrations: {verdict}." in text and "shots per class: 1 and 2" in text
+    (found,) = reading.find_studies(store.records())
+    assert reading.judge(found) == verdict
+    assert f"Reads its demonstrations: {verdict}." in reading.verdict(found)
     means = {}
-    for method, name in product(("icl", "bc"), control.conditions):
-        points = [controls.Point("sst2", n, name, method) for n in (1, 2)]
-        means[method, name] = list(map(control.accuracy, points))
+    for method, name in product(("icl", "bc"), found.conditions[1:]):
+        points = [reading.Point("sst2", n, name, method) for n in (1, 2)]
+        means[method, name] = [found.mean([point]) for point in points]
     assert [mean.value for mean in means["icl", "gold"]] == pytest.approx([RIGHT] * 2)
     flipped = RIGHT if scorer is Ignorer else 1 - RIGHT
     assert [mean.value for mean in means["icl", "flipped"]] == pytest.approx([flipped] * 2)
     assert all(mean.low <= mean.value <= mean.high for group in means.values() for mean in group)
     if scorer is Reader:
         assert [mean.value for mean in means["icl", "held-out words"]] == pytest.approx([RIGHT] * 2)
-    differs = control.difference([controls.Point("sst2", 1, "gold", "icl")], "flipped")
+    gold, other = (reading.Point("sst2", 1, name, "icl") for name in ("gold", "flipped"))
+    differs = found.mean([gold], [other])
     assert differs.value == pytest.approx(RIGHT - flipped)
 
 
-def test_tables_and_the_figure_of_a_study(tmp_path):
-    store = study(Reader(), tmp_path)
-    results = Results(store.records(), store.table_of)
-    views = [view for view in writing.make_tables(results) if "demonstration-labels" in view.slug]
-    drawn, gained, likelier = views
-    assert gained.slug == f"{drawn.slug}-differences"
+def test_tables_and_the_figure_of_a_study(tmp_path, capsys):
+    reading.run(study(Reader(), tmp_path).workdir)
+    printed, folder = capsys.readouterr().out, tmp_path / "demonstration_labels"
+    assert "Reads its demonstrations: yes." in printed and str(folder) in printed
+    (figure,) = folder.glob("*.png")
+    assert figure.with_suffix(".pdf").exists() and figure.with_suffix(".tex").exists()
+    cells = {}
+    for kind in ("", "-differences", "-likelier"):
+        lines = (folder / f"{figure.stem}{kind}.md").read_text().replace("\\", "").splitlines()
+        rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
+        cells[kind] = [rows[0], *rows[2:]]  # without the line below the header
     expected = "difference|bc - icl, 1 shot|bc - icl, 2 shots|icl, 2 - 1 shots|bc, 2 - 1 shots"
-    assert "|".join(row[1] for row in gained.cells) == expected
-    assert gained.cells[3][2] == "-" and gained.cells[3][3].startswith("+0.0 [")
-    assert drawn.slug == likelier.slug.removesuffix("-likelier")
-    header, *rows = drawn.cells
+    gained = cells["-differences"]
+    assert "|".join(row[1] for row in gained) == expected
+    assert gained[3][2] == "-" and gained[3][3].startswith("+0.0 [")
+    header, *rows = cells[""]
     expected = "task|shots|method|chance|none|gold|random|flipped|training words|held-out words|"
     expected += "held-out words, flipped|gold - flipped|held-out words - flipped"
     assert "|".join(header) == expected
@@ -253,34 +260,51 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     percent = f"{100 * RIGHT:.1f}"
     assert rows[0][5] == percent and rows[0][7] == f"{100 - 100 * RIGHT:.1f}"
     assert rows[0][11].startswith(f"{200 * RIGHT - 100:+.1f} [") and rows[0][11].endswith("]*")
-    assert drawn.note.startswith("Reads its demonstrations: yes.")
     # By the grammar's own answer: of the rows whose drawn label is another one, the contrary.
     share = np.mean(np.array(suite.likelier("sst2", "validation")[:60]) == ANSWERS)
-    assert likelier.cells[1][5] == f"{100 * share:.1f}" != percent
-    # Beside the curve of shots there is no other table of these contexts, and no robustness study.
-    assert not [view for view in writing.make_tables(results) if "label_words" in view.heading]
-    csv = csv_text(drawn.csv).splitlines()
+    assert cells["-likelier"][1][5] == f"{100 * share:.1f}" != percent
+    csv = figure.with_suffix(".csv").read_text().splitlines()
     assert csv[0] == "task,shots,method,condition,value,low,high"
     assert csv[2].startswith(f"sst2,1,icl,gold,{100 * RIGHT:.4g},")
-    (figure,) = [x for x in writing.make_figures(results) if "demonstration-labels" in x.slug]
-    written = writing.write_figure(figure, tmp_path / "figure")
-    assert [path.suffix for path in written] == [".png", ".pdf", ".csv"]
-    chart = figure.draw()
-    panels = chart.figure.axes
+
+
+def test_the_figure_has_a_line_a_condition(tmp_path):
+    (found,) = reading.find_studies(study(Reader(), tmp_path).records())
+    panels = reading.draw(found).figure.axes
     assert [axes.get_title(loc="left") for axes in panels] == ["SST-2: icl", "SST-2: bc"]
-    assert chart.cells == drawn.csv
     for axes in panels:
         dots = {view.get_label(): view for view in axes.collections if view.get_label()[0] != "_"}
-        assert set(dots) < {*header[4:11]}
+        assert set(dots) == {*found.conditions[1:]}
         flipped = dots["flipped"].get_offsets()[:, 1]
         np.testing.assert_allclose(flipped, [100 - 100 * RIGHT] * 2, 1e-4)
+    figures.check(panels[0].figure)
+
+
+def test_contexts_with_other_labels_are_settings_of_their_own(tmp_path):
+    store = study(Reader(), tmp_path)
+    results = Results(store.records(), store.table_of)
+    settings = [frame.setting for frame in results.groups if frame.setting.shots == 1]
+    flip, new = "demonstration_labels flipped", "label_words held_out"
+    others = [("demonstration_labels random",), (flip,), ("label_words training",), (new,)]
+    kinds = {setting.options[:-1] for setting in settings}  # without the texts of dc
+    assert kinds == {(), *others, (flip, new)} and settings[0].has_own_labels
+    assert {len(frame.records) for frame in results.groups} == {1, 3}
+    views = writing.make_tables(results)
+    # The main setting, and the figures of the paper, are those of the task's own labels.
+    assert results.main.setting.has_own_labels
+    numbered = [artifact for artifact in views if artifact.number]
+    assert not [artifact for artifact in numbered if "label" in artifact.slug]
     rows = store.records().rows()
     assert {row["option_label_words"] for row in rows} == {None, "training", "held_out"}
 
 
+def test_a_workdir_without_such_contexts_is_a_sentence(tmp_path, refuses):
+    refuses(reading.run, study(Reader(), tmp_path, lambda cell: cell.prompt.shots == 0).workdir)
+
+
 def test_without_score_tables_the_likelier_label_is_not_judged(tmp_path):
-    tables = writing.make_tables(Results(study(Reader(), tmp_path).records()))
-    assert [table.slug for table in tables if "likelier" in table.slug] == []
+    records = study(Reader(), tmp_path).records()
+    assert reading.find_studies(records, reading.right_by_likelier_label(lambda record: None)) == []
 
 
 def record(task, bc, icl=None, *, shots=1, seed=0, **options):
@@ -304,27 +328,27 @@ def records(task, gold, flipped, own_words=None, words_flipped=None, *, seeds=3,
     return made
 
 
-def one_control(study_records):
-    (control,) = controls.find_controls(study_records)
-    return control
+def one_study(study_records):
+    (found,) = reading.find_studies(study_records)
+    return found
 
 
 def test_the_verdict_needs_every_task():
     reads, ignores = records("sst2", 270, 30, 240, 60), records("rte", 270, 270, 180, 180)
-    assert controls.judge_reading(one_control(reads)) == "yes"
-    assert controls.judge_reading(one_control(ignores)) == "no"
-    whole_study = one_control(reads + ignores)
-    assert controls.judge_reading(whole_study) == "partly"
-    assert "above 0 beyond noise on 1 of 2 tasks" in words.reading_verdict(whole_study)
-    assert "below chance beyond noise on 1 of 2 tasks" in words.reading_verdict(whole_study)
+    assert reading.judge(one_study(reads)) == "yes"
+    assert reading.judge(one_study(ignores)) == "no"
+    whole_study = one_study(reads + ignores)
+    assert reading.judge(whole_study) == "partly"
+    assert "above 0 beyond noise on 1 of 2 tasks" in reading.verdict(whole_study)
+    assert "below chance beyond noise on 1 of 2 tasks" in reading.verdict(whole_study)
     # A few rows that happen to agree are no proof that nothing is read.
-    few = one_control(records("sst2", 270, 265, seeds=2) + records("rte", 265, 270, seeds=2))
-    assert "Reads its demonstrations: no." in words.reading_verdict(few)
-    wide = one_control([*records("sst2", 180, 160, seeds=1)[:1], *FLIPPED_DRAWS])
-    assert "cannot be told, for seeds or rows are too few." in words.reading_verdict(wide)
-    assert controls.judge_reading(one_control(records("sst2", 270, None, 240, 60))) == "yes"
-    nothing = one_control(records("sst2", 270, None, 240) + RANDOM)
-    assert words.reading_verdict(nothing) == words.reading_paragraph(nothing) == ""
+    few = one_study(records("sst2", 270, 265, seeds=2) + records("rte", 265, 270, seeds=2))
+    assert "Reads its demonstrations: no." in reading.verdict(few)
+    wide = one_study([*records("sst2", 180, 160, seeds=1)[:1], *FLIPPED_DRAWS])
+    assert "cannot be told, for seeds or rows are too few." in reading.verdict(wide)
+    assert reading.judge(one_study(records("sst2", 270, None, 240, 60))) == "yes"
+    nothing = one_study(records("sst2", 270, None, 240) + RANDOM)
+    assert reading.verdict(nothing) == ""
 
 
 FLIPPED_DRAWS = [record("sst2", 0.9, **FLIP), record("sst2", 0.9, seed=1)]
@@ -334,33 +358,32 @@ RANDOM = [record("sst2", 0.5, demonstration_labels="random")]
 
 def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own():
     usual = records("sst2", 270, None)
-    assert controls.find_controls(usual) == []
+    assert reading.find_studies(usual) == []
     with_template = records("sst2", 240, 60, template="1")
-    plain, second = controls.find_controls(usual + RANDOM + with_template)
-    assert plain.choices == () and second.choices == ("template 1",)
-    assert second.slug.endswith("-template-1-demonstration-labels")
-    assert "template 1" in second.heading
-    # Tables of settings have the usual records alone.
-    (group,) = by_setting(usual + RANDOM + records("sst2", 270, 30)[3:])
-    assert len(group.records) == 3
+    plain, second = reading.find_studies(usual + RANDOM + with_template)
+    assert plain.setting.options == () and second.setting.options == ("template 1",)
+    assert second.setting.slug.endswith("-template-1") and "template 1" in second.heading
+    # Tables of the usual setting have the usual records alone.
+    groups = by_setting(RANDOM + records("sst2", 270, 30)[3:] + usual)
+    assert [len(group.records) for group in groups] == [3, 3, 1]
 
 
 def test_gold_is_of_the_seeds_and_shots_that_were_asked_otherwise_too():
     asked = [(0, 0), (1, 5), (1, 6), (2, 5), (2, 6)]
     usual = [record("sst2", 0.5, shots=shots, seed=seed) for shots, seed in asked]
-    control = one_control(records("sst2", 270, 30) + usual)
-    assert control.shots("sst2") == [1]
-    gold = control.accuracy(controls.Point("sst2", 1, "gold", "icl"))
+    found = one_study(records("sst2", 270, 30) + usual)
+    assert found.shots("sst2") == [1]
+    gold = found.mean([reading.Point("sst2", 1, "gold", "icl")])
     assert gold.value == pytest.approx(0.9)
-    assert control.accuracy(controls.Point("sst2", 1, "none", "icl")).value == pytest.approx(0.5)
+    assert found.mean([reading.Point("sst2", 0, "none", "icl")]).value == pytest.approx(0.5)
 
 
 def test_a_condition_that_was_not_asked_is_a_dash():
-    control = one_control(records("sst2", 270, 30, seeds=2) + RANDOM)
-    header, *_ = controls.condition_cells(control)
+    found = one_study(records("sst2", 270, 30, seeds=2) + RANDOM)
+    header, *_ = reading.condition_cells(found)
     assert header[4:] == ["gold", "random", "flipped", "gold - flipped"]
-    study_of_both = one_control([*records("sst2", 270, 30), *records("rte", 270, None, 240)])
-    cells = {(row[0], row[2]): row for row in controls.condition_cells(study_of_both)}
+    study_of_both = one_study([*records("sst2", 270, 30), *records("rte", 270, None, 240)])
+    cells = {(row[0], row[2]): row for row in reading.condition_cells(study_of_both)}
     column = cells["task", "method"].index("flipped")
     assert cells["RTE", "icl"][column] == "-" and cells["SST-2", "icl"][column] == "10.0"
 
@@ -369,7 +392,7 @@ def test_gains_are_paired_and_their_average_is_of_tasks_that_were_all_asked():
     more = []
     for seed in range(2):
         more += [record("rte", 0.8, 0.5, seed=seed), record("rte", 0.6, 0.5, seed=seed, **FLIP)]
-    cells = controls.difference_cells(one_control([*records("sst2", 270, None, 240), *more]))
+    cells = reading.difference_cells(one_study([*records("sst2", 270, None, 240), *more]))
     label = "bc - icl, 1 shot"
     assert [row[:2] for row in cells[1:]] == [["SST-2", label], ["RTE", label], ["average", label]]
     gold = cells[0].index("gold")
@@ -383,7 +406,7 @@ def test_more_shots_are_compared_with_the_fewest_of_the_same_seed():
     for seed, shots, options in product(range(2), (1, 2, 4), ({}, FLIP)):
         made = record("sst2", 0.5 + shots / 10, 0.5, shots=shots, seed=seed, **options)
         study_records.append(made)
-    cells = controls.difference_cells(one_control(study_records))
+    cells = reading.difference_cells(one_study(study_records))
     assert [row[1] for row in cells[4:]] == ["icl, 4 - 1 shots", "bc, 4 - 1 shots"]
     assert [row[2].split()[0] for row in cells[4:]] == ["+0.0", "+30.0"]
 
@@ -392,7 +415,7 @@ def test_seeds_are_the_unit_of_the_interval_over_shots():
     """Contexts of one seed share drawn words: more numbers of shots are no more draws."""
     first, two = records("sst2", 270, 30, 240, 60), records("sst2", 270, 30, 240, 60)
     more = [replace(r, id=f"{r.id}-2", context=replace(r.context, shots=2)) for r in two]
-    narrow, wide = (controls.read_flips(one_control(group)) for group in (first, first + more))
+    narrow, wide = (reading.read_flips(one_study(group)) for group in (first, first + more))
     assert narrow == wide
 
 

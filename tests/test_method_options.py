@@ -107,7 +107,10 @@ def test_earlier_methods_keep_their_options_and_what_they_found(table, tmp_path)
     options = {"bc": {"strength": 0.5}}, {"bc_running": {"batch_size": 8}}
     (first,) = calibrate_store(store, ["icl", "bc", "pc"], options=options[0], **sizes).records
     (second,) = calibrate_store(store, ["bc_running"], options=options[1]).records
-    assert by_method(second, "options") == {"bc": {"strength": 0.5}, "bc_running": {"batch_size": 8}}
+    assert by_method(second, "options") == {
+        "bc": {"strength": 0.5},
+        "bc_running": {"batch_size": 8},
+    }
     assert second.methods["bc"] == first.methods["bc"]
     (third,) = calibrate_store(store, ["bc"]).records
     assert by_method(third, "options") == {"bc_running": {"batch_size": 8}}
@@ -138,5 +141,8 @@ def test_flags_and_configs_reach_the_records(program, table, tmp_path):
     changed = "--config.stream_orders=2", "--method_options=bc_running.batch_size=9,bc.strength=0.5"
     program("calibrate", workdir, f"--config={config}", *changed)
     (record,) = Store(tmp_path / "w").records()
-    assert by_method(record, "options") == {"bc_running": {"batch_size": 9}, "bc": {"strength": 0.5}}
+    assert by_method(record, "options") == {
+        "bc_running": {"batch_size": 9},
+        "bc": {"strength": 0.5},
+    }
     assert len(record.methods["bc_running"].over_stream.accuracy[0]) == 2

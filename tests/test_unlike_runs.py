@@ -1,6 +1,7 @@
 """Rows scored with unlike settings never share an average: every key of the settings is tried."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from chat_templates import TEMPLATES

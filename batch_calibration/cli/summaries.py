@@ -262,7 +262,7 @@ def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
     return means
 
 
-MAX_NAME = 40  # letters of a setting's name in the table of gains
+MAX_NAME = 48  # letters of a setting's name in the table of gains
 MAX_TASKS = 30
 """Rows of tasks in the table of gains; of more the mean of each setting is a row."""
 GAINS_NOTE = (

@@ -89,7 +89,8 @@ def _shot_curves(family: Sequence[Frame]) -> Curves:
     slug = setting.slug.replace(f"-{setting.shots}shot", f"-0to{most}shots", 1)
     heading = f"Shots: {setting._replace(shots=None)}"
     note = notes(chain.from_iterable(group.records for group in family))
-    return Curves(slug, heading, "shots per class", lines, note, gains=gained, number="Figure 6")
+    number = "Figure 6" * setting.has_own_labels
+    return Curves(slug, heading, "shots per class", lines, note, gains=gained, number=number)
 
 
 def _pool(records: Iterable[Record], curve: str) -> dict[str, dict[str, Points]]:
@@ -113,7 +114,8 @@ def by_probe_size(groups: Sequence[Frame]) -> list[Curves]:
         if tasks := _pool(group.records, "probe_size"):
             slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
             axis, note = "rows the bias is learned from", notes(group.records)
-            curves.append(Curves(slug, heading, axis, tasks, note, number="Figure 9"))
+            number = "Figure 9" * group.setting.has_own_labels
+            curves.append(Curves(slug, heading, axis, tasks, note, number=number))
     return curves
 
 

@@ -161,11 +161,9 @@ def of_prompts(study: Results) -> Iterator[Drawing]:
 
 
 def of_studies(study: Results) -> Iterator[Drawing]:
-    """Two choices of the prompt, labels of demonstrations, one choice at a time, curves."""
+    """Two choices of the prompt, one choice at a time, curves."""
     for grid in study.grids:
         yield Drawing(ACROSS, f"{grid.slug}-grid", partial(studies.draw_grid, grid))
-    for control in study.controls:
-        yield Drawing(ACROSS, control.slug, partial(studies.draw_control, control))
     for slug, axes in prompts.by_task(study.axes).items():
         yield Drawing(ACROSS, f"{slug}-robustness", partial(studies.draw_boxes, axes), "Figure 8")
     # Curves of the main setting's model have a number in the paper.

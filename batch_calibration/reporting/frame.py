@@ -29,9 +29,8 @@ SHORTENED = {
 IN_SOME = "in some contexts"  # behind an option of a block that others lack
 # Choices of the prompt that a robustness study varies.
 VARIED = ("selection", "order", "template", "verbalizer")
-# Choices that test how much a model reads in its demonstrations, not prompts for use.
-CONTROLS = ("demonstration_labels", "label_words")
-CONTROL = "demonstration labels"  # the study in which they vary
+# Options of settings whose demonstrations show other labels, which are no prompts for use.
+LABELS = ("demonstration_labels", "label_words")
 # Choices of the prompt that differ from the task's own -> the study in which they vary.
 STUDIES = {
     ("selection",): "choices",
@@ -57,6 +56,11 @@ class Setting(NamedTuple):
     # (option of a block, shots) -> whether all contexts of these shots have the block; not
     # listed where none has. Empty where all of a setting have it, whatever their shots.
     partial: tuple[tuple[str, int | None, bool], ...] = ()
+
+    @property
+    def has_own_labels(self) -> bool:
+        """True if demonstrations show their own labels, in the task's own words."""
+        return not any(option.startswith(LABELS) for option in self.options)
 
     @property
     def shown_options(self) -> tuple[str, ...]:
@@ -309,8 +313,9 @@ def by_setting(records: Iterable[Record]) -> list[Frame]:
         groups.setdefault(setting, []).append(record)
 
     # Unknown shots come before zero-shot: None and numbers do not compare.
-    def rank(setting: Setting) -> Setting:
-        return setting._replace(shots=-1 if setting.shots is None else setting.shots)
+    def rank(setting: Setting) -> tuple[bool, Setting]:
+        shots = -1 if setting.shots is None else setting.shots
+        return not setting.has_own_labels, setting._replace(shots=shots)
 
     return [Frame(setting, groups[setting]) for setting in sorted(groups, key=rank)]
 
@@ -375,7 +380,7 @@ OF_SHARES = "target_prior", "counts"
 def _setting(record: Record) -> Setting:
     """The settings that the record's table holds fixed."""
     context = record.context
-    varied = {*VARIED, *CONTROLS, "over_long"}
+    varied = {*VARIED, "over_long"}
     options = {name: context.options[name] for name in context.options.keys() - varied}
     if record.floor is not None:
         options["floor"] = record.floor
@@ -392,8 +397,6 @@ def _setting(record: Record) -> Setting:
 def axis_name(record: Record) -> str:
     """The study of the prompt that a record belongs to; nothing where it is the task's own."""
     options = record.context.options
-    if not options.keys().isdisjoint(CONTROLS):
-        return CONTROL
     varied = tuple(filter(options.__contains__, VARIED))
     name = STUDIES.get(varied, "-".join(varied))
     selection = options.get("selection", "total")

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from batch_calibration.methods import METHODS
-from batch_calibration.reporting import controls, curves, prompts
+from batch_calibration.reporting import curves, prompts
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.frame import CONTROL, Frame, axis_name, by_setting, group_by
+from batch_calibration.reporting.frame import Frame, axis_name, by_setting, group_by
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record
@@ -40,9 +40,9 @@ class Results:
         return by_setting(self.records)
 
     @cached_property
-    def prompt_studies(self) -> set[str]:
-        """Names of the studies of the prompt that records belong to; "" of the task's own."""
-        return set(map(axis_name, self.records))
+    def varies_prompts(self) -> bool:
+        """True if some records belong to a study of the prompt."""
+        return any(map(axis_name, self.records))
 
     @cached_property
     def sections(self) -> list[Frame]:
@@ -61,17 +61,12 @@ class Results:
     @cached_property
     def axes(self) -> list[prompts.PromptStudy]:
         """Studies in which one choice of the prompt varies, task by task."""
-        return prompts.find_axes(self.records) if self.prompt_studies - {"", CONTROL} else []
+        return prompts.find_axes(self.records) if self.varies_prompts else []
 
     @cached_property
     def grids(self) -> list[prompts.Grid]:
         """Every two choices of the prompt that were varied together."""
-        return prompts.find_grids(self.records) if self.prompt_studies - {"", CONTROL} else []
-
-    @cached_property
-    def controls(self) -> list[controls.Control]:
-        """Studies in which the labels of demonstrations vary."""
-        return controls.find_controls(self.records) if CONTROL in self.prompt_studies else []
+        return prompts.find_grids(self.records) if self.varies_prompts else []
 
     @cached_property
     def curves(self) -> list[curves.Curves]:
@@ -89,7 +84,7 @@ class Results:
         compared = []
         for group in self.groups:
             of_images = any(task in TASKS and TASKS[task].is_image for task in group.tasks)
-            is_compared = len(group.among(compared_by_size())) > 1
+            is_compared = len(group.among(compared_by_size())) > 1 and group.setting.has_own_labels
             if group.setting.shots == shots and not of_images and is_compared:
                 compared.append(group)
 

@@ -1,11 +1,10 @@
-"""Colors and dashes of methods, conditions and verdicts, in figures and on the page.
+"""Colors and dashes of methods and verdicts, in figures and on the page.
 
 They hold on a light page, on a dark one and on paper: after Okabe and Ito's palette, which survives
 color blindness, of a lightness that has a contrast of 3 : 1 or more with either page.
 """
 
 from batch_calibration.methods import METHODS
-from batch_calibration.reporting.controls import FLIPPED, GOLD, NEW, NEW_FLIPPED, NONE
 from batch_calibration.reporting.frame import BASELINE
 
 METHOD_COLORS = {
@@ -17,11 +16,6 @@ SPARES = "#d55e00", "#8c8200", "#a0695c", "#1391a0", "#8d6fc4", "#c75d73"
 """Of methods that have none of their own, in the order of the table of methods."""
 LABEL_COLORS = "#d55e00", "#1f77c4"  # of two labels
 DASHES = "solid", "dash", "dot", "dashdot", "longdash", "longdashdot"
-# A color a condition of demonstrations; others are gray.
-CONDITIONS = {
-    NONE: "#7f7f7f", GOLD: "#1f77c4", "random": "#a87900", FLIPPED: "#d55e00",
-    "training words": "#2e8fc7", NEW: "#00936b", NEW_FLIPPED: "#b3659a",
-}  # fmt: skip
 # Of what is beyond the noise in figures; the rest is gray.
 VERDICTS = {"gain": "#1f77c4", "loss": "#d55e00"}
 GRAY = "#7f7f7f"

@@ -150,7 +150,7 @@ def find_axes(records: Iterable[Record]) -> list[PromptStudy]:
     groups: dict[tuple[Setting, str, str], list[Record]] = {}
     for setting, record in frame.with_settings(records):
         name = frame.axis_name(record)
-        if name not in ("", frame.CONTROL):
+        if name:
             groups.setdefault((setting, record.context.task, name), []).append(record)
     studies = []
     for (setting, task, name), siblings in groups.items():
@@ -162,7 +162,8 @@ def find_axes(records: Iterable[Record]) -> list[PromptStudy]:
 
 def by_task(studies: Iterable[PromptStudy]) -> dict[str, list[PromptStudy]]:
     """The studies of icl and bc by the slug of a figure: one task and model, whatever the shots."""
-    judged = [study for study in studies if {*REFERENCES} <= {*study.frame.paper_methods}]
+    usual = [study for study in studies if study.setting.has_own_labels]
+    judged = [study for study in usual if {*REFERENCES} <= {*study.frame.paper_methods}]
     return frame.group_by(
         judged, lambda study: f"{study.setting._replace(shots=1).slug}-{study.task}"
     )
@@ -186,7 +187,7 @@ def describe_study(axes: Sequence[PromptStudy]) -> str:
 def choice_name(record: Record) -> str:
     """The value of what varies: the draw, the order, the template, the verbalizer."""
     options = record.context.options
-    keys = filter(options.__contains__, ("order", "template", "verbalizer", *frame.CONTROLS))
+    keys = filter(options.__contains__, ("order", "template", "verbalizer"))
     names = [str(options[key]) for key in keys]
     if options.get("selection") == "explicit":
         names += record.context.demonstrations
@@ -289,8 +290,7 @@ def find_grids(records: Iterable[Record]) -> list[Grid]:
     grids: dict[tuple[object, ...], Grid] = {}
     for setting, record in frame.with_settings(records):
         is_compared = record.methods.keys() >= {*REFERENCES}
-        is_control = frame.axis_name(record) == frame.CONTROL
-        if setting.shots is None or not is_compared or is_control:
+        if setting.shots is None or not is_compared:
             continue
         chosen = {SHOTS: str(setting.shots)}
         for name in frame.VARIED:

@@ -10,7 +10,7 @@ import numpy as np
 
 from batch_calibration.methods import METHODS, Group
 from batch_calibration.metrics import Estimate, over_tasks
-from batch_calibration.reporting import cells, controls, curves, prompts, words
+from batch_calibration.reporting import cells, curves, prompts, words
 from batch_calibration.reporting import frame as frames
 from batch_calibration.reporting.cells import Cells, NumberCell, Samples, Sums, notes
 from batch_calibration.reporting.frame import BASELINE, REFERENCES, Frame, gain, task_title
@@ -522,29 +522,6 @@ def of_prompt_studies(study: Results) -> Iterator[Table]:
         yield Table(ACROSS, "prompts", heading, rows, prompts.STUDIES_NOTE, rows, unit=unit)
 
 
-def of_demonstration_labels(study: Results) -> Iterator[Table]:
-    """A column a condition: accuracies by either truth, and differences."""
-    for control in study.controls:
-        note = " ".join(filter(None, (words.reading_verdict(control), controls.CONTROL_NOTE)))
-        yield _control_table(control, "", "", note)
-        rows = controls.difference_cells(control)
-        slug, heading = f"{control.slug}-differences", f"{control.heading}; differences"
-        yield Table(ACROSS, slug, heading, rows, controls.DIFFERENCES_NOTE, rows)
-    if frames.CONTROL not in study.prompt_studies:
-        return
-    hits = controls.right_by_likelier_label(study.load)
-    for control in controls.find_controls(study.records, hits):
-        note_on_truth = f"{controls.LIKELIER_NOTE}{controls.CONTROL_NOTE}"
-        yield _control_table(
-            control, "-likelier", "; the more probable label is right", note_on_truth
-        )
-
-
-def _control_table(control: controls.Control, slug: str, truth: str, note: str) -> Table:
-    rows, csv = controls.condition_cells(control), controls.estimate_cells(control)
-    return Table(ACROSS, f"{control.slug}{slug}", f"{control.heading}{truth}", rows, note, csv)
-
-
 def table_1(study: Results) -> Iterator[Table]:
     """The methods' cost, form and boundary, and what they gain here."""
     if study.main:
@@ -593,7 +570,7 @@ OF_MAIN = (
     SettingTable("images", "Zero-shot images", image_cells, image_note, "Table 6"),
 )
 # What varies across settings.
-OF_STUDIES = of_models, of_grids, of_numbered_choices, of_demonstration_labels, of_axes, of_curves
+OF_STUDIES = of_models, of_grids, of_numbered_choices, of_axes, of_curves
 # What makes each table of a study, in the order in which they are shown.
 TABLES: tuple[Callable[[Results], Iterable[Table]], ...] = (
     *OF_SETTINGS, of_prompt_studies, table_1, tables_2_and_5, *OF_MAIN, *OF_STUDIES

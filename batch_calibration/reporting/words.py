@@ -24,7 +24,7 @@ from batch_calibration.diagnosis.verdicts import (
 from batch_calibration.errors import answering, call
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation, gain_of, over_tasks
-from batch_calibration.reporting import controls, frame
+from batch_calibration.reporting import frame
 from batch_calibration.reporting.cells import (
     MARK,
     Cells,
@@ -33,7 +33,6 @@ from batch_calibration.reporting.cells import (
     estimate_cell,
     gain_cell,
 )
-from batch_calibration.reporting.controls import Control
 from batch_calibration.reporting.curves import Curves
 from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Frame, task_title
 from batch_calibration.reporting.items import Results
@@ -651,12 +650,10 @@ def setting_paragraph(group: Frame) -> str:
 
 
 def study_paragraphs(study: Results) -> dict[str, str]:
-    """A paragraph for each study of prompts, demonstrations and shots, by its figure's slug."""
+    """A paragraph for each study of prompts and shots, by its figure's slug."""
     paragraphs = {}
     for slug, axes in by_study(study.axes).items():
         paragraphs[f"{slug}-prompts"] = prompt_paragraph(axes)
-    for control in study.controls:
-        paragraphs[control.slug] = reading_paragraph(control)
     for curve in study.curves:
         paragraphs[f"{curve.slug}-curve"] = curve_paragraph(curve)
     return {slug: paragraph for slug, paragraph in paragraphs.items() if paragraph}
@@ -759,50 +756,6 @@ def _matters(axes: Sequence[PromptStudy]) -> str:
         tasks = [task_title(a.task) for a in axes if a.change and a.change.beyond_noise == sign]
         clauses += [f"on {join_names(tasks)} {effect}"] if tasks else []
     return f": {'; '.join(clauses)}" if clauses else ""
-
-
-def reading_verdict(control: Control) -> str:
-    """The verdict on reading demonstrations, with its numbers; nothing if that is unknown."""
-    answer = controls.judge_reading(control)
-    if not answer:
-        return ""
-    corrected, plain = controls.read_flips(control), controls.read_flips(control, BASELINE)
-
-    def means(kind: str) -> str:
-        bc, icl = (gain_cell(over_tasks(list(f[kind].values()))) for f in (corrected, plain))
-        return f"{bc} points with bc, {icl} with icl"
-
-    def beyond(kind: str, sign: int) -> str:
-        estimates = corrected[kind].values()
-        count = sum(estimate.beyond_noise == sign for estimate in estimates)
-        return f"{count or 'none'} of {len(estimates)} task{'s' * (len(estimates) > 1)}"
-
-    sentences = [f"Reads its demonstrations: {answer}."]
-    if corrected["labels"]:
-        sentences.append(
-            f"Accuracy with gold labels less that with flipped ones: {means('labels')}, above 0 "
-            f"beyond noise on {beyond('labels', 1)}; with flipped ones it is below chance beyond "
-            f"noise on {beyond('chance', -1)}."
-        )
-    if corrected["words"]:
-        sentences.append(
-            f"The same where held-out words stand for the labels: {means('words')}, above 0 beyond "
-            f"noise on {beyond('words', 1)}."
-        )
-    return " ".join(sentences)
-
-
-def reading_paragraph(control: Control) -> str:
-    """The same with what was asked, for a page; nothing where the verdict is unknown."""
-    sentences = reading_verdict(control)
-    if not sentences:
-        return ""
-    shots = sorted(filter(None, set().union(*map(control.shots, control.tasks))))
-    return (
-        f"{control.heading} ({join_names(map(task_title, control.tasks))}; shots per class: "
-        f"{join_names(map(str, shots))}). {sentences} Means over tasks and shots; in brackets 95 % "
-        f"intervals over draws of demonstrations and test rows, {MARK} where 0 is outside."
-    )
 
 
 def curve_paragraph(curves: Curves) -> str:

@@ -1,4 +1,4 @@
-"""Studies: the robustness of prompts (Fig. 8), pairs of choices, demonstration labels, curves."""
+"""Studies: the robustness of prompts (Fig. 8), pairs of choices, curves."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, product
@@ -13,12 +13,11 @@ from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.metrics import deviation
 from batch_calibration.reporting import palette
 from batch_calibration.reporting.cells import gain_cell
-from batch_calibration.reporting.controls import NONE, Control, Point, estimate_cells
 from batch_calibration.reporting.curves import Curves, Points, mean_and_band
 from batch_calibration.reporting.figures import style
-from batch_calibration.reporting.figures.style import ACCURACY, DASHES, INK, INTERVALS, Drawn
+from batch_calibration.reporting.figures.style import ACCURACY, DASHES, INK, Drawn
 from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Frame, task_title
-from batch_calibration.reporting.palette import CONDITIONS, verdict_color
+from batch_calibration.reporting.palette import verdict_color
 from batch_calibration.reporting.prompts import Grid, PromptStudy, describe_study
 
 BLUES = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
@@ -144,55 +143,6 @@ def _draw_prompts(axes: Axes, study: PromptStudy) -> list[Sequence[object]]:
     is_named = len(names) <= MAX_PROMPTS_NAMED
     style.name_ticks(axes.yaxis, names, is_shown=is_named, from_top=False)
     return rows
-
-
-@style.styled
-def draw_control(control: Control) -> Drawn:
-    """A panel a task and method, a line a condition, its intervals at 95 %.
-
-    Dashed is accuracy without demonstrations, dotted chance.
-    """
-    columns = min(len(control.tasks), 4)
-    # Lines of panels: the first tasks with each method, then the next tasks.
-    shown = []
-    for start, method in product(range(0, len(control.tasks), columns), REFERENCES):
-        shown += [(task, method) for task in control.tasks[start : start + columns]]
-    figure, grid = style.panels(len(shown), (3.0, 2.4), columns)
-    for axes, (task, method) in zip(grid, shown, strict=True):
-        _draw_conditions(axes, control, task, method)
-    note = f"{INTERVALS} Over draws and rows. Dashed: no demonstrations; dotted: chance."
-    return style.finish(figure, control.heading, note, estimate_cells(control))
-
-
-def _draw_conditions(axes: Axes, control: Control, task: str, method: str) -> None:
-    shots = control.shots(task)
-    # Side by side, for bars of the same place hide each other.
-    shifts = np.linspace(-0.2, 0.2, len(control.conditions))
-    # A condition without a color of its own has one that no other of them has.
-    spare = iter(palette.SPARES[1:])
-    for condition, shift in zip(control.conditions, shifts, strict=True):
-        color = CONDITIONS.get(condition) or next(spare)
-        estimates = {}
-        for count in shots:
-            if estimate := control.accuracy(Point(task, count, condition, method)):
-                estimates[count] = estimate
-        if not estimates:
-            continue
-        mean, low, high = 100 * np.array(list(estimates.values())).T  # [shots] each, %
-        if condition == NONE:
-            rule = axes.axhline(mean[0], color=color, ls="--", lw=1.0, label="no demonstrations",
-                                zorder=0)  # fmt: skip
-            style.name_marks(rule, [f"no demonstrations: {mean[0]:.1f} %"])
-            continue
-        at = np.array(list(estimates)) + shift
-        axes.plot(at, mean, color=color, ls="--" if "words" in condition else "-", lw=1.5)
-        axes.vlines(at, low, high, colors=color, lw=1.4)
-        titles = style.percents(map("{} shots".format, estimates), mean, condition)
-        style.dots(axes, at, mean, color, titles, size=3, name=condition)
-    axes.axhline(100 * control.chance(task), color=INK, ls=":", lw=1.0, label="chance", zorder=0)
-    style.label(axes, f"{task_title(task)}: {method}", "shots per class", ACCURACY)
-    style.number_ticks(axes.xaxis, shots, is_log=False)
-    axes.set(xlim=(min(shots) - 0.5, max(shots) + 0.5), ylim=(0.0, 100.0))
 
 
 @style.styled

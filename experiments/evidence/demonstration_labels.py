@@ -1,0 +1,400 @@
+"""Accuracy where demonstrations show other labels or label words: does a model read them?"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain, product, zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from batch_calibration.errors import InputError
+from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
+from batch_calibration.reporting import frame, writing
+from batch_calibration.reporting.cells import MARK, Cells, gain_cell
+from batch_calibration.reporting.figures import style
+from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Setting, task_title
+from batch_calibration.reporting.items import ACROSS, Drawing, Table
+from batch_calibration.scores import ScoreTable
+from batch_calibration.scoring.embedded import suite
+from batch_calibration.studies import Record, Store, unpack
+
+NONE, GOLD, FLIPPED = "none", "gold", "flipped"
+NEW, NEW_FLIPPED = "held-out words", "held-out words, flipped"
+# Condition -> its color, in the order of the columns.
+COLORS = {
+    NONE: "#7f7f7f", GOLD: "#1f77c4", "random": "#a87900", FLIPPED: "#d55e00",
+    "training words": "#2e8fc7", "training words, random": "#8c8200",
+    "training words, flipped": "#a0695c", NEW: "#00936b", "held-out words, random": "#1391a0",
+    NEW_FLIPPED: "#b3659a",
+}  # fmt: skip
+# Condition -> the same with flipped labels.
+FLIPS = {GOLD: FLIPPED, NEW: NEW_FLIPPED}
+MAX_DROP_UNREAD = 0.1  # flipped labels cost a model that does not read them less
+CANNOT_TELL = "cannot be told, for seeds or rows are too few"
+NOTE = (
+    "Accuracy against the rows' own labels, mean over seeds. 'none': no demonstrations; 'flipped': "
+    "each is shown with the next label, so that a model that reads them falls below chance; "
+    "'words': drawn words in place of the label words, in demonstrations and in what is scored, "
+    "which a model may prefer for what they mean: flipping the labels tells that from reading. In "
+    "the verdict means over tasks and shots. In brackets 95 % intervals over the draws of "
+    f"demonstrations and the test rows, {MARK} where 0 is outside; the CSV has the interval of "
+    "every number."
+)
+DIFFERENCES_NOTE = (
+    "'bc - icl': accuracy with bc less that with icl on the same prompts. 'icl' and 'bc': accuracy "
+    "with the most shots less that with the fewest, of the same words. In points, with 95 % "
+    f"intervals over the draws of demonstrations and the test rows; {MARK} where 0 is outside."
+)
+LIKELIER_NOTE = (
+    "A row is right where the answer is the more probable label of its text by the suite's "
+    "grammar, not the label that was drawn for it. "
+)
+# The rows of a record that a method answers rightly, [n]; None where they are not known.
+Hits = Callable[[Record, str], np.ndarray | None]
+
+
+class Point(NamedTuple):
+    """One accuracy of a study."""
+
+    task: str
+    shots: int  # 0 without demonstrations
+    condition: str
+    method: str
+
+
+class Study(NamedTuple):
+    """Answers of one model under each condition."""
+
+    setting: Setting  # without its shots
+    labels: dict[str, int]  # task -> number of its labels
+    right: dict[Point, dict[int | None, np.ndarray]]  # by seed: rows that are right, [n]
+
+    @property
+    def heading(self) -> str:
+        """The study in words."""
+        return f"Demonstration labels: {self.setting}"
+
+    @property
+    def conditions(self) -> list[str]:
+        """The conditions that were asked, in the order of the columns."""
+        return list(filter({point.condition for point in self.right}.__contains__, COLORS))
+
+    def shots(self, task: str) -> list[int]:
+        """The numbers of demonstrations."""
+        return sorted({p.shots for p in self.right if p.task == task and p.condition != NONE})
+
+    def mean(self, points: Iterable[Point], minus: Iterable[Point] = ()) -> Estimate | None:
+        """Returns accuracy over points and seeds, or its difference; None where it is unknown."""
+        by_seed: dict[int | None, list[np.ndarray]] = {}
+        for point, reference in zip_longest(points, minus):
+            less = self.right.get(reference, {})
+            for seed, rows in self.right.get(point, {}).items():
+                # A seed without its counterpart is left out: the difference is paired.
+                if reference is None or seed in less:
+                    by_seed.setdefault(seed, []).append(rows - less.get(seed, 0.0))
+        # Points of one seed share drawn words and rows.
+        draws = [np.mean(rows, axis=0) for rows in by_seed.values()]
+        return over_rows(draws, OF_GAIN if minus else OF_ACCURACY) if draws else None
+
+
+def run(workdir: str | Path) -> None:
+    """Write the tables and figures of each study of a workdir, print the tables.
+
+    Raises:
+        InputError: the workdir has no record with such demonstrations.
+    """
+    store = Store(workdir)
+    records, folder = store.records(), store.workdir / "demonstration_labels"
+    studies = find_studies(records)
+    if not studies:
+        remedy = "score configs/demo_labels.py into it, then run batch-calibration calibrate"
+        raise InputError.at(
+            workdir, f"contexts with other {' or '.join(frame.LABELS)}", "none", remedy
+        )
+    tables = list(chain.from_iterable(map(tables_of, studies)))
+    judged = find_studies(records, right_by_likelier_label(store.table_of))
+    tables += [_table(study, "-likelier", f"{LIKELIER_NOTE}{NOTE}") for study in judged]
+    for table in tables:
+        writing.write_table(table, folder / table.slug)
+    for study in studies:
+        drawing = Drawing(ACROSS, study.setting.slug, partial(draw, study))
+        writing.write_figure(drawing, folder / drawing.slug)
+    writing.print_tables(tables)
+    print(f"these tables and their figures are in {folder}")
+
+
+def right_by_data(record: Record, method: str) -> np.ndarray | None:
+    """Judges by the labels that the data give the rows."""
+    if method not in record.methods:
+        return None
+    return unpack(record.methods[method].right, sum(record.classes)).astype(np.float64)
+
+
+def right_by_likelier_label(load: Callable[[Record], ScoreTable | None]) -> Hits:
+    """Returns a judge by the more probable label of each text, of the embedded suite alone."""
+
+    def hits(record: Record, method: str) -> np.ndarray | None:
+        task, split = record.context.task, record.context.served or record.context.split
+        is_of_suite = split in suite.split_names(task)
+        result = record.methods.get(method)
+        has_bias = result is not None and (result.bias or method == BASELINE)
+        table = load(record) if is_of_suite and has_bias else None
+        if result is None or table is None:
+            return None
+        ids = table.blocks["test"].row_ids
+        if suite.read_rows(task, split).ids[: len(ids)] != tuple(ids):
+            return None
+        scores = np.asarray(record.scores_of(table), np.float64)
+        answers = (scores - np.array(result.bias or 0.0)).argmax(axis=1)  # [n]
+        return np.asarray(answers == np.array(suite.likelier(task, split)[: len(ids)]), np.float64)
+
+    return hits
+
+
+def find_studies(records: Iterable[Record], hits: Hits = right_by_data) -> list[Study]:
+    """Finds the studies among records, one for each setting.
+
+    The usual records are the condition `GOLD`, of the tasks, seeds and shots that were asked
+    otherwise, too: means are over the same draws.
+    """
+    groups = frame.group_by(frame.sort_records(records), _fixed)
+    studies: dict[Setting, Study] = {}
+    for (setting, task), group in groups.items():
+        others = [record for record in group if condition(record) not in (NONE, GOLD)]
+        draws = {(record.context.shots, record.context.seed) for record in others}
+        for record, method in product(group if draws else (), REFERENCES):
+            shots, seed, name = record.context.shots, record.context.seed, condition(record)
+            right = hits(record, method) if name == NONE or (shots, seed) in draws else None
+            if right is not None:
+                study = studies.setdefault(setting, Study(setting, {}, {}))
+                study.labels[task] = len(record.label_names)
+                study.right.setdefault(Point(task, shots or 0, name, method), {})[seed] = right
+    return list(studies.values())
+
+
+def _fixed(record: Record) -> tuple[Setting, str]:
+    """Returns the setting of a record without its shots and labels, and its task."""
+    context = record.context
+    options = sorted(context.options.keys() - {*frame.LABELS})
+    setting = Setting(
+        context.model, context.scorer.kind, None, context.split, context.limit, data=context.data,
+        # Of two scorers, such as checkpoints in folders of one name, each has its study.
+        variant=context.scorer.digest[:4],
+        options=tuple([f"{name} {context.options[name]}" for name in options]),
+    )  # fmt: skip
+    return setting, context.task
+
+
+def condition(record: Record) -> str:
+    """Names the labels of a record's demonstrations."""
+    labels, pool = (str(record.context.options.get(name, "")) for name in frame.LABELS)
+    if not labels and not pool:
+        return GOLD if record.context.shots else NONE
+    return ", ".join(filter(None, (pool and f"{pool.replace('_', '-')} words", labels)))
+
+
+def tables_of(study: Study) -> list[Table]:
+    """Makes the table of accuracies, with the verdict below it, and that of differences."""
+    slug, heading = f"{study.setting.slug}-differences", f"{study.heading}; differences"
+    rows = difference_cells(study)
+    differences = Table(ACROSS, slug, heading, rows, DIFFERENCES_NOTE, rows, unit="points")
+    return [_table(study, "", f"{verdict(study)} {NOTE}".strip()), differences]
+
+
+def _table(study: Study, truth: str, note: str) -> Table:
+    heading = f"{study.heading}{truth and '; the more probable label is right'}"
+    rows, csv = condition_cells(study), estimate_cells(study)
+    return Table(ACROSS, f"{study.setting.slug}{truth}", heading, rows, note, csv)
+
+
+def _estimates(study: Study) -> dict[tuple[str, int, str], dict[str, Estimate | None]]:
+    """Estimates each accuracy and its fall with flipped labels, by task, shots and method."""
+    rows = {}
+    for task in study.labels:
+        for shots, method in product(study.shots(task), REFERENCES):
+            points = {name: _point(task, shots, name, method) for name in study.conditions}
+            estimates = {name: study.mean([point]) for name, point in points.items()}
+            for name, flipped in FLIPS.items():
+                if {name, flipped} <= points.keys():
+                    fall = study.mean([points[name]], [points[flipped]])
+                    estimates[f"{name} - flipped"] = fall
+            rows[task, shots, method] = estimates
+    return rows
+
+
+def _point(task: str, shots: int, name: str, method: str) -> Point:
+    # Without demonstrations there is one point, whatever the shots beside it.
+    return Point(task, 0 if name == NONE else shots, name, method)
+
+
+def condition_cells(study: Study) -> Cells:
+    """Makes a header and a row for each task, number of shots and method."""
+    rows: Cells = []
+    for (task, shots, method), estimates in _estimates(study).items():
+        rows = rows or [["task", "shots", "method", "chance", *estimates]]
+        row = [task_title(task), str(shots), method, f"{100 / study.labels[task]:.1f}"]
+        for name, estimate in estimates.items():
+            if estimate and name in COLORS:
+                row.append(f"{100 * estimate.value:.1f}")
+            else:
+                row.append(gain_cell(estimate))
+        rows.append(row)
+    return rows
+
+
+def estimate_cells(study: Study) -> Cells:
+    """Makes a header and a row for each estimate: its value in % and the ends of its interval."""
+    rows: Cells = [["task", "shots", "method", "condition", "value", "low", "high"]]
+    for (task, shots, method), estimates in _estimates(study).items():
+        for name, estimate in estimates.items():
+            if estimate:
+                ends = [f"{100 * end:.4g}" for end in estimate]
+                rows.append([task, str(shots), method, name, *ends])
+    return rows
+
+
+def difference_cells(study: Study) -> Cells:
+    """Makes a header and rows for each task, and all: gains of bc, and of more shots."""
+    rows: Cells = [["task", "difference", *study.conditions]]
+    groups = {task_title(task): [task] for task in study.labels}
+    if len(groups) > 1:
+        groups["average"] = list(study.labels)
+    for title, tasks in groups.items():
+        shots = sorted(set.intersection(*(set(study.shots(task)) for task in tasks)))
+        # Shots and method of both sides of a difference, by its name.
+        sides = {}
+        for count in shots:
+            name = f"bc - icl, {count} shot{'s' * (count > 1)}"
+            sides[name] = (count, CORRECTED), (count, BASELINE)
+        for method in REFERENCES if len(shots) > 1 else ():
+            name = f"{method}, {shots[-1]} - {shots[0]} shots"
+            sides[name] = (shots[-1], method), (shots[0], method)
+        for name, pair in sides.items():
+            means = [_mean_difference(study, tasks, shown, pair) for shown in study.conditions]
+            rows.append([title, name, *means])
+    return rows
+
+
+def _mean_difference(
+    study: Study, tasks: Sequence[str], shown: str, sides: Iterable[tuple[int, str]]
+) -> str:
+    """Writes the mean over tasks; a dash where one of them was not asked."""
+    estimates = []
+    for task in tasks:
+        after, before = (_point(task, shots, shown, method) for shots, method in sides)
+        estimates.append(study.mean([after], [before]) if after != before else None)
+    known = list(filter(None, estimates))
+    return gain_cell(over_tasks(known) if len(known) == len(tasks) else None)
+
+
+def read_flips(study: Study, method: str = CORRECTED) -> dict[str, dict[str, Estimate]]:
+    """Estimates changes by flipped labels, task by task, over all numbers of shots.
+
+    "labels" is accuracy with gold labels less that with flipped ones, "words" the same with
+    held-out words for labels, "chance" accuracy with flipped labels less chance. The answers are
+    bc's by default, for a bias hides what a model has read.
+    """
+    flips: dict[str, dict[str, Estimate]] = {"labels": {}, "words": {}, "chance": {}}
+    for task, count in study.labels.items():
+        for kind, (name, other) in zip(flips, FLIPS.items(), strict=False):
+            points = [Point(task, shots, name, method) for shots in study.shots(task) if shots]
+            flipped = [point._replace(condition=other) for point in points]
+            if drop := study.mean(points, flipped):
+                flips[kind][task] = drop
+            if other == FLIPPED and (mean := study.mean(flipped)):
+                flips["chance"][task] = Estimate(*(end - 1 / count for end in mean))
+    return flips
+
+
+def judge(study: Study) -> str:
+    """Answers whether demonstrations are read: yes, partly, no, `CANNOT_TELL`; "" if not asked.
+
+    Yes: on every task accuracy drops beyond noise with flipped labels and with flipped held-out
+    words, or with the one that was asked. Partly: one of them drops on average over the tasks. No:
+    both averages are surely below `MAX_DROP_UNREAD`.
+    """
+    flips = read_flips(study)
+    tests = [list(flips[kind].values()) for kind in ("labels", "words") if flips[kind]]
+    if not tests:
+        return ""
+    if all(drop.beyond_noise > 0 for drop in chain.from_iterable(tests)):
+        return "yes"
+    means = list(map(over_tasks, tests))
+    if any(mean.beyond_noise > 0 for mean in means):
+        return "partly"
+    return "no" if all(mean.high < MAX_DROP_UNREAD for mean in means) else CANNOT_TELL
+
+
+def verdict(study: Study) -> str:
+    """Writes the verdict and its numbers; nothing without flipped labels."""
+    answer = judge(study)
+    if not answer:
+        return ""
+    corrected, plain = read_flips(study), read_flips(study, BASELINE)
+
+    def means(kind: str) -> str:
+        bc, icl = (gain_cell(over_tasks(list(f[kind].values()))) for f in (corrected, plain))
+        return f"{bc} points with bc, {icl} with icl"
+
+    def beyond(kind: str, sign: int) -> str:
+        estimates = corrected[kind].values()
+        count = sum(estimate.beyond_noise == sign for estimate in estimates)
+        return f"beyond noise on {count} of {len(estimates)} task{'s' * (len(estimates) > 1)}"
+
+    sentences = [f"Reads its demonstrations: {answer}."]
+    if corrected["labels"]:
+        sentences.append(
+            f"Accuracy with gold labels less that with flipped ones: {means('labels')}, above 0 "
+            f"{beyond('labels', 1)}; with flipped ones it is below chance {beyond('chance', -1)}."
+        )
+    if corrected["words"]:
+        sentences.append(
+            f"The same where held-out words stand for the labels: {means('words')}, above 0 "
+            f"{beyond('words', 1)}."
+        )
+    return " ".join(sentences)
+
+
+@style.styled
+def draw(study: Study) -> style.Drawn:
+    """Draws a panel a task and method, a line a condition, its intervals at 95 %."""
+    tasks = list(study.labels)
+    columns = min(len(tasks), 4)
+    # Lines of panels: the first tasks with each method, then the next tasks.
+    shown = []
+    for start, method in product(range(0, len(tasks), columns), REFERENCES):
+        shown += [(task, method) for task in tasks[start : start + columns]]
+    figure, grid = style.panels(len(shown), (3.0, 2.4), columns)
+    for axes, (task, method) in zip(grid, shown, strict=True):
+        _draw_conditions(axes, study, task, method)
+    note = f"{style.INTERVALS} Over draws and rows. Dashed: no demonstrations; dotted: chance."
+    return style.finish(figure, study.heading, note, estimate_cells(study))
+
+
+def _draw_conditions(axes: Axes, study: Study, task: str, method: str) -> None:
+    shots = study.shots(task)
+    # Side by side, for bars of the same place hide each other.
+    shifts = np.linspace(-0.2, 0.2, len(study.conditions))
+    for name, shift in zip(study.conditions, shifts, strict=True):
+        color, estimates = COLORS[name], {}
+        for count in shots:
+            if estimate := study.mean([_point(task, count, name, method)]):
+                estimates[count] = estimate
+        if not estimates:
+            continue
+        mean, low, high = 100 * np.array(list(estimates.values())).T  # [shots] each, %
+        if name == NONE:
+            axes.axhline(mean[0], color=color, ls="--", lw=1.0, label="no demonstrations", zorder=0)
+            continue
+        at = np.array(list(estimates)) + shift
+        axes.plot(at, mean, color=color, ls="--" if "words" in name else "-", lw=1.5)
+        axes.vlines(at, low, high, colors=color, lw=1.4)
+        style.dots(axes, at, mean, color, size=3, name=name)
+    axes.axhline(
+        100 / study.labels[task], color=style.INK, ls=":", lw=1.0, label="chance", zorder=0
+    )
+    style.label(axes, f"{task_title(task)}: {method}", "shots per class", style.ACCURACY)
+    style.number_ticks(axes.xaxis, shots, is_log=False)
+    axes.set(xlim=(min(shots) - 0.5, max(shots) + 0.5), ylim=(0.0, 100.0))
