@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from making import by_method
 from scipy.special import log_softmax, softmax
 
 from batch_calibration import calibrate, cli, ensemble

@@ -238,9 +238,8 @@ def _probability_methods(group: Frame) -> list[str]:
     """Methods for which every context has all three metrics."""
     methods = list(group.methods)
     for record in group.records:
-        methods = [
-            name for name in methods if PROBABILITIES.keys() <= record.methods[name].metrics.keys()
-        ]
+        metrics_of = {name: result.metrics.keys() for name, result in record.methods.items()}
+        methods = [name for name in methods if PROBABILITIES.keys() <= metrics_of[name]]
     return methods
 
 
