@@ -43,8 +43,6 @@ ARROWS = {
     "importers scoring studies reporting integrations",
     "__main__": "cli",
 }
-# `print`, `_repr_html_` and `to_frame` of results import their words when they are called.
-EXCEPTIONS = {("diagnosis", "reporting"), ("diagnosis", "reporting.words")}
 # The rooms of scoring/ in the same way: prompts know no network, and networks no task.
 SCORING = {
     "inputs": "",
@@ -148,7 +146,6 @@ def test_arrows_point_down():
             allowed |= any(inner == right or inner.startswith(right + ".") for right in rights)
             # `from x.scoring import tasks` names the component on the way.
             allowed = allowed or any(right.startswith(inner + ".") for right in rights)
-            allowed = allowed or (source, inner) in EXCEPTIONS
             assert allowed, f"{path.relative_to(ROOT)} may not import {name}"
 
 

@@ -340,10 +340,10 @@ def show_comparison(
             shown = pool([comparisons[number] for number in numbers])
             heading = f"{model or 'unnamed model'}: {len(numbers):,} contexts"
         print(escape_controls(f"{heading}, {shown.rows:,} labeled rows"))
-        print("\n".join(aligned(words.comparison_cells(shown, is_all=is_all))))
+        print("\n".join(aligned(shown.cells(is_all=is_all))))
         if is_quiet:
             continue
-        print_filled(words.reading_note(shown, is_all=is_all, more="--all shows"))
+        print_filled(shown.reading_note(is_all=is_all, more="--all shows"))
         if is_all:
             for reason, names in group_by(shown.skipped, shown.skipped.__getitem__).items():
                 print_filled(f"Left out, {reason}: {', '.join(names)}.")

@@ -3,13 +3,12 @@
 from batch_calibration.diagnosis.comparison import Comparison, MethodResult, compare
 from batch_calibration.diagnosis.diagnose import (
     DISTANCES,
-    Diagnosis,
-    Right,
     centered_error,
     diagnose,
     prediction_range,
     range_of_predictions,
 )
+from batch_calibration.diagnosis.diagnosis import Diagnosis, Right
 from batch_calibration.diagnosis.gain import (
     LabelScores,
     Margins,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.numbers import usual_jax
+from batch_calibration.diagnosis.forms import ends, to_frame
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     METHODS,
@@ -25,7 +27,8 @@ from batch_calibration.methods.run import task_of
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of
 from batch_calibration.scores import ScoreTable, make_block
 
-BASELINE = "icl"
+BASELINE, CORRECTED = REFERENCES = "icl", "bc"
+"""Gains are measured against ICL; other methods are shown beside it and BC."""
 
 
 class MethodResult(NamedTuple):
@@ -71,15 +74,61 @@ class Comparison(NamedTuple):
     def __repr__(self) -> str:
         return f"Comparison({len(self.results)} methods, {self.rows:,} labeled rows: print it)"
 
-    def __str__(self) -> str:
-        from batch_calibration.reporting import words
+    def cells(self, *, is_all: bool = False) -> list[list[str]]:
+        """Header and a row a method, in %: all of them, or the best of each group."""
+        # Of several contexts counts say more than the interval of their mean accuracy.
+        is_one = self.contexts == 1
+        header = ["method", "accuracy", f"gain over {BASELINE}", "verdict"]
+        rows = [header if is_one else [*header, "better, worse"]]
+        for outcome in self.results if is_all else self._best_of_groups():
+            accuracy = str(outcome.accuracy) if is_one else f"{100 * outcome.accuracy.value:.1f}"
+            gain = outcome.gain.points if outcome.gain else ""
+            row = [outcome.method, accuracy, gain, outcome.verdict]
+            if not is_one:
+                row.append(f"{outcome.better}, {outcome.worse}" if outcome.gain else "")
+            rows.append(row)
+        return rows
 
-        return words.comparison_text(self)
+    def _best_of_groups(self) -> list[MethodResult]:
+        """ICL, BC, and the most accurate other method of each group of the table of methods."""
+        best: dict[str, MethodResult] = {}
+        chosen = set(REFERENCES)
+        # The first of equal ones: sorting keeps their order.
+        for outcome in sorted(self.results, key=lambda outcome: -outcome.accuracy.value):
+            if outcome.method not in REFERENCES:
+                chosen.add(best.setdefault(METHODS[outcome.method].group, outcome).method)
+        return [outcome for outcome in self.results if outcome.method in chosen]
+
+    def reading_note(self, *, is_all: bool = False, more: str = ".to_frame() has") -> str:
+        """A note on how to read the cells; `more` is what shows the methods that are left out."""
+        text = "In %, with 95 % intervals; gains are paired by row."
+        if self.contexts > 1:
+            text += " 'better, worse' counts contexts."
+        hidden = len(self.results) - len(self._best_of_groups())
+        if hidden and not is_all:
+            text += f" Shown is the best of each group by these labels; {more} {hidden} more."
+        if self.skipped:
+            text += f" {len(self.skipped)} methods need what was not given."
+        return text
+
+    def __str__(self) -> str:
+        rows = self.cells()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        rows.insert(1, ["─" * width for width in widths])
+        lines = []
+        for name, *numbers in rows:
+            cells = map(str.rjust, numbers, widths[1:])
+            lines.append("  ".join([name.ljust(widths[0]), *cells]).rstrip())
+        return "\n".join([*lines, self.reading_note()])
 
     def _repr_html_(self) -> str:
-        from batch_calibration.reporting import words
-
-        return words.comparison_html(self)
+        header, *rows = self.cells()
+        head = "".join(f"<th>{escape(name)}</th>" for name in header)
+        body = ""
+        for row in rows:
+            body += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<p>{self.rows:,} labeled rows</p>{table}<p>{escape(self.reading_note())}</p>"
 
     def to_frame(self) -> pd.DataFrame:
         """A row a method: accuracy and gain (0 to 1) with the ends of their 95 % intervals.
@@ -87,9 +136,12 @@ class Comparison(NamedTuple):
         Raises:
             InputError: pandas is not installed.
         """
-        from batch_calibration.reporting import words
-
-        return words.comparison_frame(self)
+        rows = []
+        for row in self.results:
+            numbers = ends("accuracy", row.accuracy) | ends("gain", row.gain)
+            counts = {"verdict": row.verdict, "better": row.better, "worse": row.worse}
+            rows.append({"method": row.method} | numbers | counts)
+        return to_frame(rows, "method")
 
 
 def judge_answers(

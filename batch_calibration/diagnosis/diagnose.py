@@ -13,6 +13,7 @@ from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.missing_scores import fill_scores
 from batch_calibration.arrays.numbers import read_scores, usual_jax
+from batch_calibration.diagnosis.diagnosis import Diagnosis, Right, unit_of
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import (
     ask_about_order,
@@ -234,125 +235,6 @@ TARGET_ERROR = 0.1
 """Nats: the standard error for which the rows needed are given."""
 
 
-class Right(NamedTuple):
-    """Accuracies of predictions, where the right labels are known.
-
-    Attributes:
-        accuracy: of all labeled rows; the interval is the exact percentile bootstrap one.
-        balanced: mean over labels that occur of the accuracy on rows of that label; the bootstrap
-            draws rows within each label.
-    """
-
-    accuracy: Estimate
-    balanced: Estimate
-
-
-class Diagnosis(NamedTuple):
-    """Numbers of one context's scores, before and after a correction.
-
-    Attributes:
-        label_names: k names.
-        method: what corrected them.
-        rows: n.
-        labeled: rows whose right label is known.
-        preference: [k], mean log-probability of each label less the mean over labels, in nats:
-            which labels the prompt prefers, if the labels are about as frequent.
-        error: [k], the standard error of each preference over rows, in nats; NaN for one row.
-        pair_error: the standard error of the difference between the largest and the least.
-        rows_needed: how many rows bring `pair_error` down to 0.1 `unit`; None for one row.
-        classes: [k], share of each label among the right ones; None where none is known.
-        predicted: [k], share of each label among the predictions from the scores as they are.
-        corrected: [k], the same from the corrected scores.
-        changed: indices of the rows whose prediction the correction changes.
-        hanging: of these, the rows that change again if one row is left out of the batch; None for
-            a method other than BC.
-        tied: rows whose corrected scores are all equal, so that the first label is predicted.
-        mass: the probability of all labels together, mean over rows; None where the scores cannot
-            be full-vocabulary log-probabilities.
-        before: how often the scores as they are are right; None where no label is known.
-        after: the same of the corrected scores.
-        gain: accuracy after less accuracy before, paired by row.
-        doubt: a question where right labels speak against the scores, "" else (see
-            `methods.ask_about_order`).
-        rounded: indices of the rows whose corrected scores of the two best labels lie closer than
-            numbers of the model's dtype are rounded; None where the dtype is not known.
-        dtype: what the model computed in, "" where it is not known.
-        cosines: whether scores are cosines. Numbers here are in the scores' own unit, nats of all
-            others; sentences and tables compare the preference of cosines with their spread.
-    """
-
-    label_names: tuple[str, ...]
-    method: str
-    rows: int
-    labeled: int
-    preference: np.ndarray
-    error: np.ndarray
-    pair_error: float
-    rows_needed: int | None
-    classes: np.ndarray | None
-    predicted: np.ndarray
-    corrected: np.ndarray
-    changed: np.ndarray
-    hanging: np.ndarray | None
-    tied: int
-    mass: float | None
-    before: Right | None
-    after: Right | None
-    gain: Estimate | None
-    doubt: str = ""
-    rounded: np.ndarray | None = None
-    dtype: str = ""
-    cosines: bool = False
-
-    @property
-    def unit(self) -> float:
-        """The unit that the preference is printed in: 1 nat, or of cosines a standard deviation.
-
-        It is of the difference, over rows, between the scores of the labels most and least
-        preferred, so that a constant which scales all scores changes nothing. NaN where rows do not
-        differ.
-        """
-        return _unit(self.pair_error, self.rows, cosines=self.cosines)
-
-    @property
-    def size(self) -> float:
-        """The preference: the most preferred label less the least preferred, in `unit`."""
-        return float(np.ptp(self.preference)) / self.unit
-
-    @property
-    def rare(self) -> np.ndarray:
-        """Indices of the labels predicted, uncorrected, for less than 1 / (10 k) of the rows."""
-        return np.flatnonzero(self.predicted < 1 / (10 * len(self.label_names)))
-
-    def __repr__(self) -> str:
-        labels = shown(self.label_names)
-        return f"Diagnosis({self.rows:,} rows, labels={labels}, {self.method}: print it)"
-
-    def __str__(self) -> str:
-        return "\n".join(self.sentences())
-
-    def _repr_html_(self) -> str:
-        from batch_calibration.reporting import words
-
-        return words.paragraphs_html(self.sentences())
-
-    def to_frame(self) -> pd.DataFrame:
-        """A row a label: its preference and standard error in nats, its shares from 0 to 1.
-
-        Raises:
-            InputError: pandas is not installed.
-        """
-        from batch_calibration.reporting import words
-
-        return words.diagnosis_frame(self)
-
-    def sentences(self) -> list[str]:
-        """Sentences: the preference, what the correction changes, and whether that helps."""
-        from batch_calibration.reporting import words
-
-        return words.diagnosis_sentences(self)
-
-
 DRAWS = 2000
 """Of rows, for intervals that have no closed form."""
 BATCH_MEAN = "bc"
@@ -450,7 +332,7 @@ def diagnose(
         preference=mean - mean.mean(),
         error=centered_error(exact),
         pair_error=error,
-        rows_needed=rows_needed(error / _unit(error, n, cosines=cosines), n, TARGET_ERROR),
+        rows_needed=rows_needed(error / unit_of(error, n, cosines=cosines), n, TARGET_ERROR),
         classes=classes,
         predicted=_share(guess, k),
         corrected=_share(new_guess, k),
@@ -479,10 +361,6 @@ def diagnose_table(
         strength=strength, from_probs=False, dtype=dtype or table.dtype,
         cosines=holds_cosines(table),
     )  # fmt: skip
-
-
-def _unit(error: float, rows: int, *, cosines: bool) -> float:
-    return (float(error * np.sqrt(rows)) or np.nan) if cosines else 1.0
 
 
 def check_names(
@@ -519,4 +397,4 @@ def _right(guess: np.ndarray, gold: np.ndarray, k: int) -> Right:
 
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass

@@ -1,16 +1,16 @@
 """The values that `recommend` returns, and the gains to expect by scores that look alike."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from scipy.special import betainc
+
+from batch_calibration.diagnosis.forms import ends, paragraphs_html, to_frame
 from batch_calibration.metrics import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
-
-from collections.abc import Sequence
-
-import numpy as np
-from scipy.special import betainc
 
 
 class Expected(NamedTuple):
@@ -209,9 +209,16 @@ class Recommendation(NamedTuple):
         Raises:
             InputError: pandas is not installed.
         """
-        from batch_calibration.reporting import words
-
-        return words.recommendation_frame(self)
+        measured, chosen = dict(self.measured), self.method
+        if self.accuracy is not None:
+            measured[chosen] = self.accuracy  # of rows that did not choose it
+        rows = []
+        for name in dict.fromkeys([chosen, *measured]):
+            gain, risk = self.expected[:2] if name == chosen else (None, np.nan)
+            row = {"method": name, "recommended": name == chosen}
+            row |= ends("accuracy", measured.get(name)) | ends("gain", gain)
+            rows.append(row | {"risk": risk})
+        return to_frame(rows, "method")
 
     def __repr__(self) -> str:
         return f"Recommendation({self.short}, expected gain {self.expected.gain}: print it)"
@@ -220,6 +227,4 @@ class Recommendation(NamedTuple):
         return "\n".join(self.reason)
 
     def _repr_html_(self) -> str:
-        from batch_calibration.reporting import words
-
-        return words.paragraphs_html(self.reason)
+        return paragraphs_html(self.reason)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.diagnosis.diagnose import Diagnosis, diagnose_table
+from batch_calibration.diagnosis.diagnose import diagnose_table
+from batch_calibration.diagnosis.diagnosis import Diagnosis
 from batch_calibration.diagnosis.recommend import LIKELY, POOLED
 from batch_calibration.diagnosis.recommendation import Recommendation
 from batch_calibration.methods import METHODS, Evidence, correct_context
@@ -88,8 +89,7 @@ def judge_context(
     """
     scores, labels, *_ = table.blocks["test"]
     diagnosis = diagnose_table(table, corrected, recommendation.method)
-    # float32, as BC corrects them
-    after_bc = scores - scores.mean(axis=0)
+    after_bc = np.asarray(correct_context(METHODS["bc"], {"test": Evidence(scores)}).scores)
     shares = np.bincount(after_bc.argmax(axis=-1), minlength=len(table.label_names)) / len(scores)
     is_labeled = labels >= 0
     if not is_labeled.any():

@@ -11,17 +11,16 @@ from batch_calibration.methods.fitting import (
     make_calibrator,
     over_contexts,
 )
+from batch_calibration.methods.label_order import ask_about_order, warn_about_order
 from batch_calibration.methods.options import check_chosen, read_options
 from batch_calibration.methods.run import correct_context, find_skipped, run_methods
 from batch_calibration.methods.table import METHODS, Group, Method, Options, get_method
 from batch_calibration.methods.validation import (
-    ask_about_order,
     check_labels,
     check_options,
     check_scores,
     look_like_cosines,
     no_log_probs,
-    warn_about_order,
     warn_of_few_rows,
 )
 

@@ -34,10 +34,6 @@ MIN_ROWS_WITHOUT_WARNING = 10
 them, and from all: 37.8, 39.5, 40.3, 40.5 % (MMLU, 7 models, every eighth subject), 21.1, 23.9,
 24.6, 24.8 % (BEAR, GPT-2, 20 relations); ICL: 36.9, 18.6 (few_rows.py in the history at
 fe6aacd)."""
-FEWEST_LABELED_TO_ASK = 20
-"""Labeled rows below which nothing is asked about them."""
-LEAST_PROBABILITY = 1e-4
-"""The probability of so few right answers, by chance, below which a question is asked."""
 
 
 def check_scores(
@@ -302,49 +298,3 @@ def warn_of_few_rows(method: str, reads: Sequence[str], rows: int, where: str = 
         "on earlier ones.",
         stacklevel=callers_level(),
     )
-
-
-def ask_about_order(scores: np.ndarray, gold: np.ndarray) -> str:
-    """A question where the highest score is right less often than chance has it, else "".
-
-    It is asked where that is so for the scores and for the scores without their bias (BC), so that
-    a bias alone does not raise it. Chance is 1 / k, or less where the predicted and the right
-    labels are distributed unlike each other.
-
-    Args:
-        scores: [n, k], in nats.
-        gold: [n], the right label's column, -1 where unknown.
-
-    >>> labels = np.arange(40) % 2
-    >>> print(ask_about_order(2.0 * np.eye(2)[1 - labels], labels)[:62])
-    The highest score is right for 0.0 % of 40 labeled rows, and f
-    """
-    from scipy.special import bdtr  # the binomial distribution; takes a while to import
-
-    rows, gold = np.asarray(scores, np.float64)[gold >= 0], np.asarray(gold)[gold >= 0]
-    n, k = rows.shape
-    if n < FEWEST_LABELED_TO_ASK:
-        return ""
-    shares, chances = [], []
-    for guess in (rows.argmax(axis=-1), (rows - rows.mean(axis=0)).argmax(axis=-1)):
-        counts = np.bincount(guess, minlength=k) * np.bincount(gold, minlength=k)
-        chance = min(1 / k, counts.sum() / n**2)
-        right = int((guess == gold).sum())
-        if bdtr(right, n, chance) >= LEAST_PROBABILITY:
-            return ""
-        shares.append(100 * right / n)
-        chances.append(100 * chance)
-    lowest = 100 * float((rows.argmin(axis=-1) == gold).mean())
-    return (
-        f"The highest score is right for {shares[0]:.1f} % of {n:,} labeled rows, and for "
-        f"{shares[1]:.1f} % once the bias is removed, where chance is {min(chances):.1f} %; the "
-        f"lowest is right for {lowest:.1f} %. Are these losses, of which the lowest is the best "
-        "(give their negatives), or are the right labels shifted, such as counted from 1?"
-    )
-
-
-def warn_about_order(scores: np.ndarray, gold: np.ndarray, where: str = "labels") -> None:
-    """Warns the user with the question of `ask_about_order`, for rows [..., n, k]."""
-    k = scores.shape[-1]
-    if question := ask_about_order(scores.reshape(-1, k), np.asarray(gold).reshape(-1)):
-        warnings.warn(f"{where}: {question}", stacklevel=callers_level())

@@ -8,18 +8,17 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from batch_calibration.diagnosis import comparison
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Group
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record, unpack
 
+BASELINE, CORRECTED = REFERENCES = comparison.REFERENCES
 Member = TypeVar("Member")
 GroupKey = TypeVar("GroupKey", bound=Hashable)
 
-BASELINE = "icl"  # the method that gains are measured against
-CORRECTED = "bc"  # the method that paragraphs describe
-REFERENCES = (BASELINE, CORRECTED)  # the methods that published variants are shown beside
 LEARNED_MARGIN = 10.0  # points above chance
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",

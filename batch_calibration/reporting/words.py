@@ -1,17 +1,11 @@
-"""Sentences about results: a diagnosis, a recommendation, a comparison, a setting, a study.
-
-Diagnosis, Recommendation and Comparison hold values; `print`, notebooks and `to_frame` come here.
-"""
+"""Sentences about results: verdicts on contexts, a setting, a study."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from batch_calibration.diagnosis.comparison import Comparison, MethodResult
-from batch_calibration.diagnosis.diagnose import Diagnosis
+from batch_calibration.diagnosis.diagnosis import factor, preference_unit
 from batch_calibration.diagnosis.recommendation import LEAVE, Recommendation
 from batch_calibration.diagnosis.share_ranges import NEAR_EQUAL
 from batch_calibration.diagnosis.verdicts import (
@@ -21,14 +15,12 @@ from batch_calibration.diagnosis.verdicts import (
     measured_gain,
     rows_to_settle,
 )
-from batch_calibration.errors import answering, call
+from batch_calibration.errors import call
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation, gain_of, over_tasks
 from batch_calibration.reporting import frame
 from batch_calibration.reporting.cells import (
     MARK,
-    Cells,
-    aligned,
     count_signs,
     estimate_cell,
     gain_cell,
@@ -38,13 +30,6 @@ from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, F
 from batch_calibration.reporting.items import Results
 from batch_calibration.reporting.prompts import PromptStudy, by_study, describe_study
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-MANY_NAMES = 5
-"""Labels that a sentence lists by name; of more it gives the number."""
-SUPPOSE_NO_EQUAL_SHARES = ("icl", "bc_empirical_bayes", "bcl_empirical_bayes")
-"""Methods that do not suppose that labels are right about equally often."""
 LEAVE_THEM = "leave the scores as they are"
 TWO_DRAWS = "Two draws of demonstrations tell nothing about other draws."
 MAX_LISTED = 3
@@ -60,297 +45,6 @@ def join_names(names: Iterable[str]) -> str:
     """The names with commas, and `and` before the last."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def factor(nats: float) -> str:
-    """The factor that so many nats are, in words.
-
-    >>> factor(0.5), factor(9.0), factor(14.0)
-    ('1.65', '8,100', 'more than a million')
-    """
-    if nats >= 14:  # exp(14) is 1.2 million
-        return "more than a million"
-    size = float(np.exp(nats))
-    return f"{size:.3g}" if size < 999.5 else f"{float(f'{size:.2g}'):,.0f}"
-
-
-def paragraphs_html(sentences: Iterable[str]) -> str:
-    """A paragraph for each sentence."""
-    return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-
-
-def to_frame(
-    table: Mapping[str, object] | Sequence[Mapping[str, object]], index: str
-) -> "pd.DataFrame":
-    """Columns, or rows by column, as a frame of pandas, one of the columns its index.
-
-    Raises:
-        InputError: pandas is not installed.
-    """
-    with answering(ImportError, "to_frame", "pandas to be installed", "pip install pandas"):
-        import pandas
-    return pandas.DataFrame(table).set_index(index)
-
-
-def diagnosis_frame(found: Diagnosis) -> "pd.DataFrame":
-    """A row a label."""
-    right = np.full(len(found.label_names), np.nan) if found.classes is None else found.classes
-    columns: dict[str, object] = {"label": found.label_names}
-    for name in ("preference", "error", "predicted", "corrected"):
-        columns[name] = getattr(found, name)
-    return to_frame(columns | {"right": right}, "label")
-
-
-def recommendation_frame(advice: Recommendation) -> "pd.DataFrame":
-    """A row a method that labeled rows measured, the recommended one first."""
-    measured, chosen = dict(advice.measured), advice.method
-    if advice.accuracy is not None:
-        measured[chosen] = advice.accuracy  # of rows that did not choose it
-    rows = []
-    for name in dict.fromkeys([chosen, *measured]):
-        gain, risk = advice.expected[:2] if name == chosen else (None, np.nan)
-        row = {"method": name, "recommended": name == chosen}
-        row |= _ends("accuracy", measured.get(name)) | _ends("gain", gain)
-        rows.append(row | {"risk": risk})
-    return to_frame(rows, "method")
-
-
-def comparison_frame(found: Comparison) -> "pd.DataFrame":
-    """A row a method."""
-    rows = []
-    for row in found.results:
-        numbers = _ends("accuracy", row.accuracy) | _ends("gain", row.gain)
-        counts = {"verdict": row.verdict, "better": row.better, "worse": row.worse}
-        rows.append({"method": row.method} | numbers | counts)
-    return to_frame(rows, "method")
-
-
-def _ends(name: str, estimate: Estimate | None) -> dict[str, float]:
-    """An estimate and the ends of its interval as three columns, NaN where it is not known."""
-    return dict(zip((name, f"{name}_low", f"{name}_high"), estimate or 3 * [np.nan], strict=True))
-
-
-def diagnosis_sentences(found: Diagnosis) -> list[str]:
-    """Sentences: the preference, what the correction changes, and whether that helps."""
-    if found.rows == 1:
-        text = (
-            "There is one row: what the prompt prefers cannot be told from what is right for it, "
-            "nor what a correction brings; give 10 rows of the prompt or more."
-        )
-        if found.tied:
-            first = found.label_names[0]
-            text += f" {found.method} makes its scores equal, which predicts {first!r}, the first."
-        return [text]
-    texts = [_preference(found), _mass(found), _shares(found), _rare(found), _changes(found)]
-    return [*filter(None, [*texts, *_helps(found), found.doubt, _rounded(found)])]
-
-
-def _preference(found: Diagnosis) -> str:
-    high, low = int(found.preference.argmax()), int(found.preference.argmin())
-    names, size = found.label_names, found.size
-    text = (
-        f"Averaged over {found.rows:,} rows, the scores favor {names[high]!r} over {names[low]!r} "
-    )
-    if np.isnan(size):
-        return f"{text}by the same in all rows."
-    unit, means = _unit(found)
-    if found.rows == 2:
-        return f"{text}by {size:.2f} {unit}, of which two rows cannot say how sure it is."
-    error = found.pair_error / found.unit
-    # :.2f would show 0.00
-    shown = f"{error:.2f}" if error >= 0.01 else f"{error:.1g}"
-    return (
-        f"{text}by {size:.2f} ± {shown} {unit} ({means}; ± a standard error); "
-        f"{found.rows_needed:,} rows would give ± 0.1."
-    )
-
-
-def _unit(found: Diagnosis) -> tuple[str, str]:
-    """The unit of its preference, and what that is or why."""
-    if found.cosines:
-        return "standard deviations of the two scores' difference", "as cosines have no nats"
-    return "nats", f"a factor of {factor(found.size)}"
-
-
-def _mass(found: Diagnosis) -> str:
-    if found.mass is None:
-        return ""
-    text = f"Together the labels have {100 * found.mass:.3g} % of the probability in the mean row"
-    if found.mass >= 0.1:
-        return f"{text}."
-    return (
-        f"{text}, if the scores are log-probabilities of a first token: the model would rather say "
-        "something else."
-    )
-
-
-def _shares(found: Diagnosis) -> str:
-    most = int(found.predicted.argmax())
-    name, k = repr(found.label_names[most]), len(found.label_names)
-    if found.predicted[most] == 1:
-        text = (
-            f"{name} is predicted for all rows, which is a bias or what is right for all: the "
-            "scores alone cannot tell. After the correction it is predicted for "
-            f"{100 * found.corrected[most]:.1f} %"
-        )
-    else:
-        text = (
-            f"{name} is predicted for {100 * found.predicted[most]:.1f} % of the rows, after the "
-            f"correction for {100 * found.corrected[most]:.1f} %"
-        )
-    # Equal scores predict the first label, which is no answer.
-    if found.tied:
-        text += (
-            f"; of {found.tied:,} of {found.rows:,} rows all {k} corrected scores are equal, which "
-            f"predicts {found.label_names[0]!r}, the first"
-        )
-    if found.classes is None:
-        return f"{text}."
-    return f"{text}; it is right for {100 * found.classes[most]:.1f} % of the labeled ones."
-
-
-def _rare(found: Diagnosis) -> str:
-    rare, k = found.rare, len(found.label_names)
-    # Fewer rows than 10 a label may leave a label out by chance.
-    if not len(rare) or found.rows < 10 * k:
-        return ""
-    subject = f"{len(rare)} of the {k} labels are"
-    if len(rare) <= MANY_NAMES:
-        names = " and ".join(repr(found.label_names[label]) for label in rare)
-        subject = f"{names} {'is' if len(rare) == 1 else 'are'}"
-    text = f"{subject} predicted for less than {100 / (10 * k):.1f} % of the rows"
-    if found.classes is None:
-        return f"{text}."
-    return f"{text}, and right for {100 * found.classes[rare].sum():.1f} % of the labeled ones."
-
-
-def _changes(found: Diagnosis) -> str:
-    count = len(found.changed)
-    text = (
-        f"{found.method} changes the prediction of {count:,} of {found.rows:,} rows "
-        f"({100 * count / found.rows:.1f} %)"
-    )
-    # Of two rows, the one that stays would be its own mean.
-    if found.hanging is None or not count or found.rows < 3:
-        return f"{text}."
-    return (
-        f"{text}; {len(found.hanging):,} of these would change again if one row were left out of "
-        "the batch."
-    )
-
-
-def _rounded(found: Diagnosis) -> str:
-    if found.rounded is None or not len(found.rounded):
-        return ""
-    return (
-        f"In {len(found.rounded):,} of {found.rows:,} rows the corrected scores of the two best "
-        f"labels lie closer than numbers in {found.dtype} are rounded: what is predicted there may "
-        "change with the batch size or the device; score in float32 to be sure."
-    )
-
-
-def _helps(found: Diagnosis) -> list[str]:
-    k = len(found.label_names)
-    if found.before is None or found.after is None or found.gain is None or found.classes is None:
-        unknown = "No right label is known, so whether this helps cannot be said."
-        if found.method not in SUPPOSE_NO_EQUAL_SHARES:
-            unknown += (
-                f" BC supposes that each of the {k} labels is right about equally often; where "
-                "that is not so, give the shares that you expect (a prior)."
-            )
-        return [unknown]
-    effect = "which is within the noise of so many rows"
-    if found.gain.beyond_noise:
-        effect = "a gain" if found.gain.low > 0 else "a loss: do not use it here"
-    text = f"Accuracy moves from {found.before.accuracy} to {found.after.accuracy} %"
-    size = found.gain.points.replace(" [", " points [")
-    return [f"{text}: {size}, {effect}.", _unlike_equal_shares(found, found.classes)]
-
-
-def _unlike_equal_shares(found: Diagnosis, classes: np.ndarray) -> str:
-    """That BC supposes equal shares, where the labeled rows have others."""
-    names = found.label_names
-    if classes.max() == 1:
-        return (
-            f"All labeled rows have the right label {names[int(classes.argmax())]!r}: their "
-            "accuracy is how often it is predicted, and says nothing of the other labels or of the "
-            "correction."
-        )
-    never = [name for name, share in zip(names, classes, strict=True) if not share]
-    if found.method in SUPPOSE_NO_EQUAL_SHARES:
-        return ""
-    if never:
-        listed = " or ".join(map(repr, never))
-        named = listed if len(never) <= MANY_NAMES else f"any of {len(never)} labels"
-        return (
-            f"No labeled row's right answer is {named}, but BC supposes that labels are right "
-            "about equally often: give the shares that you expect (a prior), or leave these labels "
-            "out."
-        )
-    # Fewer rows are uneven by chance.
-    if classes.max() > 2 * classes.min() and found.labeled >= 10 * len(classes):
-        return (
-            f"The labels are uneven ({100 * classes.min():.1f} to {100 * classes.max():.1f} % of "
-            "the labeled rows); BC supposes that they are not: compare with a prior."
-        )
-    return ""
-
-
-def best_of_groups(found: Comparison) -> list[MethodResult]:
-    """ICL, BC, and the most accurate other method of each group of the table of methods."""
-    best: dict[str, MethodResult] = {}
-    chosen = set(REFERENCES)
-    # The first of equal ones: sorting keeps their order.
-    for outcome in sorted(found.results, key=lambda outcome: -outcome.accuracy.value):
-        if outcome.method not in REFERENCES:
-            chosen.add(best.setdefault(METHODS[outcome.method].group, outcome).method)
-    return [outcome for outcome in found.results if outcome.method in chosen]
-
-
-def comparison_cells(found: Comparison, *, is_all: bool = False) -> Cells:
-    """Header and a row a method, in %: all of them, or the best of each group."""
-    # Of several contexts counts say more than the interval of their mean accuracy.
-    is_one = found.contexts == 1
-    header = ["method", "accuracy", f"gain over {BASELINE}", "verdict"]
-    rows: Cells = [header if is_one else [*header, "better, worse"]]
-    for outcome in found.results if is_all else best_of_groups(found):
-        accuracy = str(outcome.accuracy) if is_one else f"{100 * outcome.accuracy.value:.1f}"
-        gain = outcome.gain.points if outcome.gain else ""
-        row = [outcome.method, accuracy, gain, outcome.verdict]
-        if not is_one:
-            row.append(f"{outcome.better}, {outcome.worse}" if outcome.gain else "")
-        rows.append(row)
-    return rows
-
-
-def reading_note(found: Comparison, *, is_all: bool = False, more: str = ".to_frame() has") -> str:
-    """A note on how to read the cells; `more` is what shows the methods that are left out."""
-    text = "In %, with 95 % intervals; gains are paired by row."
-    if found.contexts > 1:
-        text += " 'better, worse' counts contexts."
-    hidden = len(found.results) - len(best_of_groups(found))
-    if hidden and not is_all:
-        text += f" Shown is the best of each group by these labels; {more} {hidden} more."
-    if found.skipped:
-        text += f" {len(found.skipped)} methods need what was not given."
-    return text
-
-
-def comparison_text(found: Comparison) -> str:
-    """The table in aligned columns, and how to read it."""
-    lines = aligned(comparison_cells(found))
-    return "\n".join([*lines, reading_note(found)])
-
-
-def comparison_html(found: Comparison) -> str:
-    """The table and its note."""
-    header, *rows = comparison_cells(found)
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = ""
-    for row in rows:
-        body += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<p>{found.rows:,} labeled rows</p>{table}<p>{escape(reading_note(found))}</p>"
 
 
 def card_lines(verdicts: Sequence[Verdict]) -> list[str]:
@@ -499,7 +193,7 @@ def _bias(verdicts: Sequence[Verdict]) -> str:
         answer = "Yes, towards" if verdict.is_biased else "Not beyond noise:"
         return (
             f"{answer} {verdict.preferred!r} over {least!r} by {diagnosis.size:.2f} ± "
-            f"{diagnosis.pair_error / diagnosis.unit:.2f} {', '.join(_unit(diagnosis))}."
+            f"{diagnosis.pair_error / diagnosis.unit:.2f} {', '.join(preference_unit(diagnosis))}."
         )
     biased = [verdict for verdict in verdicts if verdict.is_biased]
     # NaN where the rows of cosines do not differ.
@@ -513,8 +207,8 @@ def _bias(verdicts: Sequence[Verdict]) -> str:
     answer = "Yes" if len(biased) > len(verdicts) / 2 else "Mostly not"
     return (
         f"{answer}: in {len(biased):,} of {len(verdicts):,} contexts by more than two standard "
-        f"errors; {median:.2f} {_unit(found)[0]} in the median{means}, at most {found.size:.2f} ± "
-        f"{found.pair_error / found.unit:.2f} ({strongest.name}). "
+        f"errors; {median:.2f} {preference_unit(found)[0]} in the median{means}, at most "
+        f"{found.size:.2f} ± {found.pair_error / found.unit:.2f} ({strongest.name}). "
         f"Towards {towards}."
     )
 
@@ -600,7 +294,7 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
     needed = [v.diagnosis.rows_needed for v in verdicts if v.diagnosis.rows_needed is not None]
     sentences = []
     if needed:
-        unit, _ = _unit(verdicts[0].diagnosis)
+        unit, _ = preference_unit(verdicts[0].diagnosis)
         rows = int(np.median([verdict.diagnosis.rows for verdict in verdicts]))
         of_each = "" if len(verdicts) == 1 else " in the median context"
         sentences.append(
