@@ -1,6 +1,8 @@
 """Every method of the table keeps one contract: shapes, jit, vmap, weights, labels, order."""
 
+import re
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +22,24 @@ PER_LABEL = ("target_prior", "expected_bias")
 # Of 25 rows: a row that transport splits goes where rounding says.
 WHOLE_ROWS = (0.48, 0.32, 0.2)
 
+
+def method_of_a_page():
+    """The method that docs/extending.md writes as an example."""
+    page = (Path(__file__).resolve().parents[1] / "docs/extending.md").read_text()
+    (block,) = re.findall(r"## A method\n.*?```python\n(.*?)```", page, flags=re.DOTALL)
+    before = dict(METHODS)
+    try:
+        exec(block, {})
+        return next(METHODS[name] for name in METHODS if name not in before)
+    finally:
+        METHODS.clear()
+        METHODS.update(before)
+
+
+EXAMPLE = "the example of docs/extending.md"
+TABLE = METHODS | {EXAMPLE: method_of_a_page()}
 # Every method with its defaults, and a line for each other choice of options.
-CONTRACT = {name: (name, {}) for name in METHODS} | {
+CONTRACT = {name: (name, {}) for name in TABLE} | {
     "cc, strength": ("cc", {"strength": 0.5}),
     "dc, floor": ("dc", {"floor": -7.0}),
     "pc": ("pc", {"starts": 6}),
@@ -59,7 +77,7 @@ CONTRACT = {name: (name, {}) for name in METHODS} | {
 
 def roundtrip(case, **changed):
     name, options = CONTRACT[case]
-    calibrator = make_calibrator(METHODS[name], **(options | changed))
+    calibrator = make_calibrator(TABLE[name], **(options | changed))
 
     def both(rows, labels, weight, test):
         return calibrator.apply(calibrator.fit(rows, labels, weight, key=KEY), test)
@@ -68,7 +86,7 @@ def roundtrip(case, **changed):
 
 
 def method(case):
-    return METHODS[CONTRACT[case][0]]
+    return TABLE[CONTRACT[case][0]]
 
 
 def options(case):
@@ -94,7 +112,7 @@ by_row = [case for case in any_order if not options(case).get("per_batch")]
 
 
 def test_every_method_and_every_option_is_under_contract():
-    assert {name for name, _ in CONTRACT.values()} == set(METHODS)
+    assert {name for name, _ in CONTRACT.values()} == {*METHODS, EXAMPLE}
 
 
 @every_case

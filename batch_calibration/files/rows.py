@@ -64,13 +64,17 @@ def read_text(path: Path) -> str:
 
 
 def parse_value(text: str, where: str, unit: str = "file") -> Json:
-    """The JSON value of a text; `unit` says what may have been cut short."""
-    with (
-        answering(ValueError, where, "JSON", f"is the {unit} cut short?"),
-        answering(UnicodeError, where, "no half of a surrogate pair", f"correct the {unit}"),
-        answering(RepeatedKey, where, "each key once", f"keep one in this {unit}"),
-    ):
+    """Returns the JSON value of a text; `unit` names the part that may have been cut short."""
+    try:
         return parse_json(text, unique_keys=True)
+    except ValueError as error:
+        expected, remedy = "JSON", f"is the {unit} cut short?"
+        if isinstance(error, UnicodeError):
+            expected, remedy = "no half of a surrogate pair", f"correct the {unit}"
+        if isinstance(error, RepeatedKey):
+            expected, remedy = "each key once", f"keep one in this {unit}"
+        with answering(ValueError, where, expected, remedy):
+            raise
 
 
 def parse_object(text: str, where: str, unit: str = "file") -> dict[str, Json]:

@@ -116,7 +116,7 @@ class Imported:
             self,
             log_probs=self.log_probs[index],
             labels=None if self.labels is None else np.asarray(self.labels)[index],
-            row_ids=None if self.row_ids is None else tuple(self.row_ids[i] for i in index),
+            row_ids=None if self.row_ids is None else tuple([self.row_ids[i] for i in index]),
             bound=None if self.bound is None else self.bound[index],
             columns=columns,
             blocks=blocks,

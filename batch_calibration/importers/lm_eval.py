@@ -9,6 +9,7 @@ from itertools import compress
 from operator import not_
 from pathlib import Path
 
+from batch_calibration.arrays.score_scale import MAX_LOG_PROB
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import (
     Json,
@@ -120,8 +121,7 @@ def _note_repeated(samples: list[Sample], where: str) -> list[str]:
     repeated = 0
     for sample in samples:
         first = answered.setdefault(sample.request_hash, sample.row)
-        differences = zip(first.scores, sample.row.scores, strict=True)
-        if any(abs(a - b) > max(NOISE[0], NOISE[1] * abs(a)) for a, b in differences):
+        if first is not sample.row and _differ(first.scores, sample.row.scores):
             got = f"others for the doc_id {sample.row.id} than for {first.id}, which asks the same"
             remedy = "two models are in one file; keep the log of one"
             raise InputError.at(where, "one score of each request", got, remedy)
@@ -133,6 +133,12 @@ def _note_repeated(samples: list[Sample], where: str) -> list[str]:
     if not repeated:
         return []
     return [f"{repeated:,} of {len(samples):,} rows are of a document that another row is of, too."]
+
+
+def _differ(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
+    """True if two answers to one request differ by more than half precision does."""
+    pairs = zip(first, second, strict=True)
+    return any(abs(a - b) > max(NOISE[0], NOISE[1] * abs(a)) for a, b in pairs)
 
 
 def _is_results(path: Path, start: bytes) -> bool:
@@ -194,7 +200,8 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
     own_hash = text_at(line, "doc_hash")
     document_hash = hash(own_hash or (str(document), *requests))
     request_hash = hash((tuple(requests), document_hash))
-    source = tuple(text_at(line, name) for name in SOURCE)
+    named = map(line.get, SOURCE)
+    source = tuple([name if isinstance(name, str) else "" for name in named])
     return Sample(
         row, text_at(line, "filter"), content_hash, document_hash, request_hash,
         own_hash or (digest(document) if document else ""), source,
@@ -230,17 +237,19 @@ def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> 
 
 def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:
     """Prompt and answer of each request: lists to 0.4.2, then dicts by `gen_args_N` and `arg_M`."""
-    listed = list_at(arguments)
+    listed = arguments if isinstance(arguments, list) else []
     if isinstance(arguments, dict):
         # Shorter names first: "gen_args_2" before "gen_args_10".
         names = sorted(arguments, key=lambda name: (len(name), name))
         listed = [arguments[name] for name in names if name.startswith("gen_args_")]
-    requests = []
+    requests = list[tuple[str, str]]()
     for request in listed:
         if request is None:  # copies of a log whose rows have one form fill up with null
             continue
-        keys = ("arg_0", "arg_1") if isinstance(request, dict) else (0, 1)
-        prompt, answer = (value_at(request, key) for key in keys)
+        parts = request
+        if isinstance(request, dict):
+            parts = [request.get("arg_0"), request.get("arg_1")]
+        prompt, answer = (*parts, None, None)[:2] if isinstance(parts, list) else (None, None)
         if not isinstance(prompt, str):
             raise InputError.at(
                 where, "arguments: lists of texts, or gen_args_0 of arg_0 and arg_1", shown(request)
@@ -273,7 +282,7 @@ def _log_likelihood(answer: object, where: str, reading: Reading) -> float:
             raise _no_choices(GENERATED, where) from None
         number = math.inf  # a whole number of hundreds of digits
     if math.isfinite(number) or (number == -math.inf and reading.missing is not None):
-        return check_log_prob(number, where)
+        return number if number <= MAX_LOG_PROB else check_log_prob(number, where)
     got = f"{number}; one value like it makes every mean of its label NaN or infinite"
     raise InputError.at(where, "a finite log-likelihood", got, "ask again, in float32 or bfloat16")
 

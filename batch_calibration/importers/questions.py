@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -52,7 +53,7 @@ class Row:
     bound: float | None = None
     prompt: str = ""
 
-    @property
+    @cached_property
     def bare_choices(self) -> tuple[str, ...]:
         """The texts without the spaces around them."""
         return tuple(map(str.strip, self.choices))
@@ -92,8 +93,11 @@ def by_columns(
     fields: Mapping[str, object], where: str, reading: base.Reading, *, kind: str = "document"
 ) -> dict[str, str]:
     """The columns of `reading.by` among a row's fields; `kind` says in sentences what has them."""
-    names = [name for name in reading.by if name != CHOICES]
-    return {name: str(_field(fields, name, where, kind)) for name in names}
+    columns = {}
+    for name in reading.by:
+        if name != CHOICES:
+            columns[name] = str(_field(fields, name, where, kind))
+    return columns
 
 
 def target_of(
@@ -145,7 +149,7 @@ def note_differing_demonstrations(
     mean = max(sum(map(len, prompts)) / len(prompts), 1.0)  # prompts may be empty
     ending = _last_line(cells.shared_beginning([prompt[::-1] for prompt in prompts])[::-1])
     # The last occurrence ends the query, each other one a demonstration's question.
-    count = min(prompt.count(ending) for prompt in prompts) - 1 if ending else 0
+    count = min([prompt.count(ending) for prompt in prompts]) - 1 if ending else 0
     if count > 0:
         demonstrations = {tuple(prompt.split(ending, count)[:count]) for prompt in prompts}
         is_one_context = len(demonstrations) == 1
@@ -282,7 +286,7 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
     columns = {}
     for name in reading.by:
         columns[name] = [str(len(r.scores)) if name == CHOICES else r.columns[name] for r in rows]
-    ids = tuple(row.id for row in rows)
+    ids = tuple([row.id for row in rows])
     imported = base.Imported(where, scores, names, gold, ids, bound, columns=columns, blocks=blocks)
     imported = replace(imported, notes=tuple(notes), full=orders is not None)
     return imported.take_labels(reading.labels)

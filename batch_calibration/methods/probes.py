@@ -16,6 +16,7 @@ class Probe(NamedTuple):
         aligned: its block has one row, or a row for each test row, in their order.
         in_orders: its block has two rows, or one for each label, for each test row: orders of its
             options.
+        in_each_place: its block has each option of a question in each place.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Probe(NamedTuple):
     labeled: tuple[str, ...] = ()
     aligned: bool = False
     in_orders: bool = False
+    in_each_place: bool = False
 
     def row_counts(self, rows: int, labels: int) -> tuple[int, ...]:
         """The numbers of rows that its block may have for so many test rows; none: any number.
@@ -79,6 +81,7 @@ LEFT_OUT = Probe(
 PERMUTED_OPTIONS = Probe(
     "permuted options", ("permutations",), 0,
     "5 % of the test rows, their options reordered so that each appears once in each place",
+    in_each_place=True,
 )  # fmt: skip
 OPTION_ORDERS = Probe(
     "orders of options", ("permutations",), 0,

@@ -420,9 +420,11 @@ def find_skipped(
             reasons[name] = (
                 f"it needs log-probabilities over the whole vocabulary, and {why_no_log_probs}"
             )
-    # Of three options or more, two orders do not bring each option into each place.
-    if "pride" in methods and k > 2 and _has_two_orders(table):
-        reasons["pride"] = "its questions have two orders (option_orders), and it reads all of them"
+        # Two orders of three options or more do not bring each option into each place.
+        if method.probe.in_each_place and k > 2 and _has_two_orders(table):
+            reasons[name] = (
+                "its questions have two orders (option_orders), and it reads all of them"
+            )
     return reasons
 
 

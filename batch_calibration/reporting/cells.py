@@ -281,7 +281,8 @@ def _split_columns(widths: Sequence[int]) -> Iterator[list[int]]:
 
 def _plain(text: str) -> str:
     """One line without signs that steer a terminal."""
-    return "".join(sign if category(sign)[0] != "C" else " " for sign in " ".join(text.split()))
+    line = " ".join(text.split())
+    return "".join([sign if category(sign)[0] != "C" else " " for sign in line])
 
 
 def _width(text: str) -> int:
