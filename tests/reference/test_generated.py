@@ -28,7 +28,6 @@ from batch_calibration.scoring.models.files.config import INERT, is_known  # noq
 
 TYPES = [name for name in FAMILIES if name not in ("clip", "siglip", "gemma3")]
 """CLIP and SigLIP have tests of their own; gemma3's language model is gemma3_text's."""
-OLD = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
 LAYERS, LENGTH = 3, 16
 OF_LAYERS = {"min_size": LAYERS, "max_size": LAYERS}
 ACTS = ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu"]
