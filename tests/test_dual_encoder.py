@@ -1,30 +1,28 @@
-"""Sentence embeddings against pooling one text at a time."""
+"""Embeddings of texts in batches against one text at a time."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import BERT, GPT2, byte_level, write
+from tiny import CLIP, GPT2, byte_level, write
 
 from batch_calibration.scoring import dual_encoder
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
-from batch_calibration.scoring.models.attention import masked
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
+# With this id the tower is read at the largest token, wherever it stands.
+RAW = CLIP | {"text_config": CLIP["text_config"] | {"eos_token_id": 2}}
 LABELS = ["A negative movie review.", "A positive movie review."]
 
 
-@jax.jit
-def pooled(checkpoint_model, ids):
-    attend = jnp.ones(ids.shape, jnp.bool_)
-    return checkpoint_model.hidden(ids, jnp.arange(ids.size)[None], masked(attend)).mean(1)[0]
+embed = jax.jit(lambda model, ids: model.embed_text(ids)[0])
 
 
 def naive(checkpoint, text, most):
     """One text alone, without padding."""
-    mean = pooled(checkpoint.model, jnp.array([checkpoint.tokenizer.encode(text).ids[:most]]))
-    return np.asarray(mean / jnp.linalg.norm(mean))
+    embedding = embed(checkpoint.model, jnp.array([checkpoint.tokenizer.encode(text).ids[:most]]))
+    return np.asarray(embedding / jnp.linalg.norm(embedding))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +30,7 @@ def checkpoint(tmp_path_factory):
     tokenizer = byte_level()
     tokenizer.enable_padding(length=64)
     tokenizer.enable_truncation(4)
-    return load_checkpoint(write(tmp_path_factory.mktemp("dual"), BERT, tokenizer))
+    return load_checkpoint(write(tmp_path_factory.mktemp("dual"), RAW, tokenizer))
 
 
 def texts(rows):
@@ -42,7 +40,7 @@ def texts(rows):
 
 
 @pytest.mark.parametrize("rows", [1, 23])
-def test_equals_naive_pooling(checkpoint, rows):
+def test_equals_one_text_at_a_time(checkpoint, rows):
     scores = DualEncoder(checkpoint, scale=10.0, max_tokens=30).score(texts(rows), LABELS)
     labels = np.stack([naive(checkpoint, label, 30) for label in LABELS])
     expected = np.stack([naive(checkpoint, text, 30) for text in texts(rows)]) @ labels.T
@@ -67,7 +65,16 @@ def test_identity(checkpoint):
     identity = DualEncoder(checkpoint).identity
     assert identity == DualEncoder(checkpoint, batch_size=2).identity
     assert identity != DualEncoder(checkpoint, scale=10.0).identity
-    assert identity["max_tokens"] == BERT["max_position_embeddings"]
+    assert identity["max_tokens"] == 40
+
+
+def test_texts_that_are_cut_are_counted_in_a_note(checkpoint):
+    scorer = DualEncoder(checkpoint, max_tokens=12)
+    texts = [" ".join(count * ["fine"]) for count in range(1, 12)]
+    fits = next(x for x in texts if len(checkpoint.tokenizer.encode(x).ids) == 12)
+    scorer.score([fits, fits + " fine", "fine"], ["fine", "slow"])
+    limit = "(max_tokens=; 0 is the checkpoint's own limit)"
+    assert scorer.notes == [f"1 of 3 texts are longer than 12 tokens and cut there {limit}"]
 
 
 def test_sentences(checkpoint, tmp_path, refuses):

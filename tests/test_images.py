@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
-from tiny import BERT, byte_level, write
+from tiny import CLIP, byte_level, write
 
 from batch_calibration.scoring import ImageInputs
 from batch_calibration.scoring.data.images import ImageFile
@@ -24,14 +24,6 @@ from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
 COLORS = preprocessing.OPENAI_MEAN, preprocessing.OPENAI_STD
 HOW = preprocessing.Preprocessing(32, (32, 32), 3, *COLORS)
-SMALL = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
-SMALL |= {"num_hidden_layers": 2}
-RAW = {
-    "model_type": "clip",
-    "projection_dim": 8,
-    "text_config": SMALL | {"vocab_size": 400, "eos_token_id": 399, "max_position_embeddings": 40},
-    "vision_config": SMALL | {"image_size": 32, "patch_size": 8},
-}
 
 
 class Stored(NamedTuple):
@@ -252,7 +244,7 @@ def test_settings_that_are_not_followed(tmp_path, refuses):
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    directory = write(tmp_path_factory.mktemp("clip"), RAW, byte_level())
+    directory = write(tmp_path_factory.mktemp("clip"), CLIP, byte_level())
     settings = {"size": 32, "crop_size": 32}
     (directory / "preprocessor_config.json").write_text(json.dumps(settings))
     return load_checkpoint(directory)
@@ -334,10 +326,7 @@ def test_a_run_of_broken_images_alone_is_an_error(checkpoint, tmp_path, refuses)
 
 def test_sentences(checkpoint, files, tmp_path, refuses):
     refuses(DualEncoder(checkpoint, scale=0).score, inputs(files), ["dots", "stripes " * 40])
-    bert = load_checkpoint(write(tmp_path / "bert", BERT, byte_level()))
-    refuses(DualEncoder(bert).score, inputs(files), LABELS)
-    refuses(DualEncoder, bert, scale=0)
-    directory = write(tmp_path / "clip", RAW, byte_level())
+    directory = write(tmp_path / "clip", CLIP, byte_level())
     (directory / "preprocessor_config.json").write_text('{"size": 32, "crop_size": 24}')
     refuses(DualEncoder(load_checkpoint(directory), scale=0).score, inputs(files), LABELS)
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from test_images import RAW, encoded, noise
-from tiny import byte_level, write
+from test_images import encoded, noise
+from tiny import CLIP, byte_level, write
 
 from batch_calibration.scoring.engine import forward
 from batch_calibration.settings import Settings
@@ -19,7 +19,7 @@ class Stopped(Exception):
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
     """A tiny random CLIP, and drawn images of which some cannot be read."""
-    directory = write(tmp_path_factory.mktemp("tiny") / "clip", RAW, byte_level())
+    directory = write(tmp_path_factory.mktemp("tiny") / "clip", CLIP, byte_level())
     (directory / "preprocessor_config.json").write_text('{"size": 32, "crop_size": 32}')
     for number, name in enumerate(("banded", "dotted")):
         for split, count in (("train", 3), ("test", 17)):

@@ -3,7 +3,6 @@
 import shutil
 
 import pytest
-from tiny import BERT, write
 
 from batch_calibration.scoring.embedded import CHECKPOINTS
 
@@ -45,11 +44,9 @@ def test_shortened_prompts_are_counted(program, shared):
     assert "the whole sweep" not in stdout
 
 
-def test_a_dual_encoder_compares_texts_with_statements(program, tmp_path):
-    write(tmp_path, BERT)
-    flags = "--config.data=mini", f"--config.model={tmp_path}", "--config.tasks=sst2"
-    stdout = program("show", "--config=configs/zero_shot_text.py:smoke", *flags).stdout
-    assert stdout.startswith("pooling: mean, as sentence-transformers does without modules.json\n")
+def test_a_dual_encoder_compares_texts_with_statements(program):
+    flags = "--config.scorer=dual_encoder", "--config.model=mini_clip", "--config.shots=0"
+    stdout = program("show", MINI, *flags, "--config.tasks=sst2").stdout
     assert "label positive: 'A positive movie review.'" in stdout and "--- tokens" not in stdout
     line = next(line for line in stdout.splitlines() if line.strip().startswith("all "))
     read, unique_tokens = (int(n.replace(",", "")) for n in line.split()[-2:])

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 from rendering import rendered, settings_of
-from test_images import RAW, encoded, noise
-from tiny import byte_level, write
+from test_images import encoded, noise
+from tiny import CLIP, byte_level, write
 
 from batch_calibration.studies import Store, run_calibration, run_scoring
 from batch_calibration.studies.loading import load_scorer
@@ -18,7 +18,7 @@ CLASSES = ("banded", "dotted", "polka-dotted", "zigzagged")
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A tiny random CLIP."""
-    directory = write(tmp_path_factory.mktemp("tiny") / "clip", RAW, byte_level())
+    directory = write(tmp_path_factory.mktemp("tiny") / "clip", CLIP, byte_level())
     (directory / "preprocessor_config.json").write_text('{"size": 32, "crop_size": 32}')
     return directory
 

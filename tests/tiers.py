@@ -114,7 +114,6 @@ RULES = {
     "test_readme.py::test_pages_print_what_their_comments_say": PROGRAMS,
     "test_readme.py::test_pages_print_what_their_comments_say[README": "",
     "test_real.py::test_the_smoke_run": REGISTRY,
-    "test_real_input.py": SHIPPED,
     "test_report.py::test_the_page_is_printed_whole": BROWSER,
     "test_site.py": BROWSER,
     "test_sharing.py": WORKERS,

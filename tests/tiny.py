@@ -5,7 +5,6 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import safetensors.numpy
 from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -20,8 +19,14 @@ CORPUS = [
 ]
 GPT2 = {"model_type": "gpt2", "vocab_size": 400, "n_positions": 160}
 GPT2 |= {"n_embd": 16, "n_layer": 2, "n_head": 2}
-BERT = {"model_type": "bert", "vocab_size": 400, "max_position_embeddings": 40, "hidden_size": 16}
-BERT |= {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+TOWER = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+TOWER |= {"num_attention_heads": 2}
+CLIP = {
+    "model_type": "clip",
+    "projection_dim": 8,
+    "text_config": TOWER | {"vocab_size": 400, "eos_token_id": 399, "max_position_embeddings": 40},
+    "vision_config": TOWER | {"image_size": 32, "patch_size": 8},
+}
 
 
 def byte_level(size: int = 330) -> Tokenizer:
@@ -60,41 +65,3 @@ def write(
     as_it_stands = {"tokenizer_class": "PreTrainedTokenizerFast"}
     (directory / "tokenizer_config.json").write_text(json.dumps(as_it_stands))
     return directory
-
-
-def write_sentence_transformer(
-    directory: Path, pooling: dict, *folders: str, network: dict = BERT, **files: dict
-) -> Path:
-    """A random encoder and what sentence-transformers writes with it.
-
-    `pooling` is its config; `folders` follow, such as `"2_Dense"` and `"3_Normalize"`; `files` are
-    others by their names without `.json`.
-    """
-    write(directory, network)
-    named = ["", "1_Pooling", *folders]
-    kinds = ["Transformer", *(folder.split("_")[1] for folder in named[1:])]
-    modules = [
-        {"idx": i, "name": str(i), "path": folder, "type": f"sentence_transformers.models.{kind}"}
-        for i, (kind, folder) in enumerate(zip(kinds, named, strict=True))
-    ]
-    (directory / "1_Pooling").mkdir()
-    texts = {"modules": modules, "1_Pooling/config": pooling} | files
-    for name, content in texts.items():
-        (directory / f"{name}.json").write_text(json.dumps(content))
-    return directory
-
-
-def write_dense(
-    directory: Path, shape: tuple[int, int], activation: str = "activation.Tanh", **more: object
-) -> dict[str, np.ndarray]:
-    """A dense layer `[out, in]` as sentence-transformers writes it; its tensors."""
-    directory.mkdir()
-    random = np.random.default_rng(shape[0])
-    tensors = {"linear.weight": random.normal(0, 0.5, shape).astype(np.float32)}
-    if more.get("bias", True):
-        tensors["linear.bias"] = random.normal(0, 0.5, shape[0]).astype(np.float32)
-    safetensors.numpy.save_file(tensors, directory / "model.safetensors")
-    config = {"in_features": shape[1], "out_features": shape[0], "bias": True}
-    config |= {"activation_function": f"torch.nn.modules.{activation}"} | more
-    (directory / "config.json").write_text(json.dumps(config))
-    return tensors

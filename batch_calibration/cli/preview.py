@@ -31,7 +31,7 @@ from batch_calibration.studies.scoring import render_contexts
 def show_prompts(
     contexts: Sequence[RenderedContext], model: ModelSettings, budget: TokenBudget | None, rows: int
 ) -> None:
-    """Print what the tokenizer or the pooling does, and the first context of each task."""
+    """Prints the notes on the tokenizer, and the first context of each task."""
     for note in budget.notes if budget else ():
         print(f"{note}\n")
     for _, group in groupby(contexts, key=_task):  # contexts of one task stand together

@@ -19,8 +19,7 @@ from batch_calibration.scoring.engine.batches import batches, behind
 from batch_calibration.scoring.engine.programs import State
 from batch_calibration.scoring.engine.tokens import count_cut, refuse_same_tokens, token_ids
 from batch_calibration.scoring.models import clip
-from batch_calibration.scoring.models.attention import masked
-from batch_calibration.scoring.models.family import ClipNetwork, SentenceEncoder
+from batch_calibration.scoring.models.family import ClipNetwork
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
 from batch_calibration.scoring.models.layers import exactness
 
@@ -36,32 +35,26 @@ class DualEncoder(label_texts.LabelScorer):
     """Scaled cosine between the embeddings of each text or image and of each label's statement.
 
     `score(x, y) = scale * e(x) . e(y) / (|e(x)| |e(y)|)`: logits, in nats up to a constant per row
-    (Radford et al. 2021, figure 3), as SigLIP's bias is. A sentence encoder's `e` is its last
-    hidden states, pooled as the checkpoint says; CLIP and SigLIP have a tower for text and one for
-    images. A label of several statements, a prompt ensemble, has their mean, of length one.
+    (Radford et al. 2021, figure 3), as SigLIP's bias is. CLIP and SigLIP have a tower for text and
+    one for images. A label of several statements, a prompt ensemble, has their mean, of length one.
 
     Example:
-        scorer = DualEncoder(load_checkpoint("checkpoints/minilm"))
-        scorer.score(["fine"], ["A negative movie review.", "A positive movie review."])
-
         clip = DualEncoder(load_checkpoint("checkpoints/clip-vit-base-patch16"), scale=0)
         clip.score(ImageInputs(refs), ["a photo of a cat.", "a photo of a dog."])
 
     Args:
-        checkpoint: A sentence encoder, CLIP or SigLIP, and its tokenizer.
-        scale: One over the temperature of the contrastive training (20 = 1 / 0.05); 0 is the
-            scale that the checkpoint has learned.
-        max_tokens: Where texts are cut, or before, where the checkpoint says so; 0 is the
-            checkpoint's own limit. Statements must fit.
+        checkpoint: CLIP or SigLIP, and its tokenizer.
+        scale: One over the temperature of the contrastive training; 0 is the scale that the
+            checkpoint has learned.
+        max_tokens: Where texts are cut; 0 is the checkpoint's own limit. Statements must fit.
         batch_size: Most rows in a batch; memory decides for fewer where rows are long.
 
     `score` cuts texts at `max_tokens` and counts their tokens with the special ones, or the patches
     of images. Images that cannot be read have rows of NaN and are named in `failed` and `notes`.
 
     Raises:
-        InputError: the checkpoint is not of an encoder family, or a number is out of range. `score`
-            refuses labels that are equal or too long, texts without tokens, images for a sentence
-            encoder, and images of which none can be read.
+        InputError: the checkpoint is a language model, or a number is out of range. `score` refuses
+            labels that are equal or too long, texts without tokens, and images if none can be read.
     """
 
     def __init__(
@@ -71,31 +64,25 @@ class DualEncoder(label_texts.LabelScorer):
         if checkpoint.kind == "causal_lm":
             raise InputError(
                 f"{checkpoint.directory}: a {checkpoint.model_type} network is a language model, "
-                "not a sentence encoder; score with CausalLM, or give an encoder."
+                "not a dual encoder; score with CausalLM, or give CLIP or SigLIP."
             )
         super().__init__(f"{checkpoint.directory}: a {checkpoint.model_type} network", batch_size)
         if not 0 <= scale < math.inf:
             expected = "a positive, finite number (20 is usual), or 0 for the checkpoint's own"
             raise InputError.at("scale", expected, scale)
-        if not scale and checkpoint.kind != "clip":
-            raise InputError(
-                f"scale: 0 stands for the scale that a checkpoint has learned, but this "
-                f"{checkpoint.model_type} network has none; give a number, 20 is usual."
-            )
         if max_tokens != 0 and max_tokens < 3:
             raise InputError.at(
                 "max_tokens", "3 or more (two are special), or 0 for the checkpoint's", max_tokens
             )
         self.checkpoint = checkpoint
         self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
-        limits = (max_tokens, checkpoint.sentence.max_tokens, checkpoint.config.positions)
-        self.max_tokens = min(limit for limit in limits if limit)  # tokens, specials included
+        positions = checkpoint.config.positions
+        self.max_tokens = min(max_tokens or positions, positions)  # tokens, specials included
         self._budget = BATCH_TOKENS.get(jax.default_backend(), 65536)
         # a copy: statements must not be cut, texts are
         self._tokenizer = Tokenizer.from_str(checkpoint.tokenizer.to_str())
         self._tokenizer.enable_truncation(self.max_tokens)
-        is_clip = checkpoint.kind == "clip"
-        self._embed_texts = program(checkpoint, _embed_captions if is_clip else _embed_sentences)
+        self._embed_texts = program(checkpoint, _embed_captions)
 
     @property
     def identity(self) -> Identity:
@@ -140,10 +127,10 @@ class DualEncoder(label_texts.LabelScorer):
         def run() -> Iterator[Embedded]:
             nonlocal cut
             for start in range(0, len(texts), TOKENIZED_ROWS):
-                prompted = self._prompted(texts[start : start + TOKENIZED_ROWS])
-                ids = token_ids(self._tokenizer, prompted, special=True)
+                part = list(texts[start : start + TOKENIZED_ROWS])  # rendered once
+                ids = token_ids(self._tokenizer, part, special=True)
                 counts[start : start + len(ids)] = list(map(len, ids))
-                cut += count_cut(self.checkpoint.tokenizer, prompted, ids, most)
+                cut += count_cut(self.checkpoint.tokenizer, part, ids, most)
                 done = {row - start for row in finished_rows}
                 for rows, embeddings in self._run(ids, done):
                     yield [start + row for row in rows], {}, embeddings
@@ -173,11 +160,6 @@ class DualEncoder(label_texts.LabelScorer):
 
         Images are decoded ahead, a few batches at a time: memory does not grow with them.
         """
-        if self.checkpoint.kind != "clip":
-            raise InputError(
-                f"{self.checkpoint.directory}: a {self.checkpoint.model_type} network reads text "
-                "alone; give a CLIP checkpoint for images."
-            )
         how = preprocessing.load_preprocessing(self.checkpoint.directory)
         config = cast(clip.Config, self.checkpoint.config)
         edge = config.vision_image_size
@@ -221,8 +203,7 @@ class DualEncoder(label_texts.LabelScorer):
             if done.issuperset(rows):
                 continue
             tokens = np.zeros((self._padded(size), width), np.int32)
-            # of rows of padding too: a mean over none is NaN
-            counts = np.ones(len(tokens), np.int32)
+            counts = np.zeros(len(tokens), np.int32)
             for i, row in enumerate(rows):
                 tokens[i, : lengths[row]] = ids[row]
                 counts[i] = lengths[row]
@@ -233,15 +214,11 @@ class DualEncoder(label_texts.LabelScorer):
         step = sharding.row_multiple(self.checkpoint.mesh)
         return -(-max(1, size) // step) * step
 
-    def _prompted(self, texts: Sequence[str]) -> list[str]:
-        """The texts, each after the checkpoint's prompt if it has one."""
-        return list(map(self.checkpoint.sentence.prompt.__add__, texts))
-
     def _check_labels(self, labels: Sequence[str]) -> None:
         """Refuse labels unless there are some, that fit and the tokenizer can tell apart."""
         if not labels:
             raise InputError(where="labels", expected="one or more sentences", got="none")
-        token_lists = token_ids(self.checkpoint.tokenizer, self._prompted(labels), special=True)
+        token_lists = token_ids(self.checkpoint.tokenizer, list(labels), special=True)
         for label, ids in zip(labels, token_lists, strict=True):
             if len(ids) > self.max_tokens:
                 raise InputError(
@@ -298,16 +275,6 @@ def _run(
     vectors = vectors.astype(jnp.float32)  # lengths in half precision would be off by 0.4 %
     vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
     return sharding.replicate(vectors, home)
-
-
-def _embed_sentences(encoder: SentenceEncoder, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Embeddings of `tokens [b, t]`, of which `lengths [b]` are real."""
-    offset = jnp.arange(tokens.shape[1])  # [t]
-    mask = offset < lengths[:, None]  # [b, t]
-    # Padding may lie past the network's last position, where an embedding is NaN.
-    positions = jnp.minimum(offset, lengths[:, None] - 1)
-    h = encoder.hidden(tokens, positions, masked(mask))
-    return encoder.pool(h.astype(jnp.float32), mask)
 
 
 def _embed_captions(network: ClipNetwork, tokens: jax.Array, lengths: jax.Array) -> jax.Array:

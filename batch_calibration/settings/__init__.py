@@ -246,8 +246,8 @@ class ModelSettings:
     """Which model is asked, and how.
 
     Attributes:
-        scorer: "causal_lm" scores label words after a prompt; "dual_encoder" compares a text or an
-            image with label statements (sentence encoders, CLIP); "transformers" is "causal_lm"
+        scorer: "causal_lm" scores label words after a prompt; "dual_encoder" compares an
+            image or a text with label statements (CLIP, SigLIP); "transformers" is "causal_lm"
             for any architecture, T5 too, run with torch; "api" asks a server.
         model: a checkpoint directory, a GGUF file, a name on the Hugging Face hub, "mini",
             "mini_small" or "mini_clip"; of the scorer "api", what the server calls it.

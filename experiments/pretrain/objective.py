@@ -136,7 +136,7 @@ def to_the_label(log_attention: jax.Array, mask: jax.Array, named: np.ndarray) -
 
 
 def _attention(mask: jax.Array, seen: dict[int, jax.Array], keep: int | None) -> Attend:
-    """Attention where `mask [b, t, s]` is true, all heads at once: here faster than `masked`.
+    """Attention where `mask [b, t, s]` is true, all heads at once.
 
     `seen` is given the logarithms of the attention `[b, h, t, s]` of layers from `keep` on.
     """

@@ -9,32 +9,27 @@ import transformers
 from tiny import byte_level
 from transformers import (
     AutoConfig,
-    AutoModel,
     AutoModelForCausalLM,
-    BertConfig,
-    BertForMaskedLM,
     GPT2Model,
 )
 
 # Every option of a family differs from its default in some case, and sizes differ so that no two
 # are taken for each other.
 CASES = json.loads(Path(__file__).with_name("cases.json").read_text())
-CAUSAL, BERT = CASES["causal"], CASES["bert"]
-SHARDED = ("gpt2_wide", "bert_tanh_gelu", "llama_biased", "neox_serial")
+CAUSAL = CASES["causal"]
+SHARDED = ("gpt2_wide", "llama_biased", "neox_serial")
 HEADLESS = ("gpt2_relu",)
-HEADED = ("bert_relu_with_head",)
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 
-LENGTHS = ["original_max_position_embeddings", "max_position_embeddings"]
-LENGTHS += ["n_positions", "seq_length"]
+LENGTHS = ["original_max_position_embeddings", "max_position_embeddings", "n_positions"]
 """Config keys for the longest sequence, longrope's first."""
 
 
 def sized(name: str, vocabulary: int | None = None, positions: int | None = None) -> dict:
     """The named case's config, with another vocabulary or more positions."""
-    raw = CAUSAL.get(name) or BERT[name]
+    raw = CAUSAL[name]
     settings = raw.get("text_config", raw)
     sizes = {"vocab_size": vocabulary} | {key: positions for key in LENGTHS if key in settings}
     sizes = {key: size for key, size in sizes.items() if size is not None}
@@ -43,23 +38,11 @@ def sized(name: str, vocabulary: int | None = None, positions: int | None = None
     return raw | sizes
 
 
-def attention_of(raw: dict) -> str:
-    """Which attention of transformers is the reference: "eager" adds Falcon's penalties twice."""
-    return "sdpa" if raw.get("alibi") else "eager"
-
-
 def build(name: str, seed: int = 0, **sizes: int) -> torch.nn.Module:
     """The named network of transformers, every parameter moved by noise."""
     torch.manual_seed(seed)
-    raw = sized(name, **sizes)
-    if name in CAUSAL:
-        config = AutoConfig.for_model(**raw)
-        model = AutoModelForCausalLM.from_config(config, attn_implementation=attention_of(raw))
-    elif name in HEADED:
-        model = BertForMaskedLM(BertConfig(**raw))
-    else:
-        model = AutoModel.from_config(AutoConfig.for_model(**{"model_type": "bert"} | raw))
-    return moved(model)
+    config = AutoConfig.for_model(**sized(name, **sizes))
+    return moved(AutoModelForCausalLM.from_config(config, attn_implementation="eager"))
 
 
 def moved(model: torch.nn.Module, size: float = 0.2) -> torch.nn.Module:
@@ -77,14 +60,6 @@ def write_tokenizer(directory: Path, **options: str) -> None:
     (directory / "tokenizer_config.json").write_text(json.dumps(config))
 
 
-def padded(ids: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids `[b, t]` of several texts, filled up with zeros, and which of them are real."""
-    width = max(map(len, ids))
-    tokens = [row + [0] * (width - len(row)) for row in ids]
-    mask = [[1.0] * len(row) + [0.0] * (width - len(row)) for row in ids]
-    return torch.tensor(tokens), torch.tensor(mask)
-
-
 def save(name: str, model: torch.nn.Module, directory: Path, sharded: bool | None = None) -> Path:
     """Write `config.json` and safetensors as transformers does: with or without head, in shards."""
     sharded = name in SHARDED if sharded is None else sharded
@@ -94,30 +69,22 @@ def save(name: str, model: torch.nn.Module, directory: Path, sharded: bool | Non
     return directory
 
 
-def answers(name: str, model: torch.nn.Module, tokens: torch.Tensor, types: torch.Tensor):
-    """Logits of a language model, or last hidden states of an encoder, `[b, t, ...]`."""
+def answers(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+    """Returns logits `[b, t, v]`."""
     with torch.no_grad():
-        if name in CAUSAL:
-            return model(tokens).logits
-        encoder = model.bert if name in HEADED else model
-        if sized(name).get("model_type") in ("mpnet", "modernbert"):  # without token types
-            return encoder(tokens).last_hidden_state
-        return encoder(tokens, token_type_ids=types).last_hidden_state
+        return model(tokens).logits
 
 
-def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random tokens `[2, t]` as long as the model's positions, and their types."""
+def inputs(name: str, seed: int = 0) -> torch.Tensor:
+    """Returns random tokens `[2, t]` as long as the model's positions."""
     random = torch.Generator().manual_seed(seed)
     raw = sized(name)
     raw = raw.get("text_config", raw)
     length = next(raw[key] for key in LENGTHS if key in raw)
-    if raw.get("model_type") in ("roberta", "xlm-roberta", "mpnet"):
-        length -= raw.get("pad_token_id", 1) + 1  # positions of no token
     # The last token of the Gemma that sees stands for an image.
-    tokens = torch.randint(
+    return torch.randint(
         raw["vocab_size"] - ("text_config" in sized(name)), (2, length), generator=random
     )
-    return tokens, torch.randint(raw.get("type_vocab_size", 2), (2, length), generator=random)
 
 
 def harness_task(name: str, folder: Path, rows: dict, choices: list[str], **more: object) -> dict:

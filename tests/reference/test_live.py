@@ -10,17 +10,16 @@ pytest.importorskip("transformers", reason="needs torch and transformers: run `m
 
 import cases  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
-from cases import BERT, CAUSAL, HEADED, answers, build, inputs, padded, save, scored_alone  # noqa: E402
+from cases import CAUSAL, answers, build, inputs, save, scored_alone  # noqa: E402
 from safetensors.numpy import save_file  # noqa: E402
 from tiny import CORPUS, byte_level  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: E402
 
 from batch_calibration.scoring.causal_lm import CausalLM  # noqa: E402
-from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
 from batch_calibration.scoring.embedded import CHECKPOINTS, suite  # noqa: E402
 from batch_calibration.scoring.models import FAMILIES  # noqa: E402
-from batch_calibration.scoring.models.attention import causal, masked  # noqa: E402
+from batch_calibration.scoring.models.attention import causal  # noqa: E402
 from batch_calibration.scoring.models.files import weights  # noqa: E402
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint  # noqa: E402
 from batch_calibration.scoring.models.files.tensors import tensors  # noqa: E402
@@ -29,22 +28,18 @@ from batch_calibration.scoring.tasks import TASKS  # noqa: E402
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-@pytest.mark.parametrize("name", [*CAUSAL, *BERT])
+@pytest.mark.parametrize("name", CAUSAL)
 def test_network(name, sharded, tmp_path):
     theirs = build(name, seed=3)
     save(name, theirs, tmp_path, sharded)
     assert (tmp_path / "model.safetensors.index.json").exists() == sharded
     family = FAMILIES[json.loads((tmp_path / "config.json").read_text())["model_type"]]
     _, ours = weights.load(tmp_path, family)
-    tokens, types = inputs(name, seed=4)
-    expected = answers(name, theirs, tokens, types).numpy()
+    tokens = inputs(name, seed=4)
+    expected = answers(theirs, tokens).numpy()
     ids = jnp.asarray(tokens.numpy(), jnp.int32)
     positions = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
-    if name in CAUSAL:
-        got = ours.unembed(ours.hidden(ids, positions, causal))
-    else:
-        attend = masked(jnp.ones(ids.shape, jnp.bool_))
-        got = ours.hidden(ids, positions, attend, types=jnp.asarray(types.numpy(), jnp.int32))
+    got = ours.unembed(ours.hidden(ids, positions, causal))
     np.testing.assert_allclose(got, expected, atol=1e-4)
 
 
@@ -99,25 +94,6 @@ def test_weights_in_mxfp4_are_the_numbers_that_transformers_makes_of_them(tmp_pa
     (packed,) = weights.join(tensors(tmp_path))
     theirs = convert_moe_packed_tensors(torch.tensor(blocks), torch.tensor(scales))
     np.testing.assert_array_equal(packed.read(np.float32), theirs.float().numpy())
-
-
-@pytest.mark.parametrize("name", BERT)
-def test_sentence_embeddings(name, tmp_path):
-    theirs = build(name, seed=6, vocabulary=400)
-    tokenizer = byte_level()
-    save(name, theirs, tmp_path)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    checkpoint = load_checkpoint(tmp_path)
-    most = checkpoint.config.positions
-    texts = ["slow", "very fine", "not even desperate and bleak " * 5, "a zebra"]
-    vectors, _ = DualEncoder(checkpoint).embed(texts)
-    encoder = theirs.bert if name in HEADED else theirs
-    tokens, mask = padded([tokenizer.encode(text).ids[:most] for text in texts])
-    with torch.no_grad():
-        h = encoder(tokens, attention_mask=mask).last_hidden_state
-    mean = (h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-    expected = torch.nn.functional.normalize(mean, dim=-1).numpy()
-    np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
 def test_the_shipped_model_is_one_of_theirs():

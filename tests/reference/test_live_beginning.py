@@ -1,6 +1,6 @@
 """Our token ids against AutoTokenizer's: every class, post-processor, add_bos_token, hostile text.
 
-The 24 tokenizers are made here as the files of known checkpoints have them (their normalizer,
+The 21 tokenizers are made here as the files of known checkpoints have them (their normalizer,
 pre-tokenizer and special tokens); their vocabulary is learned from a few generated lines.
 """
 
@@ -24,7 +24,7 @@ TEXT = "very fine"
 CLASSES = """
     GPT2Tokenizer GPT2TokenizerFast GPTNeoXTokenizer GPTNeoXTokenizerFast PreTrainedTokenizerFast
     Qwen2Tokenizer TokenizersBackend LlamaTokenizer LlamaTokenizerFast CodeLlamaTokenizer
-    GemmaTokenizer CohereTokenizer
+    GemmaTokenizer
 """
 CLASSES = [None, *CLASSES.split()]
 CAUSAL = [name for name, family in FAMILIES.items() if family.kind == "causal_lm"]
@@ -76,8 +76,6 @@ TOKENIZERS = [
     ("gptj", "GPT2Tokenizer", LLAMA3, {}),
     ("gpt_neox", "GPTNeoXTokenizerFast", GPT2_WORDS, {}),
     ("gpt_neox", "PreTrainedTokenizerFast", LLAMA3, {}),
-    ("bloom", "BloomTokenizerFast", LLAMA3, {}),
-    ("falcon", "PreTrainedTokenizerFast", GPT2_WORDS, {}),
     ("llama", "PreTrainedTokenizerFast", LLAMA3, {}),
     ("llama", "LlamaTokenizer", LLAMA3, {}),
     ("llama", "LlamaTokenizer", PREPENDED, {}),
@@ -92,7 +90,6 @@ TOKENIZERS = [
     ("qwen3", "Qwen2Tokenizer", GPT2_WORDS, {}),
     ("gemma2", "GemmaTokenizer", REPLACED, {}),
     ("gemma3_text", "GemmaTokenizerFast", PREPENDED, {}),
-    ("cohere2", "CohereTokenizerFast", LLAMA3, {}),
 ]
 
 

@@ -73,9 +73,8 @@ class TokenBudget:
             return math.inf
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, with its prompt and the special tokens around it."""
-        prompted = list(map(self.tokenizer_info.prompt.__add__, texts))
-        return list(map(len, token_ids(self.tokenizer_info.tokenizer, prompted, special=True)))
+        """Counts the tokens of each text with the special tokens around it."""
+        return list(map(len, token_ids(self.tokenizer_info.tokenizer, list(texts), special=True)))
 
     def truncate_left(self, text: str, tokens: int) -> str:
         """The text from the edge of its token number `tokens` on."""

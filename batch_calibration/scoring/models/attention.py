@@ -40,7 +40,6 @@ class Heads(NamedTuple):
         v: Values `[b, s, groups, d]`.
         options: How its attention differs from the plain one.
         sinks: `[heads]`, the logits of one more key that each query sees, whose value is 0.
-        bias: `[heads, t, s]`, added to the scaled logits of sequences that share no prefix.
     """
 
     q: jax.Array
@@ -48,7 +47,6 @@ class Heads(NamedTuple):
     v: jax.Array
     options: AttentionOptions = PLAIN
     sinks: jax.Array | None = None
-    bias: jax.Array | None = None
 
 
 Attend = Callable[[int, Heads], jax.Array]
@@ -70,24 +68,6 @@ def full(layer: int, heads: Heads) -> jax.Array:
     return self_attention(heads)[0]
 
 
-def masked(mask: jax.Array) -> Attend:
-    """Attention where `mask` is true: `[b, s]` of keys (padding), or `[b, t, s]` of queries too.
-
-    A window reaches as far ahead as back.
-    """
-    mask = mask[:, None] if mask.ndim == 2 else mask  # [b, 1 | t, s]
-
-    def attend(layer: int, heads: Heads) -> jax.Array:
-        seen = mask
-        if heads.options.window is not None:
-            position = jnp.arange(heads.q.shape[1])
-            near = in_window(position, position, heads.options.window)  # all that is ahead, too
-            seen = mask & near & near.T
-        return self_attention(heads, seen)[0]
-
-    return attend
-
-
 def in_window(queries: jax.Array, keys: jax.Array, window: int | None) -> jax.Array:
     """True where keys at positions `[..., s]` lie in the window of queries at `[..., t]`."""
     distance = queries[..., :, None] - keys[..., None, :]  # [..., t, s]
@@ -106,14 +86,14 @@ def self_attention(
     Returns the mean value `[b, t, heads, d]` and the log-sum-exp of the logits `[b, t, heads]`,
     in float32.
     """
-    q, k, v, options, sinks, bias = heads
+    q, k, v, options, sinks = heads
     t = q.shape[1]
     size = max(CAUSAL_BLOCK, t // CAUSAL_BLOCKS) if causal and mask is not None else t
     blocks = []
     for start in range(0, t, size):
         own, seen = slice(start, start + size), slice(start + size if size < t else None)
-        part = [None if a is None else a[..., own, seen] for a in (mask, bias)]
-        blocks.append(attend_in_turns(q[:, own], k[:, seen], v[:, seen], *part, options, at_once))
+        part = None if mask is None else mask[..., own, seen]
+        blocks.append(attend_in_turns(q[:, own], k[:, seen], v[:, seen], part, options, at_once))
     mean, mass = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *blocks)
     if sinks is None:
         return mean, mass
@@ -130,7 +110,6 @@ def attend_in_turns(
     k: jax.Array,
     v: jax.Array,
     mask: jax.Array | None,
-    bias: jax.Array | None,
     options: AttentionOptions,
     at_once: bool,
 ) -> tuple[jax.Array, jax.Array]:
@@ -156,9 +135,6 @@ def attend_in_turns(
     scaled = scaled.reshape(b, blocks, t // blocks, steps_wide, wide, steps_deep, deep, d)
     # Turns first, then what one turn multiplies at once: [turns, wide, b, deep t / blocks, d].
     queries = scaled.transpose(3, 5, 1, 4, 0, 6, 2, 7).reshape(turns, wide, b, -1, d)
-    if bias is not None:
-        bias = bias.reshape(steps_wide, wide, steps_deep, deep, blocks, t // blocks, s)
-        bias = bias.transpose(0, 2, 4, 1, 3, 5, 6).reshape(turns, wide, 1, -1, s)
     keys = k.transpose(2, 0, 1, 3).reshape(-1, wide, b, s, d)
     values = v.transpose(2, 0, 1, 3).reshape(-1, wide, b, s, d)
 
@@ -169,8 +145,6 @@ def attend_in_turns(
         )
         if cap is not None:
             logits = cap * jnp.tanh(logits / cap)
-        if bias is not None:
-            logits = logits + bias[turn]
         if mask is not None:
             logits = jnp.where(mask[turn % len(mask)], logits, SMALLEST)
         top = logits.max(axis=-1, keepdims=True)  # taken off, so that no exponential overflows
@@ -237,7 +211,7 @@ def prefix_attention(
     """
     real = (v[:, 0, -1] > 0)[None]  # [1, s], by the weights that `append_cache` puts there
     seen = (real if mask is None else real & mask)[None]  # [1, n | 1, s]
-    mean, mass = attend_in_turns(q[None], k[None], v[None, ..., :-1], seen, None, options, at_once)
+    mean, mass = attend_in_turns(q[None], k[None], v[None, ..., :-1], seen, options, at_once)
     return mean[0], mass[0]  # without the batch of one
 
 

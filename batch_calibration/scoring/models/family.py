@@ -62,29 +62,18 @@ def misfit(kind: object, setting: object) -> str:
 
 RawConfig = dict[str, object]
 """The content of a `config.json`."""
-Kind = Literal["causal_lm", "sentence_encoder", "clip"]
-"""The interface of a network: `CausalNetwork`, `SentenceEncoder` or `ClipNetwork`."""
+Kind = Literal["causal_lm", "clip"]
+"""The interface of a network: `CausalNetwork` or `ClipNetwork`."""
 
 
-class Encoder(Protocol):
-    """A network over texts: each token's states see what `attend` lets them see."""
+class CausalNetwork(Protocol):
+    """A language model, scored by `CausalLM`: `attend` decides which tokens a token sees."""
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
 
-
-class CausalNetwork(Encoder, Protocol):
-    """A language model: scored by `CausalLM`."""
-
     def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-
-
-class SentenceEncoder(Encoder, Protocol):
-    """An encoder whose pooled hidden states are a text's embedding: scored by `DualEncoder`."""
-
-    def pool(self, h: jax.Array, real: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of hidden states `[b, t, d]`, of which `real [b, t]` are a text's."""
 
 
 class ClipNetwork(Protocol):
@@ -184,7 +173,6 @@ class Decoder(nnx.Module):
         embed: The token embeddings.
         multiplier: What these are multiplied by.
         position_embedding: The embeddings of positions that are added to them, if there are any.
-        ln_embed: The norm of them, if there is one.
         blocks: Called with the hidden states, their number, `attend`, and a term of `block_terms`.
         ln: The last norm, if there is one.
         head: The embeddings that logits are computed with; None: `embed`.
@@ -195,7 +183,6 @@ class Decoder(nnx.Module):
     embed: nnx.Embed
     multiplier: float = 1.0
     position_embedding: Any = None
-    ln_embed: Any = None
     blocks: Any
     ln: Any
     head: nnx.Embed | None = None
@@ -220,7 +207,7 @@ class Decoder(nnx.Module):
         h: jax.Array = self.embed(tokens) * self.multiplier
         if self.position_embedding is not None:
             h = h + self.position_embedding(positions)
-        return h if self.ln_embed is None else self.ln_embed(h)
+        return h
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """What each block is given in addition, such as the rotation by positions."""
@@ -275,22 +262,9 @@ def attention_weights(
     return rows
 
 
-def fused_weights(layer: str, attention: str) -> dict[str, Weight]:
-    """The rows of attention, its matrix fused, and of a two-layer MLP, by Megatron's names."""
-    return {
-        **linear_weights(f"{layer}.{attention}.query_key_value", "blocks.{i}.attention.qkv", 1),
-        **linear_weights(f"{layer}.{attention}.dense", "blocks.{i}.attention.out", 0),
-        **linear_weights(f"{layer}.mlp.dense_h_to_4h", "blocks.{i}.mlp.fc", 1),
-        **linear_weights(f"{layer}.mlp.dense_4h_to_h", "blocks.{i}.mlp.proj", 0),
-    }
-
-
 def norm_weights(theirs: str, ours: str) -> dict[str, Weight]:
     """The rows of a layer norm with a bias."""
     return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
-
-
-TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
 
 
 def decoder_weights(
@@ -301,7 +275,7 @@ def decoder_weights(
     rows = {f"{embed}.weight": Weight("embed.embedding", split=0)}
     for theirs, ours in zip(norms, ("ln_1", "ln_2"), strict=False):
         rows |= norm_weights(f"{layer}.{theirs}", f"blocks.{{i}}.{ours}")
-    for theirs, ours, split in zip(mlp, ("fc", "proj"), (1, 0), strict=False):
+    for theirs, ours, split in zip(mlp, ("fc", "proj"), (1, 0), strict=True):
         rows |= linear_weights(f"{layer}.{theirs}", f"blocks.{{i}}.mlp.{ours}", split, transpose)
     rows |= norm_weights(ln, "ln")
     return rows | ({f"{head}.weight": Weight("head.embedding", split=0)} if head else {})

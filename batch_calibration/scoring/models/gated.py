@@ -16,8 +16,6 @@ from batch_calibration.scoring.models.attention import AttentionOptions
 from batch_calibration.scoring.models.rotary import Rope
 
 SLIDING, FULL = "sliding_attention", "full_attention"
-HeadNorm = Callable[[jax.Array], jax.Array]
-"""A norm of heads `[b, t, heads, d]`."""
 DEEPEST = 10_000
 """Layers beyond which a config is taken for nonsense before a list of them is made."""
 
@@ -130,7 +128,7 @@ class Attention(layers.Attention):
         self.joint_norm = joint_norm
         if sinks:
             self.sinks = nnx.Param(layers.INIT(rngs.params(), (heads,)))
-        norms: tuple[HeadNorm | None, HeadNorm | None] = (None, None)
+        norms: tuple[RMSNorm | None, RMSNorm | None] = (None, None)
         if config.qk_norm:
             # OLMo 2, or Qwen3 and Gemma 3
             norm = partial(RMSNorm, eps=config.rms_norm_eps, centered=centered, rngs=rngs)
@@ -144,7 +142,7 @@ class Attention(layers.Attention):
             q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
         return q, k, v
 
-    def _normed(self, norm: HeadNorm, heads: jax.Array) -> jax.Array:
+    def _normed(self, norm: RMSNorm, heads: jax.Array) -> jax.Array:
         if not self.joint_norm:
             return norm(heads)
         return norm(heads.reshape(*heads.shape[:-2], -1)).reshape(heads.shape)

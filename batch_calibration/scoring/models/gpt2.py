@@ -197,8 +197,7 @@ class OPTConfig(family.TransformerConfig):
 
 
 def _norm(config: OPTConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    affine = config.layer_norm_elementwise_affine
-    return layers.layer_norm(config.hidden_size, 1e-5, rngs, affine, affine)
+    return layers.layer_norm(config.hidden_size, 1e-5, rngs, config.layer_norm_elementwise_affine)
 
 
 class OPTBlock(nnx.Module):

@@ -37,13 +37,11 @@ def activation(name: str) -> Callable[[jax.Array], jax.Array]:
     return ACTIVATIONS[name]
 
 
-def layer_norm(
-    width: int, eps: float, rngs: nnx.Rngs, bias: bool = True, scale: bool = True
-) -> nnx.LayerNorm:
-    """A layer norm with a scale and a bias if it has them."""
+def layer_norm(width: int, eps: float, rngs: nnx.Rngs, affine: bool = True) -> nnx.LayerNorm:
+    """Makes a layer norm, with a scale and a bias if it is `affine`."""
     # The fast variance, E[h^2] - E[h]^2, loses digits where the mean is large.
     return nnx.LayerNorm(
-        width, epsilon=eps, use_bias=bias, use_scale=scale, use_fast_variance=False, rngs=rngs
+        width, epsilon=eps, use_bias=affine, use_scale=affine, use_fast_variance=False, rngs=rngs
     )
 
 
@@ -64,7 +62,7 @@ def split_heads(h: jax.Array, heads: int) -> jax.Array:
     return h.reshape(*h.shape[:-1], heads, -1)
 
 
-Layout = Literal["", "in order", "by group"]
+Layout = Literal["", "in order", "by head"]
 Turn = Callable[[jax.Array], jax.Array]
 """Rotates heads `[b, t, heads, d]` by their positions."""
 
@@ -85,7 +83,7 @@ class Attention(nnx.Module):
         groups: heads of keys and of values; None: as many as of queries.
         size: of a head; None: the heads share the width.
         fused: "in order" where one matrix gives all queries, then all keys, then all values; "by
-            group" where it gives each group's queries, its key and its value.
+            head" where it gives each head's query, key and value in turn.
         options: how it differs from plain attention.
         out_init: draws the output's weights.
 
@@ -123,10 +121,9 @@ class Attention(nnx.Module):
             qkv = split_heads(self.qkv(h), self.heads + 2 * self.groups)
             q, k, v = jnp.split(qkv, (self.heads, self.heads + self.groups), axis=-2)
             return q, k, v
-        if self.fused == "by group":
-            qkv = self.qkv(h).reshape(*h.shape[:-1], self.groups, self.heads // self.groups + 2, -1)
-            q = qkv[..., :-2, :].reshape(*h.shape[:-1], self.heads, -1)
-            return q, qkv[..., -2, :], qkv[..., -1, :]
+        if self.fused == "by head":
+            qkv = self.qkv(h).reshape(*h.shape[:-1], self.heads, 3, -1)
+            return qkv[..., 0, :], qkv[..., 1, :], qkv[..., 2, :]
         q = split_heads(self.q(h), self.heads)
         return q, split_heads(self.k(h), self.groups), split_heads(self.v(h), self.groups)
 

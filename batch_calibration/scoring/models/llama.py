@@ -75,7 +75,6 @@ class Model(family.Decoder):
     """Llama (Touvron et al. 2023) and its descendants, loadable from a Hugging Face directory."""
 
     block: ClassVar[family.MakePart] = Block
-    interleaved = False  # whether the numbers that turn together are neighbors
     rotates: tuple[int, ...]  # for each layer
     local_frequencies: rotary.Frequencies | None  # of layers with a window
 
@@ -100,7 +99,7 @@ class Model(family.Decoder):
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
         """The rotation of each layer, none of SmolLM3's layers without positions."""
-        turn = rotary.turn(positions, self.frequencies, dtype, self.interleaved)
+        turn = rotary.turn(positions, self.frequencies, dtype)
         local = turn
         if self.local_frequencies is not None:
             local = rotary.turn(positions, self.local_frequencies, dtype)

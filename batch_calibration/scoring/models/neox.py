@@ -34,7 +34,7 @@ class Block(family.Block):
         self.parallel = config.use_parallel_residual
         self.ln_1 = layers.layer_norm(width, config.layer_norm_eps, rngs)
         self.ln_2 = layers.layer_norm(width, config.layer_norm_eps, rngs)
-        self.attention = layers.Attention(width, config.heads, rngs, (bias, bias), fused="by group")
+        self.attention = layers.Attention(width, config.heads, rngs, (bias, bias), fused="by head")
         self.mlp = layers.MLP(width, config.intermediate_size, config.hidden_act, rngs)
 
 
@@ -63,14 +63,19 @@ def flatten(raw: family.RawConfig) -> family.RawConfig:
 
 
 LAYER = "gpt_neox.layers.{i}"
-NAMES = ("gpt_neox.embed_in", LAYER, family.TWO_NORMS, ())
+NORMS = ("input_layernorm", "post_attention_layernorm")
+MLP = ("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")
+NAMES = ("gpt_neox.embed_in", LAYER, NORMS, MLP, "gpt_neox.final_layer_norm", "embed_out")
 FAMILY = family.Family(
     name="neox",
     config=Config,
     model=Model,
     weights={
-        **family.decoder_weights(*NAMES, "gpt_neox.final_layer_norm", "embed_out"),
-        **family.fused_weights(LAYER, "attention"),
+        **family.decoder_weights(*NAMES),
+        **family.linear_weights(
+            f"{LAYER}.attention.query_key_value", "blocks.{i}.attention.qkv", 1
+        ),
+        **family.linear_weights(f"{LAYER}.attention.dense", "blocks.{i}.attention.out", 0),
     },
     prefixes=("gpt_neox.",),
     fixed={"is_decoder": False},

@@ -18,7 +18,6 @@ DEFAULTS = {
     "GPTNeoXTokenizer": {"bos_token": "<|endoftext|>", **END}, "LlamaTokenizer": SENTENCEPIECE,
     "CodeLlamaTokenizer": SENTENCEPIECE,
     "GemmaTokenizer": {"bos_token": "<bos>", "eos_token": "<eos>"},
-    "CohereTokenizer": {"bos_token": "<BOS_TOKEN>", "eos_token": "<|END_OF_TURN_TOKEN|>"},
 }  # fmt: skip
 """Tokens that a class has where `tokenizer_config.json` names none."""
 

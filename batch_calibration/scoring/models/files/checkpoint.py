@@ -1,42 +1,34 @@
-"""Reads a checkpoint directory: network, tokenizer, and a digest of what decides its scores.
-
-A sentence encoder also gets the pooling of its hidden states and the layers that follow.
-"""
+"""Reads a checkpoint directory: network, tokenizer, and a digest of what decides its scores."""
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
-from tokenizers import Tokenizer, normalizers
+from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError, answering, refuse_unknown, spell
 from batch_calibration.scoring.models import FAMILIES
-from batch_calibration.scoring.models.attention import Attend
-from batch_calibration.scoring.models.family import Config, Encoder, Family, Kind, RawConfig
+from batch_calibration.scoring.models.family import Config, Family, Kind, RawConfig
 from batch_calibration.scoring.models.files import (
     chat_template,
     gguf_file,
-    sentence_config,
     tokenizer_files,
     weights,
 )
 from batch_calibration.scoring.models.files.beginning_token import BeginningToken
 from batch_calibration.scoring.models.files.config import read_config, read_json
-from batch_calibration.scoring.models.files.sentence_config import SentenceConfig
-from batch_calibration.scoring.models.files.tensors import shards, tensors
-from batch_calibration.scoring.models.layers import activation
+from batch_calibration.scoring.models.files.tensors import shards
 
 HUB_NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@([\w./-]+))?")
 FILES = ["*.json", "*.txt", "*.jinja", "*.safetensors"]
@@ -46,6 +38,8 @@ BESIDE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config
 """Files, where they exist, that decide scores in addition to the config and the weights."""
 HASHED = 2
 """Files whose sha256 is computed at once."""
+SENTENCE_ENCODERS = ("bert", "roberta", "xlm-roberta", "mpnet", "modernbert")
+"""Model types that had a network here, and that transformers runs as no causal language model."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -64,7 +58,6 @@ class Checkpoint:
         tokenizer: The tokenizer, with the padding and truncation of its file switched off.
         bos: Id of the token that begins each sequence, or None where there is none.
         digest: sha256 (64 hex digits) of the files' contents: config, weights and tokenizer.
-        sentence: What a sentence encoder does to texts and hidden states; inert in other kinds.
         prefix: Id of the token that labels follow where a prompt is empty, or None.
     """
 
@@ -78,7 +71,6 @@ class Checkpoint:
     digest: str  # 64 hex digits
     dtype: str = "float32"
     mesh: Mesh | None = None
-    sentence: SentenceConfig = field(default_factory=SentenceConfig)
     prefix: int | None = None  # a token id
 
 
@@ -89,16 +81,14 @@ class TokenizerInfo(NamedTuple):
         tokenizer: The tokenizer, with the padding and truncation of its file switched off.
         bos: Id of the token that begins each sequence, or None where there is none.
         positions: The most tokens that the network takes.
-        prompt: What a sentence encoder puts before each text.
-        notes: What a reader of the scores must know, in sentences: the beginning token or the
-            pooling, and which file says so.
+        notes: What a reader of the scores must know, in sentences: the beginning token, and which
+            file says so.
         prefix: Id of the token that labels follow where a prompt is empty, or None.
     """
 
     tokenizer: Tokenizer
     bos: int | None
     positions: int
-    prompt: str = ""
     notes: tuple[str, ...] = ()
     prefix: int | None = None
 
@@ -167,35 +157,26 @@ class ModelFiles:
             raise told.replacing("config.json", "its metadata") from error
 
     @cached_property
-    def _texts(self) -> tuple[Tokenizer, BeginningToken, SentenceConfig]:
-        """The reading of texts: the tokenizer, what begins each sequence, what an encoder does."""
-        start, sentence = BeginningToken(None, "", disputed=False), SentenceConfig()
+    def _texts(self) -> tuple[Tokenizer, BeginningToken]:
+        """The tokenizer, and the token that begins each sequence."""
         if self._gguf is not None:
-            return *self._gguf.texts(), sentence
+            return self._gguf.texts()
         if self._family.kind == "causal_lm":
             tokenizer, start, self._splits_as = tokenizer_files.read_causal(
                 self.directory, self._raw_config
             )
-            return tokenizer, start, sentence
+            return tokenizer, start
         tokenizer = tokenizer_files.read(self.directory, self._family.kind)
         if self._family.adapt_tokenizer:
             self._family.adapt_tokenizer(tokenizer, self.directory)
-        if self._family.kind == "sentence_encoder":
-            sentence = sentence_config.read(self.directory, self._config.width)
-        if sentence.lower_case:
-            before = [tokenizer.normalizer] if tokenizer.normalizer else []
-            tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
-        return tokenizer, start, sentence
+        return tokenizer, BeginningToken(None, "", disputed=False)
 
     @property
     def tokenizer_info(self) -> TokenizerInfo:
         """The way the model reads text; `InputError` where a file of it is missing or broken."""
-        tokenizer, start, sentence = self._texts
-        positions = self._config.positions
-        most = min(positions, sentence.max_tokens or positions)
-        notes_of = {"causal_lm": (start.note,), "sentence_encoder": (sentence.note,), "clip": ()}
-        notes = notes_of[self._family.kind]
-        return TokenizerInfo(tokenizer, start.id, most, sentence.prompt, notes, start.prefix)
+        tokenizer, start = self._texts
+        notes = (start.note,) if start.note else ()
+        return TokenizerInfo(tokenizer, start.id, self._config.positions, notes, start.prefix)
 
     @cached_property
     def chat_template(self) -> "chat_template.ChatTemplate | None":
@@ -208,11 +189,11 @@ class ModelFiles:
         if dtype == "auto":
             dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
         directory, family, config = self.directory, self._family, self._config
-        tokenizer, start, sentence = self._texts
+        tokenizer, start = self._texts
         with ThreadPoolExecutor(HASHED) as pool, ExitStack() as opened:
             # Beside the loading, which reads the same files; closing them ends it where that fails.
             hashes = {}
-            files = self._gguf.files if self._gguf else _deciding(directory, sentence)
+            files = self._gguf.files if self._gguf else _deciding(directory)
             for name, path in files.items():
                 file = opened.enter_context(path.open("rb"))
                 hashes[name] = pool.submit(hashlib.file_digest, file, "sha256")
@@ -226,8 +207,6 @@ class ModelFiles:
         # Where files say different things of it, the token that was taken is no matter of course.
         digests |= {"beginning token": str(start.id)} if start.disputed else {}
         digest = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
-        if family.kind == "sentence_encoder":
-            model = _pooled(directory, cast(Encoder, model), sentence, config.width)
         # A larger id would be clipped to the last row of the table, silently. Added tokens that
         # no text of this use has (Gemma 3's of images) are refused where a text has one.
         is_causal = family.kind == "causal_lm"
@@ -239,7 +218,7 @@ class ModelFiles:
             )
         return Checkpoint(
             directory, self._model_type, family.kind, config, model, tokenizer, start.id, digest,
-            dtype, mesh, sentence, start.prefix,
+            dtype, mesh, start.prefix,
         )  # fmt: skip
 
 
@@ -288,6 +267,10 @@ def _family(directory: Path, gguf: gguf_file.GGUFFile | None) -> tuple[str, Fami
     raw = read_json(directory / "config.json", "a config")
     name = raw.get("model_type")
     if not isinstance(name, str) or name not in FAMILIES:
+        if name in SENTENCE_ENCODERS:
+            expected, got = "a language model, CLIP or SigLIP", f"a sentence encoder ({name})"
+            remedy = "give one of those, as sentence encoders are no longer scored"
+            raise InputError.at(directory, expected, got, remedy)
         # No closest name: one that is spelt alike may be another architecture.
         raise InputError(
             f"{directory}: config.json says model_type = {name!r:.200}, expected one of those that "
@@ -297,130 +280,7 @@ def _family(directory: Path, gguf: gguf_file.GGUFFile | None) -> tuple[str, Fami
     return name, FAMILIES[name], raw
 
 
-def _deciding(directory: Path, sentence: SentenceConfig) -> dict[str, Path]:
+def _deciding(directory: Path) -> dict[str, Path]:
     """The files that decide the scores, weights included, by their names in the directory."""
-    names = ["config.json", *shards(directory), *BESIDE, *sentence.files(directory)]
-    names += tokenizer_files.files(directory)
+    names = ["config.json", *shards(directory), *BESIDE, *tokenizer_files.files(directory)]
     return {name: directory / name for name in names if (directory / name).is_file()}
-
-
-def _weighted_mean(h: jax.Array, real: jax.Array) -> jax.Array:
-    # weights 1, 2, ... of real tokens
-    order = jnp.where(real, jnp.arange(1.0, h.shape[1] + 1)[:, None], 0.0)
-    return jnp.sum(h * order, axis=1) / jnp.sum(order, axis=1)
-
-
-POOLINGS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
-    "cls": lambda h, _: h[:, 0],
-    "max": lambda h, real: jnp.max(h, axis=1, where=real, initial=-jnp.inf),
-    "mean": lambda h, real: jnp.mean(h, axis=1, where=real),
-    "mean_sqrt_len_tokens": lambda h, real: (
-        jnp.sum(h, axis=1, where=real) / jnp.sqrt(jnp.sum(real, axis=1))
-    ),
-    "weightedmean": _weighted_mean,
-    "lasttoken": lambda h, real: h[jnp.arange(len(h)), jnp.sum(real, axis=(1, 2)) - 1],
-}
-"""`(hidden states [b, t, d], which of them are real [b, t, 1])` -> embeddings `[b, d]`."""
-
-
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "Identity": lambda e: e,
-    "Tanh": jnp.tanh,
-    "ReLU": jax.nn.relu,
-    "GELU": activation("gelu"),
-}
-"""Activations of a dense layer, under the names of their classes in torch.nn."""
-
-
-DENSE: Mapping[str, object] = {
-    **dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding"),
-    "use_residual": False,
-}
-"""Keys of a dense layer's config and the only value that each may have here."""
-
-
-class Dense(nnx.Module):
-    """A linear layer over embeddings, and its activation.
-
-    Args:
-        kernel: `[in, out]`.
-        bias: `[out]`.
-        name: A key of `ACTIVATIONS`.
-    """
-
-    def __init__(self, kernel: np.ndarray, bias: np.ndarray, name: str):
-        self.kernel = nnx.Param(jnp.asarray(kernel))
-        self.bias = nnx.Param(jnp.asarray(bias))
-        self.name = name
-
-    def __call__(self, e: jax.Array) -> jax.Array:
-        """Embeddings `[b, out]` of embeddings `[b, in]`."""
-        return ACTIVATIONS[self.name](e @ self.kernel[...] + self.bias[...])
-
-
-class Normalize(nnx.Module):
-    """Brings embeddings to length one."""
-
-    def __call__(self, e: jax.Array) -> jax.Array:
-        """Embeddings `[b, d]` of length one."""
-        unit: jax.Array = e / jnp.linalg.norm(e, axis=-1, keepdims=True)
-        return unit
-
-
-class PooledEncoder(nnx.Module):
-    """An encoder, the pooling of its hidden states, and the layers over their embeddings.
-
-    Args:
-        encoder: The encoder.
-        pooling: A key of `POOLINGS`.
-        layers: What follows, in order.
-    """
-
-    def __init__(self, encoder: Encoder, pooling: str, layers: list[Dense | Normalize]):
-        self.encoder = encoder
-        self.pooling = pooling
-        self.layers = nnx.List(layers)
-
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        return self.encoder.hidden(tokens, positions, attend)
-
-    def pool(self, h: jax.Array, real: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of hidden states `[b, t, d]`, of which `real [b, t]` are a text's."""
-        e = POOLINGS[self.pooling](h, real[:, :, None])  # [b, d]
-        for layer in self.layers:
-            e = layer(e)
-        return e
-
-
-def _pooled(directory: Path, encoder: Encoder, config: SentenceConfig, width: int) -> PooledEncoder:
-    """The encoder of that width with what follows it, weights included.
-
-    Raises:
-        InputError: a layer's files are missing or broken, or do not fit the layer before.
-    """
-    layers: list[Dense | Normalize] = []
-    for kind, folder in config.modules[2:]:
-        layer = _dense(directory / folder, width) if kind == "Dense" else Normalize()
-        width = layer.bias.shape[0] if isinstance(layer, Dense) else width
-        layers.append(layer)
-    return PooledEncoder(encoder, config.pooling, layers)
-
-
-def _dense(directory: Path, width: int) -> Dense:
-    raw = sentence_config.read_fixed(directory / "config.json", DENSE)
-    name = str(raw.get("activation_function", "torch.nn.Tanh"))
-    torch, _, short = name.rpartition(".")
-    if not torch.startswith("torch.nn") or short not in ACTIVATIONS:
-        unknown = InputError.unknown("activation function", name, ACTIVATIONS)
-        raise InputError(f"{directory / 'config.json'}: {unknown}")
-    width_out = raw.get("out_features")  # a wrong one does not fit the tensors' shapes
-    expected: dict[str, tuple[object, ...]] = {"linear.weight": (width_out, width)}
-    expected |= {"linear.bias": (width_out,)} if raw.get("bias", True) else {}
-    arrays = {tensor.name: tensor.read(np.float32) for tensor in tensors(directory)}
-    shapes = {tensor: array.shape for tensor, array in arrays.items()}
-    if shapes != expected:
-        remedy = "files of different checkpoints"
-        raise InputError.at(directory, f"a layer of width {width}, {expected}", shapes, remedy)
-    bias = arrays.get("linear.bias", np.zeros(len(arrays["linear.weight"]), np.float32))
-    return Dense(arrays["linear.weight"].T, bias, short)  # torch holds [out, in]

@@ -42,20 +42,15 @@ QUANTIZED = ("quantization_config", "compression_config")
 
 def read_json(path: Path, role: str) -> dict[str, object]:
     """The JSON object in `path`, or a sentence that says what is missing or broken."""
-    content = read_value(path, role)
-    if not isinstance(content, dict):
-        raise InputError(where=path, expected="a JSON object", got=f"{type(content).__name__}")
-    return content
-
-
-def read_value(path: Path, role: str) -> object:
-    """The JSON value in `path`, or a sentence that says what is missing or broken."""
     if not path.is_file():
         wanted = "a Hugging Face checkpoint directory (config.json, *.safetensors, tokenizer.json)"
         expected = f"{role} in {path.name}"
         raise InputError.at(path.parent, expected, "no such file", f"give {wanted}")
     with answering(ValueError, path, "JSON", "fetch the file again"):
-        return parse_json(path.read_text(encoding="utf-8"))
+        content: object = parse_json(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise InputError(where=path, expected="a JSON object", got=f"{type(content).__name__}")
+    return content
 
 
 def read_config(

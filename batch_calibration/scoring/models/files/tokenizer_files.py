@@ -31,8 +31,7 @@ MODEL_TYPES = {
     "GPTNeoXTokenizer": "gpt_neox",
     "Qwen2Tokenizer": "qwen2 qwen3 qwen3_moe",
     "GemmaTokenizer": "gemma gemma2 gemma3 gemma3_text",
-    "CohereTokenizer": "cohere cohere2",
-    BACKEND: "stablelm mistral ministral mixtral granite phi3 olmo2 olmo3",
+    BACKEND: "mistral ministral mixtral granite phi3 olmo2 olmo3",
 }
 REGISTERED = dict[str, str]()
 for class_name, model_types in MODEL_TYPES.items():
@@ -42,11 +41,11 @@ NOT_BY_THE_FILES = ("qwen2", "phi3")
 """Model types whose registered class is taken, whichever the files name."""
 LISTED_CLASSES = (
     "AlbertTokenizer BarthezTokenizer BertTokenizer BigBirdTokenizer BlenderbotTokenizer "
-    "CamembertTokenizer DebertaTokenizer DebertaV2Tokenizer FNetTokenizer FunnelTokenizer "
-    "HerbertTokenizer MBart50Tokenizer MBartTokenizer MPNetTokenizer NllbTokenizer NougatTokenizer "
-    "OpenAIGPTTokenizer PegasusTokenizer Qwen3_5Tokenizer ReformerTokenizer RemBertTokenizer "
-    "RobertaTokenizer RoFormerTokenizer SplinterTokenizer T5Tokenizer WhisperTokenizer "
-    "XGLMTokenizer XLMRobertaTokenizer XLNetTokenizer"
+    "CamembertTokenizer CohereTokenizer DebertaTokenizer DebertaV2Tokenizer FNetTokenizer "
+    "FunnelTokenizer HerbertTokenizer MBart50Tokenizer MBartTokenizer MPNetTokenizer NllbTokenizer "
+    "NougatTokenizer OpenAIGPTTokenizer PegasusTokenizer Qwen3_5Tokenizer ReformerTokenizer "
+    "RemBertTokenizer RobertaTokenizer RoFormerTokenizer SplinterTokenizer T5Tokenizer "
+    "WhisperTokenizer XGLMTokenizer XLMRobertaTokenizer XLNetTokenizer"
 )
 UNSUPPORTED = LISTED_CLASSES.split()
 """Classes that split text their own way, which no causal network here was trained with."""
@@ -180,12 +179,6 @@ def _unk_token(options: RawConfig) -> str:
     return str(token["content"] if isinstance(token, dict) else token)
 
 
-def _cohere(options: RawConfig) -> Splitting:
-    digits = pre_tokenizers.Digits(individual_digits=True)
-    words = pre_tokenizers.Sequence([digits, _byte_level(options)])
-    return Splitting(normalizers.NFC(), words)
-
-
 def _qwen2(options: RawConfig) -> Splitting:
     words = pre_tokenizers.Split(Regex(QWEN_WORDS), behavior="isolated")
     adds_space = bool(options.get("add_prefix_space"))
@@ -214,7 +207,6 @@ def _code_llama(options: RawConfig) -> Splitting:
 SPLITTINGS: dict[str, Callable[[RawConfig], Splitting]] = {
     "GPT2Tokenizer": lambda options: Splitting(None, _byte_level(options)),
     "GPTNeoXTokenizer": lambda options: Splitting(normalizers.NFC(), _byte_level(options)),
-    "CohereTokenizer": _cohere,
     "Qwen2Tokenizer": _qwen2,
     "GemmaTokenizer": _gemma,
     "LlamaTokenizer": _llama,

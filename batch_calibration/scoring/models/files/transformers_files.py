@@ -108,7 +108,7 @@ class TransformersFiles:
         stated = [getattr(config, key, None) for key in POSITIONS]
         numbers = [number for number in stated if isinstance(number, int) and number > 0]
         positions = UNLIMITED if config.model_type in RELATIVE or not numbers else numbers[0]
-        return TokenizerInfo(tokenizer, begin, positions, "", tuple(notes), prefix)
+        return TokenizerInfo(tokenizer, begin, positions, tuple(notes), prefix)
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
