@@ -9,7 +9,7 @@ from absl import flags, logging
 
 from batch_calibration.cli import guard, launchers, machine
 from batch_calibration.cli.study_options import read_config, read_study, read_values
-from batch_calibration.errors import InputError, Spelling, doors_spelling
+from batch_calibration.errors import InputError, doors_spelling
 from batch_calibration.settings import (
     CalibrationSettings,
     Settings,
@@ -88,9 +88,7 @@ def _flag(key: str, setting: object = None) -> str:
     return f"config.{key}" if setting is None else guard.flag(f"config.{key}", setting)
 
 
-PROGRAMS = Spelling(
-    _flag, lambda step_name: f"run batch-calibration {step_name}", guard.CONSOLE.call
-)
+PROGRAMS = guard.CONSOLE._replace(key=_flag)
 """How the programs of this folder spell the library's keys and steps."""
 
 
