@@ -39,6 +39,9 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         if words[1:]:  # [0] is the program's name
             remedy = "write --NAME=VALUE, --help lists the names"
             raise InputError.at(" ".join(words[1:]), "flags alone", remedy=remedy)
+        # Path("") would be the folder that the program was started in.
+        if "workdir" in flags.FLAGS and flags.FLAGS["workdir"].value == "":
+            raise InputError.at("--workdir", "a folder", "nothing")
         return words
     except SystemExit:
         sys.exit(0)  # after --help: absl ends with the code of an error
