@@ -86,6 +86,7 @@ RULES = {
     "test_laws.py::test_equal_rows_leave_nothing_to_tell_apart[3": COMBINATIONS,
     "test_laws.py::test_equal_rows_leave_nothing_to_tell_apart[5": COMBINATIONS,
     "test_laws.py::test_no_finite_score_within_bounds_becomes_nan": COMBINATIONS,
+    "test_laws.py::test_scores_whose_squares_overflow_are_scaled": SIMULATIONS,
     "test_mesh.py": WORKERS,
     "test_mesh.py::test_flags_that_name_no_devices": "",
     "test_mesh.py::test_meshes_that_cannot_be": "",
