@@ -9,7 +9,7 @@ from absl import flags, logging
 
 from batch_calibration.cli import guard, launchers, machine
 from batch_calibration.cli.study_options import read_config, read_study, read_values
-from batch_calibration.errors import InputError, Spelling, doors_spelling
+from batch_calibration.errors import InputError, doors_spelling
 from batch_calibration.settings import (
     CalibrationSettings,
     Settings,
@@ -39,6 +39,9 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         if words[1:]:  # [0] is the program's name
             remedy = "write --NAME=VALUE, --help lists the names"
             raise InputError.at(" ".join(words[1:]), "flags alone", remedy=remedy)
+        # Path("") would be the folder that the program was started in.
+        if "workdir" in flags.FLAGS and flags.FLAGS["workdir"].value == "":
+            raise InputError.at("--workdir", "a folder", "nothing")
         return words
     except SystemExit:
         sys.exit(0)  # after --help: absl ends with the code of an error
@@ -88,9 +91,7 @@ def _flag(key: str, setting: object = None) -> str:
     return f"config.{key}" if setting is None else guard.flag(f"config.{key}", setting)
 
 
-PROGRAMS = Spelling(
-    _flag, lambda step_name: f"run batch-calibration {step_name}", guard.CONSOLE.call
-)
+PROGRAMS = guard.CONSOLE._replace(key=_flag)
 """How the programs of this folder spell the library's keys and steps."""
 
 

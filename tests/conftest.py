@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -84,10 +84,21 @@ def standard_promotion() -> Iterator[None]:
 
 
 def pytest_configure() -> None:
-    """Compiled programs are kept, small ones too, apart from the programs that tests run."""
-    from batch_calibration.cli.machine import keep_programs
+    """Keep compiled programs, small ones too, where each test process finds those of the others.
 
-    keep_programs("programs-of-tests", least=0.0)
+    JAX itself reads and writes in this folder: `keep_programs` would share them at the end alone.
+    An entry that is half written is compiled anew.
+    """
+    from batch_calibration.cli.machine import programs_folder
+
+    folder = programs_folder("programs-of-tests")
+    # Where it cannot be made, nothing is kept.
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    # Their directory would be part of each program's key.
+    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by the mark

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
 
@@ -73,11 +74,13 @@ def gathered(store):
 
 
 @pytest.fixture(scope="module")
-def page(workdir):
-    """The printed lines, and every file by name."""
-    lines = list(paper.write_paper(gathered(workdir), workdir.workdir))
+def page(program, workdir):
+    """The program's entries, an item each, and every file by name."""
+    flags = (f"--models={','.join(MODELS)}", f"--workdir={workdir.workdir}")
+    stdout = program("paper", *flags).stdout.rstrip()
+    entries = re.split(r"\n(?! )", stdout)  # an entry's other lines are indented
     folder = workdir.workdir / "paper"
-    return lines, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    return entries, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def test_the_list_is_the_papers():
@@ -86,18 +89,18 @@ def test_the_list_is_the_papers():
 
 
 def test_every_item_is_drawn_and_says_where(page):
-    lines, files = page
+    entries, files = page
     for item in paper.ITEMS:
         name = item.number.lower().replace(" ", "-")
         endings = ("md", "tex") if item.number.startswith("Table") else ("png", "pdf")
         for ending in endings:
             assert len(files[f"{name}.{ending}"]) > 100
-        (line,) = [line for line in lines if line.startswith(f"{item.number} ")]
-        assert f"{name}.{endings[0]}" in line
+        (entry,) = [entry for entry in entries if entry.startswith(f"{item.number} ")]
+        assert f"{name}.{endings[0]}" in entry
     stems = {name.split(".")[0] for name in files}
     assert stems == {item.number.lower().replace(" ", "-") for item in paper.ITEMS} | {"paper"}
-    assert "lacks MNLI, MRPC" in next(line for line in lines if line.startswith("Table 4 "))
-    assert lines[-1].startswith("19 of 22 are whole")
+    assert "lacks MNLI, MRPC" in next(entry for entry in entries if entry.startswith("Table 4 "))
+    assert entries[-1].startswith("19 of 22 are whole")
 
 
 def test_no_two_texts_of_a_figure_overlap(workdir):

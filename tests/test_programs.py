@@ -15,6 +15,7 @@ from processes import python
 
 from batch_calibration.cli.options import COMMANDS
 from batch_calibration.methods import METHODS
+from batch_calibration.reporting.figures import style
 from batch_calibration.scores import load
 from batch_calibration.scoring.embedded import CHECKPOINTS
 
@@ -225,23 +226,41 @@ PROGRAM_WRONG = [
     ("--config.shots=1", "'config.shots'"),
     (f"{MINI} stray", "stray: expected flags alone"),
     (f"{MINI} --config.shots=-1", "config.shots: expected 0 or more"),
+    (f"{MINI} --workdir=", "--workdir: expected a folder; got nothing"),
 ]
 
 
 @pytest.mark.parametrize(("flags", "sentence"), PROGRAM_WRONG)
 def test_wrong_flags_of_a_program_get_one_sentence(program, tmp_path, flags, sentence):
-    said = program("score", *flags.split(), f"--workdir={tmp_path / 'w'}", code=2, process=True)
+    said = program("score", f"--workdir={tmp_path / 'w'}", *flags.split(), code=2, process=True)
     assert sentence in said.stderr and "Traceback" not in said.stderr
     assert said.stderr.count("error: ") == 1
 
 
-def test_a_program_does_what_the_command_does(program, scored, tmp_path):
-    flags = (SMOKE, "--config.tasks=sst2,mnli", f"--workdir={tmp_path}")
-    assert "2 contexts: 259 rows scored" in program("score", *flags, process=True).stdout
-    for path in (scored / "scores").iterdir():
-        assert (tmp_path / "scores" / path.name).read_bytes() == path.read_bytes()
-    program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path}", process=True)
-    assert len(list((tmp_path / "records").iterdir())) == 2
+FEW = ("--config.tasks=sst2", "--config.limit=6", "--config.labeled_per_class=2")
+STEPS = (
+    ("score", SMOKE, *FEW, "--config.shots=2"),
+    ("calibrate", "--methods=icl,cc,bc,bc_running", "--method_options=bc_running.batch_size=8"),
+    ("tables",),
+    ("figures", "--boundary_tasks=1"),
+    ("report",),
+)
+
+
+def test_programs_make_the_store_of_the_commands(program, tmp_path, monkeypatch):
+    # As in a process of its own, which the fixture `quick_fonts` does not reach.
+    monkeypatch.setitem(style.STYLE, "pdf.fonttype", 42)
+    stores = []
+    for workdir, process in ((tmp_path / "command", False), (tmp_path / "program", True)):
+        for name, *flags in STEPS:
+            program(name, *flags, f"--workdir={workdir}", process=process)
+        files = {path.relative_to(workdir): content for path, content in derived(workdir).items()}
+        # These hold times, and the commands as they were typed.
+        dated = ("runs", "work", "report.html")
+        stores.append({path: files[path] for path in files if path.parts[0] not in dated})
+        page = (workdir / "report.html").read_text()
+        assert ("python -m experiments.score" in page) == process
+    assert stores[0] == stores[1] and len(stores[0]) > 20
 
 
 SWEEP = "import ml_collections as m\ndef get_config(): return m.ConfigDict({})\ndef sweep(c): {}"

