@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from batch_calibration.diagnosis import recommend, verdicts
+from batch_calibration.diagnosis import compare, recommend, verdicts
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.reporting import words
 from batch_calibration.reporting.cells import NumberCell, verdict_cells
 from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.studies import run_calibration
 
 NAMES = ("no", "yes")
 # Rows favor "no"; right are "no" where the first score is far above the second one.
@@ -23,6 +24,20 @@ def judge(name="here", task="sst2", scores=SCORES, shift=(1.6, 0.0), labels=GOLD
     advice = recommend(scores, label_names=NAMES, from_probs=False)
     table = table_of(scores, labels)
     return verdicts.judge_context(name, task, advice, table, scores - np.float32(shift))
+
+
+def test_a_card_a_table_and_compare_give_one_number_at_a_tie():
+    """Of these rounded scores two tie after BC: numpy's mean and the method's decide otherwise."""
+    random = np.random.default_rng(165)
+    scores = np.tile(np.round(random.normal(-2.0, 1.0, (30, 2)), 1).astype(np.float32), (2, 1))
+    gold = np.arange(60) % 2
+    in_numpy = ((scores - scores.mean(axis=0)).argmax(axis=1) == gold).mean()
+    (record,) = run_calibration([table_of(scores, gold)], ["icl", "bc"])
+    accuracy, before = (record.methods[name].metrics["accuracy"] for name in ("bc", "icl"))
+    _, of_bc = compare(scores, gold, methods=["icl", "bc"], from_probs=False).results
+    assert accuracy == of_bc.accuracy.value != in_numpy
+    of_card = judge(scores=scores, labels=gold).by_bc.mean()
+    assert of_card == pytest.approx(accuracy - before, abs=1e-12)
 
 
 def test_a_context_in_facts():
