@@ -1,6 +1,6 @@
 """Shared parts of all configs: the defaults of `batch_calibration.settings`, and differences.
 
-`batch_calibration/settings/sections.py` says what each key means and when to change it.
+`batch_calibration/settings/__init__.py` says what each key means and when to change it.
 """
 
 from collections.abc import Collection, Iterator, Mapping

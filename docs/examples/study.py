@@ -6,7 +6,7 @@ Each `# %%` begins a cell of a notebook. The model is asked once per context; a 
 all scores in the workdir and asks nothing.
 """
 
-# %% Settings: what all contexts share. batch_calibration/settings/sections.py explains each key.
+# %% Settings: what all contexts share. batch_calibration/settings/__init__.py explains each key.
 import sys
 from pathlib import Path
 
