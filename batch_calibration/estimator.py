@@ -333,9 +333,8 @@ def class_columns(
     if classes is not None:
         columns = np.asarray(classes)
         if columns.shape != (k,) or len(set(columns.tolist())) < k:  # two columns of one class
-            raise InputError.at(
-                "classes", f"{k} different ones, one for each column of X in order", shown(classes)
-            )
+            expected = f"{k} different ones, one for each column of X in order"
+            raise InputError.at("classes", expected, shown(classes))
     if y is None:
         return columns, None
     distinct, distinct_of_row = np.unique(np.asarray(y), return_inverse=True)

@@ -63,9 +63,8 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
     """
     names, kind = column_names(frame), type(frame).__name__
     if len(set(names)) < len(names):
-        raise InputError.at(
-            where, "columns of different names", f"a {kind} of {shown(names)}", "rename equal ones"
-        )
+        expected = "columns of different names"
+        raise InputError.at(where, expected, f"a {kind} of {shown(names)}", "rename equal ones")
     chosen = names if columns is None else _checked(columns, names, where)
     values_by_name = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]
     faults = {}

@@ -178,9 +178,8 @@ def convert_files(args: Namespace) -> None:
     from batch_calibration.studies import Store
 
     if bool(args.output) == bool(args.workdir):
-        raise InputError.at(
-            "convert", "--output=FILE or --workdir=DIR, and not both", remedy="give one"
-        )
+        expected = "--output=FILE or --workdir=DIR, and not both"
+        raise InputError.at("convert", expected, remedy="give one")
     output.check_output(args.output, (".safetensors",))
     files, tables = _contexts(args)
     # A workdir holds many contexts, a .safetensors file one, and other files rows of all.

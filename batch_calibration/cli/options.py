@@ -444,9 +444,8 @@ def run_harness(args: Namespace) -> None:
         SystemExit: the harness ended with an error, whose code it has.
     """
     if importlib.util.find_spec("lm_eval") is None:
-        raise InputError.at(
-            HARNESS, "lm-evaluation-harness next to this package", "none", "pip install lm-eval"
-        )
+        expected = "lm-evaluation-harness next to this package"
+        raise InputError.at(HARNESS, expected, "none", "pip install lm-eval")
     for argument in args.arguments:
         flag = argument.partition("=")[0]
         # Also -t, and beginnings, which argparse takes for the whole.

@@ -45,9 +45,8 @@ def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
     """Refuse an ending that nothing is written as."""
     endings = (*ENDINGS, *more_endings)
     if output and output != "-" and Path(output).suffix not in endings:
-        raise InputError.at(
-            output, f"a file that ends in {', '.join(endings)}", remedy="name the output so"
-        )
+        expected = f"a file that ends in {', '.join(endings)}"
+        raise InputError.at(output, expected, remedy="name the output so")
 
 
 def make_rows(contexts: Sequence[Scored]) -> list[Row]:
@@ -251,9 +250,8 @@ def write_harness_results(
         log = file.with_name(re.sub(r"\.(gz|zst)$", "", file.name))
         name, averages, task = results_of(log)
         if task not in object_at(averages, "results"):
-            raise InputError.at(
-                file, f"the task {task!r} in {name}", "none", "leave --results out or copy it there"
-            )
+            expected = f"the task {task!r} in {name}"
+            raise InputError.at(file, expected, "none", "leave --results out or copy it there")
         path = file.with_name(f"{Path(name).stem}_corrected.json")
         document = documents.setdefault(path, dict(averages))
         document["results"] = {**document["results"]}
@@ -325,9 +323,8 @@ def _stream_bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None
         return None
     tables = [table for _, table in inputs.probes(args)]
     if len(tables) != 1 or tables[0].label_names != labels:
-        raise InputError.at(
-            "--probe", f"one context of the labels {', '.join(labels)}", f"{len(tables)} contexts"
-        )
+        expected = f"one context of the labels {', '.join(labels)}"
+        raise InputError.at("--probe", expected, f"{len(tables)} contexts")
     # [k], summed in double precision as many rows may be
     means: list[float] = tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64).tolist()
     return means

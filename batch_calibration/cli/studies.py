@@ -217,9 +217,8 @@ def run_demo(args: Namespace) -> None:
     for name, content in files.items():
         path = folder / name
         if path.exists() and path.read_bytes() != content:
-            raise InputError.at(
-                path, "no other file of this name", remedy="move it away, or say --output=DIR"
-            )
+            expected = "no other file of this name"
+            raise InputError.at(path, expected, remedy="move it away, or say --output=DIR")
     for name, content in files.items():
         write_whole(folder / name, content)
     print(

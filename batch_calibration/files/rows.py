@@ -42,9 +42,8 @@ def readable(path: Path, kind: str = SCORES) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise InputError.at(
-            path, "text in UTF-8", f"a byte at {error.start} ({error.reason})", "write it as UTF-8"
-        ) from error
+        got = f"a byte at {error.start} ({error.reason})"
+        raise InputError.at(path, "text in UTF-8", got, "write it as UTF-8") from error
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         expected = f"{kind}, which cannot be read ({reason})"

@@ -200,9 +200,8 @@ def label_columns(where: str, columns: Columns, reading: Reading) -> tuple[Names
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
     if vector_name is not None:
-        raise InputError.at(
-            where, "a column for each label", f"all scores of a row in {vector_name!r}"
-        )
+        expected = "a column for each label"
+        raise InputError.at(where, expected, f"all scores of a row in {vector_name!r}")
     return named_or_real_columns(where, candidates, reading)
 
 

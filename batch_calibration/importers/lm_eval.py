@@ -165,9 +165,8 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
         return _read_prediction(line, where, reading)
     for name in ("doc_id", "arguments"):
         if name not in line:
-            raise InputError.at(
-                where, f"{name!r}, as the harness's --log_samples writes it", shown(list(line))
-            )
+            expected = f"{name!r}, as the harness's --log_samples writes it"
+            raise InputError.at(where, expected, shown(list(line)))
     requests = _requests(line["arguments"], where)
     answers = list_at(line.get("filtered_resps") or line.get("resps"))
     if len(answers) != len(requests):  # which are one or more
@@ -251,9 +250,8 @@ def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:
             parts = [request.get("arg_0"), request.get("arg_1")]
         prompt, answer = (*parts, None, None)[:2] if isinstance(parts, list) else (None, None)
         if not isinstance(prompt, str):
-            raise InputError.at(
-                where, "arguments: lists of texts, or gen_args_0 of arg_0 and arg_1", shown(request)
-            )
+            expected = "arguments: lists of texts, or gen_args_0 of arg_0 and arg_1"
+            raise InputError.at(where, expected, shown(request))
         if not isinstance(answer, str):
             raise _no_choices(ROLLING if answer is None else GENERATED, where)
         requests.append((prompt, answer))

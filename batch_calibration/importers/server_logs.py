@@ -267,10 +267,7 @@ def _right_labels(
         if flags.count(True) == 1 and None not in flags:
             gold[i] = flags.index(True)
         elif _cells(row, name) != [None] * k:
-            raise InputError.at(
-                _first_answer(row).where,
-                f"in {name!r} the right label on all lines of its prompt, or 1 on the "
-                "line of the right label and 0 on the others",
-                shown(_cells(row, name)),
-            )
+            expected = f"in {name!r} the right label on all lines of its prompt, or 1 on the "
+            expected += "line of the right label and 0 on the others"
+            raise InputError.at(_first_answer(row).where, expected, shown(_cells(row, name)))
     return gold

@@ -98,9 +98,8 @@ def own_tables(path: Path) -> list[ScoreTable] | None:
     if path.is_dir():
         files = sorted((path / "scores").glob("*.safetensors"))  # in the same order on every system
         if not files:
-            raise InputError.at(
-                path, "a file of scores, or a working folder with scores/ in it", "a folder without"
-            )
+            expected = "a file of scores, or a working folder with scores/ in it"
+            raise InputError.at(path, expected, "a folder without")
         return list(map(load, files))
     try:
         with path.open("rb") as file:

@@ -125,9 +125,8 @@ def _label_scores(row: Row, position: AnswerPosition, where: str, missing: str) 
     top = scores_of_top_k([position.log_probs], row.choices, where=where)
     scores, is_kept = fill_scores(top.log_probs, check_missing(missing), top.bound)
     if not is_kept.any():
-        raise InputError.at(
-            where, f"tokens of {', '.join(row.choices)}", shown([*position.log_probs])
-        )
+        expected = f"tokens of {', '.join(row.choices)}"
+        raise InputError.at(where, expected, shown([*position.log_probs]))
     return dict(zip(row.choices, map(float, scores[0]), strict=True))
 
 

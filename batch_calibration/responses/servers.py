@@ -140,9 +140,8 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
     probs = np.array(numbers).reshape(len(rows), -1)
     # A thousandth more than 1 is rounding.
     if not ((probs >= 0) & (probs <= 1)).all() or (probs.sum(axis=1) > 1 + 1e-3).any():
-        raise InputError.at(
-            where, "probabilities from 0 to 1 that sum to at most 1", shown(probs[0].tolist())
-        )
+        expected = "probabilities from 0 to 1 that sum to at most 1"
+        raise InputError.at(where, expected, shown(probs[0].tolist()))
     return probs
 
 
@@ -272,9 +271,8 @@ def _openai_tokens(response: Response, where: str) -> list[WrittenToken]:
     log_probs = _openai_log_probs(response, where)
     is_chat = log_probs.get("content") is not None
     if not is_chat and value_at(response, "choices", 1) is not None:
-        raise InputError.at(
-            where, "the answer to one prompt", "several choices", "send each prompt alone, with n=1"
-        )
+        expected = "the answer to one prompt"
+        raise InputError.at(where, expected, "several choices", "send each prompt alone, with n=1")
     if is_chat or not isinstance(log_probs.get("top_logprobs"), list):
         return _read_tokens(list_at(log_probs, "content"))
     lists, written = list_at(log_probs, "top_logprobs"), []
@@ -311,9 +309,8 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
     listed = _openai_log_probs(response, where)
     tokens, log_probs = list_at(listed, "tokens"), list_at(listed, "token_logprobs")
     if not tokens or len(tokens) != len(log_probs):
-        raise InputError.at(
-            where, "as many tokens as token_logprobs", remedy="ask with echo=true, logprobs=1"
-        )
+        expected = "as many tokens as token_logprobs"
+        raise InputError.at(where, expected, remedy="ask with echo=true, logprobs=1")
     text, joined = text_at(response, "choices", 0, "text"), "".join(map(str, tokens))
     if joined and text != joined and text.startswith(joined):
         # llama-cpp-python does so for models without a beginning token.
@@ -323,9 +320,8 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
         )
     end = _first_generated(response, listed)
     if not all(isinstance(token, str) for token in tokens) or end < 1:
-        raise InputError.at(
-            where, "the prompt's tokens", "only the answer's", "ask with echo=true, if supported"
-        )
+        remedy = "ask with echo=true, if supported"
+        raise InputError.at(where, "the prompt's tokens", "only the answer's", remedy)
     return PromptTokens(tuple(map(str, tokens[:end])), _log_probs(log_probs[:end], where))
 
 
