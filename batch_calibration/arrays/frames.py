@@ -13,9 +13,7 @@ from batch_calibration.errors import InputError, shown
 FRAMES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
 """Package -> its classes of named columns; a value's class is asked, no package is imported."""
 
-GOLD = (
-    "gold", "label", "labels", "target", "targets", "answer", "answers", "y", "class", "truth",
-)  # fmt: skip
+GOLD = ("gold", "label", "labels", "target", "targets", "answer", "answers", "y", "class", "truth")
 """Names of columns that hold right labels and no scores."""
 
 MAX_NAMES_IN_SENTENCE = 12

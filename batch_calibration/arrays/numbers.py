@@ -398,12 +398,10 @@ def scores_of_predictions(source: object, labels: object) -> object:
     gold = np.asarray(read_whole_numbers(labels, "labels"))
     if predicted.min() < 0:
         row = int(predicted.argmin())
-        raise InputError.at(
-            "scores",
-            "predicted labels from 0 on",
-            f"{predicted[row]} in row {row}",
-            "leave rows without a prediction out, or count them as wrong by a label of their own",
-        )
+        got = f"{predicted[row]} in row {row}"
+        remedy = "leave rows without a prediction out, or count them as wrong by a label of their "
+        remedy += "own"
+        raise InputError.at("scores", "predicted labels from 0 on", got, remedy)
     k = 1 + max(predicted.max(), gold.max(initial=0))  # `gold` may be empty
     if k > MAX_PREDICTED_LABELS:
         expected = f"predicted labels below {MAX_PREDICTED_LABELS:,}"

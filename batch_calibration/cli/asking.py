@@ -159,13 +159,10 @@ def ask_server(args: Namespace) -> None:
     print(f"answers: {answers} (kept until you remove it; what is in it is not asked again)")
     print(f"scores: {path_written}")
     if scored.absent:
-        raise InputError.at(
-            "--labels",
-            "labels that the model answers with",
-            f"{shown(scored.absent)} in no answer, without scores in {path_written}",
-            "name others, raise --top_logprobs, or fill them in by --missing=least; nothing is "
-            "asked again",
-        )
+        got = f"{shown(scored.absent)} in no answer, without scores in {path_written}"
+        remedy = "name others, raise --top_logprobs, or fill them in by --missing=least; nothing "
+        remedy += "is asked again"
+        raise InputError.at("--labels", "labels that the model answers with", got, remedy)
     print(f"next: batch-calibration diagnose {path_written}{hint}")
 
 

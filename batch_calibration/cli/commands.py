@@ -3,7 +3,7 @@
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -158,13 +158,12 @@ def compare_files(args: Namespace) -> None:
     _, tables = _contexts(args)
     for table in tables:
         check_labeled(table)
-    comparisons, options_of_methods = list[Comparison](), read_options(args.option)
+    comparisons, names, chosen = list[Comparison](), _methods(args), read_options(args.option)
     common = [of_context.options for of_context in prior.state(args.prior, tables)]
+    compared = compare_tables(tables, names, options=chosen, seed=args.seed, common=common)
     with Waiting("comparing methods", len(tables)) as waiting:
-        for compared in compare_tables(
-            tables, _methods(args), options=options_of_methods, seed=args.seed, common=common
-        ):
-            comparisons.append(compared)
+        for comparison in compared:
+            comparisons.append(comparison)
             waiting.update(len(comparisons))
     if args.json:
         for table, of_context in zip(tables, comparisons, strict=True):
@@ -211,14 +210,11 @@ def report_files(args: Namespace) -> None:
     stated = prior.state(args.prior, tables)
     # Tables of metrics need right labels; what a prompt prefers does not.
     labeled = [table for table in tables if (table.blocks["test"].labels >= 0).any()]
-    methods, options_of_methods = _methods(args), read_options(args.option)
-    records = Records()
+    records, names, chosen = Records(), _methods(args), read_options(args.option)
     if labeled:
         options_of = {table.id: one.options for table, one in zip(tables, stated, strict=True)}
         common = [options_of[table.id] for table in labeled]
-        records = run_calibration(
-            labeled, methods, seed=args.seed, options=options_of_methods, common=common
-        )
+        records = run_calibration(labeled, names, seed=args.seed, options=chosen, common=common)
     by_id = {table.id: table for table in tables}
     results = Results(records, lambda record: by_id[record.id])
     models = [str(table.context.get("model") or "") for table in tables]
@@ -228,9 +224,8 @@ def report_files(args: Namespace) -> None:
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
     notes = summaries.group_notes(tables)  # printed already
     cards, title = _cards(tables, stated), writing.name_page(models, tasks)
-    cards, missing = writing.write_report(
-        results, Path(args.output), notes, cards, title=title, date=date
-    )
+    page = Path(args.output)
+    cards, missing = writing.write_report(results, page, notes, cards, title=title, date=date)
     for sentence in missing[len(notes) :]:
         summaries.print_filled(sentence)
     summaries.show_gains(cards)
@@ -340,14 +335,13 @@ def _check_method(args: Namespace) -> None:
 def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedContext]:
     """Each context with its corrected scores."""
     by_method = read_options(f"{args.method}.{text}" for text in args.option)
-    options_given = by_method.get(args.method, {})
     if args.strength is not None:
-        options_given |= {"strength": args.strength}
+        by_method.setdefault(args.method, {})["strength"] = args.strength
     stated = prior.state(args.prior, tables)
     # A warning of a method may come once for each context; it is printed once.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        all_scores = _correct(tables, args.method, options_given, args.seed, stated)
+        all_scores = _correct(args, tables, by_method, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
     recommended = _recommended(tables, stated, measure=False)
@@ -358,16 +352,18 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
 
 
 def _correct(
-    tables: Sequence[ScoreTable], method: str, chosen: Options, seed: int, stated: Sequence[Stated]
+    args: Namespace,
+    tables: Sequence[ScoreTable],
+    chosen: Mapping[str, Options],
+    stated: Sequence[Stated],
 ) -> list[np.ndarray]:
     """The tables' test rows as the method corrects them, or why it cannot."""
+    method, seed = args.method, args.seed
     names = [str(table.context.get("task") or f"table {table.id}") for table in tables]
     for table, where in zip(tables, names, strict=True):
         check_table(table, where)
     groups, common = [*map(task_of, tables)], [of_context.options for of_context in stated]
-    found = run_methods(
-        tables, [method], options={method: chosen}, seed=seed, groups=groups, common=common
-    )
+    found = run_methods(tables, [method], options=chosen, seed=seed, groups=groups, common=common)
     for table, where, skipped in zip(tables, names, found.skipped, strict=True):
         if reason := skipped.get(method):
             raise InputError(

@@ -128,12 +128,10 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
     for answer in answers:
         block = servers.label_probs(answer.body, answer.where)
         if block.shape[1] != len(reading.labels):
-            raise InputError.at(
-                answer.where,
-                f"{len(reading.labels)} scores a row, one for each of {', '.join(reading.labels)}",
-                block.shape[1],
-                "name the labels of its label_token_ids in their order",
-            )
+            expected = f"{len(reading.labels)} scores a row, one for each of "
+            expected += ", ".join(reading.labels)
+            remedy = "name the labels of its label_token_ids in their order"
+            raise InputError.at(answer.where, expected, block.shape[1], remedy)
         blocks.append(block)
         answer_of_row += [answer] * len(block)
     probs = np.concatenate(blocks)

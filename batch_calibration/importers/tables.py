@@ -270,10 +270,8 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
             f"-100 would decide the mean of its label. {rare_labels}".strip()
         )
     # Just below the least returned: of all tokens where the file says it (bound).
-    filled, is_kept = missing_scores.fill_scores(
-        scores, reading.missing, imported.bound, below=reading.below
-    )
-    return filled, is_kept, gaps
+    bound, below = imported.bound, reading.below
+    return *missing_scores.fill_scores(scores, reading.missing, bound, below=below), gaps
 
 
 def join_shards(shards: Sequence[Imported]) -> Imported:

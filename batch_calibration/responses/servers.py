@@ -103,11 +103,11 @@ def end_log_prob(prompt: PromptTokens, label: str, where: str) -> tuple[float, i
         # Byte-level and SentencePiece tokens write a space as another letter.
         end = prompt.tokens[start].translate(SPACES) + end
     if not end.strip().endswith(label.strip()):
-        raise InputError.at(
-            where,
-            f"a prompt that ends with the label {shown(label)}, but it ends with {shown(end)}",
-            remedy="send prompt and label together and ask for no new token (max_tokens=0)",
+        expected = (
+            f"a prompt that ends with the label {shown(label)}, but it ends with {shown(end)}"
         )
+        remedy = "send prompt and label together and ask for no new token (max_tokens=0)"
+        raise InputError.at(where, expected, remedy=remedy)
     if end.strip() != label.strip():
         raise InputError(
             f"{where}: the token {shown(prompt.tokens[start])} holds the end of the prompt and the "
@@ -468,10 +468,13 @@ def _llama_cpp_tokens(response: Response, where: str) -> list[WrittenToken]:
     return written
 
 
+NO_PROBS = "it has no completion_probabilities; ask /completion with n_probs=20 and n_predict=1"
+NO_CANDIDATES = (
+    "it has no logprobsResult.topCandidates; ask with responseLogprobs=true, logprobs=20"
+)
 RESPONSE_FORMATS = {
     "openai": ResponseFormat(
-        "OpenAI-style responses", _openai_tokens,
-        NO_LIST, _is_echoed, _openai_prompt,
+        "OpenAI-style responses", _openai_tokens, NO_LIST, _is_echoed, _openai_prompt
     ),
     "vllm": ResponseFormat(
         "vLLM, prompt_logprobs", _vllm_tokens, NO_LIST,
@@ -486,17 +489,11 @@ RESPONSE_FORMATS = {
         lambda response: not any(list_at(response, "meta_info", name) for name in SGLANG_LISTS),
         _sglang_prompt,
     ),
-    "llama.cpp": ResponseFormat(
-        "llama.cpp server", _llama_cpp_tokens,
-        "it has no completion_probabilities; ask /completion with n_probs=20 and n_predict=1",
-    ),
+    "llama.cpp": ResponseFormat("llama.cpp server", _llama_cpp_tokens, NO_PROBS),
     "ollama": ResponseFormat(
         "Ollama", lambda response, _: _read_tokens(list_at(response, "logprobs")),
         "it has no list of the most probable tokens; ask with logprobs=true, top_logprobs=20",
     ),
-    "gemini": ResponseFormat(
-        "Gemini", _gemini_tokens,
-        "it has no logprobsResult.topCandidates; ask with responseLogprobs=true, logprobs=20",
-    ),
+    "gemini": ResponseFormat("Gemini", _gemini_tokens, NO_CANDIDATES),
 }  # fmt: skip
 """Kind of server -> what it answers."""
