@@ -42,15 +42,11 @@ def python_argument(key: str, setting: object) -> str:
     return f"{key}=" if setting is None else f"{key}={setting!r}"
 
 
-def _words(step_name: str) -> str:
-    return step_name.replace("_", " ")
-
-
 def _call(step_name: str, source: str, keys: Mapping[str, object]) -> str:
     return f"{step_name}({', '.join([source, *map(python_argument, keys, keys.values())])})"
 
 
-PYTHON = Spelling(python_argument, _words, _call)
+PYTHON = Spelling(python_argument, lambda step_name: step_name.replace("_", " "), _call)
 _spelling = PYTHON  # of the door that is open; of all threads, unlike a ContextVar
 
 
@@ -209,13 +205,11 @@ def extra(name: str) -> str:
     return f"pip install 'batch-calibration[{name}]'"
 
 
-def refuse_unknown(
-    kind: str, name: object, options: Iterable[str], *, key: str = "", where: object = ""
-) -> None:
+def refuse_unknown(kind: str, name: object, options: Iterable[str], *, where: object = "") -> None:
     """Refuse a name that is none of the options, as `InputError.unknown` says it."""
     names = list(options)
     if name not in names:
-        raise InputError.unknown(kind, name, names, key=key, where=where)
+        raise InputError.unknown(kind, name, names, where=where)
 
 
 def nearest(name: object, names: Iterable[object], least: float = 0.4) -> str:

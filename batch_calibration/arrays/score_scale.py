@@ -161,9 +161,9 @@ def to_nats(
     if from_probs:
         return _logarithms(scores, where)
     if from_probs is None:
-        no = spell("from_probs", False)
         if (columns := list(map(str, names))) and all(map(OTHER_BASE.search, columns)):
             got = f"logarithms to another base, by the names {', '.join(map(repr, columns[:3]))}"
+            no = spell("from_probs", False)
             remedy = f"multiply by the base's natural logarithm, or say {no}"
             raise InputError.at(where, "log-probabilities in nats", got, remedy)
         kind, evidence = find_scale(scores, names)
@@ -171,7 +171,8 @@ def to_nats(
             _refuse_other_base(scores, where)
         is_expected = beside_others and kind in ("small probabilities", "losses", "unclear")
         if kind in _REMEDIES and not is_expected:
-            remedy = _REMEDIES[kind].format(yes=spell("from_probs", True), no=no)
+            yes, no = spell("from_probs", True), spell("from_probs", False)
+            remedy = _REMEDIES[kind].format(yes=yes, no=no)
             raise InputError.at(where, "log-probabilities in nats", evidence, remedy)
     return scores
 

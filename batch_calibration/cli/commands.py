@@ -265,9 +265,8 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
     block, ids = table.blocks["test"], first.blocks["test"].row_ids
     where, title = f"context {summaries.title(table)}", summaries.title(first)
     places = {row_id: place for place, row_id in enumerate(block.row_ids)}
-    for ours, theirs, what in (
-        (first.label_names, table.label_names, "labels"), (ids, places, "row ids"),
-    ):  # fmt: skip
+    pairs = ((first.label_names, table.label_names, "labels"), (ids, places, "row ids"))
+    for ours, theirs, what in pairs:
         if set(ours) != set(theirs):
             odd = sorted(set(ours) ^ set(theirs))[0]
             expected, got = f"the {what} of {title}", f"{odd!r} in one of the two alone"

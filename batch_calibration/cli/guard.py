@@ -144,10 +144,6 @@ def flag(key: str, setting: object = None) -> str:
     return f"--{name}" if text is None else f"--{name}={text}"
 
 
-def _command(step: str) -> str:
-    return f"run batch-calibration {step}"
-
-
 def _whole_command(step: str, source: str, keys: Mapping[str, object]) -> str:
     """A whole command.
 
@@ -158,5 +154,5 @@ def _whole_command(step: str, source: str, keys: Mapping[str, object]) -> str:
     return " ".join(["batch-calibration", step, files, *map(flag, keys, keys.values())])
 
 
-CONSOLE = Spelling(flag, _command, _whole_command)
+CONSOLE = Spelling(flag, "run batch-calibration {}".format, _whole_command)
 """Of the console program `batch-calibration`."""

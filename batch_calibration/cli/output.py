@@ -7,6 +7,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
@@ -184,8 +185,7 @@ def _npz(contexts: Sequence[Scored]) -> bytes:
 
 def print_line(table: ScoreTable, finding: tuple[object, ...]) -> None:
     """Print what was found of a context, a named tuple, as one line of JSON."""
-    facts = {"context": title(table), "task": table.context.get("task"),
-             "model": table.context.get("model")}  # fmt: skip
+    facts = {"context": title(table), **{key: table.context.get(key) for key in ABOUT}}
     line = json.dumps(facts | cast("dict[str, object]", plain(finding)), ensure_ascii=False)
     # JSON's own escapes leave controls above ASCII, which steer a terminal as ESC does.
     print(CONTROLS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", line))
@@ -254,11 +254,8 @@ def write_harness_results(
             raise InputError.at(file, expected, "none", "leave --results out or copy it there")
         path = file.with_name(f"{Path(name).stem}_corrected.json")
         document = documents.setdefault(path, dict(averages))
-        document["results"] = {**document["results"]}
-        document["results"][task] = {
-            **document["results"][task],
-            **_harness_metrics(context, method),
-        }
+        results = document["results"] = {**document["results"]}
+        results[task] = {**results[task], **_harness_metrics(context, method)}
     for path, document in documents.items():
         write_whole(path, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
     return list(documents)
@@ -307,12 +304,10 @@ def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     reading = inputs.reading_of(args)
     labels = open_source(files, reading).labels
     say_notes(inputs.note_of_files(args, files))
-    done = correct_stream(
-        files, args.output, reading, bias=_stream_bias(args, labels),
-        strength=1.0 if args.strength is None else args.strength,
-        target_prior=prior.read_shares(args.prior, [labels])[0].shares if args.prior else None,
-        by_file=not args.shards, progress=_show_progress,
-    )  # fmt: skip
+    bias, strength = _stream_bias(args, labels), 1.0 if args.strength is None else args.strength
+    shares = prior.read_shares(args.prior, [labels])[0].shares if args.prior else None
+    correct = partial(correct_stream, files, args.output, reading, progress=_show_progress)
+    done = correct(bias=bias, strength=strength, target_prior=shares, by_file=not args.shards)
     say_notes(done.notes)
     _show_stream(args, done)
 

@@ -193,10 +193,9 @@ def _read_sample(line: Mapping[str, files.Json], where: str, reading: Reading) -
     request_hash = hash((tuple(requests), document_hash))
     named = map(line.get, SOURCE)
     source = tuple([name if isinstance(name, str) else "" for name in named])
-    return Sample(
-        row, files.text_at(line, "filter"), content_hash, document_hash, request_hash,
-        own_hash or (digest(document) if document else ""), source,
-    )  # fmt: skip
+    hashes = content_hash, document_hash, request_hash
+    document_name = own_hash or (digest(document) if document else "")
+    return Sample(row, files.text_at(line, "filter"), *hashes, document_name, source)
 
 
 def _read_prediction(line: Mapping[str, files.Json], where: str, reading: Reading) -> Sample:

@@ -202,8 +202,8 @@ def label_bias(
         value = scorer.CORRECT if answer == row.target else scorer.INCORRECT
         if row.target not in row.choices:
             value = scorer.NOANSWER
-        record = {"row": vars(row), "place": vars(position), "options": options, "labels": names,
-                  "missing": missing}  # fmt: skip
+        record: dict[str, object] = {"row": vars(row), "place": vars(position), "options": options}
+        record |= {"labels": names, "missing": missing}
         # As text: all of it comes back from a log as it was, tokens that are keys too.
         metadata = {"label_scores": label_scores, KEY: json.dumps(record)}
         return scorer.Score(value=value, answer=answer, metadata=metadata)

@@ -224,9 +224,8 @@ def _read_batches(path: Path, columns: list[str] | None = None) -> "Iterator[pa.
     from pyarrow import parquet
 
     # With a buffer, and not read ahead, a column is read page by page.
-    with arrow_errors(path), parquet.ParquetFile(
-        path, buffer_size=2**20, pre_buffer=False
-    ) as file:  # fmt: skip
+    options = {"buffer_size": 2**20, "pre_buffer": False}
+    with arrow_errors(path), parquet.ParquetFile(path, **options) as file:
         metadata = file.metadata
         size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
         # As many rows as fit by their mean size.

@@ -236,16 +236,6 @@ class ResponseFormat(NamedTuple):
         assert self.read_prompt, f"{self.scorer} scores no prompts"
         return self.read_prompt(response, where)
 
-    def label_log_prob(self, response: Response, label: str, where: str = "response") -> float:
-        """Log-probability in nats of the label that the prompt of a response ends with.
-
-        >>> token = {"7": {"logprob": -0.5, "rank": 1, "decoded_token": " yes"}}
-        >>> response = {"choices": [{"prompt_logprobs": [None, token]}]}
-        >>> RESPONSE_FORMATS["vllm"].label_log_prob(response, "yes")
-        -0.5
-        """
-        return end_log_prob(self.prompt_tokens(response, where), label, where)[0]
-
 
 # OpenAI's responses: chat, completions, completions that echo prompts; Ollama, Gemini
 
