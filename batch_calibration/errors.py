@@ -42,11 +42,15 @@ def python_argument(key: str, setting: object) -> str:
     return f"{key}=" if setting is None else f"{key}={setting!r}"
 
 
+def _words(step_name: str) -> str:
+    return step_name.replace("_", " ")
+
+
 def _call(step_name: str, source: str, keys: Mapping[str, object]) -> str:
     return f"{step_name}({', '.join([source, *map(python_argument, keys, keys.values())])})"
 
 
-PYTHON = Spelling(python_argument, lambda step_name: step_name.replace("_", " "), _call)
+PYTHON = Spelling(python_argument, _words, _call)
 _spelling = PYTHON  # of the door that is open; of all threads, unlike a ContextVar
 
 

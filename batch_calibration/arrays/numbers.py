@@ -399,8 +399,8 @@ def scores_of_predictions(source: object, labels: object) -> object:
     if predicted.min() < 0:
         row = int(predicted.argmin())
         got = f"{predicted[row]} in row {row}"
-        remedy = "leave rows without a prediction out, or count them as wrong by a label of their "
-        remedy += "own"
+        remedy = "leave rows without a prediction out, or count them as wrong by a label "
+        remedy += "of their own"
         raise InputError.at("scores", "predicted labels from 0 on", got, remedy)
     k = 1 + max(predicted.max(), gold.max(initial=0))  # `gold` may be empty
     if k > MAX_PREDICTED_LABELS:

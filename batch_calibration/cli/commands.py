@@ -3,7 +3,7 @@
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -23,7 +23,7 @@ from batch_calibration.diagnosis.recommend import recommend_tables
 from batch_calibration.diagnosis.share_ranges import BY_DESIGN
 from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context
 from batch_calibration.errors import InputError
-from batch_calibration.methods import Options, get_method, read_options, run_methods
+from batch_calibration.methods import get_method, read_options, run_methods
 from batch_calibration.methods.run import holds_cosines, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
@@ -333,14 +333,11 @@ def _check_method(args: Namespace) -> None:
 
 def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedContext]:
     """Each context with its corrected scores."""
-    by_method = read_options(f"{args.method}.{text}" for text in args.option)
-    if args.strength is not None:
-        by_method.setdefault(args.method, {})["strength"] = args.strength
     stated = prior.state(args.prior, tables)
     # A warning of a method may come once for each context; it is printed once.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        all_scores = _correct(args, tables, by_method, stated)
+        all_scores = _correct(args, tables, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
     recommended = _recommended(tables, stated, measure=False)
@@ -351,13 +348,13 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
 
 
 def _correct(
-    args: Namespace,
-    tables: Sequence[ScoreTable],
-    chosen: Mapping[str, Options],
-    stated: Sequence[Stated],
+    args: Namespace, tables: Sequence[ScoreTable], stated: Sequence[Stated]
 ) -> list[np.ndarray]:
     """The tables' test rows as the method corrects them, or why it cannot."""
     method, seed = args.method, args.seed
+    chosen = read_options(f"{method}.{text}" for text in args.option)
+    if args.strength is not None:
+        chosen.setdefault(method, {})["strength"] = args.strength
     names = [str(table.context.get("task") or f"table {table.id}") for table in tables]
     for table, where in zip(tables, names, strict=True):
         check_table(table, where)

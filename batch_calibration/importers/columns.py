@@ -7,6 +7,7 @@ hold all scores of a row. Anything ambiguous is refused, with a request for name
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -17,6 +18,7 @@ from batch_calibration.errors import InputError, refuse_unknown, shown, spell
 from batch_calibration.files import object_at
 from batch_calibration.importers import cells
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
+from batch_calibration.importers.cells import Column, Columns
 from batch_calibration.importers.vectors import (
     OWN_LISTS,
     Names,
@@ -36,7 +38,7 @@ MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never 
 
 
 def from_columns(
-    where: str, columns: cells.Columns, reading: Reading, task: str, label_names: Names = ()
+    where: str, columns: Columns, reading: Reading, task: str, label_names: Names = ()
 ) -> Imported:
     """The scores in a table of named columns, all of one length.
 
@@ -87,7 +89,7 @@ def from_columns(
     return replace(imported, about={"task": reading.task or task})
 
 
-def _full_names(columns: cells.Columns, reading: Reading) -> Names:
+def _full_names(columns: Columns, reading: Reading) -> Names:
     """The columns of labels whose names are parts of theirs, in one way; () without these."""
     labels, found = reading.labels, set[Names]()
     if len(labels) < 2 or any(label in columns for label in labels):
@@ -100,7 +102,7 @@ def _full_names(columns: cells.Columns, reading: Reading) -> Names:
     return found.pop() if len(found) == 1 else ()
 
 
-def _short_names(names: Names, columns: cells.Columns, reading: Reading) -> Names:
+def _short_names(names: Names, columns: Columns, reading: Reading) -> Names:
     """The names without what all share, where the right labels are called so."""
     texts = set(map(cells.text_of, columns[reading.gold])) - {"", "-1"} if reading.gold else set()
     short = cells.short_names(names)
@@ -108,9 +110,7 @@ def _short_names(names: Names, columns: cells.Columns, reading: Reading) -> Name
     return short if is_needed and not all(map(str.isdecimal, texts)) else names
 
 
-def _two_of_one(
-    columns: cells.Columns, reading: Reading
-) -> tuple[cells.Columns, Reading, list[str]]:
+def _two_of_one(columns: Columns, reading: Reading) -> tuple[Columns, Reading, list[str]]:
     """One column of probabilities p of one of two labels as two columns, p and 1 - p."""
     others = {reading.gold, reading.ids, *reading.by}
     if not reading.from_probs or not reading.gold or reading.labels:
@@ -133,7 +133,7 @@ def _two_of_one(
 
 
 def label_rows(
-    where: str, vectors: Vectors, columns: cells.Columns, reading: Reading, read_names: Names
+    where: str, vectors: Vectors, columns: Columns, reading: Reading, read_names: Names
 ) -> Imported:
     """Scores with their labels chosen, and with the columns that say something of the rows.
 
@@ -172,7 +172,7 @@ def label_rows(
     )
 
 
-def label_columns(where: str, columns: cells.Columns, reading: Reading) -> tuple[Names, Names]:
+def label_columns(where: str, columns: Columns, reading: Reading) -> tuple[Names, Names]:
     """The columns that hold a label's scores each, and notes on them; see `from_columns`."""
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
@@ -182,7 +182,7 @@ def label_columns(where: str, columns: cells.Columns, reading: Reading) -> tuple
     return named_or_real_columns(where, candidates, reading)
 
 
-def _vector_column(where: str, candidates: cells.Columns, labels: Names) -> str | None:
+def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None:
     """The column that holds all scores of a row, None where each label has one of its own."""
     vectors = []
     for name, column in candidates.items():
@@ -208,7 +208,7 @@ def _vector_column(where: str, candidates: cells.Columns, labels: Names) -> str 
     return fits[0] if fits else None
 
 
-def _is_of_counts(column: cells.Column) -> bool:
+def _is_of_counts(column: Column) -> bool:
     """True for lists of whole numbers, such as ids of tokens, and dicts of counts and costs."""
     first = first_cell(column)
     if isinstance(first, dict):
@@ -216,13 +216,13 @@ def _is_of_counts(column: cells.Column) -> bool:
     return cells.are_whole(cells.numbers_of(list(chain.from_iterable(map(scores_of, column))))[0])
 
 
-def _is_real(column: cells.Column) -> bool:
+def _is_real(column: Column) -> bool:
     """True if a column holds numbers that are not whole."""
     numbers, bad_rows = cells.numbers_of(column)
     return int(np.sum(~np.isnan(numbers))) > len(bad_rows) and not cells.are_whole(numbers)
 
 
-def _score_column(where: str, name: str, column: cells.Column) -> np.ndarray:
+def _score_column(where: str, name: str, column: Column) -> np.ndarray:
     """A column of scores; a cell that is no number is refused."""
     numbers, bad_rows = cells.numbers_of(column)
     if bad_rows:
@@ -234,7 +234,7 @@ def _score_column(where: str, name: str, column: cells.Column) -> np.ndarray:
 
 
 def gold_of_rows(
-    where: str, column: cells.Column, vectors: Vectors, names: Names
+    where: str, column: Column, vectors: Vectors, names: Names
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """The right labels [n], and notes: names, texts that the row lists, indices, or nothing.
 
@@ -268,20 +268,17 @@ def gold_of_rows(
             indices = {str(i): label_of[text] for i, text in enumerate(listed)}
         by_text.append(unknown | texts)
         by_index.append(unknown | indices)
+    look_up = partial(cells.look_up_gold, where, gold_cells, names)
     are_texts = all(cell in row for cell, row in zip(gold_cells, by_text, strict=True))
     are_indices = all(cell in row for cell, row in zip(gold_cells, by_index, strict=True))
     if are_texts and not (vectors.are_answers and are_indices):
-        return cells.look_up_gold(where, gold_cells, names, by_text), ()
+        return look_up(by_text), ()
     if not are_indices:
-        return cells.look_up_gold(
-            where, gold_cells, names, by_index if vectors.are_answers else by_text
-        ), ()
-    gold = cells.look_up_gold(where, gold_cells, names, by_index)
+        return look_up(by_index if vectors.are_answers else by_text), ()
+    gold = look_up(by_index)
     is_plain = is_own and not vectors.are_ranked
     if vectors.are_answers:
-        is_plain = (
-            not are_texts or (gold == cells.look_up_gold(where, gold_cells, names, by_text)).all()
-        )
+        is_plain = not are_texts or (gold == look_up(by_text)).all()
     if not is_plain:
         got = "indices, while rows list labels in different orders, or the most probable first"
         remedy = "it is not plain in which list they count; write the label's name"
@@ -297,7 +294,7 @@ LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?
 """Texts that people read as numbers, such as 1,234 or 35 %."""
 
 
-def recognize_gold(columns: cells.Columns, reading: Reading) -> tuple[Reading, list[str]]:
+def recognize_gold(columns: Columns, reading: Reading) -> tuple[Reading, list[str]]:
     """The reading with the column of right labels that nobody named, and a note that says so.
 
     It has a usual name of right labels and holds only names of other columns, as no scores do. If
@@ -322,9 +319,7 @@ def recognize_gold(columns: cells.Columns, reading: Reading) -> tuple[Reading, l
     return replace(reading, gold=name), [note]
 
 
-def score_candidates(
-    where: str, columns: cells.Columns, reading: Reading
-) -> dict[str, cells.Column]:
+def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str, Column]:
     """The columns that may hold scores: all that are not named as something else."""
     named = [name for name in (reading.gold, reading.ids, *reading.by) if name]
     for name in named:
@@ -352,9 +347,7 @@ def score_candidates(
     return candidates
 
 
-def named_or_real_columns(
-    where: str, candidates: cells.Columns, reading: Reading
-) -> tuple[Names, Names]:
+def named_or_real_columns(where: str, candidates: Columns, reading: Reading) -> tuple[Names, Names]:
     """The columns of `reading.labels`, or else all columns of real numbers, and notes on them."""
     if reading.labels:  # whatever is in them: a cell that is no number is refused later
         return cells.choose_labels(where, reading.labels, reading.labels, are_named=True)[0], ()
@@ -396,7 +389,7 @@ def named_or_real_columns(
 
 
 def _kind_of_column(
-    name: str, column: cells.Column, numbers: np.ndarray, bad_rows: list[int]
+    name: str, column: Column, numbers: np.ndarray, bad_rows: list[int]
 ) -> tuple[str, str]:
     """The kind of a column that nobody named, "real", "unsure" or "", and the reason."""
     count = int(np.sum(~np.isnan(numbers)))
@@ -418,9 +411,8 @@ def _kind_of_column(
     if bad_rows or not cells.are_whole(numbers):
         return "real", ""
     # Whole numbers as texts, such as "12", are codes where other columns hold true numbers.
-    are_texts = not isinstance(column, cells.Texts) and any(
-        isinstance(cell, str) for cell in column
-    )
+    is_of_text_file = isinstance(column, cells.Texts)
+    are_texts = not is_of_text_file and any(isinstance(cell, str) for cell in column)
     if is_row_number or are_texts:
         return "", ""
     return "unsure", "holds whole numbers"
@@ -442,7 +434,7 @@ def _is_like_others(name: str, real: Mapping[str, np.ndarray]) -> bool:
     return bool(np.nanmin(numbers) >= 0 and np.nansum(numbers, axis=0).max() <= 1 + 1e-3)
 
 
-def _refuse_ranks(where: str, real: Mapping[str, np.ndarray], candidates: cells.Columns) -> None:
+def _refuse_ranks(where: str, real: Mapping[str, np.ndarray], candidates: Columns) -> None:
     """Refuse columns score_1, score_2 with label_1, label_2: their labels differ by row."""
     # Found rather than replaced: a pattern with \D* on both sides takes hours for long names.
     ranks = ["".join(re.findall(r"\d+", name)) or name for name in real]

@@ -339,9 +339,8 @@ def results_of(path: Path) -> tuple[str, Mapping[str, files.Json], str]:
     if named:
         return name, averages, named[1]
     # The longest known task that the name ends in.
-    tasks = [
-        task for task in files.object_at(averages, "configs") if path.stem.endswith(f"_{task}")
-    ]
+    configs = files.object_at(averages, "configs")
+    tasks = [task for task in configs if path.stem.endswith(f"_{task}")]
     return name, averages, max(tasks, key=len, default=path.stem)
 
 

@@ -92,10 +92,8 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
         responses = list(resps)
         processes = int(os.environ.get("WORLD_SIZE", "1"))
         if processes > 1:
-            message = (
-                "This filter corrects the documents of one of %d processes by their own mean. "
-            )
-            message += "Use the class CorrectedTask or the aggregations of %s, which see all."
+            message = "This filter corrects the documents of one of %d processes by their own "
+            message += "mean. Use the class CorrectedTask or the aggregations of %s, which see all."
             logger.warning(message, processes, __name__)
         # How many requests each document has: those of one stand together.
         counts = [len(list(requests)) for _, requests in groupby(docs, key=id)]

@@ -459,9 +459,7 @@ def _llama_cpp_tokens(response: Response, where: str) -> list[WrittenToken]:
 
 
 NO_PROBS = "it has no completion_probabilities; ask /completion with n_probs=20 and n_predict=1"
-NO_CANDIDATES = (
-    "it has no logprobsResult.topCandidates; ask with responseLogprobs=true, logprobs=20"
-)
+NO_TOPS = "it has no logprobsResult.topCandidates; ask with responseLogprobs=true, logprobs=20"
 RESPONSE_FORMATS = {
     "openai": ResponseFormat(
         "OpenAI-style responses", _openai_tokens, NO_LIST, _is_echoed, _openai_prompt
@@ -484,6 +482,6 @@ RESPONSE_FORMATS = {
         "Ollama", lambda response, _: _read_tokens(list_at(response, "logprobs")),
         "it has no list of the most probable tokens; ask with logprobs=true, top_logprobs=20",
     ),
-    "gemini": ResponseFormat("Gemini", _gemini_tokens, NO_CANDIDATES),
+    "gemini": ResponseFormat("Gemini", _gemini_tokens, NO_TOPS),
 }  # fmt: skip
 """Kind of server -> what it answers."""
