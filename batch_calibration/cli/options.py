@@ -12,7 +12,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from batch_calibration.cli import guard, launchers, machine, studies
 from batch_calibration.cli.study_options import PARTS
@@ -263,9 +263,10 @@ HelpFormatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=
 class Parser(argparse.ArgumentParser):
     """A parser that answers a mistake with one sentence."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: object) -> None:
         # Without abbreviations, or a new flag would change the meaning of an old command.
-        super().__init__(formatter_class=HelpFormatter, allow_abbrev=False, **options)
+        options |= {"formatter_class": HelpFormatter, "allow_abbrev": False}
+        super().__init__(**options)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
         """Say the sentence, with the nearest flag where one is unknown, and exit with 2."""
