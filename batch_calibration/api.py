@@ -160,14 +160,13 @@ def calibrate(
         blocks[block] = methods.Evidence(_one_per_context(learned_from, leading_axes), gold)
 
     corrected = np.empty_like(blocks["test"].log_probs)
+    correct = partial(methods.correct_context, chosen, options=options, floor=floor, key=random_key)
     for context in range(len(corrected)):
         of_context = dict[str, methods.Evidence]()
         for name, (rows_of_all, gold_of_all, _) in blocks.items():
             gold_of_one = None if gold_of_all is None else gold_of_all[context]
             of_context[name] = methods.Evidence(rows_of_all[context], gold_of_one)
-        corrected[context] = methods.correct_context(
-            chosen, of_context, options=options, floor=floor, key=random_key
-        ).scores
+        corrected[context] = correct(of_context).scores
     return in_kind_of(scores, corrected.reshape(array.shape), columns)
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 # Signs that steer a terminal or turn the direction of a text; tabs and line ends are not among
 # them.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+Kinds = type[Exception] | tuple[type[Exception], ...]  # of errors, as `except` takes them
 
 
 class Spelling(NamedTuple):
@@ -157,13 +158,7 @@ class InputError(ValueError):
 
     @classmethod
     def unknown(
-        cls,
-        kind: str,
-        name: object,
-        options: Iterable[str],
-        *,
-        key: str = "",
-        where: object = "",
+        cls, kind: str, name: object, options: Iterable[str], *, key: str = "", where: object = ""
     ) -> InputError:
         """The sentence for a name nobody knows, with the nearest one that exists.
 
@@ -188,9 +183,8 @@ class InputError(ValueError):
 
 @contextmanager
 def answering(
-    kinds: type[Exception] | tuple[type[Exception], ...],
-    where: object, expected: object, remedy: object = "", key: str = "",
-) -> Iterator[None]:  # fmt: skip
+    kinds: Kinds, where: object, expected: object, remedy: object = "", key: str = ""
+) -> Iterator[None]:
     """Answer in a sentence where the block raises an error of these kinds, which is what came.
 
     >>> with answering(ValueError, "f.csv, row 3", "a number", "correct it"):
@@ -215,13 +209,11 @@ def extra(name: str) -> str:
     return f"pip install 'batch-calibration[{name}]'"
 
 
-def refuse_unknown(
-    kind: str, name: object, options: Iterable[str], *, key: str = "", where: object = ""
-) -> None:
+def refuse_unknown(kind: str, name: object, options: Iterable[str], *, where: object = "") -> None:
     """Refuse a name that is none of the options, as `InputError.unknown` says it."""
     names = list(options)
     if name not in names:
-        raise InputError.unknown(kind, name, names, key=key, where=where)
+        raise InputError.unknown(kind, name, names, where=where)
 
 
 def nearest(name: object, names: Iterable[object], least: float = 0.4) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -11,16 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, validation
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    assert_all_finite,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
 
 from batch_calibration import methods
 from batch_calibration.arrays.alignment import in_label_order, in_row_order
@@ -126,17 +120,13 @@ class LabelBiasCorrector(
         """
         method, scores, gold = self._begin(X, y)
         methods.warn_of_few_rows(self.method, method.probe.blocks, len(scores), "X")
-        labels = None
+        labels, seed = None, self.random_state
         if y is not None and method.probe.labels:
-            labels = methods.check_labels(gold, scores, "y")
+            labels = jnp.asarray(methods.check_labels(gold, scores, "y"))
         if gold is not None:  # whether or not the method reads them, `score` does
             methods.warn_about_order(scores, gold, "y")
-        seed = self.random_state
-        self.state_ = self._calibrator().fit(
-            jnp.asarray(scores),
-            None if labels is None else jnp.asarray(labels),
-            key=None if seed is None else check_key(seed, "random_state"),
-        )
+        key = None if seed is None else check_key(seed, "random_state")
+        self.state_ = self._calibrator().fit(jnp.asarray(scores), labels, key=key)
         # A new fit forgets what partial_fit has seen.
         self.__dict__.pop("seen_", None)
         self.own_rows_ = scores if method.own_rows else None
@@ -148,10 +138,7 @@ class LabelBiasCorrector(
     @available_if(_is_streamed)  # type: ignore[untyped-decorator]
     @usual_jax
     def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        classes: Sequence[Hashable] | None = None,
+        self, X: ArrayLike, y: ArrayLike | None = None, classes: Sequence[Hashable] | None = None
     ) -> Self:
         """Takes more rows into the bias of bc: any cut into batches gives what `fit` gives.
 
@@ -178,7 +165,7 @@ class LabelBiasCorrector(
     @usual_jax
     def transform(self, X: ArrayLike) -> np.ndarray:
         """The corrected scores [n, k]."""
-        check_is_fitted(self)
+        validation.check_is_fitted(self)
         scores = self._check_rows(X, reset=False)
         own = getattr(self, "own_rows_", None)
         if own is not None and not np.array_equal(own, scores):
@@ -260,9 +247,8 @@ class LabelBiasCorrector(
             # By the classes, or by the names of a frame's columns where `y` told no classes.
             has_names = names is not None and self.classes is None and y is None
             labels = np.asarray(names if has_names else columns)
-            options["target_prior"] = in_label_order(
-                options["target_prior"], labels.tolist(), "target_prior", k
-            )
+            shares = in_label_order(options["target_prior"], labels.tolist(), "target_prior", k)
+            options["target_prior"] = shares
         self.options_ = methods.check_options(self.method, method.factory, options, k)
         self.options_["floor"] = self._floor
         self.method_ = self.method
@@ -282,11 +268,10 @@ class LabelBiasCorrector(
             raise InputError.at("X", "a dense array [n, k]", got, "give X.toarray()")
         # scikit-learn's own words for names and a width that `fit` did not see.
         if not reset and len(getattr(X, "shape", ())) == 2:
-            validate_data(self, X, reset=False, skip_check_array=True)
-        scores = methods.check_scores(
-            X, "X", floor=self._floor, from_probs=self.from_probs, missing=self.missing,
-            beside_others=not reset and self._learned_from_others,
-        )  # fmt: skip
+            validation.validate_data(self, X, reset=False, skip_check_array=True)
+        read = partial(methods.check_scores, floor=self._floor, from_probs=self.from_probs)
+        beside_others = not reset and self._learned_from_others
+        scores = read(X, "X", missing=self.missing, beside_others=beside_others)
         if reset:
             self._learned_from_others: bool = bool((scores > 0).any())
         if scores.ndim != 2:
@@ -294,16 +279,16 @@ class LabelBiasCorrector(
             remedy = "fit one estimator per context, or use calibrate, which takes them together"
             raise InputError.at("X", expected, f"shape {scores.shape}", remedy)
         # Again, now that the scores are accepted: it sets the width and names that `fit` has seen.
-        validate_data(self, X, reset=reset, skip_check_array=True)
+        validation.validate_data(self, X, reset=reset, skip_check_array=True)
         return scores
 
 
 def class_values(y: ArrayLike, rows: int) -> np.ndarray:
     """The class of each row, [n], as scikit-learn checks them."""
-    classes = column_or_1d(y, warn=True)
-    check_consistent_length(np.empty(rows), classes)
+    classes = validation.column_or_1d(y, warn=True)
+    validation.check_consistent_length(np.empty(rows), classes)
     if classes.dtype.kind == "f":  # texts have no NaN
-        assert_all_finite(classes, input_name="y")
+        validation.assert_all_finite(classes, input_name="y")
     check_classification_targets(classes)
     return np.asarray(classes)
 
@@ -333,9 +318,8 @@ def class_columns(
     if classes is not None:
         columns = np.asarray(classes)
         if columns.shape != (k,) or len(set(columns.tolist())) < k:  # two columns of one class
-            raise InputError.at(
-                "classes", f"{k} different ones, one for each column of X in order", shown(classes)
-            )
+            expected = f"{k} different ones, one for each column of X in order"
+            raise InputError.at("classes", expected, shown(classes))
     if y is None:
         return columns, None
     distinct, distinct_of_row = np.unique(np.asarray(y), return_inverse=True)
@@ -356,13 +340,11 @@ def class_columns(
             columns = names
         elif not is_numeric:
             # The order of the alphabet is a guess, which no later error would betray.
-            raise InputError.at(
-                "y",
-                "column indices, or names of the columns of X"
-                + ("" if names is None else f", {shown(names.tolist())}"),
-                f"{shown(occurring[:k])}, of which nothing tells the columns",
-                "make LabelBiasCorrector(classes=[...]), the class of each column in order",
-            )
+            expected = "column indices, or names of the columns of X"
+            expected += "" if names is None else f", {shown(names.tolist())}"
+            got = f"{shown(occurring[:k])}, of which nothing tells the columns"
+            remedy = "make LabelBiasCorrector(classes=[...]), the class of each column in order"
+            raise InputError.at("y", expected, got, remedy)
         elif len(occurring) == k:  # such as 1 and 2, in their order
             columns = distinct[~is_unknown]
     column_of = dict(zip(columns.tolist(), range(k), strict=True))

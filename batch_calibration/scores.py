@@ -127,13 +127,8 @@ class ScoreTable(NamedTuple):
                 # As safetensors writes memory as it lies.
                 arrays[f"{name}.{array}"] = np.ascontiguousarray(getattr(block, array))
             blocks[name] = {"row_ids": list(block.row_ids), "spec": block.spec}
-        text = canonical({
-            "format": FORMAT,
-            "id": self.id,
-            "context": self.context,
-            "label_names": list(self.label_names),
-            "blocks": blocks,
-        })  # fmt: skip
+        described: dict[str, Json] = {"format": FORMAT, "id": self.id, "context": self.context}
+        text = canonical({**described, "label_names": [*self.label_names], "blocks": blocks})
         expected = "a description of the table that can be read again"
         with answering(ValueError, path, expected, "correct it"):
             read_as(Header, parse_json(text), "table")  # refused before it is written

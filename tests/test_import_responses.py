@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from batch_calibration.importers import IMPORTERS, Reading, read
-from batch_calibration.responses.servers import RESPONSE_FORMATS, label_probs
+from batch_calibration.responses.servers import RESPONSE_FORMATS, end_log_prob, label_probs
 
 OPENAI, VLLM = RESPONSE_FORMATS["openai"], RESPONSE_FORMATS["vllm"]
 SGLANG, LLAMA_CPP = RESPONSE_FORMATS["sglang"], RESPONSE_FORMATS["llama.cpp"]
@@ -168,7 +168,8 @@ def test_echoed_prompts_are_grouped_and_their_labels_summed(saved):
     )
     (table,) = read(path, YES_NO)
     assert scores(table).tolist() == [[-2.5, -1.5], [-4.0, -0.25], [-4.5, -0.5]]
-    assert OPENAI.label_log_prob(echoed(["A", " yes"], [None, -1.0]), "yes") == -1.0
+    prompt = OPENAI.prompt_tokens(echoed(["A", " yes"], [None, -1.0]))
+    assert end_log_prob(prompt, "yes", "") == (-1.0, 1)
 
 
 def test_several_prompts_of_a_request_are_each_a_choice(saved):
@@ -189,12 +190,12 @@ def test_vllm_prompt_log_probs(saved):
     second = place(5, " it", -1.0, The=(8, -0.2))
     places = [None, second, place(9, " no", -2.5, the=(8, -0.1))]
     ids = prompted(places, prompt_token_ids=[1, 5, 9])
-    assert VLLM.label_log_prob(alone, "yes") == -0.5
+    assert end_log_prob(VLLM.prompt_tokens(alone), "yes", "") == (-0.5, 1)
     (table,) = read(saved(alone, ids), YES_NO)
     assert scores(table).tolist() == [[-0.5, -2.5]]
     assert table.context["scorer"] == "vLLM, prompt_logprobs"
     offline = {"prompt_token_ids": [1, 7], "prompt_logprobs": [None, place(7, "yes", -0.5)]}
-    assert VLLM.label_log_prob(offline, "yes") == -0.5
+    assert end_log_prob(VLLM.prompt_tokens(offline), "yes", "") == (-0.5, 1)
     assert VLLM.first_tokens(completion(yes=1.0)) == {"yes": 0.0}
 
 
@@ -290,7 +291,7 @@ def test_sentences_about_a_response(call, response, refuses):
     ],
 )
 def test_sentences_about_an_echoed_label(tokens, values, refuses):
-    refuses(OPENAI.label_log_prob, echoed(tokens, values), "yes")
+    refuses(end_log_prob, OPENAI.prompt_tokens(echoed(tokens, values)), "yes", "response")
 
 
 GOLD = Reading(labels=("yes", "no"), gold="gold")

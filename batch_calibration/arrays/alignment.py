@@ -165,7 +165,6 @@ def in_label_order(
             raise InputError.at(where, expected, got, remedy)
         by_column[column] = share
     if absent is None and len(by_column) < labels:
-        raise InputError.at(
-            where, f"a number for each of {labels} labels", len(by_column), "give them all"
-        )
+        expected = f"a number for each of {labels} labels"
+        raise InputError.at(where, expected, len(by_column), "give them all")
     return [by_column.get(column, absent) for column in range(labels)]

@@ -13,9 +13,7 @@ from batch_calibration.errors import InputError, shown
 FRAMES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
 """Package -> its classes of named columns; a value's class is asked, no package is imported."""
 
-GOLD = (
-    "gold", "label", "labels", "target", "targets", "answer", "answers", "y", "class", "truth",
-)  # fmt: skip
+GOLD = ("gold", "label", "labels", "target", "targets", "answer", "answers", "y", "class", "truth")
 """Names of columns that hold right labels and no scores."""
 
 MAX_NAMES_IN_SENTENCE = 12
@@ -63,9 +61,8 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
     """
     names, kind = column_names(frame), type(frame).__name__
     if len(set(names)) < len(names):
-        raise InputError.at(
-            where, "columns of different names", f"a {kind} of {shown(names)}", "rename equal ones"
-        )
+        expected = "columns of different names"
+        raise InputError.at(where, expected, f"a {kind} of {shown(names)}", "rename equal ones")
     chosen = names if columns is None else _checked(columns, names, where)
     values_by_name = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]
     faults = {}

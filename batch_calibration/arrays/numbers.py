@@ -143,9 +143,8 @@ def read_floats(
     """Scores of a pure function as float32 or wider; their values are not checked."""
     array = read_scores(source, where, columns)
     if array.size == 0:
-        raise InputError.at(
-            where, "at least one number", f"shape {array.shape}", "give scores of some inputs"
-        )
+        expected = "at least one number"
+        raise InputError.at(where, expected, f"shape {array.shape}", "give scores of some inputs")
     # Half precision and whole numbers become float32; wider types stay as jax has them.
     is_wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
     return jnp.asarray(array, None if is_wide else jnp.float32)
@@ -177,9 +176,8 @@ def check_key(key: int | Key, where: str = "key") -> Key:
             raise TypeError
         jax.random.split(key)  # raises unless it is one key
     except (TypeError, ValueError) as error:
-        raise InputError.at(
-            where, "a jax.random key or an int seed of 32 bits", f"{key!r}", f"give {where}=0"
-        ) from error
+        expected = "a jax.random key or an int seed of 32 bits"
+        raise InputError.at(where, expected, f"{key!r}", f"give {where}=0") from error
     return key
 
 
@@ -207,13 +205,11 @@ def read_rows(
     weight = in_row_order(in_row_order(weight, "weight", scores), "weight", labels, "labels")
     rows = read_floats(scores, columns=columns if is_frame(scores) else None)
     if rows.ndim == 1:
-        raise InputError.at(
-            "scores", "an array [n, k]", f"shape {rows.shape}", "give scores, not labels"
-        )
+        expected = "an array [n, k]"
+        raise InputError.at("scores", expected, f"shape {rows.shape}", "give scores, not labels")
     if rows.ndim != 2:
-        raise InputError.at(
-            "scores", "one context [n, k]", f"shape {rows.shape}", "map over the others by jax.vmap"
-        )
+        remedy = "map over the others by jax.vmap"
+        raise InputError.at("scores", "one context [n, k]", f"shape {rows.shape}", remedy)
     gold = None
     if labels is not None:
         labels = column_numbers(labels, columns or names_of(scores))
@@ -402,12 +398,10 @@ def scores_of_predictions(source: object, labels: object) -> object:
     gold = np.asarray(read_whole_numbers(labels, "labels"))
     if predicted.min() < 0:
         row = int(predicted.argmin())
-        raise InputError.at(
-            "scores",
-            "predicted labels from 0 on",
-            f"{predicted[row]} in row {row}",
-            "leave rows without a prediction out, or count them as wrong by a label of their own",
-        )
+        got = f"{predicted[row]} in row {row}"
+        remedy = "leave rows without a prediction out, or count them as wrong by a label "
+        remedy += "of their own"
+        raise InputError.at("scores", "predicted labels from 0 on", got, remedy)
     k = 1 + max(predicted.max(), gold.max(initial=0))  # `gold` may be empty
     if k > MAX_PREDICTED_LABELS:
         expected = f"predicted labels below {MAX_PREDICTED_LABELS:,}"

@@ -9,10 +9,10 @@ import numpy as np
 from batch_calibration.arrays.missing_scores import LARGEST, find_missing
 from batch_calibration.errors import InputError, spell
 
-Kind = Literal[
-    "log-probabilities", "probabilities", "small probabilities", "percentages", "losses", "both",
-    "above 0", "unclear", "others",
-]  # fmt: skip
+Kind = (
+    Literal["log-probabilities", "probabilities", "small probabilities", "percentages", "losses"]
+    | Literal["both", "above 0", "unclear", "others"]
+)
 """Kinds of scores. "small probabilities": with sums below 1; "both": some rows are probabilities,
 others log-probabilities; "above 0": called log-probabilities, but one is above 0; "others": scores
 of which the highest is the best, such as logits."""
@@ -162,20 +162,17 @@ def to_nats(
         return _logarithms(scores, where)
     if from_probs is None:
         if (columns := list(map(str, names))) and all(map(OTHER_BASE.search, columns)):
-            raise InputError.at(
-                where,
-                "log-probabilities in nats",
-                f"logarithms to another base, by the names {', '.join(map(repr, columns[:3]))}",
-                f"multiply by the base's natural logarithm, or say {spell('from_probs', False)}",
-            )
+            got = f"logarithms to another base, by the names {', '.join(map(repr, columns[:3]))}"
+            no = spell("from_probs", False)
+            remedy = f"multiply by the base's natural logarithm, or say {no}"
+            raise InputError.at(where, "log-probabilities in nats", got, remedy)
         kind, evidence = find_scale(scores, names)
         if kind == "log-probabilities":
             _refuse_other_base(scores, where)
         is_expected = beside_others and kind in ("small probabilities", "losses", "unclear")
         if kind in _REMEDIES and not is_expected:
-            remedy = _REMEDIES[kind].format(
-                yes=spell("from_probs", True), no=spell("from_probs", False)
-            )
+            yes, no = spell("from_probs", True), spell("from_probs", False)
+            remedy = _REMEDIES[kind].format(yes=yes, no=no)
             raise InputError.at(where, "log-probabilities in nats", evidence, remedy)
     return scores
 

@@ -20,9 +20,8 @@ def main() -> None:
     guard.set_up_process()
     # What an error of the disk names where the system names no file.
     destination = f"workdir {args.workdir}" if getattr(args, "workdir", "") else "a file"
-    guard.guard(
-        partial(_command, args, keeps_programs=True), loads=("jax",), destination=destination
-    )
+    run_command = partial(_command, args, keeps_programs=True)
+    guard.guard(run_command, loads=("jax",), destination=destination)
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -113,9 +113,8 @@ def ask_server(args: Namespace) -> None:
     prompts, gold_name = read_prompts(path, args.prompt, args.ids, args.gold)
     taken = {name for name in (*ASKED, FILLED, gold_name) if name in labels}
     if taken:
-        raise InputError.at(
-            "--labels", "no column of the output", shown(sorted(taken)), "rename these"
-        )
+        expected = "no column of the output"
+        raise InputError.at("--labels", expected, shown(sorted(taken)), "rename these")
     answers = path_written.with_name(f"{path_written.name}.answers.sqlite")
     texts = study_options.given_keys(args, ("api",))
     given = {name: study_options.read_value(name, text) for name, text in texts.items()}
@@ -160,13 +159,10 @@ def ask_server(args: Namespace) -> None:
     print(f"answers: {answers} (kept until you remove it; what is in it is not asked again)")
     print(f"scores: {path_written}")
     if scored.absent:
-        raise InputError.at(
-            "--labels",
-            "labels that the model answers with",
-            f"{shown(scored.absent)} in no answer, without scores in {path_written}",
-            "name others, raise --top_logprobs, or fill them in by --missing=least; nothing is "
-            "asked again",
-        )
+        got = f"{shown(scored.absent)} in no answer, without scores in {path_written}"
+        remedy = "name others, raise --top_logprobs, or fill them in by --missing=least; nothing "
+        remedy += "is asked again"
+        raise InputError.at("--labels", "labels that the model answers with", got, remedy)
     print(f"next: batch-calibration diagnose {path_written}{hint}")
 
 
@@ -185,14 +181,12 @@ def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
     if len(args.files) != 1:
         raise InputError.at("ask", "one file of prompts", len(args.files))
     if Path(args.output).suffix != ".csv":
-        raise InputError.at(
-            "--output", "a .csv file for the scores", repr(args.output), "say --output=scores.csv"
-        )
+        expected = "a .csv file for the scores"
+        raise InputError.at("--output", expected, repr(args.output), "say --output=scores.csv")
     labels = list(options.split_names(args.labels))
     if len(set(labels)) < max(2, len(labels)):
-        raise InputError.at(
-            "--labels", "two or more different labels", repr(args.labels), "say --labels=yes,no"
-        )
+        expected = "two or more different labels"
+        raise InputError.at("--labels", expected, repr(args.labels), "say --labels=yes,no")
     return Path(args.files[0]), Path(args.output), labels
 
 
@@ -281,9 +275,8 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
         refuse_unknown("column", column, names)
     prompt = prompt or next((name for name in PROMPTS if name in names), "")
     if not prompt:
-        raise InputError.at(
-            path, f"one of {', '.join(PROMPTS)}", shown(names), "name the column by --prompt"
-        )
+        expected = f"one of {', '.join(PROMPTS)}"
+        raise InputError.at(path, expected, shown(names), "name the column by --prompt")
     ids = ids or ("id" if "id" in names else "")
     gold = gold or next((name for name in GOLD if name in names), "")
     prompts, seen = [], set[str]()
@@ -297,9 +290,8 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
         if not row_prompt.text.strip():
             raise InputError.at(where, "a prompt", "none", "fill or drop it")
         if row_prompt.id in seen:
-            raise InputError.at(
-                where, "an id of its own", f"{row_prompt.id!r} again", "name another by --ids"
-            )
+            remedy = "name another by --ids"
+            raise InputError.at(where, "an id of its own", f"{row_prompt.id!r} again", remedy)
         seen.add(row_prompt.id)
         prompts.append(row_prompt)
     return prompts, gold

@@ -23,7 +23,7 @@ from batch_calibration.diagnosis.recommend import recommend_tables
 from batch_calibration.diagnosis.share_ranges import BY_DESIGN
 from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context
 from batch_calibration.errors import InputError
-from batch_calibration.methods import Options, get_method, read_options, run_methods
+from batch_calibration.methods import get_method, read_options, run_methods
 from batch_calibration.methods.run import holds_cosines, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
@@ -158,13 +158,12 @@ def compare_files(args: Namespace) -> None:
     _, tables = _contexts(args)
     for table in tables:
         check_labeled(table)
-    comparisons, options_of_methods = list[Comparison](), read_options(args.option)
+    comparisons, names, chosen = list[Comparison](), _methods(args), read_options(args.option)
     common = [of_context.options for of_context in prior.state(args.prior, tables)]
+    compared = compare_tables(tables, names, options=chosen, seed=args.seed, common=common)
     with Waiting("comparing methods", len(tables)) as waiting:
-        for compared in compare_tables(
-            tables, _methods(args), options=options_of_methods, seed=args.seed, common=common
-        ):
-            comparisons.append(compared)
+        for comparison in compared:
+            comparisons.append(comparison)
             waiting.update(len(comparisons))
     if args.json:
         for table, of_context in zip(tables, comparisons, strict=True):
@@ -178,9 +177,8 @@ def convert_files(args: Namespace) -> None:
     from batch_calibration.studies import Store
 
     if bool(args.output) == bool(args.workdir):
-        raise InputError.at(
-            "convert", "--output=FILE or --workdir=DIR, and not both", remedy="give one"
-        )
+        expected = "--output=FILE or --workdir=DIR, and not both"
+        raise InputError.at("convert", expected, remedy="give one")
     output.check_output(args.output, (".safetensors",))
     files, tables = _contexts(args)
     # A workdir holds many contexts, a .safetensors file one, and other files rows of all.
@@ -212,14 +210,11 @@ def report_files(args: Namespace) -> None:
     stated = prior.state(args.prior, tables)
     # Tables of metrics need right labels; what a prompt prefers does not.
     labeled = [table for table in tables if (table.blocks["test"].labels >= 0).any()]
-    methods, options_of_methods = _methods(args), read_options(args.option)
-    records = Records()
+    records, names, chosen = Records(), _methods(args), read_options(args.option)
     if labeled:
         options_of = {table.id: one.options for table, one in zip(tables, stated, strict=True)}
         common = [options_of[table.id] for table in labeled]
-        records = run_calibration(
-            labeled, methods, seed=args.seed, options=options_of_methods, common=common
-        )
+        records = run_calibration(labeled, names, seed=args.seed, options=chosen, common=common)
     by_id = {table.id: table for table in tables}
     results = Results(records, lambda record: by_id[record.id])
     models = [str(table.context.get("model") or "") for table in tables]
@@ -229,9 +224,8 @@ def report_files(args: Namespace) -> None:
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
     notes = summaries.group_notes(tables)  # printed already
     cards, title = _cards(tables, stated), writing.name_page(models, tasks)
-    cards, missing = writing.write_report(
-        results, Path(args.output), notes, cards, title=title, date=date
-    )
+    page = Path(args.output)
+    cards, missing = writing.write_report(results, page, notes, cards, title=title, date=date)
     for sentence in missing[len(notes) :]:
         summaries.print_filled(sentence)
     summaries.show_gains(cards)
@@ -271,9 +265,8 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
     block, ids = table.blocks["test"], first.blocks["test"].row_ids
     where, title = f"context {summaries.title(table)}", summaries.title(first)
     places = {row_id: place for place, row_id in enumerate(block.row_ids)}
-    for ours, theirs, what in (
-        (first.label_names, table.label_names, "labels"), (ids, places, "row ids"),
-    ):  # fmt: skip
+    pairs = ((first.label_names, table.label_names, "labels"), (ids, places, "row ids"))
+    for ours, theirs, what in pairs:
         if set(ours) != set(theirs):
             odd = sorted(set(ours) ^ set(theirs))[0]
             expected, got = f"the {what} of {title}", f"{odd!r} in one of the two alone"
@@ -340,15 +333,11 @@ def _check_method(args: Namespace) -> None:
 
 def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedContext]:
     """Each context with its corrected scores."""
-    by_method = read_options(f"{args.method}.{text}" for text in args.option)
-    options_given = by_method.get(args.method, {})
-    if args.strength is not None:
-        options_given |= {"strength": args.strength}
     stated = prior.state(args.prior, tables)
     # A warning of a method may come once for each context; it is printed once.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        all_scores = _correct(tables, args.method, options_given, args.seed, stated)
+        all_scores = _correct(args, tables, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
     recommended = _recommended(tables, stated, measure=False)
@@ -359,16 +348,18 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
 
 
 def _correct(
-    tables: Sequence[ScoreTable], method: str, chosen: Options, seed: int, stated: Sequence[Stated]
+    args: Namespace, tables: Sequence[ScoreTable], stated: Sequence[Stated]
 ) -> list[np.ndarray]:
     """The tables' test rows as the method corrects them, or why it cannot."""
+    method, seed = args.method, args.seed
+    chosen = read_options(f"{method}.{text}" for text in args.option)
+    if args.strength is not None:
+        chosen.setdefault(method, {})["strength"] = args.strength
     names = [str(table.context.get("task") or f"table {table.id}") for table in tables]
     for table, where in zip(tables, names, strict=True):
         check_table(table, where)
     groups, common = [*map(task_of, tables)], [of_context.options for of_context in stated]
-    found = run_methods(
-        tables, [method], options={method: chosen}, seed=seed, groups=groups, common=common
-    )
+    found = run_methods(tables, [method], options=chosen, seed=seed, groups=groups, common=common)
     for table, where, skipped in zip(tables, names, found.skipped, strict=True):
         if reason := skipped.get(method):
             raise InputError(

@@ -53,9 +53,8 @@ def lenient_output() -> io.TextIOWrapper:
         return open(os.devnull, "w", encoding="utf-8")
     # Letters that the output's encoding lacks are escaped; in a terminal each line shows at once.
     raw = io.BufferedWriter(_LenientOutput(sys.stdout.fileno(), "w", closefd=False))
-    return io.TextIOWrapper(
-        raw, sys.stdout.encoding, "backslashreplace", line_buffering=sys.stdout.isatty()
-    )
+    encoding, is_terminal = sys.stdout.encoding, sys.stdout.isatty()
+    return io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=is_terminal)
 
 
 def fail(sentence: str) -> NoReturn:
@@ -118,9 +117,8 @@ def answer(main: Callable[[], None], destination: str = "a file") -> None:
         if error.filename is not None:
             fail(f"{error.filename}: {error.strerror}; give a path that can be read and written.")
         # A full disk: the write fails long after the file was opened, and names none.
-        fail(
-            f"{destination}: cannot be written ({error.strerror}); make room or use another folder."
-        )
+        reason = f"cannot be written ({error.strerror})"
+        fail(f"{destination}: {reason}; make room or use another folder.")
 
 
 def _stop_in_hook(unraisable: Any) -> None:
@@ -146,10 +144,6 @@ def flag(key: str, setting: object = None) -> str:
     return f"--{name}" if text is None else f"--{name}={text}"
 
 
-def _command(step: str) -> str:
-    return f"run batch-calibration {step}"
-
-
 def _whole_command(step: str, source: str, keys: Mapping[str, object]) -> str:
     """A whole command.
 
@@ -160,5 +154,5 @@ def _whole_command(step: str, source: str, keys: Mapping[str, object]) -> str:
     return " ".join(["batch-calibration", step, files, *map(flag, keys, keys.values())])
 
 
-CONSOLE = Spelling(flag, _command, _whole_command)
+CONSOLE = Spelling(flag, "run batch-calibration {}".format, _whole_command)
 """Of the console program `batch-calibration`."""

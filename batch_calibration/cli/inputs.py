@@ -121,12 +121,10 @@ def paths(args: Namespace) -> list[Path]:
     files = list(chain.from_iterable(map(expand, args.files)))
     named_as_shards = [path for path in files if SHARD.search(path.name)]
     if len(named_as_shards) > 1 and args.shards is None:
-        raise InputError.at(
-            named_as_shards[0],
-            f"to be told what the {len(named_as_shards)} files named so are",
-            remedy="say --shards if they are parts of one data set, which has one bias, or "
-            "--no-shards if each is a context with a bias of its own",
-        )
+        expected = f"to be told what the {len(named_as_shards)} files named so are"
+        remedy = "say --shards if they are parts of one data set, which has one bias, or "
+        remedy += "--no-shards if each is a context with a bias of its own"
+        raise InputError.at(named_as_shards[0], expected, remedy=remedy)
     return files
 
 

@@ -86,9 +86,8 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
         f"{len(margins) - unknown:,} pairs; {agreeing} of {len(judgments.names)} candidates alike)."
     ]
     if len(sizes) > 2 and np.ptp(sizes) < 1e-6:
-        ties = (
-            f" (ties, of which there are {n:,}, by half)" if (n := len(scored) - len(sizes)) else ""
-        )
+        n = len(scored) - len(sizes)
+        ties = f" (ties, of which there are {n:,}, by half)" if n else ""
         wins = 50 * (1 + np.sign(scored).mean())
         lines = [
             f"All {len(sizes):,} scores have one size: they are verdicts, without strengths. The "

@@ -89,7 +89,7 @@ ON_FILES = {
 }
 ON_BOTH = ("calibrate", "report")
 """Commands on files of scores, or on the scores of a study in a workdir."""
-CORRECTING = "calibrate diagnose"
+CORRECTING, COMPARING = "calibrate diagnose", "compare report"
 NO_SCORES = "ask judge"
 """Commands whose files hold no scores."""
 ON_STUDIES = {
@@ -155,6 +155,11 @@ SHARES = (
     "shares of the labels, such as no=0.8,yes=0.2, or ranges such as no=0.7..0.9,yes=0.1..0.3; "
     "balanced; estimated; a file with LABEL,SHARE a line; or FILE:COLUMN, labels to count"
 )
+PLACE = "place of the label among several tokens: first, last, json:KEY or a regular expression"
+MISSING = (
+    "labels that were not returned: least (just below the least returned), drop, bound (the range "
+    "that is possible), or nats such as -30"
+)
 READING = (
     Flag("format", "NAME", "an importer's name, where it is not found out"),
     Flag("labels", "A,B", "columns of scores, or label names in order"),
@@ -164,19 +169,9 @@ READING = (
     Flag("by", "COLUMN", "columns that tell contexts apart"),
     Flag("task", "NAME", "what to call the task"),
     Flag("model", "NAME", "what to call the model"),
-    Flag(
-        "at",
-        "PLACE",
-        "place of the label among several tokens: first, last, json:KEY or a regular expression",
-    ),
+    Flag("at", "PLACE", PLACE),
     Flag("filter", "NAME", "the filter of a harness log to read"),
-    Flag(
-        "missing",
-        None,
-        "labels that were not returned: least (just below the least returned), drop, bound (the "
-        "range that is possible), or nats such as -30",
-        None,
-    ),
+    Flag("missing", None, MISSING, None),
     # By default each file is a context, unless their names say that they are shards.
     Flag("shards", "", "the files are parts of one data set", None),
     # By default found out from the numbers.
@@ -184,14 +179,8 @@ READING = (
     Flag("cosines", "", "the numbers are cosines, scaled or not"),
 )
 LEARNING = (
-    Flag("methods", "A,B", "methods (default: all that scores allow)", of="compare report"),
-    Flag(
-        "option",
-        "METHOD.NAME=VALUE",
-        "an option of a method; may be repeated",
-        [],
-        of="compare report",
-    ),
+    Flag("methods", "A,B", "methods (default: all that scores allow)", of=COMPARING),
+    Flag("option", "METHOD.NAME=VALUE", "an option of a method; may be repeated", [], of=COMPARING),
     Flag("method", None, "method (default: bc); see docs/method.md", "bc", of=CORRECTING),
     Flag("option", "NAME=VALUE", "an option of the method; may be repeated", [], of=CORRECTING),
     Flag(
@@ -206,18 +195,14 @@ LEARNING = (
     Flag("labeled", "FILE", "scores of a labeled set, read as the files are"),
     Flag("seed", None, "of methods that start at random", 0, int),
 )
+ANSWERS = "the scores, .csv; answers are kept next to it and not asked for again"
 WRITING = (
     Flag("output", "FILE", f"corrected scores: {SCORES}; - is the output", of="calibrate"),
     Flag("output", "FILE", f"a score table (.safetensors), or scores as {SCORES}", of="convert"),
     Flag("output", "FILE", "the page", "report.html", of="report"),
     Flag("output", "FILE", f"the averaged scores: {SCORES}; - is the output", of="ensemble"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
-    Flag(
-        "output",
-        "FILE",
-        "the scores, .csv; answers are kept next to it and not asked for again",
-        of="ask",
-    ),
+    Flag("output", "FILE", ANSWERS, of="ask"),
     Flag("changed", "N", "rows shown whose prediction changes", 5, int, of=CORRECTING),
     Flag("plot", "FILE", "a figure of shares and preferences: .png, .pdf or .svg", of=CORRECTING),
     Flag("results", "", "a copy of results_*.json with acc_METHOD", of="calibrate"),
@@ -278,6 +263,11 @@ HelpFormatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=
 class Parser(argparse.ArgumentParser):
     """A parser that answers a mistake with one sentence."""
 
+    def __init__(self, **options: object) -> None:
+        # Without abbreviations, or a new flag would change the meaning of an old command.
+        options |= {"formatter_class": HelpFormatter, "allow_abbrev": False}
+        super().__init__(**options)  # type: ignore[arg-type]
+
     def error(self, message: str) -> NoReturn:
         """Say the sentence, with the nearest flag where one is unknown, and exit with 2."""
         unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)  # argparse's own words
@@ -327,11 +317,9 @@ def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[st
         description="Label-bias correction for scores that you already have (evaluation logs, API "
         "log-probabilities, tables, arrays), and studies that ask a model for them.",
         epilog=f"{EXAMPLES}\n{STUDY_EXAMPLES}",
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,  # or a new flag would change what an old command means
     )
     parser.add_argument("--version", action="version", version=f"batch-calibration {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    add = parser.add_subparsers(dest="command", metavar="COMMAND", required=True).add_parser
     commands = dict[str, Parser]()
     for name, summary in COMMANDS.items():
         own = (line for line in OWN_EXAMPLES.splitlines() if line.startswith(f"{name} "))
@@ -339,12 +327,10 @@ def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[st
         lines += [JUDGE_LINE] * (name == "judge")
         if name in ON_BOTH and not of_study:
             lines.append(f"on a study:\n  batch-calibration {name} --workdir=W [--help]")
-        commands[name] = subparsers.add_parser(
-            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.",
-            usage=f"batch-calibration {name} [FLAGS] FILE ..." if lines else None,
-            epilog="\n".join(["examples:", *lines]) if lines else EPILOGS.get(name, STUDY_EXAMPLES),
-            formatter_class=HelpFormatter, allow_abbrev=False,
-        )  # fmt: skip
+        title = f"{summary[0].upper()}{summary[1:]}."
+        usage = f"batch-calibration {name} [FLAGS] FILE ..." if lines else None
+        epilog = "\n".join(["examples:", *lines]) if lines else EPILOGS.get(name, STUDY_EXAMPLES)
+        commands[name] = add(name, help=summary, description=title, usage=usage, epilog=epilog)
         if chosen in ("", name):
             _add_flags(commands[name], name, of_study=of_study)
     return parser, commands
@@ -401,22 +387,18 @@ def flags_of_keys(part_names: tuple[str, ...], without: tuple[str, ...] = ()) ->
     return flags
 
 
-def add_flags(
-    group: argparse.ArgumentParser | argparse._ArgumentGroup, flags: Iterable[Flag]
-) -> None:
+def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
     """Add flags to a parser or a group of one."""
-    for flag in flags:
-        name, text = f"--{flag.name}", flag.help
-        if flag.metavar == "":
-            switch = argparse.BooleanOptionalAction if flag.default is None else "store_true"
-            group.add_argument(name, action=switch, help=text)
+    for name, metavar, text, default, kind, _, is_required in flags:
+        if metavar == "":
+            switch = argparse.BooleanOptionalAction if default is None else "store_true"
+            group.add_argument(f"--{name}", action=switch, help=text)
             continue
-        if flag.default not in (None, "", []) and "(default: " not in text:
-            text += f" (default: {flag.default})"
-        group.add_argument(
-            name, action="append" if flag.default == [] else "store", type=flag.kind, help=text,
-            default=flag.default, metavar=flag.metavar, required=flag.is_required,
-        )  # fmt: skip
+        if default not in (None, "", []) and "(default: " not in text:
+            text += f" (default: {default})"
+        action = "append" if default == [] else "store"
+        add = partial(group.add_argument, f"--{name}", action=action, type=kind, help=text)
+        add(default=default, metavar=metavar, required=is_required)
 
 
 def print_completions(args: Namespace) -> None:
@@ -444,9 +426,8 @@ def run_harness(args: Namespace) -> None:
         SystemExit: the harness ended with an error, whose code it has.
     """
     if importlib.util.find_spec("lm_eval") is None:
-        raise InputError.at(
-            HARNESS, "lm-evaluation-harness next to this package", "none", "pip install lm-eval"
-        )
+        expected = "lm-evaluation-harness next to this package"
+        raise InputError.at(HARNESS, expected, "none", "pip install lm-eval")
     for argument in args.arguments:
         flag = argument.partition("=")[0]
         # Also -t, and beginnings, which argparse takes for the whole.
@@ -457,9 +438,8 @@ def run_harness(args: Namespace) -> None:
     from batch_calibration.integrations.lm_eval import write_overlays
 
     names, folder = [name for name in args.tasks.split(",") if name], Path(args.output)
-    tasks, notes = write_overlays(
-        names, folder, args.method, _shares(args.prior), args.include_path or None
-    )
+    correction = args.method, _shares(args.prior)
+    tasks, notes = write_overlays(names, folder, *correction, args.include_path or None)
     for note in notes:
         print(note, file=sys.stderr)
     print(f"{len(tasks)} tasks with corrected accuracies: {folder}", file=sys.stderr)
@@ -480,7 +460,7 @@ def _shares(text: str) -> list[float] | None:
     if not text:
         return None
     with answering(ValueError, f"--prior={text}", "a share of each choice, such as 0.3,0.7"):
-        return [float(share) for share in text.split(",")]
+        return list(map(float, text.split(",")))
 
 
 APART: dict[str, Callable[[Namespace], None]] = {
@@ -507,9 +487,8 @@ def _check_source(parser: Parser, args: Namespace) -> None:
 
 def _add_file_flags(parser: Parser, command: str) -> None:
     count = "*" if command in ON_BOTH else "+"  # none: a workdir may stand for them
-    parser.add_argument(
-        "files", nargs=count, metavar="FILE", help="files, folders or globs; - is the input"
-    )
+    text = "files, folders or globs; - is the input"
+    parser.add_argument("files", nargs=count, metavar="FILE", help=text)
     groups = dict[str, Iterable[Flag]]()
     if command == "ask":
         groups["what is asked"] = ASKING

@@ -7,6 +7,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
@@ -45,9 +46,8 @@ def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
     """Refuse an ending that nothing is written as."""
     endings = (*ENDINGS, *more_endings)
     if output and output != "-" and Path(output).suffix not in endings:
-        raise InputError.at(
-            output, f"a file that ends in {', '.join(endings)}", remedy="name the output so"
-        )
+        expected = f"a file that ends in {', '.join(endings)}"
+        raise InputError.at(output, expected, remedy="name the output so")
 
 
 def make_rows(contexts: Sequence[Scored]) -> list[Row]:
@@ -185,8 +185,7 @@ def _npz(contexts: Sequence[Scored]) -> bytes:
 
 def print_line(table: ScoreTable, finding: tuple[object, ...]) -> None:
     """Print what was found of a context, a named tuple, as one line of JSON."""
-    facts = {"context": title(table), "task": table.context.get("task"),
-             "model": table.context.get("model")}  # fmt: skip
+    facts = {"context": title(table), **{key: table.context.get(key) for key in ABOUT}}
     line = json.dumps(facts | cast("dict[str, object]", plain(finding)), ensure_ascii=False)
     # JSON's own escapes leave controls above ASCII, which steer a terminal as ESC does.
     print(CONTROLS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", line))
@@ -251,16 +250,12 @@ def write_harness_results(
         log = file.with_name(re.sub(r"\.(gz|zst)$", "", file.name))
         name, averages, task = results_of(log)
         if task not in object_at(averages, "results"):
-            raise InputError.at(
-                file, f"the task {task!r} in {name}", "none", "leave --results out or copy it there"
-            )
+            expected = f"the task {task!r} in {name}"
+            raise InputError.at(file, expected, "none", "leave --results out or copy it there")
         path = file.with_name(f"{Path(name).stem}_corrected.json")
         document = documents.setdefault(path, dict(averages))
-        document["results"] = {**document["results"]}
-        document["results"][task] = {
-            **document["results"][task],
-            **_harness_metrics(context, method),
-        }
+        results = document["results"] = {**document["results"]}
+        results[task] = {**results[task], **_harness_metrics(context, method)}
     for path, document in documents.items():
         write_whole(path, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
     return list(documents)
@@ -309,12 +304,10 @@ def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     reading = inputs.reading_of(args)
     labels = open_source(files, reading).labels
     say_notes(inputs.note_of_files(args, files))
-    done = correct_stream(
-        files, args.output, reading, bias=_stream_bias(args, labels),
-        strength=1.0 if args.strength is None else args.strength,
-        target_prior=prior.read_shares(args.prior, [labels])[0].shares if args.prior else None,
-        by_file=not args.shards, progress=_show_progress,
-    )  # fmt: skip
+    bias, strength = _stream_bias(args, labels), 1.0 if args.strength is None else args.strength
+    shares = prior.read_shares(args.prior, [labels])[0].shares if args.prior else None
+    correct = partial(correct_stream, files, args.output, reading, progress=_show_progress)
+    done = correct(bias=bias, strength=strength, target_prior=shares, by_file=not args.shards)
     say_notes(done.notes)
     _show_stream(args, done)
 
@@ -325,9 +318,8 @@ def _stream_bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None
         return None
     tables = [table for _, table in inputs.probes(args)]
     if len(tables) != 1 or tables[0].label_names != labels:
-        raise InputError.at(
-            "--probe", f"one context of the labels {', '.join(labels)}", f"{len(tables)} contexts"
-        )
+        expected = f"one context of the labels {', '.join(labels)}"
+        raise InputError.at("--probe", expected, f"{len(tables)} contexts")
     # [k], summed in double precision as many rows may be
     means: list[float] = tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64).tolist()
     return means

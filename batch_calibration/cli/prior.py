@@ -109,22 +109,15 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
     is_named = any(names)
     is_readable = len(numbers) == len(pairs) and (all(names) or not is_named)
     if not is_readable or not 0 < sum(high for _, high in numbers) < np.inf:
-        raise InputError.at(
-            where,
-            f"shares such as 0.8,0.2 or {_example(names_by_context[0])}, ranges such as 0.7..0.9, "
-            f"{BALANCED!r}, {ESTIMATED!r}, a file or FILE:COLUMN",
-            f"{text!r}, which is none of these",
-            "correct it",
-        )
+        expected = f"shares such as 0.8,0.2 or {_example(names_by_context[0])}, ranges such as "
+        expected += f"0.7..0.9, {BALANCED!r}, {ESTIMATED!r}, a file or FILE:COLUMN"
+        raise InputError.at(where, expected, f"{text!r}, which is none of these", "correct it")
     orders = list(dict.fromkeys(map(", ".join, names_by_context)))
     if not is_named and len(orders) > 1:
-        raise InputError.at(
-            where,
-            "shares with the names of their labels, as the contexts have the labels "
-            f"{orders[0]} and the labels {orders[1]}",
-            f"{text!r}",
-            f"write them as {_example(names_by_context[0])}",
-        )
+        remedy = f"write them as {_example(names_by_context[0])}"
+        expected = "shares with the names of their labels, as the contexts have the labels "
+        expected += f"{orders[0]} and the labels {orders[1]}"
+        raise InputError.at(where, expected, f"{text!r}", remedy)
     if repeated := first_repeated(names) if is_named else "":
         raise InputError.at(where, "each label once", f"{repeated!r} twice", "correct it")
     return [_in_order(where, text, labels, names, numbers) for labels in names_by_context]
@@ -169,9 +162,8 @@ def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, ...]]:
         lines = []  # refused below
     cells = [line for line in lines if line]
     if not cells or set(map(len, cells)) not in ({1}, {2}):
-        raise InputError.at(
-            path, f"a share a line, or LABEL,SHARE for each of {', '.join(labels)}", "other lines"
-        )
+        expected = f"a share a line, or LABEL,SHARE for each of {', '.join(labels)}"
+        raise InputError.at(path, expected, "other lines")
     return [(line[0] if line[1:] else "", line[-1]) for line in cells]
 
 
@@ -229,12 +221,10 @@ def _estimate(table: ScoreTable) -> tuple[Stated, str]:
     gold = test if labeled is None else labeled.labels  # -1 where unknown
     known_labels = gold[gold >= 0]
     if not len(known_labels):
-        raise InputError.at(
-            f"--prior={ESTIMATED}",
-            "labeled rows to count, and none is labeled: unlabeled rows cannot tell "
-            "their shares from the bias",
-            remedy="give --labeled=FILE, or the shares",
-        )
+        remedy = "give --labeled=FILE, or the shares"
+        expected = "labeled rows to count, and none is labeled: unlabeled rows cannot tell "
+        expected += "their shares from the bias"
+        raise InputError.at(f"--prior={ESTIMATED}", expected, remedy=remedy)
     note = ""
     if labeled is None:
         note = (

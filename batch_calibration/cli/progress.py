@@ -87,12 +87,12 @@ class ProgressBar:
                 return Text(f"{task.finished_speed or task.speed or 0:,.0f} {unit}/s")
 
         whole, console = Column(no_wrap=True), Console()
-        self._bar = progress.Progress(
-            NameColumn(), progress.BarColumn(bar_width=20, table_column=whole),
-            progress.MofNCompleteColumn(table_column=whole), RateColumn(whole),
-            progress.TimeRemainingColumn(table_column=whole),
-            console=console, transient=not console.is_terminal,  # a file has the lines alone
-        )  # fmt: skip
+        bar = NameColumn(), progress.BarColumn(bar_width=20, table_column=whole)
+        counts = progress.MofNCompleteColumn(table_column=whole), RateColumn(whole)
+        columns = *bar, *counts, progress.TimeRemainingColumn(table_column=whole)
+        # A file has the lines alone.
+        is_transient = not console.is_terminal
+        self._bar = progress.Progress(*columns, console=console, transient=is_transient)
         self._line = self._bar.add_task(description, total=None)  # no total until the first look
         self._unit = unit
         self._steps: list[tuple[float, int]] = []  # when rows came, and what was done by then

@@ -62,10 +62,8 @@ def score(study: "Study", workdir: str, say: Say | None = None) -> None:
     say = say or (lambda sentence: _print_lines([sentence]))
     store = studies.Store(workdir, create=True)
     with ProgressBar("scoring", "examples") as bar:
-        command = typed_command(sys.argv)
-        report = studies.run_scoring(
-            *study, store, notify=say, command=command, progress=bar.update
-        )
+        typed = typed_command(sys.argv)
+        report = studies.run_scoring(*study, store, notify=say, command=typed, progress=bar.update)
     for note in report.notes:
         say(note)
     say(
@@ -144,8 +142,8 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
 def make_report(workdir: str) -> None:
     """Write the page, print what each task gains, and say where the files are."""
     from batch_calibration.cli import summaries
-    from batch_calibration.reporting import writing
     from batch_calibration.reporting.items import Results
+    from batch_calibration.reporting.writing import write_report
     from batch_calibration.studies import runs
     from batch_calibration.studies.loading import row_texts
 
@@ -154,12 +152,9 @@ def make_report(workdir: str) -> None:
     page = store.workdir / "report.html"
     records = store.records()
     results = Results(records, store.table_of)
-    earlier_runs, broken = runs.read(store.workdir)
-    warnings = [*store.unmatched(records), *broken]
-    texts = row_texts(earlier_runs)
-    cards, notes = writing.write_report(
-        results, page, warnings, runs=earlier_runs, texts=texts, contexts=True
-    )
+    past_runs, broken = runs.read(store.workdir)
+    warnings, texts = [*store.unmatched(records), *broken], row_texts(past_runs)
+    cards, notes = write_report(results, page, warnings, runs=past_runs, texts=texts, contexts=True)
     _print_lines(notes)
     summaries.show_gains(cards)
     for folder in ("tables", "figures"):
@@ -217,9 +212,8 @@ def run_demo(args: Namespace) -> None:
     for name, content in files.items():
         path = folder / name
         if path.exists() and path.read_bytes() != content:
-            raise InputError.at(
-                path, "no other file of this name", remedy="move it away, or say --output=DIR"
-            )
+            expected = "no other file of this name"
+            raise InputError.at(path, expected, remedy="move it away, or say --output=DIR")
     for name, content in files.items():
         write_whole(folder / name, content)
     print(
@@ -239,9 +233,8 @@ def run_demo(args: Namespace) -> None:
 
 def _in_folder(folder: Path, command: str) -> str:
     """A command whose files are in the folder."""
-    return (
-        command if folder == Path() else command.replace("demo", f"{shlex.quote(str(folder))}/demo")
-    )
+    start = "" if folder == Path() else f"{shlex.quote(str(folder))}/"
+    return command.replace("demo", f"{start}demo")
 
 
 def make_demo() -> dict[str, bytes]:
@@ -257,10 +250,8 @@ def make_demo() -> dict[str, bytes]:
     from batch_calibration.studies.loading import load_scorer
     from batch_calibration.studies.scoring import render_contexts
 
-    rows = {"limit": DEMO_ROWS, "limit_rows": "first"}
-    settings = Settings.of(
-        model="mini", data="mini", tasks="mnli", shots=0, methods="icl,bc", **rows
-    )
+    rows = {"tasks": "mnli", "limit": DEMO_ROWS, "limit_rows": "first"}
+    settings = Settings.of(model="mini", data="mini", shots=0, methods="icl,bc", **rows)
     (context,) = render_contexts(settings, tuple(settings.grid()))
     test = context.blocks["test"]
     texts = list(cast(Sequence[str], test.inputs))
@@ -272,13 +263,11 @@ def make_demo() -> dict[str, bytes]:
         scores = [f"{score:.4f}" for score in answer.log_probs[row].tolist()]
         table.append([str(row), *scores, words[label]])
         prompts.append([str(row), text, words[label]])
-        sample = {
-            "doc_id": row, "doc": {"text": text}, "target": str(label),
-            "arguments": [[text, form] for form in forms],
-            "resps": [[[float(score), False]] for score in scores],
-            "filtered_resps": [[float(score), False] for score in scores],
-            "acc": float(answer.log_probs[row].argmax() == label),
-        }  # fmt: skip
+        sample: dict[str, object] = {"doc_id": row, "doc": {"text": text}, "target": str(label)}
+        sample["arguments"] = [[text, form] for form in forms]
+        sample["resps"] = [[[float(score), False]] for score in scores]
+        sample["filtered_resps"] = [[float(score), False] for score in scores]
+        sample["acc"] = float(answer.log_probs[row].argmax() == label)
         log.append(json.dumps(sample))
     # A judge who prefers the answer shown first by 0.8 nats, on average.
     random, judged = np.random.default_rng(0), list[str]()
@@ -288,10 +277,8 @@ def make_demo() -> dict[str, bytes]:
         pair = {"candidate": "ab"[number % 2], "question": number // 2}
         pair |= {"candidate_first": is_first, "log_odds_first": round(log_odds, 3)}
         judged.append(json.dumps(pair))
-    contents = {
-        SCORES: studies.csv_text(table), PROMPTS: studies.csv_text(prompts),
-        LOG: "\n".join([*log, ""]), JUDGE: "\n".join([*judged, ""]),
-    }  # fmt: skip
+    contents = {SCORES: studies.csv_text(table), PROMPTS: studies.csv_text(prompts)}
+    contents |= {LOG: "\n".join([*log, ""]), JUDGE: "\n".join([*judged, ""])}
     return {name: content.encode() for name, content in contents.items()}
 
 

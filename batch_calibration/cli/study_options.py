@@ -105,9 +105,8 @@ def load_module(path: str, key: str) -> ModuleType:
     """
     file = Path(path)
     if not file.is_file() or file.suffix != ".py":
-        raise InputError.at(
-            spell(key, path), "a Python file", "none", f"name one, such as {EXAMPLE} of a checkout"
-        )
+        remedy = f"name one, such as {EXAMPLE} of a checkout"
+        raise InputError.at(spell(key, path), "a Python file", "none", remedy)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None  # a .py file always has a loader
     module = importlib.util.module_from_spec(spec)
@@ -152,9 +151,8 @@ def read_config(path: str) -> dict[str, object]:
     # A ConfigDict, or a dict where ml_collections is not installed.
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
-        raise InputError.at(
-            spell("config", path), "a dict from get_config", type(config).__name__, f"see {EXAMPLE}"
-        )
+        got = type(config).__name__
+        raise InputError.at(spell("config", path), "a dict from get_config", got, f"see {EXAMPLE}")
     return dict(values)
 
 
@@ -177,7 +175,6 @@ def read_study(path: str, config: Mapping[str, object]) -> Study:
     cells = list(module.sweep(ConfigDict(settings.flat())))
     for cell in cells:
         if not isinstance(cell, Mapping) or "task" not in cell:
-            raise InputError.at(
-                spell("config", path), "dicts as of configs/base.py from sweep", repr(cell)
-            )
+            expected = "dicts as of configs/base.py from sweep"
+            raise InputError.at(spell("config", path), expected, repr(cell))
     return Study(settings, tuple(settings.cell(**cell) for cell in cells))

@@ -203,9 +203,8 @@ CONTEXT_COLUMNS = ("context", "rows", "prefers", "nats", "changed", "before", "a
 
 def model_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     """A row a model: its contexts, accuracy over all their labeled rows, contexts won and lost."""
-    rows: Cells = [
-        ["model", "contexts", "rows", "before", "after", "better, worse", "beyond noise"]
-    ]
+    header = ("model", "contexts", "rows", "before", "after", "better, worse", "beyond noise")
+    rows: Cells = [list(header)]
     by_model: dict[str, list[Diagnosis]] = {}
     for context in contexts:
         model = str(context.table.context.get("model") or "unnamed model")

@@ -5,12 +5,12 @@ import dataclasses
 import errno
 import io
 import json
-import math
 import os
 import re
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 import time
 import types
@@ -32,6 +32,7 @@ UNFINISHED = re.compile(rf"\..+\.[0-9a-f]{{12}}-\d+-\d*-[0-9a-f]{{8}}{re.escape(
 LONGEST_NAME = 180
 """Bytes of a file's name, below the 255 that file systems take with endings and `PARTIAL`."""
 SECONDS_OF_A_DAY = 86400
+MAX_FLOAT = sys.float_info.max  # whole numbers of JSON may be larger
 PASSING_ERRORS = (errno.EIO, errno.ESTALE, errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT)
 """Errors of a network file system whose server is busy, restarts or moves a file."""
 PAUSES = (0.05, 0.2, 0.8)
@@ -269,7 +270,7 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     (1, 2)
     """
     # First, for most values of a file are numbers.
-    if kind is float and type(value) in (int, float) and _is_finite(value):
+    if kind is float and type(value) in (int, float) and abs(value) <= MAX_FLOAT:  # type: ignore
         return float(value)  # type: ignore
     # Not isinstance: True is an int. Of the 64 bits that numpy and Arrow hold one is the sign.
     is_too_long = type(value) is int and value.bit_length() > 63
@@ -278,7 +279,7 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     origin, arguments = get_origin(kind), get_args(kind)
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
         hints, fields = _types_of_fields(kind), dataclasses.fields(kind)
-        required = [field.name for field in fields if not _has_default(field)]
+        required = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
         lacking = [name for name in required if name not in value]
         if lacking:
             raise WrongJson(f"expected {', '.join(lacking)} in the {where}; got none")
@@ -305,18 +306,6 @@ def read_as(kind: type[T], value: object, where: str) -> T:
 
 
 _types_of_fields = cache(get_type_hints)
-
-
-def _has_default(field: "dataclasses.Field[object]") -> bool:
-    missing = dataclasses.MISSING
-    return field.default is not missing or field.default_factory is not missing
-
-
-def _is_finite(number: object) -> bool:
-    try:
-        return math.isfinite(number)  # type: ignore[arg-type]
-    except OverflowError:
-        return False
 
 
 def process_name() -> str:

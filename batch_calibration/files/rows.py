@@ -42,9 +42,8 @@ def readable(path: Path, kind: str = SCORES) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise InputError.at(
-            path, "text in UTF-8", f"a byte at {error.start} ({error.reason})", "write it as UTF-8"
-        ) from error
+        got = f"a byte at {error.start} ({error.reason})"
+        raise InputError.at(path, "text in UTF-8", got, "write it as UTF-8") from error
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         expected = f"{kind}, which cannot be read ({reason})"
@@ -95,7 +94,8 @@ def json_rows(
     path: Path, kind: str = SCORES, *, is_gzip: bool = False
 ) -> Iterator[tuple[str, dict[str, Json]]]:
     """Each object of JSON Lines or of one JSON list, with its place in words; one is in memory."""
-    with readable(path, kind), _opened(path, is_gzip=is_gzip) as file:
+    opener: Any = gzip.open if is_gzip else open
+    with readable(path, kind), opener(path, "rt", encoding="utf-8-sig") as file:
         first = file.read(1)
         while first.isspace():  # spaces before the first row or bracket
             first = file.read(1)
@@ -107,13 +107,6 @@ def json_rows(
             if text.strip():
                 where = f"{path}, line {number}"
                 yield where, parse_object(text, where, "line")
-
-
-def _opened(path: Path, *, is_gzip: bool) -> TextIO:
-    """A file of text, open, without a byte order mark."""
-    opener: Any = gzip.open if is_gzip else open
-    file: TextIO = opener(path, "rt", encoding="utf-8-sig")
-    return file
 
 
 def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:

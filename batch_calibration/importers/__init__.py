@@ -142,9 +142,8 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
     reading, shards = reading or Reading(), list[Imported]()
     for path in map(Path, paths):
         with plain_copy(path) as file:
-            contexts = (
-                find_importer(file, reading).read(file, reading) if own_tables(file) is None else []
-            )
+            is_foreign = own_tables(file) is None
+            contexts = find_importer(file, reading).read(file, reading) if is_foreign else []
         if len(contexts) != 1:
             expected = "a part of one data set, with the rows of one context"
             got = f"{len(contexts)} contexts" if contexts else "a score table"

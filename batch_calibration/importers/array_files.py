@@ -129,7 +129,7 @@ def _score_arrays(where: str, arrays: Arrays, reading: Reading) -> list[tuple[st
     """The prefix of each array of scores, "" if there is none, and the array's name."""
     if len(reading.labels) == 1 and reading.labels[0] in arrays:
         return [("", reading.labels[0])]
-    for name in SCORE_NAMES:
+    for name in SCORE_NAMES.split():
         if name in arrays:
             return [("", name)]
     real, prefixed = [], []
@@ -137,7 +137,7 @@ def _score_arrays(where: str, arrays: Arrays, reading: Reading) -> list[tuple[st
         # Of 16 bits too: numpy alone does not count bfloat16 as real.
         if array.ndim in (2, 3) and jnp.issubdtype(array.dtype, jnp.floating):
             real.append(name)
-            endings = [ending for ending in SCORE_NAMES if name.endswith(f"_{ending}")]
+            endings = [ending for ending in SCORE_NAMES.split() if name.endswith(f"_{ending}")]
             prefixed += [(name.removesuffix(ending), name) for ending in endings]
     if prefixed or len(real) == 1:  # of which the only one has any name
         return prefixed or [("", real[0])]

@@ -56,11 +56,8 @@ SCORE_WORDS = (
 )
 COUNTS = "tokens cost usage latency time seconds price"
 """Words in names of what an answer cost."""
-MEASURES = frozenset((
-    "confidence duration elapsed loss ms nll runtime sec temperature timestamp weight "
-    f"{DERIVED} {COUNTS}"
-).split())  # fmt: skip
-"""Words in names of columns of real numbers that may be no scores."""
+MEASURES = "confidence duration elapsed loss ms nll runtime sec temperature timestamp weight"
+"""Words in names of columns of real numbers that, like `DERIVED` and `COUNTS`, may be no scores."""
 
 
 def words_of(name: str) -> list[str]:
@@ -93,14 +90,14 @@ def derived_names(names: Sequence[str]) -> dict[str, str]:
 
 def note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
     """A note on columns taken as labels whose names or numbers are unlike scores."""
-    doubtful = []
+    doubtful, measures = [], {*MEASURES.split(), *DERIVED.split(), *COUNTS.split()}
     for name, numbers in real.items():
         parts_of_name = re.split(r"[^a-z]+", name.lower())
         # Log-probabilities are not above 0, and those of a label are seldom all the same.
         highest_beside = max(np.nanmax(real[column]) for column in real if column != name)
         is_positive = np.nanmin(numbers) > 0 and highest_beside <= 0
         is_constant = min(len(real), len(numbers)) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
-        if is_positive or is_constant or not MEASURES.isdisjoint(parts_of_name):
+        if is_positive or is_constant or not measures.isdisjoint(parts_of_name):
             doubtful.append(name)
     if not doubtful or len(doubtful) == len(real):  # names of one kind tell nothing apart
         return []
@@ -325,12 +322,10 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         if not bare <= places.keys():  # logit_1, logit_10: no indices
             label_of |= {name: i for i, name in enumerate(known)}
         elif any(known[places[cell]] != cell for cell in bare):
-            raise InputError.at(
-                where,
-                "right labels that are plainly names or indices from 0",
-                f"{shown(sorted(bare))}, of the columns {', '.join(map(repr, names[:MAX_LISTED]))}",
-                "write each column's whole name",
-            )
+            expected = "right labels that are plainly names or indices from 0"
+            columns = ", ".join(map(repr, names[:MAX_LISTED]))
+            got = f"{shown(sorted(bare))}, of the columns {columns}"
+            raise InputError.at(where, expected, got, "write each column's whole name")
     if not set(cells) <= label_of.keys() and not all(map(str.isdecimal, names)):
         refuse_counted_from_one(where, set(cells), k)
         if set(cells) - {""} == ({"-1", "1"} if k == 2 else {*map(str, range(-1, k - 1))}):

@@ -7,6 +7,7 @@ hold all scores of a row. Anything ambiguous is refused, with a request for name
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -15,27 +16,9 @@ from batch_calibration.arrays.frames import GOLD
 from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, refuse_unknown, shown, spell
 from batch_calibration.files import object_at
+from batch_calibration.importers import cells
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
-from batch_calibration.importers.cells import (
-    MINUS_SIGNS,
-    NUMBERED,
-    Column,
-    Columns,
-    Texts,
-    are_whole,
-    bare_names,
-    choose_labels,
-    derived_names,
-    gold_indices,
-    look_up_gold,
-    note_measures,
-    numbers_of,
-    refuse_counted_from_one,
-    renumber_labels,
-    short_names,
-    text_of,
-    words_of,
-)
+from batch_calibration.importers.cells import Column, Columns
 from batch_calibration.importers.vectors import (
     OWN_LISTS,
     Names,
@@ -47,10 +30,7 @@ from batch_calibration.importers.vectors import (
     scores_of,
 )
 
-SCORE_NAMES = (
-    "scores", "log_probs", "logprobs", "log_likelihoods", "loglikelihoods", "logits", "probs",
-    "probabilities",
-)  # fmt: skip
+SCORE_NAMES = "scores log_probs logprobs log_likelihoods loglikelihoods logits probs probabilities"
 """Names under which tables keep all scores of a row together."""
 SURE = frozenset({"cost", "latency", "time", "seconds", "price"})
 """Words of measures that a column may have as a label: a note names these columns."""
@@ -73,10 +53,10 @@ def from_columns(
     """
     if not len(next(iter(columns.values()), ())):
         raise InputError.at(where, "at least one row of scores", "none")
-    bare = bare_names(list(columns))
+    bare = cells.bare_names(list(columns))
     if bare != tuple(columns):
         columns = dict(zip(bare, columns.values(), strict=True))
-        reading = replace(reading, labels=bare_names(reading.labels))
+        reading = replace(reading, labels=cells.bare_names(reading.labels))
     reading, gold_notes = recognize_gold(columns, reading)
     columns, reading, other_notes = _two_of_one(columns, reading)
     gold_notes += other_notes
@@ -97,9 +77,8 @@ def from_columns(
         if short != names:
             score_names = names
             reading = replace(reading, labels=short if reading.labels else ())
-            gold_notes.append(
-                f"The labels are {', '.join(short)}: {names[0]!r} is {short[0]!r}, and so on."
-            )
+            note = f"The labels are {', '.join(short)}: {names[0]!r} is {short[0]!r}, and so on."
+            gold_notes.append(note)
     else:
         score_names = (vector_name,)
         if reading.labels == score_names:  # the column itself, and no label
@@ -118,17 +97,17 @@ def _full_names(columns: Columns, reading: Reading) -> Names:
     for name in columns:
         start, is_here, end = name.partition(labels[0])
         names = tuple(f"{start}{label}{end}" for label in labels)
-        if is_here and short_names(names) == labels and set(names) <= columns.keys():
+        if is_here and cells.short_names(names) == labels and set(names) <= columns.keys():
             found.add(names)
     return found.pop() if len(found) == 1 else ()
 
 
 def _short_names(names: Names, columns: Columns, reading: Reading) -> Names:
     """The names without what all share, where the right labels are called so."""
-    cells = set(map(text_of, columns[reading.gold])) - {"", "-1"} if reading.gold else set()
-    short = short_names(names)
-    is_needed = not cells <= set(names) and cells <= set(short)
-    return short if is_needed and not all(map(str.isdecimal, cells)) else names
+    texts = set(map(cells.text_of, columns[reading.gold])) - {"", "-1"} if reading.gold else set()
+    short = cells.short_names(names)
+    is_needed = not texts <= set(names) and texts <= set(short)
+    return short if is_needed and not all(map(str.isdecimal, texts)) else names
 
 
 def _two_of_one(columns: Columns, reading: Reading) -> tuple[Columns, Reading, list[str]]:
@@ -137,11 +116,11 @@ def _two_of_one(columns: Columns, reading: Reading) -> tuple[Columns, Reading, l
     if not reading.from_probs or not reading.gold or reading.labels:
         return columns, reading, []
     real = [name for name in columns if name not in others and _is_real(columns[name])]
-    texts = sorted(set(map(text_of, columns.get(reading.gold, ()))) - {"", "-1"})
+    texts = sorted(set(map(cells.text_of, columns.get(reading.gold, ()))) - {"", "-1"})
     if len(real) != 1 or len(texts) != 2:
         return columns, reading, []
-    words = words_of(real[0])
-    spelled = {text: words_of(text) for text in texts}
+    words = cells.words_of(real[0])
+    spelled = {text: cells.words_of(text) for text in texts}
     own = [text for text, parts in spelled.items() if parts and words[-len(parts) :] == parts]
     if len(own) != 1 or set(texts) & columns.keys() - set(real):
         return columns, reading, []
@@ -161,14 +140,12 @@ def label_rows(
     `columns` are the right labels, ids and names of contexts among others; `read_names` are those
     that hold scores, where they are not called as the labels.
     """
-    chosen, indices = choose_labels(
-        where, vectors.names, reading.labels, are_named=vectors.are_named
-    )
-    gold, notes = None, vectors.notes
+    own, gold, notes = vectors.names, None, vectors.notes
+    chosen, indices = cells.choose_labels(where, own, reading.labels, are_named=vectors.are_named)
     if reading.gold:
         at = f"{where}, column {reading.gold!r}"
         # New names of places stand for all of them.
-        names = vectors.names if set(chosen) <= set(vectors.names) else chosen
+        names = own if set(chosen) <= set(own) else chosen
         gold, gold_notes = gold_of_rows(at, columns[reading.gold], vectors, names)
         notes += gold_notes
         known_labels = gold[gold >= 0]
@@ -177,18 +154,18 @@ def label_rows(
                 f"The right label is {names[0]!r} in no row: where the column counts labels from "
                 "1, subtract 1 from each.",
             )
-        gold = renumber_labels(at, gold, names, indices)
+        gold = cells.renumber_labels(at, gold, names, indices)
     told_apart: dict[str, list[str]] = {}
     names_in_use = {*read_names, *vectors.names, reading.gold, reading.ids}
     for name, column in columns.items():
         if name in reading.by or (name.lower() in CONTEXT_NAMES and name not in names_in_use):
-            told_apart[name] = list(map(text_of, column))
+            told_apart[name] = list(map(cells.text_of, column))
     return Imported(
         where,
         vectors.scores[:, indices],
         chosen,
         labels=gold,
-        row_ids=tuple(map(text_of, columns[reading.ids])) if reading.ids else None,
+        row_ids=tuple(map(cells.text_of, columns[reading.ids])) if reading.ids else None,
         columns=told_apart,
         notes=notes,
         score_names=read_names,
@@ -200,9 +177,8 @@ def label_columns(where: str, columns: Columns, reading: Reading) -> tuple[Names
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
     if vector_name is not None:
-        raise InputError.at(
-            where, "a column for each label", f"all scores of a row in {vector_name!r}"
-        )
+        expected = "a column for each label"
+        raise InputError.at(where, expected, f"all scores of a row in {vector_name!r}")
     return named_or_real_columns(where, candidates, reading)
 
 
@@ -210,7 +186,7 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
     """The column that holds all scores of a row, None where each label has one of its own."""
     vectors = []
     for name, column in candidates.items():
-        is_usual = name.lower() in SCORE_NAMES
+        is_usual = name.lower() in SCORE_NAMES.split()
         is_named = is_usual or name in labels
         if is_vector(column, may_be_texts=is_usual) and (is_named or not _is_of_counts(column)):
             vectors.append(name)
@@ -220,7 +196,7 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
     # Names of no column may be those of the labels in a vector: all of them, or none.
     if lacking and (len(lacking) < len(labels) or not vectors):
         raise InputError.unknown("column", lacking[0], candidates, where=where)
-    fits = [name for name in vectors if name.lower() in SCORE_NAMES]
+    fits = [name for name in vectors if name.lower() in SCORE_NAMES.split()]
     # Without such a name, columns of real numbers are the scores, and the lists something else.
     if vectors and not fits and (labels or not any(map(_is_real, candidates.values()))):
         fits = vectors
@@ -236,19 +212,19 @@ def _is_of_counts(column: Column) -> bool:
     """True for lists of whole numbers, such as ids of tokens, and dicts of counts and costs."""
     first = first_cell(column)
     if isinstance(first, dict):
-        return bool(first) and len(derived_names(list(map(str, first)))) >= len(first) - 1
-    return are_whole(numbers_of(list(chain.from_iterable(map(scores_of, column))))[0])
+        return bool(first) and len(cells.derived_names(list(map(str, first)))) >= len(first) - 1
+    return cells.are_whole(cells.numbers_of(list(chain.from_iterable(map(scores_of, column))))[0])
 
 
 def _is_real(column: Column) -> bool:
     """True if a column holds numbers that are not whole."""
-    numbers, bad_rows = numbers_of(column)
-    return int(np.sum(~np.isnan(numbers))) > len(bad_rows) and not are_whole(numbers)
+    numbers, bad_rows = cells.numbers_of(column)
+    return int(np.sum(~np.isnan(numbers))) > len(bad_rows) and not cells.are_whole(numbers)
 
 
 def _score_column(where: str, name: str, column: Column) -> np.ndarray:
     """A column of scores; a cell that is no number is refused."""
-    numbers, bad_rows = numbers_of(column)
+    numbers, bad_rows = cells.numbers_of(column)
     if bad_rows:
         at = f"{where}, column {name!r}, row {bad_rows[0]} (counted from 0)"
         got = f"{shown(column[bad_rows[0]])} ({len(bad_rows)} rows like it)"
@@ -267,19 +243,19 @@ def gold_of_rows(
             the row's own list or in another one; a text that is one choice and the index of
             another; a cell that names no label.
     """
-    cells, k = list(map(text_of, column)), len(names)
-    if all(map(NUMBERED.fullmatch, names)):  # an index is that of the name
-        cells = [f"LABEL_{cell}" if cell.isdecimal() else cell for cell in cells]
+    gold_cells, k = list(map(cells.text_of, column)), len(names)
+    if all(map(cells.NUMBERED.fullmatch, names)):  # an index is that of the name
+        gold_cells = [f"LABEL_{cell}" if cell.isdecimal() else cell for cell in gold_cells]
     is_own = vectors.source.lower() in OWN_LISTS
     # In the model's own order, most probable first, no index of a right label counts.
     are_plain = vectors.are_answers or is_own or not (vectors.source and vectors.are_ranked)
     if are_plain and all(names[: len(listed)] == listed for listed in vectors.lists):
-        gold = gold_indices(where, cells, names)
-        for cell, label in dict.fromkeys(zip(cells, gold.tolist(), strict=True)):
+        gold = cells.gold_indices(where, gold_cells, names)
+        for cell, label in dict.fromkeys(zip(gold_cells, gold.tolist(), strict=True)):
             if cell != names[label] and cell.casefold() == names[label].casefold():
                 return gold, (f"{where}: {cell!r} is read as the label {names[label]!r}.",)
         return gold, ()
-    refuse_counted_from_one(where, set(cells) - set(names), k)
+    cells.refuse_counted_from_one(where, set(gold_cells) - set(names), k)
     unknown = {"": -1, "-1": -1}
     label_of = dict(zip(names, range(k), strict=True))
     by_text, by_index = [], []
@@ -292,16 +268,17 @@ def gold_of_rows(
             indices = {str(i): label_of[text] for i, text in enumerate(listed)}
         by_text.append(unknown | texts)
         by_index.append(unknown | indices)
-    are_texts = all(cell in row for cell, row in zip(cells, by_text, strict=True))
-    are_indices = all(cell in row for cell, row in zip(cells, by_index, strict=True))
+    look_up = partial(cells.look_up_gold, where, gold_cells, names)
+    are_texts = all(cell in row for cell, row in zip(gold_cells, by_text, strict=True))
+    are_indices = all(cell in row for cell, row in zip(gold_cells, by_index, strict=True))
     if are_texts and not (vectors.are_answers and are_indices):
-        return look_up_gold(where, cells, names, by_text), ()
+        return look_up(by_text), ()
     if not are_indices:
-        return look_up_gold(where, cells, names, by_index if vectors.are_answers else by_text), ()
-    gold = look_up_gold(where, cells, names, by_index)
+        return look_up(by_index if vectors.are_answers else by_text), ()
+    gold = look_up(by_index)
     is_plain = is_own and not vectors.are_ranked
     if vectors.are_answers:
-        is_plain = not are_texts or (gold == look_up_gold(where, cells, names, by_text)).all()
+        is_plain = not are_texts or (gold == look_up(by_text)).all()
     if not is_plain:
         got = "indices, while rows list labels in different orders, or the most probable first"
         remedy = "it is not plain in which list they count; write the label's name"
@@ -310,9 +287,7 @@ def gold_of_rows(
     return gold, () if vectors.are_answers else (note,)
 
 
-ROW_NUMBER_NAMES = (
-    "", "id", "ids", "idx", "index", "row", "row_id", "doc_id", "unnamed: 0", "__index_level_0__",
-)  # fmt: skip
+ROW_NUMBER = re.compile("|ids?|idx|index|row|row_id|doc_id|unnamed: 0|__index_level_0__")
 """Names of columns that number the rows."""
 MAX_CELLS_LOOKED_AT = 1000  # of a column of texts, to see whether they are meant as numbers
 LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?[%)]?")
@@ -334,7 +309,7 @@ def recognize_gold(columns: Columns, reading: Reading) -> tuple[Reading, list[st
     known = set(map(str.casefold, label_names.union(plain_names(label_names))))
     for name, column in columns.items():
         if name.lower() in GOLD and name in label_names:
-            texts = {text_of(cell).casefold() for cell in column} - {""}
+            texts = {cells.text_of(cell).casefold() for cell in column} - {""}
             if texts and texts <= known:
                 gold_names.append(name)
     if len(gold_names) != 1:
@@ -361,9 +336,9 @@ def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str
     # A column of right labels that nobody named would be taken for scores, or lost.
     for name, column in candidates.items():
         if name.lower() in GOLD:
-            numbers, bad_rows = numbers_of(column)
+            numbers, bad_rows = cells.numbers_of(column)
             is_whole = not bad_rows and (numbers[np.isfinite(numbers)] % 1 == 0).all()
-            if is_whole or set(map(text_of, column)) - {""} <= candidates.keys():
+            if is_whole or set(map(cells.text_of, column)) - {""} <= candidates.keys():
                 raise InputError(
                     f"{where}: the column {name!r} looks like the right labels; say "
                     f"{spell('gold', name)} if it is, or name the columns of the scores: "
@@ -375,12 +350,12 @@ def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str
 def named_or_real_columns(where: str, candidates: Columns, reading: Reading) -> tuple[Names, Names]:
     """The columns of `reading.labels`, or else all columns of real numbers, and notes on them."""
     if reading.labels:  # whatever is in them: a cell that is no number is refused later
-        return choose_labels(where, reading.labels, reading.labels, are_named=True)[0], ()
+        return cells.choose_labels(where, reading.labels, reading.labels, are_named=True)[0], ()
     real: dict[str, np.ndarray] = {}
     unsure: dict[str, str] = {}
     notes = []
     for name, column in candidates.items():
-        numbers, bad_rows = numbers_of(column)
+        numbers, bad_rows = cells.numbers_of(column)
         kind, reason = _kind_of_column(name, column, numbers, bad_rows)
         if kind == "real":
             real[name] = numbers
@@ -388,13 +363,13 @@ def named_or_real_columns(where: str, candidates: Columns, reading: Reading) -> 
             unsure[name] = reason
         elif reason:
             notes.append(f"The column {name!r} is left out: {reason}.")
-    for name, reason in derived_names(list(real)).items():
-        if SURE.isdisjoint(words_of(name)):
+    for name, reason in cells.derived_names(list(real)).items():
+        if SURE.isdisjoint(cells.words_of(name)):
             del real[name]
             notes.append(f"The column {name!r} {reason}.")
     for name in real:
         # A column `id` may be Indonesian, beside others of log-probabilities.
-        if name.lower() in ROW_NUMBER_NAMES and not _is_like_others(name, real):
+        if ROW_NUMBER.fullmatch(name.lower()) and not _is_like_others(name, real):
             unsure[name] = "holds other numbers than the other columns, and may name the rows"
     if unsure:
         name, reason = next(iter(unsure.items()))
@@ -410,7 +385,7 @@ def named_or_real_columns(where: str, candidates: Columns, reading: Reading) -> 
         remedy = " ".join([f"name them by {example}.", *notes]).removesuffix(".")
         raise InputError.at(where, expected, got, remedy)
     _refuse_ranks(where, real, candidates)
-    return tuple(real), (*notes, *note_measures(real))
+    return tuple(real), (*notes, *cells.note_measures(real))
 
 
 def _kind_of_column(
@@ -420,30 +395,31 @@ def _kind_of_column(
     count = int(np.sum(~np.isnan(numbers)))
     if is_vector(column):
         # Lists of whole numbers are ids of tokens and the like.
-        is_of_ids = are_whole(numbers_of(scores_of(first_cell(column)))[0])
+        is_of_ids = cells.are_whole(cells.numbers_of(scores_of(first_cell(column)))[0])
         return "", "" if is_of_ids else "it holds several numbers a row, and other columns one"
     if len(bad_rows) > count:  # mostly texts; one text among numbers is a mistake to be told
         sample = bad_rows[:MAX_CELLS_LOOKED_AT]
         unread = [column[row] for row in sample if _is_like_a_number(column[row])]
-        has_scores = count and not are_whole(numbers)
+        has_scores = count and not cells.are_whole(numbers)
         if not has_scores and 2 * len(unread) <= len(sample):
             return "", ""  # a column of texts
         bad_cell = shown((unread or [column[bad_rows[0]]])[0])
         return "", f"{len(bad_rows):,} of {len(column):,} cells are no numbers, such as {bad_cell}"
-    is_row_number = name.lower() in ROW_NUMBER_NAMES
+    is_row_number = ROW_NUMBER.fullmatch(name.lower())
     if not count:
         return ("", "") if is_row_number else ("unsure", "is empty")
-    if bad_rows or not are_whole(numbers):
+    if bad_rows or not cells.are_whole(numbers):
         return "real", ""
     # Whole numbers as texts, such as "12", are codes where other columns hold true numbers.
-    are_texts = not isinstance(column, Texts) and any(isinstance(cell, str) for cell in column)
+    is_of_text_file = isinstance(column, cells.Texts)
+    are_texts = not is_of_text_file and any(isinstance(cell, str) for cell in column)
     if is_row_number or are_texts:
         return "", ""
     return "unsure", "holds whole numbers"
 
 
 def _is_like_a_number(cell: object) -> bool:
-    text = text_of(cell).translate(MINUS_SIGNS)
+    text = cells.text_of(cell).translate(cells.MINUS_SIGNS)
     return any(map(str.isdigit, text)) and LIKE_A_NUMBER.fullmatch(text) is not None
 
 
@@ -473,7 +449,7 @@ def _refuse_ranks(where: str, real: Mapping[str, np.ndarray], candidates: Column
         if not columns.keys() >= set(ranks):
             continue
         names = [columns[rank] for rank in ranks]
-        texts = [map(text_of, candidates[name]) for name in names]
+        texts = [map(cells.text_of, candidates[name]) for name in names]
         lists = list(zip(*texts, strict=True))
         if len(set(lists)) > 1 and are_labels(lists, rows):
             got = f"{', '.join(map(repr, real))} next to {', '.join(map(repr, names))}, which "

@@ -82,9 +82,8 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool) -> Path:
         # Those of gzip and pyarrow have no number; those of the disk have one.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise InputError.at(
-            path, "a whole compressed file", str(error)[:200], "copy it again"
-        ) from error
+        expected = "a whole compressed file"
+        raise InputError.at(path, expected, str(error)[:200], "copy it again") from error
     return plain
 
 

@@ -160,7 +160,6 @@ def _column(column: object) -> Column:
         return list(column.to_list())
     cells = np.asarray(column)
     if cells.ndim != 1:
-        raise InputError.at(
-            WHERE, "columns of one value a row", f"{type(column).__name__} of shape {cells.shape}"
-        )
+        expected = "columns of one value a row"
+        raise InputError.at(WHERE, expected, f"{type(column).__name__} of shape {cells.shape}")
     return cells

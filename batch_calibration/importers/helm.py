@@ -70,9 +70,8 @@ class HelmRequest(NamedTuple):
         """The tokens of the only completion."""
         completions = list_at(self.state, "result", "completions")
         if len(completions) != 1:
-            raise InputError.at(
-                self.where, "one completion", len(completions), "run HELM again if it failed"
-            )
+            remedy = "run HELM again if it failed"
+            raise InputError.at(self.where, "one completion", len(completions), remedy)
         return list(map(object_at, list_at(completions, 0, "tokens")))
 
     def row(self, choices: tuple[str, ...], prompt: str, reading: Reading) -> questions.Row:
@@ -209,9 +208,8 @@ def _end_log_prob(request: HelmRequest, choice: str) -> float:
             return total
         if len(end.strip()) > len(choice.strip()):
             break  # the last tokens hold more than the choice
-    raise InputError.at(
-        request.where, f"a completion that ends with {shown(choice)}", shown(end), "it has no score"
-    )
+    expected = f"a completion that ends with {shown(choice)}"
+    raise InputError.at(request.where, expected, shown(end), "it has no score")
 
 
 def _number(number: Json, where: str) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
-from batch_calibration.errors import InputError, answering, spell
+from batch_calibration.errors import InputError, answering, extra, spell
 from batch_calibration.files import Json, list_at, object_at, text_at, value_at
 from batch_calibration.files.rows import parse_object, read_text
 from batch_calibration.importers import questions
@@ -27,9 +27,7 @@ from batch_calibration.responses.top_k import AROUND, fold
 HEADERS = ("header.json", "_journal/start.json")
 """Names of a log's header: of one that is finished, and of one that was stopped."""
 ZSTANDARD = 93  # the method's number in zip files
-CONVERT = (
-    "pip install 'batch-calibration[data]', or inspect log convert --to json --output-dir DIR LOG"
-)
+CONVERT = f"{extra('data')}, or inspect log convert --to json --output-dir DIR LOG"
 MAX_BYTES = 1 << 28  # of one sample or header, beyond which it is none
 
 

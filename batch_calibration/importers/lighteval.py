@@ -111,8 +111,7 @@ def _numbers(answers: Json, where: str) -> list[float]:
             got = f"{shown(answer)}; generated answers hold none"
             raise InputError.at(where, "log-probabilities of the choices", got, NOT_GENERATED)
         if math.isnan(number) or number == math.inf:
-            raise InputError.at(
-                where, "a finite log-probability", number, "ask again, in float32 or bfloat16"
-            )
+            expected = "a finite log-probability"
+            raise InputError.at(where, expected, number, "ask again, in float32 or bfloat16")
         log_probs.append(check_log_prob(float(number), where))
     return log_probs

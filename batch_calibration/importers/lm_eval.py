@@ -9,17 +9,9 @@ from itertools import compress
 from operator import not_
 from pathlib import Path
 
+from batch_calibration import files
 from batch_calibration.arrays.score_scale import MAX_LOG_PROB
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import (
-    Json,
-    count_at,
-    list_at,
-    object_at,
-    parse_json,
-    text_at,
-    value_at,
-)
 from batch_calibration.files.rows import beginning, json_rows
 from batch_calibration.importers import questions
 from batch_calibration.importers.base import Imported, Reading
@@ -160,16 +152,15 @@ def _refuse_other(first: Sample, sample: Sample, where: str) -> None:
         )
 
 
-def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Sample:
+def _read_sample(line: Mapping[str, files.Json], where: str, reading: Reading) -> Sample:
     if "model_output" in line or "logit_0" in line:
         return _read_prediction(line, where, reading)
     for name in ("doc_id", "arguments"):
         if name not in line:
-            raise InputError.at(
-                where, f"{name!r}, as the harness's --log_samples writes it", shown(list(line))
-            )
+            expected = f"{name!r}, as the harness's --log_samples writes it"
+            raise InputError.at(where, expected, shown(list(line)))
     requests = _requests(line["arguments"], where)
-    answers = list_at(line.get("filtered_resps") or line.get("resps"))
+    answers = files.list_at(line.get("filtered_resps") or line.get("resps"))
     if len(answers) != len(requests):  # which are one or more
         expected = (
             f"one log-likelihood for each of {len(requests)} requests in "
@@ -183,7 +174,7 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
     # Where the prompts differ and the answer is one, the choices stand in the prompts.
     if len(set(prompts)) > 1:
         choices = ()
-    document = object_at(line, "doc")  # the data set's own row
+    document = files.object_at(line, "doc")  # the data set's own row
     target = line.get("target") if choices else None
     row = questions.Row(
         id=str(line["doc_id"]),
@@ -197,27 +188,26 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
     )
     content_hash = hash((tuple(requests), tuple(scores), str(line.get("target"))))
     # Logs before 0.4.3 have no hashes of documents, and other logs may hold only parts of them.
-    own_hash = text_at(line, "doc_hash")
+    own_hash = files.text_at(line, "doc_hash")
     document_hash = hash(own_hash or (str(document), *requests))
     request_hash = hash((tuple(requests), document_hash))
     named = map(line.get, SOURCE)
     source = tuple([name if isinstance(name, str) else "" for name in named])
-    return Sample(
-        row, text_at(line, "filter"), content_hash, document_hash, request_hash,
-        own_hash or (digest(document) if document else ""), source,
-    )  # fmt: skip
+    hashes = content_hash, document_hash, request_hash
+    document_name = own_hash or (digest(document) if document else "")
+    return Sample(row, files.text_at(line, "filter"), *hashes, document_name, source)
 
 
-def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> Sample:
+def _read_prediction(line: Mapping[str, files.Json], where: str, reading: Reading) -> Sample:
     """A row of OLMES's predictions, or of `*_write_out_info.json` of the harness to 0.3."""
-    outputs = list_at(line, "model_output")
+    outputs = files.list_at(line, "model_output")
     names = [name for name in line if re.fullmatch(r"logit_\d+", name)]
     logits = [line[name] for name in sorted(names, key=lambda name: (len(name), name))]
-    answers = [value_at(output, "sum_logits") for output in outputs] or logits
+    answers = [files.value_at(output, "sum_logits") for output in outputs] or logits
     scores = tuple(_log_likelihood(answer, where, reading) for answer in answers)
-    alone = [value_at(output, "sum_logits_uncond") for output in outputs]
+    alone = [files.value_at(output, "sum_logits_uncond") for output in outputs]
     is_asked_alone = bool(alone) and all(isinstance(number, float) for number in alone)
-    right = value_at(line, "metrics", "acc_raw") if outputs else line.get("acc")
+    right = files.value_at(line, "metrics", "acc_raw") if outputs else line.get("acc")
     target = questions.target_of(line, line.get("label", line.get("truth")), where, reading)
     row = questions.Row(
         id=str(line.get("doc_id")),
@@ -226,16 +216,16 @@ def _read_prediction(line: Mapping[str, Json], where: str, reading: Reading) -> 
         right=questions.read_flag(right),
         alone=tuple(map(float, alone)) if is_asked_alone else (),  # type: ignore[arg-type]
         columns=questions.by_columns(line, where, reading),
-        prompt=text_at(line, "prompt_0"),
+        prompt=files.text_at(line, "prompt_0"),
     )
     document_hash = hash((row.id, str(line.get("native_id"))))
-    source = tuple(text_at(line, name) for name in ("task_hash", "model_hash"))
+    source = tuple(files.text_at(line, name) for name in ("task_hash", "model_hash"))
     content_hash = hash((scores, str(target)))
     document = str(line.get("native_id") or "")
     return Sample(row, "", content_hash, document_hash, document_hash, document, source)
 
 
-def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:
+def _requests(arguments: files.Json, where: str) -> list[tuple[str, str]]:
     """Prompt and answer of each request: lists to 0.4.2, then dicts by `gen_args_N` and `arg_M`."""
     listed = arguments if isinstance(arguments, list) else []
     if isinstance(arguments, dict):
@@ -251,9 +241,8 @@ def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:
             parts = [request.get("arg_0"), request.get("arg_1")]
         prompt, answer = (*parts, None, None)[:2] if isinstance(parts, list) else (None, None)
         if not isinstance(prompt, str):
-            raise InputError.at(
-                where, "arguments: lists of texts, or gen_args_0 of arg_0 and arg_1", shown(request)
-            )
+            expected = "arguments: lists of texts, or gen_args_0 of arg_0 and arg_1"
+            raise InputError.at(where, expected, shown(request))
         if not isinstance(answer, str):
             raise _no_choices(ROLLING if answer is None else GENERATED, where)
         requests.append((prompt, answer))
@@ -313,51 +302,53 @@ MAX_RESULTS_BYTES = 1 << 26  # beyond these a results file is none
 # The name of a log, and the file of results in its folder
 
 
-def about_log(path: Path, reading: Reading) -> tuple[dict[str, Json], int | None, str]:
+def about_log(path: Path, reading: Reading) -> tuple[dict[str, files.Json], int | None, str]:
     """The context of a log, the number of documents evaluated, and the name of the results file.
 
     The file of results of `samples_TASK_DATE.jsonl` is `results_DATE.json`, and that of the logs of
     0.4.0 to 0.4.2, `MODEL_ARGS_TASK.jsonl`, is `results.json`. The number is None if unknown.
     """
     name, averages, task = results_of(path)
-    config, run = object_at(averages, "configs", task), object_at(averages, "config")
-    shots = count_at(object_at(averages, "n-shot").get(task, config.get("num_fewshot")))
+    config, run = files.object_at(averages, "configs", task), files.object_at(averages, "config")
+    shots = files.count_at(files.object_at(averages, "n-shot").get(task, config.get("num_fewshot")))
     seed = run.get("fewshot_seed")
-    context: dict[str, Json] = {
+    data = (files.text_at(config, "dataset_path"), files.text_at(config, "dataset_name"))
+    context: dict[str, files.Json] = {
         "task": reading.task or task,
         "scorer": f"lm-evaluation-harness {averages.get('lm_eval_version') or ''}".strip(),
         "model": _model(averages, run),
-        "data": f"{text_at(config, 'dataset_path')} {text_at(config, 'dataset_name')}".strip(),
-        "split": text_at(config, "test_split") or text_at(config, "validation_split"),
-        "template": text_at(config, "doc_to_text"),
+        "data": " ".join(data).strip(),
+        "split": files.text_at(config, "test_split") or files.text_at(config, "validation_split"),
+        "template": files.text_at(config, "doc_to_text"),
         "shots": shots,
         "seed": seed if type(seed) is int else None,
     }
-    return context, count_at(averages, "n-samples", task, "effective"), name
+    return context, files.count_at(averages, "n-samples", task, "effective"), name
 
 
-def results_of(path: Path) -> tuple[str, Mapping[str, Json], str]:
+def results_of(path: Path) -> tuple[str, Mapping[str, files.Json], str]:
     """The name and content ({} if absent) of a log's file of results, and the name of the task."""
     named = re.fullmatch(rf"samples_(.+)_({DATE})", path.stem)
     # Without a date there is one file of results a folder.
     name = f"results_{named[2]}.json" if named else "results.json"
-    file, averages = path.with_name(name), dict[str, Json]()
+    file, averages = path.with_name(name), dict[str, files.Json]()
     # It is never required, and none where it is so long.
     with suppress(OSError, ValueError):
         if file.stat().st_size <= MAX_RESULTS_BYTES:
-            averages = object_at(parse_json(file.read_text(encoding="utf-8-sig")))
+            averages = files.object_at(files.parse_json(file.read_text(encoding="utf-8-sig")))
     if named:
         return name, averages, named[1]
     # The longest known task that the name ends in.
-    tasks = [task for task in object_at(averages, "configs") if path.stem.endswith(f"_{task}")]
+    configs = files.object_at(averages, "configs")
+    tasks = [task for task in configs if path.stem.endswith(f"_{task}")]
     return name, averages, max(tasks, key=len, default=path.stem)
 
 
-def _model(averages: Mapping[str, Json], run: Mapping[str, Json]) -> str:
+def _model(averages: Mapping[str, files.Json], run: Mapping[str, files.Json]) -> str:
     """The model's name: a key since 0.4.3, before that in the arguments; the end of a path."""
-    pretrained = text_at(run, "model_args", "pretrained")
-    if match := re.search(r"(?:pretrained|model)=([^,]+)", text_at(run, "model_args")):
+    pretrained = files.text_at(run, "model_args", "pretrained")
+    if match := re.search(r"(?:pretrained|model)=([^,]+)", files.text_at(run, "model_args")):
         pretrained = match[1]
-    name = text_at(averages, "model_name") or pretrained or text_at(run, "model")
+    name = files.text_at(averages, "model_name") or pretrained or files.text_at(run, "model")
     # Two folders: checkpoints of several runs are often called alike.
     return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name

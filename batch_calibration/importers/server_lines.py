@@ -162,9 +162,8 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
     if numbers != [None] * count:  # else in the order of the prompts
         by_number = dict(zip(map(str, numbers), choices, strict=True))
         if by_number.keys() != set(map(str, range(count))):
-            raise InputError.at(
-                answer.where, f"choices of index 0 to {count - 1}, each once", shown(numbers)
-            )
+            expected = f"choices of index 0 to {count - 1}, each once"
+            raise InputError.at(answer.where, expected, shown(numbers))
         choices = [by_number[str(i)] for i in range(count)]
     scored = list(map(_scored, choices))
     counts = [sum(map(partial(_are_alike, prompt), scored)) for prompt in scored]
@@ -174,9 +173,8 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
         raise InputError.at(answer.where, "one choice for each prompt of the request", got, remedy)
     new = count_at(answer.body, "usage", "completion_tokens") or 0
     if new % count:
-        raise InputError.at(
-            answer.where, "equally many new tokens a prompt", f"{new} of {count}", "send one"
-        )
+        expected = "equally many new tokens a prompt"
+        raise InputError.at(answer.where, expected, f"{new} of {count}", "send one")
     shared = {"model": answer.body.get("model"), "usage": {"completion_tokens": new // count}}
     split = replace(answer.without_id(), request=answer.where, choices=count)
     prompts = []

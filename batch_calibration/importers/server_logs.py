@@ -128,12 +128,10 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
     for answer in answers:
         block = servers.label_probs(answer.body, answer.where)
         if block.shape[1] != len(reading.labels):
-            raise InputError.at(
-                answer.where,
-                f"{len(reading.labels)} scores a row, one for each of {', '.join(reading.labels)}",
-                block.shape[1],
-                "name the labels of its label_token_ids in their order",
-            )
+            expected = f"{len(reading.labels)} scores a row, one for each of "
+            expected += ", ".join(reading.labels)
+            remedy = "name the labels of its label_token_ids in their order"
+            raise InputError.at(answer.where, expected, block.shape[1], remedy)
         blocks.append(block)
         answer_of_row += [answer] * len(block)
     probs = np.concatenate(blocks)
@@ -267,10 +265,7 @@ def _right_labels(
         if flags.count(True) == 1 and None not in flags:
             gold[i] = flags.index(True)
         elif _cells(row, name) != [None] * k:
-            raise InputError.at(
-                _first_answer(row).where,
-                f"in {name!r} the right label on all lines of its prompt, or 1 on the "
-                "line of the right label and 0 on the others",
-                shown(_cells(row, name)),
-            )
+            expected = f"in {name!r} the right label on all lines of its prompt, or 1 on the "
+            expected += "line of the right label and 0 on the others"
+            raise InputError.at(_first_answer(row).where, expected, shown(_cells(row, name)))
     return gold

@@ -98,9 +98,8 @@ def own_tables(path: Path) -> list[ScoreTable] | None:
     if path.is_dir():
         files = sorted((path / "scores").glob("*.safetensors"))  # in the same order on every system
         if not files:
-            raise InputError.at(
-                path, "a file of scores, or a working folder with scores/ in it", "a folder without"
-            )
+            expected = "a file of scores, or a working folder with scores/ in it"
+            raise InputError.at(path, expected, "a folder without")
         return list(map(load, files))
     try:
         with path.open("rb") as file:
@@ -271,10 +270,8 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
             f"-100 would decide the mean of its label. {rare_labels}".strip()
         )
     # Just below the least returned: of all tokens where the file says it (bound).
-    filled, is_kept = missing_scores.fill_scores(
-        scores, reading.missing, imported.bound, below=reading.below
-    )
-    return filled, is_kept, gaps
+    bound, below = imported.bound, reading.below
+    return *missing_scores.fill_scores(scores, reading.missing, bound, below=below), gaps
 
 
 def join_shards(shards: Sequence[Imported]) -> Imported:

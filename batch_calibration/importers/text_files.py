@@ -55,9 +55,8 @@ def _check_names(where: str, names: list[str]) -> None:
         raise InputError.at(where, "a line of names", "nothing")
     named = list(filter(None, names))
     if sum(map(_is_score, named)) >= min(2, len(named)):
-        raise InputError.at(
-            where, "names of columns", f"numbers ({shown(','.join(names))})", "put names before it"
-        )
+        got = f"numbers ({shown(','.join(names))})"
+        raise InputError.at(where, "names of columns", got, "put names before it")
 
 
 def _is_score(name: str) -> bool:

@@ -164,13 +164,11 @@ def _find_lists(
     # Without a list of a known name, texts that change places can be no chance.
     shuffled = [name for name in shuffled if name in named or not named]
     if shuffled and list(named) != shuffled[:1]:
-        raise InputError.at(
-            where,
-            f"one column that lists the labels of {vector_name!r}",
-            f"{', '.join(map(repr, dict.fromkeys((*named, *shuffled))))}, of which "
-            f"{shuffled[0]!r} lists the same texts in another order from row to row",
-            "call the one that does 'labels', and leave the others out",
-        )
+        expected = f"one column that lists the labels of {vector_name!r}"
+        remedy = "call the one that does 'labels', and leave the others out"
+        got = f"{', '.join(map(repr, dict.fromkeys((*named, *shuffled))))}, of which "
+        got += f"{shuffled[0]!r} lists the same texts in another order from row to row"
+        raise InputError.at(where, expected, got, remedy)
     if shuffled and set(named[shuffled[0]]) == {("0", "1"), ("1", "0")}:
         expected = "the names of the labels in the order of the scores"
         got = "[0, 1] and [1, 0], which may be flags of the right label"
@@ -235,9 +233,8 @@ def _by_name(
     scores = np.full((len(rows), len(names)), np.nan)
     for row, (listed, numbers) in enumerate(zip(lists, rows, strict=True)):
         if len(set(listed)) < len(listed):
-            raise InputError.at(
-                f"{where}, row {row} (counted from 0)", "each label once", shown(list(listed))
-            )
+            got = shown(list(listed))
+            raise InputError.at(f"{where}, row {row} (counted from 0)", "each label once", got)
         scores[row, [index[name] for name in listed]] = numbers
     return Vectors(tuple(names), scores, lists, source=source, are_ranked=are_ranked(rows))
 

@@ -18,18 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from inspect_ai.scorer import (
-    CORRECT,
-    INCORRECT,
-    NOANSWER,
-    Metric,
-    SampleScore,
-    Score,
-    Scorer,
-    Target,
-    metric,
-    scorer,
-)
+from inspect_ai import scorer
 from inspect_ai.solver import TaskState
 
 from batch_calibration.api import calibrate
@@ -73,26 +62,26 @@ def _accuracy(scores: np.ndarray, block: Block) -> float:
     return float(accuracy(scores[is_known], block.labels[is_known]))
 
 
-@metric  # type: ignore[untyped-decorator]  # Inspect is not there to be checked
-def icl_accuracy() -> Metric:
+@scorer.metric  # type: ignore[untyped-decorator]  # Inspect is not there to be checked
+def icl_accuracy() -> scorer.Metric:
     """The accuracy of the most probable label, before any correction."""
     return _of_all(lambda block, _: _accuracy(np.asarray(block.log_probs), block))
 
 
-@metric(name="corrected_accuracy")  # type: ignore[untyped-decorator]
-def accuracy_after() -> Metric:
+@scorer.metric(name="corrected_accuracy")  # type: ignore[untyped-decorator]
+def accuracy_after() -> scorer.Metric:
     """The accuracy after the correction, learned of all samples without their right labels."""
     return _of_all(lambda block, options: _accuracy(_corrected(block, options), block))
 
 
-@metric(name="preference_nats")  # type: ignore[untyped-decorator]
-def preference() -> Metric:
+@scorer.metric(name="preference_nats")  # type: ignore[untyped-decorator]
+def preference() -> scorer.Metric:
     """By how many nats the mean score of the most preferred label exceeds that of the least."""
     return _of_all(lambda block, _: float(np.ptp(np.float64(block.log_probs).mean(axis=0))))
 
 
-@metric  # type: ignore[untyped-decorator]
-def flips() -> Metric:
+@scorer.metric  # type: ignore[untyped-decorator]
+def flips() -> scorer.Metric:
     """The share of samples whose most probable label the correction changes."""
 
     def share(block: Block, options: Mapping[str, Any]) -> float:
@@ -102,7 +91,9 @@ def flips() -> Metric:
     return _of_all(share)
 
 
-def _as_in_a_log(state: TaskState, target: Target) -> tuple[dict[str, Any], list[int] | None]:
+def _as_in_a_log(
+    state: TaskState, target: scorer.Target
+) -> tuple[dict[str, Any], list[int] | None]:
     """A sample as a log has it, and the choice under each letter where a solver shuffled them."""
     order = [choice.original_position for choice in state.choices]
     texts = {choice.original_position: choice.value for choice in state.choices}
@@ -125,16 +116,15 @@ def _label_scores(row: Row, position: AnswerPosition, where: str, missing: str) 
     top = scores_of_top_k([position.log_probs], row.choices, where=where)
     scores, is_kept = fill_scores(top.log_probs, check_missing(missing), top.bound)
     if not is_kept.any():
-        raise InputError.at(
-            where, f"tokens of {', '.join(row.choices)}", shown([*position.log_probs])
-        )
+        expected = f"tokens of {', '.join(row.choices)}"
+        raise InputError.at(where, expected, shown([*position.log_probs]))
     return dict(zip(row.choices, map(float, scores[0]), strict=True))
 
 
-def _of_all(number_of: Callable[[Block, Mapping[str, Any]], float]) -> Metric:
+def _of_all(number_of: Callable[[Block, Mapping[str, Any]], float]) -> scorer.Metric:
     """A metric of the label scores of all samples; NaN where they cannot be read together."""
 
-    def compute(scores: list[SampleScore]) -> float:
+    def compute(scores: list[scorer.SampleScore]) -> float:
         metadata = [sample.score.metadata or {} for sample in scores]
         records = [json.loads(sample[KEY]) for sample in metadata if KEY in sample]
         if not records:
@@ -165,7 +155,7 @@ def _block(records: Sequence[Mapping[str, Any]]) -> Block:
 
 
 # Stands last: the metrics are made when it is defined.
-@scorer(  # type: ignore[untyped-decorator]
+@scorer.scorer(  # type: ignore[untyped-decorator]
     metrics=[icl_accuracy(), accuracy_after(), preference(), flips()]
 )
 def label_bias(
@@ -174,7 +164,7 @@ def label_bias(
     prior: Sequence[float] | None = None,
     missing: str = "least",
     at: str = "",
-) -> Scorer:
+) -> scorer.Scorer:
     """Log-probabilities of the labels at the answer's position; the largest is the answer.
 
     A sample's value is whether its most probable label is right, before any correction. Letters are
@@ -197,25 +187,25 @@ def label_bias(
         options["target_prior"] = list(prior)
     reading = Reading(labels=tuple(names), missing=missing, at=at)  # type: ignore[arg-type]
 
-    async def score(state: TaskState, target: Target) -> Score:
+    async def score(state: TaskState, target: scorer.Target) -> scorer.Score:
         sample, order = _as_in_a_log(state, target)
         where = f"sample {state.sample_id}"
         if not any(choice.logprobs for choice in state.output.choices):
-            return Score.unscored(reason="scoring_failed", explanation=NO_LOG_PROBS)
+            return scorer.Score.unscored(reason="scoring_failed", explanation=NO_LOG_PROBS)
         try:
             row, position = read_sample(sample, where, reading, order)
             label_scores = _label_scores(row, position, where, missing)
         # One sample that names no answer leaves the others.
         except InputError as error:
-            return Score.unscored(reason="scoring_failed", explanation=str(error))
+            return scorer.Score.unscored(reason="scoring_failed", explanation=str(error))
         answer = max(label_scores, key=label_scores.__getitem__)
-        value = CORRECT if answer == row.target else INCORRECT
+        value = scorer.CORRECT if answer == row.target else scorer.INCORRECT
         if row.target not in row.choices:
-            value = NOANSWER
-        record = {"row": vars(row), "place": vars(position), "options": options, "labels": names,
-                  "missing": missing}  # fmt: skip
+            value = scorer.NOANSWER
+        record: dict[str, object] = {"row": vars(row), "place": vars(position), "options": options}
+        record |= {"labels": names, "missing": missing}
         # As text: all of it comes back from a log as it was, tokens that are keys too.
         metadata = {"label_scores": label_scores, KEY: json.dumps(record)}
-        return Score(value=value, answer=answer, metadata=metadata)
+        return scorer.Score(value=value, answer=answer, metadata=metadata)
 
     return score

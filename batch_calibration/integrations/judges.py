@@ -353,9 +353,8 @@ def _candidate_first(row: Row, where: str) -> bool:
         # alpaca_eval's rule, by which the order depends on the instruction alone.
         seed = f"is_switched_outputs{row['instruction']}0"
         return random.Random(seed).choices([False, True], k=1)[0]
-    raise InputError.at(
-        where, "the column candidate_first", shown([*row]), "say if the candidate was shown first"
-    )
+    expected = "the column candidate_first"
+    raise InputError.at(where, expected, shown([*row]), "say if the candidate was shown first")
 
 
 def _flag(cell: Json, where: str, name: str) -> bool:

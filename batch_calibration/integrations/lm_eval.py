@@ -92,12 +92,9 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
         responses = list(resps)
         processes = int(os.environ.get("WORLD_SIZE", "1"))
         if processes > 1:
-            logger.warning(
-                "This filter corrects the documents of one of %d processes by their own mean. Use "
-                "the class CorrectedTask or the aggregations of %s, which see all.",
-                processes,
-                __name__,
-            )
+            message = "This filter corrects the documents of one of %d processes by their own "
+            message += "mean. Use the class CorrectedTask or the aggregations of %s, which see all."
+            logger.warning(message, processes, __name__)
         # How many requests each document has: those of one stand together.
         counts = [len(list(requests)) for _, requests in groupby(docs, key=id)]
         scores = np.array([score for score, _ in responses])
@@ -184,9 +181,8 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         self._metric_fn_list.setdefault(LABEL_SCORES, likelihood)
         metrics: Metrics = super().process_results(doc, results)
         if LABEL_SCORES not in metrics:
-            raise InputError.at(
-                f"task {self.config.task}", "the harness's metrics", "its own process_results"
-            )
+            expected = "the harness's metrics"
+            raise InputError.at(f"task {self.config.task}", expected, "its own process_results")
         label_scores = metrics[LABEL_SCORES]
         if not is_own_metric:
             del self._metric_fn_list[LABEL_SCORES], metrics[LABEL_SCORES]
@@ -230,9 +226,8 @@ def _labels_and_scores(samples: Sequence[LabelScores]) -> tuple[np.ndarray, np.n
     """Right choices [n] and scores [n, k]."""
     labels = [label for label, _ in samples]
     if any(not isinstance(label, int | np.integer) for label in labels):
-        raise InputError.at(
-            "the task", "one right choice in each document", "several", "choose a task with one"
-        )
+        expected = "one right choice in each document"
+        raise InputError.at("the task", expected, "several", "choose a task with one")
     scores = _as_rows([np.asarray(scores, np.float64) for _, scores in samples], None)
     return np.asarray(labels, np.int32), scores
 
@@ -293,14 +288,12 @@ def write_overlays(
                 continue
             reasons[task] = f"{task} stays as it is: {reason}."
             if len(members) == 1:
-                raise InputError.at(
-                    f"task {task}", "one that scores choices (output_type: multiple_choice)", reason
-                )
+                expected = "one that scores choices (output_type: multiple_choice)"
+                raise InputError.at(f"task {task}", expected, reason)
     for task in paths:
         if (folder / f"{task}.yaml").exists():  # what an earlier call wrote is gone by now
-            raise InputError.at(
-                folder / f"{task}.yaml", "a folder without your own tasks", "one", "name another"
-            )
+            expected = "a folder without your own tasks"
+            raise InputError.at(folder / f"{task}.yaml", expected, "one", "name another")
     folder.mkdir(parents=True, exist_ok=True)
     for task, path in paths.items():
         arguments: dict[str, Json] = {"method": method}

@@ -224,9 +224,8 @@ def _read_batches(path: Path, columns: list[str] | None = None) -> "Iterator[pa.
     from pyarrow import parquet
 
     # With a buffer, and not read ahead, a column is read page by page.
-    with arrow_errors(path), parquet.ParquetFile(
-        path, buffer_size=2**20, pre_buffer=False
-    ) as file:  # fmt: skip
+    options = {"buffer_size": 2**20, "pre_buffer": False}
+    with arrow_errors(path), parquet.ParquetFile(path, **options) as file:
         metadata = file.metadata
         size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
         # As many rows as fit by their mean size.
@@ -441,8 +440,7 @@ def _write(
     from pyarrow import parquet
 
     k, size = len(source.labels), MAX_BATCH_ROWS
-    predicted = np.zeros((2, k))  # rows by label, before and after
-    right = [0, 0]  # rows, before and after
+    predicted, right = np.zeros((2, k)), np.zeros(2)  # rows before and after, by label and in all
     rows_labeled = rows_changed = rows_written = 0
     # Without the fields' metadata, as a table that is built anew has none.
     score_types = dict.fromkeys(source.labels, pa.float32())
@@ -473,8 +471,7 @@ def _write(
             gold = source.gold(rows)
             if gold is not None:
                 rows_labeled += int((gold >= 0).sum())
-                right[0] += int((before == gold).sum())
-                right[1] += int((after == gold).sum())
+                right += [(before == gold).sum(), (after == gold).sum()]
             columns = {name: rows.table[name] for name in source.schema.names}
             for label, name in enumerate(source.labels):
                 columns[name] = pa.array(corrected[:, label])
@@ -486,7 +483,7 @@ def _write(
     missing, is_named = source.reading.missing, bool(source.reading.labels)
     notes = (*source.notes, *source.gaps.notes(source.labels, missing, is_named=is_named))
     left_out, (before, after) = source.total - rows_written, predicted / rows_written
-    accuracy = (right[0] / rows_labeled, right[1] / rows_labeled) if rows_labeled else None
+    accuracy = tuple((right / rows_labeled).tolist()) if rows_labeled else None
     return Streamed(
         rows_written, left_out, source.labels, {}, before, after, rows_changed, accuracy, notes
     )

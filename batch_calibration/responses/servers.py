@@ -103,11 +103,11 @@ def end_log_prob(prompt: PromptTokens, label: str, where: str) -> tuple[float, i
         # Byte-level and SentencePiece tokens write a space as another letter.
         end = prompt.tokens[start].translate(SPACES) + end
     if not end.strip().endswith(label.strip()):
-        raise InputError.at(
-            where,
-            f"a prompt that ends with the label {shown(label)}, but it ends with {shown(end)}",
-            remedy="send prompt and label together and ask for no new token (max_tokens=0)",
+        expected = (
+            f"a prompt that ends with the label {shown(label)}, but it ends with {shown(end)}"
         )
+        remedy = "send prompt and label together and ask for no new token (max_tokens=0)"
+        raise InputError.at(where, expected, remedy=remedy)
     if end.strip() != label.strip():
         raise InputError(
             f"{where}: the token {shown(prompt.tokens[start])} holds the end of the prompt and the "
@@ -140,9 +140,8 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
     probs = np.array(numbers).reshape(len(rows), -1)
     # A thousandth more than 1 is rounding.
     if not ((probs >= 0) & (probs <= 1)).all() or (probs.sum(axis=1) > 1 + 1e-3).any():
-        raise InputError.at(
-            where, "probabilities from 0 to 1 that sum to at most 1", shown(probs[0].tolist())
-        )
+        expected = "probabilities from 0 to 1 that sum to at most 1"
+        raise InputError.at(where, expected, shown(probs[0].tolist()))
     return probs
 
 
@@ -237,16 +236,6 @@ class ResponseFormat(NamedTuple):
         assert self.read_prompt, f"{self.scorer} scores no prompts"
         return self.read_prompt(response, where)
 
-    def label_log_prob(self, response: Response, label: str, where: str = "response") -> float:
-        """Log-probability in nats of the label that the prompt of a response ends with.
-
-        >>> token = {"7": {"logprob": -0.5, "rank": 1, "decoded_token": " yes"}}
-        >>> response = {"choices": [{"prompt_logprobs": [None, token]}]}
-        >>> RESPONSE_FORMATS["vllm"].label_log_prob(response, "yes")
-        -0.5
-        """
-        return end_log_prob(self.prompt_tokens(response, where), label, where)[0]
-
 
 # OpenAI's responses: chat, completions, completions that echo prompts; Ollama, Gemini
 
@@ -272,9 +261,8 @@ def _openai_tokens(response: Response, where: str) -> list[WrittenToken]:
     log_probs = _openai_log_probs(response, where)
     is_chat = log_probs.get("content") is not None
     if not is_chat and value_at(response, "choices", 1) is not None:
-        raise InputError.at(
-            where, "the answer to one prompt", "several choices", "send each prompt alone, with n=1"
-        )
+        expected = "the answer to one prompt"
+        raise InputError.at(where, expected, "several choices", "send each prompt alone, with n=1")
     if is_chat or not isinstance(log_probs.get("top_logprobs"), list):
         return _read_tokens(list_at(log_probs, "content"))
     lists, written = list_at(log_probs, "top_logprobs"), []
@@ -311,9 +299,8 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
     listed = _openai_log_probs(response, where)
     tokens, log_probs = list_at(listed, "tokens"), list_at(listed, "token_logprobs")
     if not tokens or len(tokens) != len(log_probs):
-        raise InputError.at(
-            where, "as many tokens as token_logprobs", remedy="ask with echo=true, logprobs=1"
-        )
+        expected = "as many tokens as token_logprobs"
+        raise InputError.at(where, expected, remedy="ask with echo=true, logprobs=1")
     text, joined = text_at(response, "choices", 0, "text"), "".join(map(str, tokens))
     if joined and text != joined and text.startswith(joined):
         # llama-cpp-python does so for models without a beginning token.
@@ -323,9 +310,8 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
         )
     end = _first_generated(response, listed)
     if not all(isinstance(token, str) for token in tokens) or end < 1:
-        raise InputError.at(
-            where, "the prompt's tokens", "only the answer's", "ask with echo=true, if supported"
-        )
+        remedy = "ask with echo=true, if supported"
+        raise InputError.at(where, "the prompt's tokens", "only the answer's", remedy)
     return PromptTokens(tuple(map(str, tokens[:end])), _log_probs(log_probs[:end], where))
 
 
@@ -472,10 +458,11 @@ def _llama_cpp_tokens(response: Response, where: str) -> list[WrittenToken]:
     return written
 
 
+NO_PROBS = "it has no completion_probabilities; ask /completion with n_probs=20 and n_predict=1"
+NO_TOPS = "it has no logprobsResult.topCandidates; ask with responseLogprobs=true, logprobs=20"
 RESPONSE_FORMATS = {
     "openai": ResponseFormat(
-        "OpenAI-style responses", _openai_tokens,
-        NO_LIST, _is_echoed, _openai_prompt,
+        "OpenAI-style responses", _openai_tokens, NO_LIST, _is_echoed, _openai_prompt
     ),
     "vllm": ResponseFormat(
         "vLLM, prompt_logprobs", _vllm_tokens, NO_LIST,
@@ -490,17 +477,11 @@ RESPONSE_FORMATS = {
         lambda response: not any(list_at(response, "meta_info", name) for name in SGLANG_LISTS),
         _sglang_prompt,
     ),
-    "llama.cpp": ResponseFormat(
-        "llama.cpp server", _llama_cpp_tokens,
-        "it has no completion_probabilities; ask /completion with n_probs=20 and n_predict=1",
-    ),
+    "llama.cpp": ResponseFormat("llama.cpp server", _llama_cpp_tokens, NO_PROBS),
     "ollama": ResponseFormat(
         "Ollama", lambda response, _: _read_tokens(list_at(response, "logprobs")),
         "it has no list of the most probable tokens; ask with logprobs=true, top_logprobs=20",
     ),
-    "gemini": ResponseFormat(
-        "Gemini", _gemini_tokens,
-        "it has no logprobsResult.topCandidates; ask with responseLogprobs=true, logprobs=20",
-    ),
+    "gemini": ResponseFormat("Gemini", _gemini_tokens, NO_TOPS),
 }  # fmt: skip
 """Kind of server -> what it answers."""

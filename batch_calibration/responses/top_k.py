@@ -214,9 +214,8 @@ def _returned_tokens(row: LogProbs, where: str) -> dict[str, float]:
         if not gone:
             returned[token] = float(log_prob)
     if not returned:
-        raise InputError.at(
-            where, "log-probabilities of top tokens", "none", "ask for top_logprobs=20"
-        )
+        expected = "log-probabilities of top tokens"
+        raise InputError.at(where, expected, "none", "ask for top_logprobs=20")
     # exp(1) is above the limit already, and exp of a wild number would overflow.
     total = float(np.exp(np.minimum(log_probs[~is_absent], 1.0)).sum())
     if total > 1.01:  # a hundredth for rounding, in half precision too
@@ -232,9 +231,8 @@ def _bare_labels(labels: Sequence[str], where: str) -> list[str]:
     bare = list(map(_bare, labels))
     for j, name in enumerate(bare):
         if not name.strip():
-            raise InputError.at(
-                where, "labels with letters", shown(labels[j]), "name them as the model answers"
-            )
+            expected = "labels with letters"
+            raise InputError.at(where, expected, shown(labels[j]), "name them as the model answers")
         if bare.index(name) < j:
             raise InputError(
                 f"{where}: the labels {shown(labels[bare.index(name)])} and {shown(labels[j])} "

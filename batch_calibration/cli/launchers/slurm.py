@@ -74,9 +74,8 @@ class Slurm:
 
         remedy = "run it where sbatch works, or give --launcher=local"
         with answering(RuntimeError, "--launcher=slurm", "jobs to be submitted", remedy):
-            executor = submitit.AutoExecutor(
-                work.logs / "%j", self.cluster, slurm_max_num_timeout=MAX_RESTARTS
-            )
+            logs, restarts = work.logs / "%j", MAX_RESTARTS
+            executor = submitit.AutoExecutor(logs, self.cluster, slurm_max_num_timeout=restarts)
             executor.update_parameters(
                 name="sweep", timeout_min=self.minutes, nodes=self.hosts, tasks_per_node=1,
                 cpus_per_task=self.cpus, gpus_per_node=self.gpus,
