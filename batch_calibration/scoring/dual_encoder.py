@@ -19,7 +19,6 @@ from batch_calibration.scoring.engine.batches import batches, behind
 from batch_calibration.scoring.engine.programs import State
 from batch_calibration.scoring.engine.tokens import count_cut, refuse_same_tokens, token_ids
 from batch_calibration.scoring.models import clip
-from batch_calibration.scoring.models.family import ClipNetwork
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
 from batch_calibration.scoring.models.layers import exactness
 
@@ -75,7 +74,7 @@ class DualEncoder(label_texts.LabelScorer):
                 "max_tokens", "3 or more (two are special), or 0 for the checkpoint's", max_tokens
             )
         self.checkpoint = checkpoint
-        self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
+        self.scale = float(scale or cast(clip.Model, checkpoint.model).scale)
         positions = checkpoint.config.positions
         self.max_tokens = min(max_tokens or positions, positions)  # tokens, specials included
         self._budget = BATCH_TOKENS.get(jax.default_backend(), 65536)
@@ -277,7 +276,7 @@ def _run(
     return sharding.replicate(vectors, home)
 
 
-def _embed_captions(network: ClipNetwork, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+def _embed_captions(network: clip.Model, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
     """CLIP's embeddings of `tokens [b, t]`, of which `lengths [b]` are real."""
     return network.embed_text(tokens, lengths)
 

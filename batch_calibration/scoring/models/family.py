@@ -63,7 +63,7 @@ def misfit(kind: object, setting: object) -> str:
 RawConfig = dict[str, object]
 """The content of a `config.json`."""
 Kind = Literal["causal_lm", "clip"]
-"""The interface of a network: `CausalNetwork` or `ClipNetwork`."""
+"""The interface of a network: `CausalNetwork` or `clip.Model`."""
 
 
 class CausalNetwork(Protocol):
@@ -74,20 +74,6 @@ class CausalNetwork(Protocol):
 
     def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-
-
-class ClipNetwork(Protocol):
-    """A text tower and an image tower with one embedding space: scored by `DualEncoder`."""
-
-    @property
-    def scale(self) -> jax.Array:
-        """The factor from cosines to logits."""
-
-    def embed_text(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are a text's."""
-
-    def embed_image(self, pixels: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of normalized `pixels [b, h, w, 3]`."""
 
 
 class Config(Protocol):
