@@ -148,7 +148,6 @@ class Block(nnx.Module):
 
 
 MakePart = Callable[..., nnx.Module]
-Windows = Sequence[int | None]
 
 
 class Decoder(nnx.Module):
@@ -176,7 +175,7 @@ class Decoder(nnx.Module):
 
     def make(
         self, config: Config, norm: MakePart, is_tied: bool, rngs: nnx.Rngs,
-        windows: Windows = (), *, has_positions: bool = False,
+        windows: Sequence[int | None] = (), *, has_positions: bool = False,
     ) -> None:  # fmt: skip
         """Make these parts; blocks get a window each where there are `windows`."""
         given = [(window,) for window in windows] or repeat((), config.layers)
