@@ -31,8 +31,8 @@ def checkpoint(tmp_path_factory):
 @pytest.fixture(scope="module")
 def expected(checkpoint):
     """Each label alone, by the network for sequences of its length; and which are long."""
-    network = long_network(checkpoint.config, checkpoint.model)
-    assert network.first_length == FIRST and checkpoint.config.positions == 320
+    first_length, long_model = long_network(checkpoint.config, checkpoint.model)
+    assert first_length == FIRST and checkpoint.config.positions == 320
 
     @jax.jit
     def run(model, tokens):
@@ -43,7 +43,7 @@ def expected(checkpoint):
         prompt = checkpoint.tokenizer.encode(TEXTS[row]).ids
         ids = checkpoint.tokenizer.encode(TEXTS[row] + LABELS[column]).ids
         is_long[row, column] = len(ids) - 1 > FIRST
-        model = network.model if is_long[row, column] else checkpoint.model
+        model = long_model if is_long[row, column] else checkpoint.model
         fed = np.zeros((1, 320), np.int32)
         fed[0, : len(ids) - 1] = ids[:-1]  # what follows is seen by none of them
         logits = np.asarray(run(model, fed))

@@ -8,12 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int32
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.inputs import ImageInputs, ImageRef, Inputs
-
-__all__ = [
-    "NOTHING_FINISHED", "Finished", "ImageInputs", "ImageRef", "Inputs", "LabelScores",
-    "LabelTexts", "NoAnswer", "Refused", "Scorer",
-]  # fmt: skip
+from batch_calibration.scoring.inputs import ImageInputs as ImageInputs
+from batch_calibration.scoring.inputs import ImageRef as ImageRef
+from batch_calibration.scoring.inputs import Inputs as Inputs
 
 LogProbs = Float32[np.ndarray, "n k"]
 TokenCounts = Int32[np.ndarray, "n"]

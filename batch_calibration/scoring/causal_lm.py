@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -75,21 +74,17 @@ class CausalLM(label_texts.LabelScorer):
         self.notes = self._forward.notes
         self._long: Forward | None = None  # for sequences beyond `_first_length`
         if network := long_network(checkpoint.config, checkpoint.model):
-            self._first_length = network.first_length
-            longer = replace(checkpoint, model=network.model)
+            self._first_length, model = network
+            longer = replace(checkpoint, model=model)
             self._long = Forward(longer, batch_size, normalized=not logits_only)
             self._long.notes = self.notes
 
     @property
     def identity(self) -> Identity:
         """All that decides the numbers; batches and devices do not."""
-        return {
-            "kind": "causal_lm",
-            "version": VERSION,
-            "checkpoint": self.checkpoint.digest,
-            "dtype": self.checkpoint.dtype,
-            **({"logits_only": True} if self.logits_only else {}),
-        }
+        identity: Identity = {"kind": "causal_lm", "version": VERSION}
+        identity |= {"checkpoint": self.checkpoint.digest, "dtype": self.checkpoint.dtype}
+        return identity | ({"logits_only": True} if self.logits_only else {})
 
     def _score(self, asked: label_texts.Asked) -> LabelScores:
         if asked.finished is not NOTHING_FINISHED:
@@ -151,15 +146,11 @@ class CausalLM(label_texts.LabelScorer):
                 )
 
 
-class LongNetwork(NamedTuple):
-    """A network as it is beyond its `first_length`, the weights shared with the other."""
+def long_network(config: Config, model: nnx.Module) -> tuple[float, llama.Model] | None:
+    """Returns the network for long sequences, its weights shared with that for short ones.
 
-    first_length: float  # tokens
-    model: llama.Model
-
-
-def long_network(config: Config, model: nnx.Module) -> LongNetwork | None:
-    """The network for long sequences, where it differs from that for short ones."""
+    Before it stands the number of tokens beyond which it counts; None where there is no other.
+    """
     if not isinstance(model, llama.Model) or not isinstance(config, llama.Config):
         return None
     first_length = config.rope.original_max_position_embeddings
@@ -167,4 +158,4 @@ def long_network(config: Config, model: nnx.Module) -> LongNetwork | None:
         return None
     longer = nnx.merge(*nnx.split(model))
     longer.frequencies = model.long_frequencies
-    return LongNetwork(first_length, longer)
+    return first_length, longer

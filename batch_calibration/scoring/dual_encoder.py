@@ -19,7 +19,6 @@ from batch_calibration.scoring.engine.batches import batches, behind
 from batch_calibration.scoring.engine.programs import State
 from batch_calibration.scoring.engine.tokens import count_cut, refuse_same_tokens, token_ids
 from batch_calibration.scoring.models import clip
-from batch_calibration.scoring.models.family import ClipNetwork
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
 from batch_calibration.scoring.models.layers import exactness
 
@@ -71,11 +70,10 @@ class DualEncoder(label_texts.LabelScorer):
             expected = "a positive, finite number (20 is usual), or 0 for the checkpoint's own"
             raise InputError.at("scale", expected, scale)
         if max_tokens != 0 and max_tokens < 3:
-            raise InputError.at(
-                "max_tokens", "3 or more (two are special), or 0 for the checkpoint's", max_tokens
-            )
+            expected = "3 or more (two are special), or 0 for the checkpoint's"
+            raise InputError.at("max_tokens", expected, max_tokens)
         self.checkpoint = checkpoint
-        self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
+        self.scale = float(scale or cast(clip.Model, checkpoint.model).scale)
         positions = checkpoint.config.positions
         self.max_tokens = min(max_tokens or positions, positions)  # tokens, specials included
         self._budget = BATCH_TOKENS.get(jax.default_backend(), 65536)
@@ -87,26 +85,20 @@ class DualEncoder(label_texts.LabelScorer):
     @property
     def identity(self) -> Identity:
         """All that decides the numbers; the batch size does not."""
-        return {
-            "kind": "dual_encoder",
-            "version": VERSION,
-            "checkpoint": self.checkpoint.digest,
-            "dtype": self.checkpoint.dtype,
-            "scale": self.scale,
-            "max_tokens": self.max_tokens,
-        }
+        identity: Identity = {"kind": "dual_encoder", "version": VERSION}
+        identity |= {"checkpoint": self.checkpoint.digest, "dtype": self.checkpoint.dtype}
+        return identity | {"scale": self.scale, "max_tokens": self.max_tokens}
 
     def _score(self, asked: label_texts.Asked) -> LabelScores:
         self._check_labels(asked.forms)
         embeddings, _ = self.embed(asked.forms)
         directions = label_texts.average_embeddings(embeddings, asked.counts)  # [k, d], unit length
         failed: dict[int, str] = {}
-        if isinstance(asked.inputs, ImageInputs):
-            vectors, tokens, failed = self.embed_images(
-                asked.inputs, asked.progress, asked.finished
-            )
+        inputs, progress, finished = asked.inputs, asked.progress, asked.finished
+        if isinstance(inputs, ImageInputs):
+            vectors, tokens, failed = self.embed_images(inputs, progress, finished)
         else:
-            vectors, tokens = self.embed(asked.inputs, asked.progress, asked.finished)
+            vectors, tokens = self.embed(inputs, progress, finished)
         log_probs = np.float32(self.scale) * (vectors @ directions.T)  # [n, k]
         # Rows of images that cannot be read are NaN.
         readable = [row for row in range(len(log_probs)) if row not in failed]
@@ -143,9 +135,8 @@ class DualEncoder(label_texts.LabelScorer):
             )
         if len(texts) and not counts.all():
             row = int(np.argmin(counts))
-            raise InputError.at(
-                f"row {row}", "a text of at least one token", f"{texts[row]!r}", "drop it"
-            )
+            expected, got = "a text of at least one token", f"{texts[row]!r}"
+            raise InputError.at(f"row {row}", expected, got, "drop it")
         # In the order of rows, whichever batch they came in.
         stacked = [vectors[row] for row in range(len(texts))]
         return np.stack(stacked) if stacked else np.zeros((0, 1), np.float32), counts
@@ -277,7 +268,7 @@ def _run(
     return sharding.replicate(vectors, home)
 
 
-def _embed_captions(network: ClipNetwork, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+def _embed_captions(network: clip.Model, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
     """CLIP's embeddings of `tokens [b, t]`, of which `lengths [b]` are real."""
     return network.embed_text(tokens, lengths)
 

@@ -89,13 +89,10 @@ class TransformersLM(label_texts.LabelScorer):
     @property
     def identity(self) -> Identity:
         """All that decides the numbers; the batch size does not."""
-        return {
-            "kind": "transformers",
-            # Version 1 turned cached beginnings of long sequences as if they were short.
-            "version": "2" if self._network.first_length < np.inf else VERSION,
-            "checkpoint": self.checkpoint.digest,
-            "dtype": self.checkpoint.dtype,
-        }
+        # Version 1 turned cached beginnings of long sequences as if they were short.
+        version = "2" if self._network.first_length < np.inf else VERSION
+        identity: Identity = {"kind": "transformers", "version": version}
+        return identity | {"checkpoint": self.checkpoint.digest, "dtype": self.checkpoint.dtype}
 
     def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[label_texts.Part]:
         for start in range(0, len(texts), TOKENIZED_ROWS):
@@ -230,10 +227,9 @@ class TorchNetwork:
         shared = next((i for i in range(most) if first[i] != last[i]), most)
         if len(prompts) < 2 or shared < least or not self.has_branching_cache:
             return Prefix(0, None)
+        ids = np.array([first[:shared]])
         with torch.inference_mode():
-            output = self._forward(
-                self.model, np.array([first[:shared]]), np.ones((1, shared), int), 0, None
-            )
+            output = self._forward(self.model, ids, np.ones_like(ids), 0, None)
         return Prefix(shared, output.past_key_values)
 
     @cached_property
@@ -359,15 +355,12 @@ class TorchNetwork:
     def _begin(self) -> int:
         """The token that decoding begins with, where transformers' `generate` finds it."""
         config, generation = self.model.config, self.model.generation_config
-        for place in (config, generation):
-            if (token := getattr(place, "decoder_start_token_id", None)) is not None:
+        start, bos = "decoder_start_token_id", "bos_token_id"  # the second of T5Gemma
+        places = [(config, start), (generation, start), (generation, bos), (config, bos)]
+        for place, key in places:
+            if (token := getattr(place, key, None)) is not None:
                 return int(token)
-        for place in (generation, config):  # T5Gemma
-            if (token := getattr(place, "bos_token_id", None)) is not None:
-                return int(token)
-        raise InputError.at(
-            "config.json", "decoder_start_token_id or bos_token_id", "neither", "add it"
-        )
+        raise InputError.at("config.json", f"{start} or {bos}", "neither", "add it")
 
     def _read(
         self, ids: np.ndarray, mask: np.ndarray, cached: int, cache: "Cache | None",

@@ -19,9 +19,8 @@ from batch_calibration.errors import InputError, refuse_unknown, spell
 
 Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...] | tuple[int, ...]
 """Types of settings."""
-TYPE_NAMES: dict[object, str] = {
-    int: "a whole number", float: "a number", bool: "True or False", str: "a text",
-}  # fmt: skip
+TYPE_NAMES: dict[object, str] = {int: "a whole number", float: "a number"}
+TYPE_NAMES |= {bool: "True or False", str: "a text"}
 ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.M)
 """An entry of a docstring's section of attributes, with the lines that continue it."""
 
@@ -98,9 +97,8 @@ class Key(NamedTuple):
             raise InputError(key=self.name, expected=TYPE_NAMES[self.kind], got=repr(setting))
         # Not `<`: NaN is below no number.
         if self.minimum is not None and not typing.cast(float, setting) >= self.minimum:
-            raise InputError(
-                key=self.name, expected=f"{self.minimum} or more {self.unit}", got=setting
-            )
+            expected = f"{self.minimum} or more {self.unit}"
+            raise InputError(key=self.name, expected=expected, got=setting)
         return typing.cast(Value, setting)
 
     def _check_tuple(self, setting: Any) -> tuple[str | int, ...]:
@@ -144,19 +142,10 @@ def read_help(owner: type) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in entries}
 
 
-__all__ = [
-    "PARTS", "ApiScores", "ApiSettings", "CalibrationSettings", "Cell", "DataSettings",
-    "LengthPolicy", "ModelSettings", "PromptSettings", "ScorerKind", "Settings", "Study",
-    "combinations", "gather", "grid", "keys", "varied",
-]  # fmt: skip
-
 ScorerKind = Literal["causal_lm", "dual_encoder", "transformers", "api"]
 ApiScores = Literal["echo", "prompt_logprobs", "logprob_token_ids", "score", "top_k", "chat",
                     "systemone"]  # fmt: skip
-Selection = Literal["per_class", "total", "round_robin", "explicit"]
 LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
-Chat = Literal["off", "turns", "one_message"]
-LabelWords = Literal["own", "training", "held_out"]
 LimitRows = Literal["sample", "first"]
 Number = TypeVar("Number", int, float)
 
@@ -164,8 +153,7 @@ Number = TypeVar("Number", int, float)
 def _at_least(minimum: int, default: Number, unit: str) -> Number:
     """A field of at least `minimum`, counted in `unit`."""
     # Typed as what an instance's field holds, as `dataclasses.field` is.
-    number: Number = field(default=default, metadata={"minimum": minimum, "unit": unit})
-    return number
+    return field(default=default, metadata={"minimum": minimum, "unit": unit})
 
 
 @dataclass(frozen=True)
@@ -224,15 +212,15 @@ class PromptSettings:
     """
 
     shots: int = _at_least(0, 1, "shots")
-    selection: Selection = "per_class"
+    selection: Literal["per_class", "total", "round_robin", "explicit"] = "per_class"
     demonstrations: tuple[str | int, ...] = ()
     order: int = _at_least(-1, -1, "(-1: as drawn)")
     template: str = ""
     verbalizer: str = ""
     demonstration_labels: Literal["gold", "random", "flipped"] = "gold"
-    label_words: LabelWords = "own"
+    label_words: Literal["own", "training", "held_out"] = "own"
     over_long: LengthPolicy = "error"
-    chat: Chat = "off"
+    chat: Literal["off", "turns", "one_message"] = "off"
     system: str = ""
     answer_start: str = ""
     chat_date: str = "2024-07-26"
@@ -329,10 +317,8 @@ class CalibrationSettings:
     stream_orders: int = _at_least(0, 0, "orders (0: none)")
 
 
-PARTS = {
-    "data": DataSettings, "prompt": PromptSettings, "model": ModelSettings, "api": ApiSettings,
-    "calibration": CalibrationSettings,
-}  # fmt: skip
+PARTS = {"data": DataSettings, "prompt": PromptSettings, "model": ModelSettings}
+PARTS |= {"api": ApiSettings, "calibration": CalibrationSettings}
 ONE_VALUE = {"batch_size", "mesh"}
 """Keys of the model that decide no number; commas of a mesh are its own."""
 

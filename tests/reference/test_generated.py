@@ -199,9 +199,9 @@ def compare(raw, directory):
     if model is None:
         return "refused there"
     length = config.positions
-    network = long_network(config, ours)
-    if network is not None and length > network.first_length:
-        ours = network.model
+    first_length, long_model = long_network(config, ours) or (length, ours)
+    if length > first_length:
+        ours = long_model
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(1, config.vocab_size, (2, length), generator=generator)
     with torch.no_grad():

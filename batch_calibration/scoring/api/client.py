@@ -183,12 +183,10 @@ class Client:
                 reason = type(error).__name__
                 # A server that has answered before may come back; another is not there.
                 if isinstance(error, httpx2.ConnectError) and not self._has_answered:
-                    raise InputError.at(
-                        self.server.address,
-                        "a server, which cannot be reached "
-                        f"({self.server.without_key(str(error))})",
-                        remedy=f"start it, or correct {spell('server')}",
-                    ) from error
+                    why = self.server.without_key(str(error))
+                    expected = f"a server, which cannot be reached ({why})"
+                    remedy = f"start it, or correct {spell('server')}"
+                    raise InputError.at(self.server.address, expected, remedy=remedy) from error
             else:
                 reason = f"{status_name}: {self._message(content)}"
                 if status == 402 or (status in (403, 429) and NO_QUOTA.search(content.lower())):
@@ -209,13 +207,10 @@ class Client:
             if attempt + 1 < MAX_ATTEMPTS:  # no wait after the last attempt
                 self._tell_wait(reason, wait)
                 await self.pace.sleep(wait)
-        raise InputError.at(
-            where,
-            "an answer",
-            f"none after attempt {attempt + 1} of {MAX_ATTEMPTS} ({reason})",
-            f"lower {spell('in_flight')} or set {spell('per_minute')} if the server is "
-            f"busy, and raise {spell('timeout')} if it is slow",
-        )
+        got = f"none after attempt {attempt + 1} of {MAX_ATTEMPTS} ({reason})"
+        remedy = f"lower {spell('in_flight')} or set {spell('per_minute')} if the server is busy, "
+        remedy += f"and raise {spell('timeout')} if it is slow"
+        raise InputError.at(where, "an answer", got, remedy)
 
     def _tell_wait(self, reason: str, seconds: float) -> None:
         """Say that a request waits and why, unless another wait that was told goes on."""
@@ -253,9 +248,8 @@ class Client:
             text = self.server.without_key(content.decode(errors="replace"))
             # A torn answer begins as JSON does; a page that does not is no fault.
             if text.strip() and text.strip()[0] not in "{[":
-                raise InputError.at(
-                    where, "JSON", repr(text[:80]), f"correct {spell('server')} (usually .../v1)"
-                ) from error
+                remedy = f"correct {spell('server')} (usually .../v1)"
+                raise InputError.at(where, "JSON", repr(text[:80]), remedy) from error
             raise TornAnswer(f"no JSON: {text[:80]!r}") from error
 
     def _message(self, content: bytes) -> str:

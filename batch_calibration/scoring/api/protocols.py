@@ -191,16 +191,14 @@ def _read_systemone(answer: Json, question: Question, _: int) -> FormScores:
     probabilities = value_at(answer, "answers", DECISION_NAME, "probabilities")
     names = [form.strip() for form in question.forms]
     if not isinstance(probabilities, dict) or set(probabilities) != set(names):
-        raise InputError.at(
-            WHERE, f"a probability for each of {', '.join(names)}", shown(probabilities)
-        )
+        expected = f"a probability for each of {', '.join(names)}"
+        raise InputError.at(WHERE, expected, shown(probabilities))
     scores = []
     for name in names:
         share = probabilities[name]
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            raise InputError.at(
-                f"{WHERE}, {name!r}", "a probability above 0, of 1 at most", shown(share)
-            )
+            expected = "a probability above 0, of 1 at most"
+            raise InputError.at(f"{WHERE}, {name!r}", expected, shown(share))
         scores.append(float(np.log(share)))
     total = float(np.exp(scores).sum())
     if abs(total - 1.0) > SUM_ROUNDING:
@@ -222,9 +220,8 @@ def _object(answer: Json) -> Mapping[str, object]:
         raise InputError.at(WHERE, "a JSON object", shown(answer))
     choices, index = answer.get("choices"), value_at(answer, "choices", 0, "index")
     if isinstance(choices, list) and (len(choices) > 1 or index not in (None, 0)):
-        raise InputError.at(
-            WHERE, "one choice, of index 0", f"{len(choices)}, the first of index {shown(index)}"
-        )
+        got = f"{len(choices)}, the first of index {shown(index)}"
+        raise InputError.at(WHERE, "one choice, of index 0", got)
     return answer
 
 
@@ -309,13 +306,14 @@ def label_log_probs(
         remedy = f"the server cuts or changes prompts: send shorter ones ({spell('over_long')} "
         remedy += f"with {spell('tokenizer')}), or have it take them as they are"
         raise InputError.at(where, expected, got, remedy)
-    start = _first_token(texts, form, match.view)
+    view, is_whole = match
+    start = _first_token(texts, form, view)
     if start is None:  # a token holds a space of the prompt, or more of it, which is refused
         start = len(texts) - servers.end_log_prob(decoded, form, where)[1]
-    while start < len(texts) and not texts[start] and not match.is_whole and form.isascii():
+    while start < len(texts) and not texts[start] and not is_whole and form.isascii():
         start += 1  # part of a letter of the prompt, as the label has none of several bytes
-    hides_spaces = match.view.spaceless and text[-1:].isspace()
-    if not texts[start] and (not match.is_whole or hides_spaces):
+    hides_spaces = view.spaceless and text[-1:].isspace()
+    if not texts[start] and (not is_whole or hides_spaces):
         raise InputError(
             f"{where}: whether a token without a text before the label {shown(form)} belongs to "
             f"the label is not plain; begin it with a space, or try another {spell('api_scores')}."
@@ -333,13 +331,6 @@ class _View(NamedTuple):
     # Whether the texts of tokens look as if written so.
     fits: Callable[[Sequence[str]], bool] = lambda _: True
     spaceless: bool = False  # whether spaces are left out
-
-
-class _Match(NamedTuple):
-    """The match of tokens with the text sent: in which view, and whether with all letters."""
-
-    view: _View
-    is_whole: bool
 
 
 def _lacks(pattern: str) -> Callable[[Sequence[str]], bool]:
@@ -364,8 +355,8 @@ _VIEWS = (
 )
 
 
-def _match(texts: Sequence[str], hides_first: bool, sent: str) -> _Match | None:
-    """The match of the texts of tokens with the text sent; None if there is none."""
+def _match(texts: Sequence[str], hides_first: bool, sent: str) -> tuple[_View, bool] | None:
+    """The view in which the texts of tokens match the text sent, and whether with all letters."""
     first = int(hides_first)
     for begin in range(first, min(first + MOST_BEGINNINGS, len(texts)) + 1):
         if begin > first and texts[begin - 1] and not _BEGINNING.fullmatch(texts[begin - 1]):
@@ -379,9 +370,9 @@ def _match(texts: Sequence[str], hides_first: bool, sent: str) -> _Match | None:
                     is_whole = GAP not in pattern and LOST not in pattern
                     before = _text_before(pattern, written)
                     if before == "" or _text_before(pattern.removeprefix(" "), bare) == "":
-                        return _Match(view, is_whole)
+                        return view, is_whole
                     if before and begin == first == 1 and _is_one_token(before, view, sent):
-                        return _Match(view, is_whole)
+                        return view, is_whole
     return None
 
 

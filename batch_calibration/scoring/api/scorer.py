@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays.missing_scores import (
-    BELOW,
-    Missing,
-    check_missing,
-    fill_scores,
-    find_missing,
-    refuse_greedy,
-)
+from batch_calibration.arrays import missing_scores
+from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, count_at, value_at
 from batch_calibration.responses import servers, top_k
@@ -87,9 +81,8 @@ class ApiScorer(label_texts.LabelScorer):
         pace: client.Pace | None = None,
     ):
         if not model:
-            raise InputError(
-                key="model", expected="what the server calls it", remedy="SERVER/models lists it"
-            )
+            expected, remedy = "what the server calls it", "SERVER/models lists it"
+            raise InputError(key="model", expected=expected, remedy=remedy)
         super().__init__("scorer 'api'")
         self.settings = settings
         self.model = model
@@ -102,7 +95,7 @@ class ApiScorer(label_texts.LabelScorer):
                 "the directory of the model's tokenizer.json and config.json.",
                 key="tokenizer",
             )
-        self._missing = check_missing(settings.missing)
+        self._missing = missing_scores.check_missing(settings.missing)
         self._tokenizer = tokenizer
         self.answers = Answers(answers)
         self._pace = pace or client.Pace(settings.per_minute)
@@ -111,15 +104,13 @@ class ApiScorer(label_texts.LabelScorer):
     @property
     def identity(self) -> Identity:
         """All that decides the numbers: no key, no price."""
-        identity: Identity = {
-            "kind": "api", "version": VERSION, "server": self._server.address,
-            "model": self.model, "api_scores": self.settings.api_scores,
-        }  # fmt: skip
+        identity: Identity = {"kind": "api", "version": VERSION, "server": self._server.address}
+        identity |= {"model": self.model, "api_scores": self.settings.api_scores}
         if self._protocol.first_tokens:
             identity["top_logprobs"] = self.settings.top_logprobs
             identity["missing"] = str(self._missing)
             if self._missing == "least":
-                identity["below"] = BELOW
+                identity["below"] = missing_scores.BELOW
         if self._protocol.sends_ids and self._tokenizer:
             # All that decides which ids a text has.
             text = f"{self._tokenizer.bos} {self._tokenizer.tokenizer.to_str()}"
@@ -297,13 +288,11 @@ def label_ids(
             if len(ids) > 1:
                 raise InputError(
                     f"row {row}: the label {form!r} is {len(ids)} tokens, and this way of asking "
-                    f"scores one; choose other label words, or "
-                    f"{spell('api_scores', 'prompt_logprobs')} "
-                    "(vLLM) or echo."
+                    "scores one; choose other label words, or "
+                    f"{spell('api_scores', 'prompt_logprobs')} (vLLM) or echo."
                 )
         if len(prompt) < 2:  # SGLang's score takes the last token apart from those before it
-            expected = "two tokens or more"
-            got = repr(texts[row - first_row])
+            expected, got = "two tokens or more", repr(texts[row - first_row])
             raise InputError.at(f"row {row}", expected, got, "say something before the label")
         rows.append(LabelIds(tuple(prompt), tuple(ids[0] for ids in labels)))
     return rows
@@ -341,32 +330,29 @@ def score_first_tokens(
     top = top_k.scores_of_top_k(rows, names, tokens, where, asked)
     # The likeliest token of each row, five different ones at most.
     likely = list(dict.fromkeys(max(row, key=row.__getitem__) for row in rows))[:5]
-    remedy = (
-        f"the first are {shown(likely)}: raise {spell('top_logprobs')}, choose label words that "
-        f"the model answers with, or ask for whole labels ({spell('api_scores', 'echo')})"
-    )
+    remedy = f"the first are {shown(likely)}: raise {spell('top_logprobs')}, choose label words "
+    remedy += "that the model answers with, or ask for whole labels "
+    remedy += f"({spell('api_scores', 'echo')})"
     never = []
     for name in names:
         if not top.tokens[name]:
-            sentence = (
-                f"No answer has a token of the label {name!r} among its most probable; {remedy}."
-            )
-            never.append(sentence)
+            sentence = f"No answer has a token of the label {name!r} among its most probable"
+            never.append(f"{sentence}; {remedy}.")
     if len(rows) > 1:  # of one row it may be true
-        refuse_greedy(top.log_probs, where)
-    filled, is_kept = fill_scores(top.log_probs, missing, top.bound)
+        missing_scores.refuse_greedy(top.log_probs, where)
+    filled, is_kept = missing_scores.fill_scores(top.log_probs, missing, top.bound)
     scores = np.full(top.log_probs.shape, np.nan, np.float32)
     scores[is_kept] = filled
-    return FirstTokenScores(scores, is_kept, find_missing(top.log_probs), tuple(never))
+    is_filled = missing_scores.find_missing(top.log_probs)
+    return FirstTokenScores(scores, is_kept, is_filled, tuple(never))
 
 
 def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: Path | None) -> None:
     """Refuse the same scores `rows` for all texts, several numbers that no two texts share."""
     count = len(set(texts))
     if count > 1 and len(rows[0]) > 1 and all(row == rows[0] for row in rows):
-        remedy = "the server, or the proxy before it, gives answers to other prompts: repair it" + (
-            f", move {path} away and ask again" if path else ""
-        )
+        remedy = "the server, or the proxy before it, gives answers to other prompts: repair it"
+        remedy += f", move {path} away and ask again" if path else ""
         raise InputError.at(where, "an answer to each prompt", f"the same one to {count:,}", remedy)
 
 

@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 
-LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2",
-           "httpcore2.proxy", "httpcore2.socks")  # fmt: skip
+CORE_LOGGERS = ("connection", "http11", "http2", "proxy", "socks")
+LOGGERS = ("httpx2", *map("httpcore2.{}".format, CORE_LOGGERS))
 """The HTTP library's loggers, whose records hold headers and reasons of a server."""
 SHORTEST_KEY = 8
 """Letters below which a key is a placeholder, such as EMPTY, and may be a word of an answer."""
@@ -66,9 +66,8 @@ class Server(NamedTuple):
             raise InputError(key="server", expected=expected, got=repr(address))
         key = os.environ.get(key_variable, "").strip() if key_variable else ""
         if not (key.isascii() and key.isprintable()):
-            raise InputError.at(
-                f"environment variable {key_variable}", "a key of printable ASCII", "others"
-            )
+            where = f"environment variable {key_variable}"
+            raise InputError.at(where, "a key of printable ASCII", "others")
         return cls(address.rstrip("/"), key_variable, key)
 
     def without_key(self, text: str) -> str:
@@ -136,9 +135,8 @@ class SecretKey:
             return document
         document = self._hide_in_each(document)
         if self._is_in(self._joined(document)):
-            raise InputError.at(
-                "the answer", "no key", "parts of it", "ask another server, and change the key"
-            )
+            remedy = "ask another server, and change the key"
+            raise InputError.at("the answer", "no key", "parts of it", remedy)
         return document
 
     def _is_in(self, text: str) -> bool:

@@ -13,11 +13,6 @@ ROWS = "a file of rows"
 ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".parquet")
 
 
-def by_split(task: Task, data: Path) -> dict[str, Path]:
-    """The files of a task in a data folder, by split: the file's name without its ending."""
-    return in_folders(data / task.name, data / f"extra_{task.name}")
-
-
 def in_folders(*folders: Path) -> dict[str, Path]:
     """The files of rows in some folders, by name without ending; no name twice."""
     paths: dict[str, Path] = {}
@@ -134,9 +129,8 @@ def _bind_label(task: Task, label: object, where: str) -> int:
         return task.label_names.index(str(label))
     # `type`, as True is an int of another kind.
     if type(label) is not int or not UNKNOWN <= label < len(task.label_names):
-        raise InputError.at(
-            where, f"label -1 (unknown) or 0 to {len(task.label_names) - 1} ({names})", shown(label)
-        )
+        expected = f"label -1 (unknown) or 0 to {len(task.label_names) - 1} ({names})"
+        raise InputError.at(where, expected, shown(label))
     return label
 
 

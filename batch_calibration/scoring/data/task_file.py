@@ -128,9 +128,8 @@ def read_task_file(path: str) -> Task:
 
 def _image_task(table: dict[str, Any], path: str) -> Task:
     if table["kind"] != IMAGE:
-        raise InputError.at(
-            f"{path}, kind", repr(IMAGE), shown(table["kind"]), "leave it out where rows are texts"
-        )
+        got, remedy = shown(table["kind"]), "leave it out where rows are texts"
+        raise InputError.at(f"{path}, kind", repr(IMAGE), got, remedy)
     table = {"labels_are": NAMES, "files": {}} | table
     _check_keys(table, path, NEEDED_OF_IMAGES, OPTIONAL_OF_IMAGES)
     _check_names(table, path)
@@ -221,9 +220,8 @@ def _check_names(table: dict[str, Any], path: str) -> None:
             "'.', '_' and '-'."
         )
     if table["labels_are"] not in (NUMBERS, NAMES):
-        raise InputError.at(
-            f"{path}, labels_are", f"{NUMBERS!r} or {NAMES!r}", repr(table["labels_are"])
-        )
+        expected, got = f"{NUMBERS!r} or {NAMES!r}", repr(table["labels_are"])
+        raise InputError.at(f"{path}, labels_are", expected, got)
     for key in ("fields", "label_names", "statements", "options"):
         if len(set(table.get(key, ()))) != len(table.get(key, ())):
             raise InputError(f"{path}: {key} {table[key]} names one twice; name each once.")

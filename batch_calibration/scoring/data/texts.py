@@ -75,7 +75,7 @@ def _find(task: Task, data: str) -> TextSource | None:
     if not Path(data).is_dir():
         raise InputError(f"data {data}: no such folder; give one of rows, or 'mini'.")
     # Files go before a TFDS folder: whoever put them there means them.
-    paths = files.by_split(task, Path(data))
+    paths = files.in_folders(Path(data) / task.name, Path(data) / f"extra_{task.name}")
     if paths:
         return _files(task, f"files in {next(iter(paths.values())).parent}", paths)
     prepared = tfds_folder.find_prepared(task, Path(data))

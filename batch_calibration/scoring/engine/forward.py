@@ -243,10 +243,9 @@ class Forward:
         """Hidden states `[b t, d]` of a layout after a prefix, not waited for."""
         arrays = (layout.tokens, layout.positions, layout.ends)
         placed = sharding.shard_rows(self._mesh, arrays)
+        network = self._graph, self._attention, self._state
         with self._precision():
-            h: jax.Array = programs.forward_packed(
-                self._graph, self._attention, self._state, cache, *placed
-            )
+            h: jax.Array = programs.forward_packed(*network, cache, *placed)
         return h
 
     def _read(

@@ -5,7 +5,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
@@ -86,12 +86,10 @@ def load_preprocessing(directory: Path) -> Preprocessing:
     mean, std = raw.get("image_mean", OPENAI_MEAN), raw.get("image_std", OPENAI_STD)
     sizes = [*(edge if isinstance(edge, tuple) else [edge]), *crop]
     if not all(type(n) is int and n > 0 for n in sizes) or len(mean) != 3 or len(std) != 3:
-        sizes_and_colors = (
-            "size and crop_size as whole numbers of pixels, image_mean and image_std of three "
-            "channels"
-        )
+        expected = "size and crop_size as whole numbers of pixels, "
+        expected += "image_mean and image_std of three channels"
         got = f"{raw.get('size')}, {raw.get('crop_size')}, {mean}, {std}"
-        raise InputError.at(path, sizes_and_colors, got, "fetch the file again")
+        raise InputError.at(path, expected, got, "fetch the file again")
     return Preprocessing(edge, crop, raw.get("resample", 3), tuple(mean), tuple(std))
 
 
@@ -181,15 +179,13 @@ def decode_batches(
     def read(ref: ImageRef) -> np.ndarray:
         return prepare_image(ref.read(), str(ref), how)
 
-    def begin(ref: ImageRef) -> Future[np.ndarray]:
-        return pool.submit(read, ref)
-
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         pixels = np.zeros((size, *how.crop, 3), np.uint8)
         rows: list[int] = []
         failed: dict[int, str] = {}
         # Two batches are decoded ahead.
-        for row, future in enumerate(behind(map(begin, refs), 2 * size - 1)):
+        begun = (pool.submit(read, ref) for ref in refs)
+        for row, future in enumerate(behind(begun, 2 * size - 1)):
             try:
                 pixels[len(rows)] = future.result()
                 rows.append(row)

@@ -29,9 +29,8 @@ def make_mesh(text: str) -> Mesh | None:
     for axis_size in text.split(","):
         name, _, size = axis_size.partition(":")
         if name.strip() not in AXES or not size.strip().isdecimal() or int(size) < 1:
-            raise InputError(
-                key="mesh", expected="axes as data:4,model:2 (rows, weights)", got=repr(text)
-            )
+            expected = "axes as data:4,model:2 (rows, weights)"
+            raise InputError(key="mesh", expected=expected, got=repr(text))
         sizes[name.strip()] = int(size)
     device_count = jax.device_count()  # of all processes
     if math.prod(sizes.values()) != device_count:

@@ -175,9 +175,8 @@ def _check(split: LabelTokens, labels: Sequence[str], text: str) -> None:
     """Refuse labels that the tokenizer leaves empty or cannot tell apart."""
     for ids, label in zip(split, labels, strict=True):
         if not ids:
-            raise InputError.at(
-                f"label {label!r}", f"some token after {text[-30:]!r}", "none", "give it a text"
-            )
+            expected = f"some token after {text[-30:]!r}"
+            raise InputError.at(f"label {label!r}", expected, "none", "give it a text")
     refuse_same_tokens(split, labels)
 
 

@@ -1,14 +1,6 @@
 """All model families, keyed by the `model_type` of a checkpoint's `config.json`."""
 
-from batch_calibration.scoring.models import (
-    clip,
-    gemma,
-    gpt2,
-    llama,
-    mixture,
-    neox,
-    siglip,
-)
+from batch_calibration.scoring.models import clip, gemma, gpt2, llama, mixture, neox, siglip
 from batch_calibration.scoring.models.family import Family
 
 FAMILIES: dict[str, Family] = {

@@ -1,5 +1,6 @@
 """CLIP: an image tower and a text tower whose embeddings share one space."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, NamedTuple
@@ -154,7 +155,7 @@ class Text(nnx.Module):
         self.ln = norm(shape, rngs)
         self.projection = projection(shape, config.projection_dim, rngs)
 
-    def __call__(self, tokens: jax.Array) -> jax.Array:
+    def __call__(self, tokens: jax.Array, lengths: jax.Array | None = None) -> jax.Array:
         """Embeddings `[b, p]` of `tokens [b, t]`; what follows the end token changes nothing."""
         # Padding stays at the last position: beyond it an embedding is NaN.
         last = self.position_embedding.num_embeddings - 1
@@ -173,12 +174,10 @@ class Vision(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         shape = Shape.of(config, "vision")
-        init, edge = nnx.initializers.normal, config.vision_patch_size
-        self.start = nnx.Param(init(shape.width**-0.5)(rngs.params(), (shape.width,)))
-        self.patch = nnx.Param(init(0.02)(rngs.params(), (edge, edge, 3, shape.width)))
-        self.position_embedding = nnx.Param(
-            init(0.02)(rngs.params(), (config.image_tokens, shape.width))
-        )
+        init, edge = nnx.initializers.normal(shape.width**-0.5), config.vision_patch_size
+        self.start = nnx.Param(init(rngs.params(), (shape.width,)))
+        self.patch = layers.parameter(rngs, edge, edge, 3, shape.width)
+        self.position_embedding = layers.parameter(rngs, config.image_tokens, shape.width)
         self.ln_1 = norm(shape, rngs)
         self.blocks = nnx.List([Block(shape, rngs=rngs) for _ in range(shape.layers)])
         self.ln_2 = norm(shape, rngs)
@@ -200,19 +199,21 @@ class Vision(nnx.Module):
 class Model(nnx.Module):
     """CLIP (Radford et al. 2021, section 2), loadable from a Hugging Face `clip` directory."""
 
+    text: Callable[..., jax.Array]
+    vision: Callable[[jax.Array], jax.Array]
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        self.text = Text(config, rngs=rngs)
-        self.vision = Vision(config, rngs=rngs)
+        self.text, self.vision = Text(config, rngs=rngs), Vision(config, rngs=rngs)
         self.log_scale = nnx.Param(jnp.float32(config.logit_scale_init_value))
 
     @property
     def scale(self) -> jax.Array:
         """The factor from cosines to logits: one over the learned temperature."""
-        return jnp.exp(self.log_scale[...])
+        return jnp.exp(self.log_scale[...].reshape(()))
 
     def embed_text(self, tokens: jax.Array, lengths: jax.Array | None = None) -> jax.Array:
-        """Embeddings `[b, p]`, of any length, of captions `tokens [b, t]` with their end token."""
-        return self.text(tokens)
+        """Embeddings `[b, p]`, of any length, of `tokens [b, t]`, `lengths [b]` a caption's."""
+        return self.text(tokens, lengths)
 
     def embed_image(self, pixels: jax.Array) -> jax.Array:
         """Embeddings `[b, p]`, of any length, of normalized `pixels [b, h, w, 3]`."""
@@ -249,13 +250,10 @@ def tower_keys(config: type[Config], tower: str) -> tuple[str, ...]:
     return tuple(n.removeprefix(f"{tower}_") for n in names if n.startswith(f"{tower}_"))
 
 
+TEXT = "text_model.embeddings"
 CAPTION_WEIGHTS = {
-    "text_model.embeddings.token_embedding.weight": family.Weight(
-        "text.token_embedding.embedding", split=0
-    ),
-    "text_model.embeddings.position_embedding.weight": family.Weight(
-        "text.position_embedding.embedding"
-    ),
+    f"{TEXT}.token_embedding.weight": family.Weight("text.token_embedding.embedding", split=0),
+    f"{TEXT}.position_embedding.weight": family.Weight("text.position_embedding.embedding"),
     **tower_weights("text_model", "text"),
     **family.norm_weights("text_model.final_layer_norm", "text.ln"),
 }

@@ -63,7 +63,7 @@ def misfit(kind: object, setting: object) -> str:
 RawConfig = dict[str, object]
 """The content of a `config.json`."""
 Kind = Literal["causal_lm", "clip"]
-"""The interface of a network: `CausalNetwork` or `ClipNetwork`."""
+"""The interface of a network: `CausalNetwork` or `clip.Model`."""
 
 
 class CausalNetwork(Protocol):
@@ -74,20 +74,6 @@ class CausalNetwork(Protocol):
 
     def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-
-
-class ClipNetwork(Protocol):
-    """A text tower and an image tower with one embedding space: scored by `DualEncoder`."""
-
-    @property
-    def scale(self) -> jax.Array:
-        """The factor from cosines to logits."""
-
-    def embed_text(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are a text's."""
-
-    def embed_image(self, pixels: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of normalized `pixels [b, h, w, 3]`."""
 
 
 class Config(Protocol):
@@ -162,7 +148,6 @@ class Block(nnx.Module):
 
 
 MakePart = Callable[..., nnx.Module]
-Windows = Sequence[int | None]
 
 
 class Decoder(nnx.Module):
@@ -190,7 +175,7 @@ class Decoder(nnx.Module):
 
     def make(
         self, config: Config, norm: MakePart, is_tied: bool, rngs: nnx.Rngs,
-        windows: Windows = (), *, has_positions: bool = False,
+        windows: Sequence[int | None] = (), *, has_positions: bool = False,
     ) -> None:  # fmt: skip
         """Make these parts; blocks get a window each where there are `windows`."""
         given = [(window,) for window in windows] or repeat((), config.layers)

@@ -127,7 +127,7 @@ class Attention(layers.Attention):
         super().__init__(config.hidden_size, heads, rngs, bias or both, groups, d, fused, options)
         self.joint_norm = joint_norm
         if sinks:
-            self.sinks = nnx.Param(layers.INIT(rngs.params(), (heads,)))
+            self.sinks = layers.parameter(rngs, heads)
         norms: tuple[RMSNorm | None, RMSNorm | None] = (None, None)
         if config.qk_norm:
             # OLMo 2, or Qwen3 and Gemma 3
@@ -172,6 +172,7 @@ class MLP(nnx.Module):
         return self.down(self.activation(gate) * up)
 
 
+LAYER = "model.layers.{i}"
 WEIGHTS = {
     "model.embed_tokens.weight": family.Weight("embed.embedding", split=0),
     "model.layers.{i}.input_layernorm.weight": family.Weight("blocks.{i}.ln_1.scale"),

@@ -86,11 +86,8 @@ class FirstModel(Model):
 
 def flatten_first(raw: RawConfig) -> RawConfig:
     """Gemma 1's raw config with its defaults, in `Config`'s fields."""
-    implied: RawConfig = {
-        "max_position_embeddings": 8192, "vocab_size": 256_000, "num_attention_heads": 16,
-        "num_key_value_heads": 16, "hidden_act": "gelu_pytorch_tanh",
-    }  # fmt: skip
-    raw = implied | raw
+    implied = GEMMA2 | {"num_attention_heads": 16, llama.GROUPS: 16}
+    raw = implied | {"hidden_act": "gelu_pytorch_tanh"} | raw
     raw["use_bidirectional_attention"] = raw.get("use_bidirectional_attention") or False
     # transformers reads hidden_act alone here, and takes gelu for its approximation.
     act = raw["hidden_act"]
@@ -118,24 +115,14 @@ def flatten(raw: RawConfig) -> RawConfig:
     interval: Any = raw.get("sliding_window_pattern", 6)  # each sixth layer sees all
     raw = GEMMA3 | raw
     raw = rotary.flatten_by_kind(raw, local_theta=raw.get("rope_local_base_freq", 10_000.0))
-    raw |= {
-        "qk_norm": True,
-        "attn_logit_softcapping": None,  # transformers does not apply it
-    }
+    # Transformers does not apply the cap of attention.
+    raw |= {"qk_norm": True, "attn_logit_softcapping": None}
     return gated.layer_types(raw, lambda layer: (layer + 1) % interval != 0)
 
 
-GEMMA2: RawConfig = {
-    "max_position_embeddings": 8192,
-    "vocab_size": 256_000,
-    "attn_logit_softcapping": 50.0,
-    "final_logit_softcapping": 30.0,
-}
-GEMMA3: RawConfig = {
-    "vocab_size": 262_208,
-    "max_position_embeddings": 131_072,
-    "rope_theta": 1_000_000.0,
-}
+GEMMA2: RawConfig = {llama.LENGTH: 8192, "vocab_size": 256_000}
+GEMMA2 |= {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+GEMMA3: RawConfig = {llama.LENGTH: 131_072, "vocab_size": 262_208, "rope_theta": 1_000_000.0}
 """Defaults of transformers, for keys that a `config.json` leaves out."""
 
 KEYS = (*rotary.KEYS, "rope_local_base_freq", "sliding_window_pattern")

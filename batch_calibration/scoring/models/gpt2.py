@@ -42,7 +42,7 @@ class Block(family.Block):
         act = config.activation_function
         self.ln_1 = layers.layer_norm(width, eps, rngs)
         self.attention = layers.Attention(
-            width, config.n_head, rngs, fused="in order", out_init=deep
+            width, config.heads, rngs, fused="in order", out_init=deep
         )
         self.ln_2 = layers.layer_norm(width, eps, rngs)
         self.mlp = layers.MLP(width, inner or 4 * width, act, rngs, out_init=deep)
@@ -149,9 +149,7 @@ def flatten_gpt_neo(raw: family.RawConfig) -> family.RawConfig:
             f"'local' and how often each is repeated, {depth} layers in all; fetch the file again."
         )
     heads = raw.get("num_attention_heads", raw["num_heads"])
-    return raw | {
-        "num_hidden_layers": depth, "num_attention_heads": heads, "layer_kinds": tuple(kinds),
-    }  # fmt: skip
+    return raw | dict(num_hidden_layers=depth, num_attention_heads=heads, layer_kinds=tuple(kinds))
 
 
 GPT_NEO = family.Family(
@@ -227,9 +225,7 @@ class OPTModel(family.Decoder):
         positions = config.max_position_embeddings + OFFSET  # rows of the table
         self.embed = layers.embedding(vocabulary, narrow, rngs)
         self.position_embedding = layers.embedding(positions, width, rngs)
-        self.blocks = nnx.List(
-            [OPTBlock(config, rngs=rngs) for _ in range(config.num_hidden_layers)]
-        )
+        self.blocks = nnx.List([OPTBlock(config, rngs=rngs) for _ in range(config.layers)])
         normed = config.do_layer_norm_before and not config.remove_final_layer_norm
         self.ln = _norm(config, rngs) if normed else None
         is_narrow = narrow != width  # of OPT-350M alone
@@ -256,16 +252,14 @@ def flatten_opt(raw: family.RawConfig) -> family.RawConfig:
 
 
 LAYER = "model.decoder.layers.{i}"
-OPT_NAMES = (
-    "model.decoder.embed_tokens", LAYER, ("self_attn_layer_norm", "final_layer_norm"),
-    ("fc1", "fc2"), "model.decoder.final_layer_norm", "lm_head",
-)  # fmt: skip
+OPT_NORMS = ("self_attn_layer_norm", "final_layer_norm")
+OPT_NAMES = ("model.decoder.embed_tokens", LAYER, OPT_NORMS, ("fc1", "fc2"))
 OPT = family.Family(
     name="opt",
     config=OPTConfig,
     model=OPTModel,
     weights={
-        **family.decoder_weights(*OPT_NAMES),
+        **family.decoder_weights(*OPT_NAMES, "model.decoder.final_layer_norm", "lm_head"),
         "model.decoder.embed_positions.weight": family.Weight("position_embedding.embedding"),
         "model.decoder.project_in.weight": family.Weight("project_in.kernel", True, 1),
         "model.decoder.project_out.weight": family.Weight("project_out.kernel", True, 0),

@@ -57,6 +57,11 @@ def embedding(rows: int, width: int, rngs: nnx.Rngs, init: nnx.Initializer = INI
     return nnx.Embed(rows, width, embedding_init=init, rngs=rngs)
 
 
+def parameter(rngs: nnx.Rngs, *shape: int) -> nnx.Param[jax.Array]:
+    """A parameter of a shape, drawn as `INIT` says."""
+    return nnx.Param(INIT(rngs.params(), shape))
+
+
 def split_heads(h: jax.Array, heads: int) -> jax.Array:
     """`[b, t, heads d]` as `[b, t, heads, d]`."""
     return h.reshape(*h.shape[:-1], heads, -1)

@@ -58,9 +58,8 @@ class PostNormBlock(nnx.Module):
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         width, eps = config.hidden_size, config.rms_norm_eps
-        self.attention = gated.Attention(
-            config, AttentionOptions(window=window), joint_norm=True, rngs=rngs
-        )
+        options = AttentionOptions(window=window)
+        self.attention = gated.Attention(config, options, joint_norm=True, rngs=rngs)
         self.ln_1 = gated.RMSNorm(width, eps, rngs=rngs)
         self.mlp = gated.MLP(config, config.hidden_act, rngs=rngs)
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
@@ -113,24 +112,19 @@ class PostNormModel(Model):
     block = PostNormBlock
 
 
-LENGTH = "max_position_embeddings"
+LENGTH, GROUPS = "max_position_embeddings", "num_key_value_heads"
 IMPLIED: dict[str, RawConfig] = {
     "llama": {LENGTH: 2048},
-    "mistral": {LENGTH: 131_072, "sliding_window": 4096, "num_key_value_heads": 8},
-    "ministral": {LENGTH: 131_072, "sliding_window": 4096, "num_key_value_heads": 8},
+    "mistral": {LENGTH: 131_072, "sliding_window": 4096, GROUPS: 8},
+    "ministral": {LENGTH: 131_072, "sliding_window": 4096, GROUPS: 8},
     "qwen2": {LENGTH: 32_768, "sliding_window": 4096, "max_window_layers": 28},
     "qwen3": {LENGTH: 32_768, "sliding_window": 4096, "max_window_layers": 28, "head_dim": 128},
-    "smollm3": {
-        LENGTH: 32_768, "rope_theta": 2_000_000.0, "num_key_value_heads": 4,
-        "tie_word_embeddings": True,
-    },
+    "smollm3": {LENGTH: 32_768, "rope_theta": 2_000_000.0, GROUPS: 4, "tie_word_embeddings": True},
     "granite": {LENGTH: 2048, "attention_multiplier": 1.0},
     "phi3": {LENGTH: 4096, "rms_norm_eps": 1e-5},
     "olmo2": {LENGTH: 2048, "rms_norm_eps": 1e-5},
-    "olmo3": {
-        LENGTH: 2048, "rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 500_000.0,
-    },
-}  # fmt: skip
+    "olmo3": {LENGTH: 2048, "rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 500_000.0},
+}
 """Defaults of each `model_type`, for keys that a `config.json` leaves out."""
 SWITCHED = ("qwen2", "qwen3", "qwen3_moe", "smollm3")
 """Model types whose windows count only with `use_sliding_window`."""
@@ -141,11 +135,8 @@ def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with the defaults of its `model_type`, in `Config`'s fields."""
     kind = str(raw.get("model_type"))
     raw = IMPLIED.get(kind, {}) | raw  # what the file says goes before what its type implies
-    raw |= {
-        "qkv_bias": kind == "qwen2",
-        "qk_norm": kind in ("qwen3", "qwen3_moe", "olmo2", "olmo3"),
-        "fused": kind == "phi3",
-    }
+    raw |= {"qkv_bias": kind == "qwen2", "fused": kind == "phi3"}
+    raw["qk_norm"] = kind in ("qwen3", "qwen3_moe", "olmo2", "olmo3")
     if kind not in WINDOWED or (kind in SWITCHED and not raw.get("use_sliding_window")):
         raw["sliding_window"] = None
     if kind not in (*SWITCHED, "mistral", "ministral", "olmo3"):
@@ -201,10 +192,8 @@ def _rope_layers(raw: RawConfig) -> tuple[int, ...]:
 
 
 FUSED = gated.weights_without(".q_proj", ".k_proj", ".v_proj", ".gate_proj", ".up_proj") | {
-    "model.layers.{i}.self_attn.qkv_proj.weight": Weight(
-        "blocks.{i}.attention.qkv.kernel", True, 1
-    ),
-    "model.layers.{i}.mlp.gate_up_proj.weight": Weight("blocks.{i}.mlp.gate_up.kernel", True, 1),
+    f"{gated.LAYER}.self_attn.qkv_proj.weight": Weight("blocks.{i}.attention.qkv.kernel", True, 1),
+    f"{gated.LAYER}.mlp.gate_up_proj.weight": Weight("blocks.{i}.mlp.gate_up.kernel", True, 1),
 }
 POST_NORM = gated.weights_without("input_layernorm", "post_attention_layernorm") | {
     "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
@@ -221,9 +210,7 @@ FIXED: dict[str, tuple[object, str]] = {
     "logits_scaling": (1.0, "granite"),
 }
 """Options, the only value of each, and the model types whose files may set another."""
-HARMLESS = {
-    "activation": "swiglu", "full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False,
-}  # fmt: skip
+HARMLESS = dict(activation="swiglu", full_attn_mod=1, interpolate_factor=1, lm_head_bias=False)
 """Keys of some files (Falcon 3, Phi-4-mini) that say what these networks do anyway."""
 
 

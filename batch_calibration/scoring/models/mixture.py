@@ -131,10 +131,8 @@ class Model(llama.Model):
 
 def flatten_mixtral(raw: RawConfig) -> RawConfig:
     """Mixtral's raw config in `Config`'s fields."""
-    implied: RawConfig = {
-        "max_position_embeddings": 131_072, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
-        "rope_theta": 1_000_000.0, "num_experts_per_tok": 2, "num_local_experts": 8,
-    }  # fmt: skip
+    implied: RawConfig = {llama.LENGTH: 131_072, llama.GROUPS: 8, "rms_norm_eps": 1e-5}
+    implied |= {"rope_theta": 1_000_000.0, "num_experts_per_tok": 2, "num_local_experts": 8}
     raw = implied | raw
     raw |= {"num_experts": raw["num_local_experts"], "norm_topk_prob": True}
     if "intermediate_size" in raw:
@@ -144,10 +142,8 @@ def flatten_mixtral(raw: RawConfig) -> RawConfig:
 
 def flatten_qwen3(raw: RawConfig) -> RawConfig:
     """Qwen3-MoE's raw config in `Config`'s fields."""
-    implied: RawConfig = {
-        "max_position_embeddings": 32_768, "num_key_value_heads": 4, "sliding_window": 4096,
-        "num_experts_per_tok": 8, "num_experts": 128, "moe_intermediate_size": 768,
-    }  # fmt: skip
+    implied: RawConfig = {llama.LENGTH: 32_768, llama.GROUPS: 4, "sliding_window": 4096}
+    implied |= {"num_experts_per_tok": 8, "num_experts": 128, "moe_intermediate_size": 768}
     raw = implied | raw
     raw["num_experts"] = raw.get("num_local_experts") or raw["num_experts"]
     raw["mlp_only_layers"] = raw.get("mlp_only_layers") or []
@@ -221,9 +217,9 @@ class Experts(nnx.Module):
         self.alpha, self.limit = config.swiglu_alpha, config.swiglu_limit
         self.router = layers.linear(width, experts, rngs)
         # Of all experts at once; gate and up take turns along the last axis.
-        self.gate_up = nnx.Param(layers.INIT(rngs.params(), (experts, width, 2 * inner)))
+        self.gate_up = layers.parameter(rngs, experts, width, 2 * inner)
         self.gate_up_bias = nnx.Param(jnp.zeros((experts, 2 * inner)))
-        self.down = nnx.Param(layers.INIT(rngs.params(), (experts, inner, width)))
+        self.down = layers.parameter(rngs, experts, inner, width)
         self.down_bias = nnx.Param(jnp.zeros((experts, width)))
 
     def __call__(self, h: jax.Array) -> jax.Array:
@@ -266,11 +262,9 @@ class GptOssModel(llama.Model):
 
 def flatten_gpt_oss(raw: RawConfig) -> RawConfig:
     """The raw config in `Config`'s fields; of quantized weights, MXFP4 alone is read."""
-    implied: RawConfig = {
-        "max_position_embeddings": 131_072, "num_key_value_heads": 8, "head_dim": 64,
-        "rms_norm_eps": 1e-5, "rope_theta": 150_000.0, "sliding_window": 128,
-        "attention_bias": True,
-    }  # fmt: skip
+    implied: RawConfig = {llama.LENGTH: 131_072, llama.GROUPS: 8, "head_dim": 64}
+    implied |= {"rms_norm_eps": 1e-5, "rope_theta": 150_000.0}
+    implied |= {"sliding_window": 128, "attention_bias": True}
     raw = implied | raw
     quantization = raw.get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
@@ -280,14 +274,12 @@ def flatten_gpt_oss(raw: RawConfig) -> RawConfig:
             f"'mxfp4' alone; score it with {spell('scorer', 'transformers')}."
         )
     if not raw.get("rope_scaling") and not raw.get("rope_parameters"):
-        raw["rope_scaling"] = {
-            "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
-            "truncate": False, "original_max_position_embeddings": 4096,
-        }  # fmt: skip
+        yarn = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0}
+        raw["rope_scaling"] = yarn | {"truncate": False, rotary.ORIGINAL: 4096}
     return rotary.flatten(gated.layer_types(raw, lambda layer: layer % 2 == 0))
 
 
-MLP = "model.layers.{i}.mlp"
+MLP = f"{gated.LAYER}.mlp"
 LLAMA = llama.FAMILIES["llama"]
 GPT_OSS_INERT = (
     "hidden_act initial_context_length experts_per_token output_router_logits router_aux_loss_coef"

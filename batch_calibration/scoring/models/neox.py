@@ -56,10 +56,8 @@ class Model(family.Decoder):
 
 def flatten(raw: family.RawConfig) -> family.RawConfig:
     """The raw config with the rope fields, whose names were this family's own."""
-    return rotary.flatten(
-        {"rope_theta": raw.get("rotary_emb_base", 10_000.0), "max_position_embeddings": 2048} | raw,
-        share=raw.get("rotary_pct", 0.25),
-    )
+    implied = {"rope_theta": raw.get("rotary_emb_base", 10_000.0), "max_position_embeddings": 2048}
+    return rotary.flatten(implied | raw, share=raw.get("rotary_pct", 0.25))
 
 
 LAYER = "gpt_neox.layers.{i}"
@@ -138,8 +136,7 @@ def flatten_phi(raw: family.RawConfig) -> family.RawConfig:
     return rotary.flatten({"max_position_embeddings": 2048} | raw, share=0.5)
 
 
-PHI_LAYER = "model.layers.{i}"
-PHI_NAMES = ("model.embed_tokens", PHI_LAYER, ("input_layernorm",), ("mlp.fc1", "mlp.fc2"))
+PHI_NAMES = ("model.embed_tokens", gated.LAYER, ("input_layernorm",), ("mlp.fc1", "mlp.fc2"))
 ATTENTION = ("q_proj", "k_proj", "v_proj", "dense")
 PHI = family.Family(
     name="phi",
@@ -147,7 +144,7 @@ PHI = family.Family(
     model=PhiModel,
     weights={
         **family.decoder_weights(*PHI_NAMES, "model.final_layernorm", "lm_head"),
-        **family.attention_weights(f"{PHI_LAYER}.self_attn", "blocks.{i}.attention", ATTENTION),
+        **family.attention_weights(f"{gated.LAYER}.self_attn", "blocks.{i}.attention", ATTENTION),
         "lm_head.bias": family.Weight("bias", split=0),
     },
     fixed={"qk_layernorm": False},

@@ -109,11 +109,8 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
         raise InputError(
             f"config.json: the parameters of rope type {kind!r} {problem}; fetch the file again."
         )
-    merged = {
-        "rope_theta": raw.get("rope_theta", 10_000.0),
-        PARTIAL: raw.get(PARTIAL, share),
-        ORIGINAL: positions,
-    }
+    merged = {"rope_theta": raw.get("rope_theta", 10_000.0), ORIGINAL: positions}
+    merged[PARTIAL] = raw.get(PARTIAL, share)
     unread = {"type", *UNREAD}
     merged |= {key: p for key, p in parameters.items() if p is not None and key not in unread}
     # This key alone counts at the top before the nested object.
@@ -218,9 +215,8 @@ def frequencies(size: int, rope: Rope, is_long: bool = False) -> Frequencies:
         name = "long_factor" if is_long else "short_factor"
         factors = rope.long_factor if is_long else rope.short_factor
         if len(factors) != len(radians):
-            raise InputError.at(
-                "config.json", f"{len(radians)} numbers in {name}", len(factors), "fetch it again"
-            )
+            expected = f"{len(radians)} numbers in {name}"
+            raise InputError.at("config.json", expected, len(factors), "fetch it again")
         radians = radians / np.array(factors)
         factor = rope.factor or rope.positions / original
         # Ding et al. 2024: attention over a longer context is kept as sharp as it was.

@@ -78,7 +78,7 @@ class Pooling(nnx.Module):
     def __init__(self, shape: clip.Shape, *, rngs: nnx.Rngs):
         width = shape.width
         self.heads = shape.heads
-        self.probe = nnx.Param(layers.INIT(rngs.params(), (1, 1, width)))
+        self.probe = layers.parameter(rngs, 1, 1, width)
         self.qkv = layers.linear(width, 3 * width, rngs)
         self.out = layers.linear(width, width, rngs)
         self.ln = clip.norm(shape, rngs)
@@ -100,11 +100,9 @@ class Vision(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         shape, edge = clip.Shape.of(config, "vision"), config.vision_patch_size
-        self.patch = nnx.Param(layers.INIT(rngs.params(), (edge, edge, 3, shape.width)))
+        self.patch = layers.parameter(rngs, edge, edge, 3, shape.width)
         self.patch_bias = nnx.Param(jnp.zeros(shape.width))
-        self.position_embedding = nnx.Param(
-            layers.INIT(rngs.params(), (config.image_tokens, shape.width))
-        )
+        self.position_embedding = layers.parameter(rngs, config.image_tokens, shape.width)
         self.blocks = nnx.List([clip.Block(shape, rngs=rngs) for _ in range(shape.layers)])
         self.ln = clip.norm(shape, rngs)
         self.pooling = Pooling(shape, rngs=rngs)
@@ -118,28 +116,14 @@ class Vision(nnx.Module):
         return self.pooling(self.ln(h))
 
 
-class Model(nnx.Module):
+class Model(clip.Model):
     """SigLIP (Zhai et al. 2023), loadable from a Hugging Face `siglip` directory."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        self.text = Text(config, rngs=rngs)
-        self.vision = Vision(config, rngs=rngs)
+        self.text, self.vision = Text(config, rngs=rngs), Vision(config, rngs=rngs)
         self.log_scale = nnx.Param(jnp.zeros(1))
         # Added to each logit, whose sigmoid is the probability of a match; no score changes by it.
         self.logit_bias = nnx.Param(jnp.zeros(1))
-
-    @property
-    def scale(self) -> jax.Array:
-        """The factor from cosines to logits."""
-        return jnp.exp(self.log_scale[0])
-
-    def embed_text(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are a caption's."""
-        return self.text(tokens, lengths)
-
-    def embed_image(self, pixels: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of normalized `pixels [b, h, w, 3]`."""
-        return self.vision(pixels)
 
 
 HEAD, POOLING = "vision_model.head", "vision.pooling"
@@ -161,9 +145,11 @@ def canonicalize(tokenizer: Tokenizer, directory: Path) -> None:
     if name in AS_IT_STANDS:
         return
     if name != TOKENIZER_CLASS:
-        raise InputError.at(
-            path, f"tokenizer_class {TOKENIZER_CLASS}", name, "use a checkpoint of the first SigLIP"
+        expected, remedy = (
+            f"tokenizer_class {TOKENIZER_CLASS}",
+            "use a checkpoint of the first SigLIP",
         )
+        raise InputError.at(path, expected, name, remedy)
     punctuation = "".join(f"\\{mark}" for mark in string.punctuation)
     before = [normalizers.Lowercase()] if options.get("do_lower_case", True) else []
     steps = [

@@ -93,9 +93,8 @@ def render(
     shots = len(chosen)  # in all, not a class
     # The labeled set never holds a row that is shown, so new labels do not reach it.
     train = _relabeled(task, cell, train, chosen)
-    labeled = demonstrations.labeled_set(
-        train.labels, len(task.label_names), cell.data.labeled_per_class, chosen, cell.seed
-    )
+    per_label = cell.data.labeled_per_class
+    labeled = demonstrations.labeled_set(train.labels, len(counted), per_label, chosen, cell.seed)
     if compares_statements:
         row_format = _statements(task, cell)
     else:
@@ -118,16 +117,10 @@ def render(
 
     choices = rendered.CHOICES + (rendered.OF_DEMONSTRATIONS if chosen else ())
     choices += ("limit_rows",) if cell.data.limit else ()
+    digest, options = rendered.text_digest(map(str, test.rows)), rendered.unusual(cell, choices)
+    labels, form = row_format.labels, row_format.context
     description = rendered.specify(
-        task,
-        cell,
-        rows=rendered.text_digest(map(str, test.rows)),
-        served=test.split,
-        shots=cell.prompt.shots,
-        demonstrations=shown.ids,
-        label_texts=row_format.labels,
-        form=row_format.context,
-        options=rendered.unusual(cell, choices),
+        task, cell, digest, test.split, labels, form, shown.ids, options=options
     )
     if any(counted):
         description[TRAIN_LABELS] = list(counted)

@@ -18,10 +18,8 @@ from batch_calibration.scoring.tasks.base import Task
 from batch_calibration.settings import Cell, PromptSettings
 
 USUAL = PromptSettings()
-CHOICES = (
-    "selection", "order", "template", "verbalizer", "label_words", "over_long", "chat", "system",
-    "answer_start", "chat_date",
-)  # fmt: skip
+OF_CHATS = ("chat", "system", "answer_start", "chat_date")
+CHOICES = ("selection", "order", "template", "verbalizer", "label_words", "over_long", *OF_CHATS)
 """Settings that a context names under `options` where they are not the default."""
 OF_DEMONSTRATIONS = ("train_split", "demonstration_labels")
 """Further ones, of contexts that have demonstrations."""
@@ -100,13 +98,11 @@ def block_options(cell: Cell, block: str) -> dict[str, Json]:
 def specify(
     task: Task,
     cell: Cell,
-    *,
     rows: str,
     served: str,
-    shots: int,
-    demonstrations: Sequence[str],
     label_texts: Sequence[Sequence[str]],
     form: dict[str, Json],
+    demonstrations: Sequence[str] = (),
     **optional: Json,
 ) -> dict[str, Json]:
     """A context's description; what is as usual, and what is empty in `optional`, is not in it.
@@ -124,7 +120,7 @@ def specify(
         "rows": rows,
         "split": cell.data.split,
         "limit": cell.data.limit,
-        "shots": shots,
+        "shots": cell.prompt.shots,
         "seed": cell.seed,
         "demonstrations": list(demonstrations),
         "labels": [*chain.from_iterable(label_texts)],
@@ -171,23 +167,15 @@ def render_images(
     blocks = {"test": _block(test, range(len(test.images)), scored)}
     if train is not None:
         # No image is shown in a prompt, so none is excluded.
-        chosen = demonstrations.labeled_set(
-            train.labels, len(scored), cell.data.labeled_per_class, (), cell.seed
-        )
+        per_label = cell.data.labeled_per_class
+        chosen = demonstrations.labeled_set(train.labels, len(scored), per_label, (), cell.seed)
         labeled = _block(train, chosen, scored)
         labeled.spec.update(block_options(cell, "labeled"))
         blocks["labeled"] = labeled
+    form: dict[str, Json] = {"template": " | ".join(statements), "shown": ""}  # one text for all
+    digest, options = text_digest(test.ids), unusual(cell, ("template", "classes"))
     context = specify(
-        task,
-        cell,
-        rows=text_digest(test.ids),
-        served=test.split,
-        shots=0,
-        demonstrations=(),
-        label_texts=label_texts,
-        form={"template": " | ".join(statements), "shown": ""},  # one text for all statements
-        absent=list(absent),
-        options=unusual(cell, ("template", "classes")),
+        task, cell, digest, test.split, label_texts, form, absent=list(absent), options=options
     )
     return RenderedContext(context, names, tuple(label_texts), blocks, (*notes, *more_notes))
 
@@ -230,10 +218,8 @@ def _classes(
     if cell.data.classes == "present":
         note = f"only the other {len(test.present)} are scored: an easier task than the whole one"
         return test.present, absent, (fact + note,)
-    note = (
-        "they are scored all the same, and bc, which evens out all labels, pays for it; "
-        f"{spell('classes', 'present')} leaves them out"
-    )
+    note = "they are scored all the same, and bc, which evens out all labels, pays for it; "
+    note += f"{spell('classes', 'present')} leaves them out"
     return labels, absent, (fact + note,)
 
 
@@ -257,7 +243,6 @@ def _statements(task: Task, choice: str) -> tuple[str, ...]:
     if choice.count("{label}") == 1:
         return (choice,)
     if choice and choice not in numbered:
-        raise InputError.unknown(
-            f"statement of {task.name}", choice, [*numbered, ENSEMBLE, "a text with {label}"]
-        )
+        choices = [*numbered, ENSEMBLE, "a text with {label}"]
+        raise InputError.unknown(f"statement of {task.name}", choice, choices)
     return (numbered[choice],) if choice else (task.statement,)

@@ -9,7 +9,6 @@ from datetime import date
 from typing import NamedTuple, Protocol
 
 from batch_calibration.errors import InputError, spell
-from batch_calibration.scoring.prompts import template
 from batch_calibration.settings import PromptSettings
 
 FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")  # a name in braces
@@ -136,7 +135,7 @@ def plain_text(form: str) -> Compose:
 
 def _answered(form: str, shown: Sequence[Shown], start: str = "") -> list[str]:
     """Each demonstration with its label words, `start` before them."""
-    return [row.query + template.continuation(form, start + row.label_words) for row in shown]
+    return [row.query + continuation(form, start + row.label_words) for row in shown]
 
 
 def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> Compose:
@@ -155,8 +154,7 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
     try:
         day = date.fromisoformat(settings.chat_date)
     except ValueError:
-        expected = "a day such as 2024-07-26"
-        got = repr(settings.chat_date)
+        expected, got = "a day such as 2024-07-26", repr(settings.chat_date)
         raise InputError(key="chat_date", expected=expected, got=got) from None
 
     begin = start + " " if start and not start[-1].isspace() else start  # of an answer
@@ -172,9 +170,8 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
             asked = "".join(map("{}\n\n".format, _answered(form, shown, begin)))
 
         def ask(query: str) -> str:
-            return renderer.render(
-                [*turns, {"role": "user", "content": asked + query}, *ending], day
-            )
+            messages = [*turns, {"role": "user", "content": asked + query}, *ending]
+            return renderer.render(messages, day)
 
         return ask
 
@@ -189,4 +186,4 @@ def label_text(form: str, settings: PromptSettings, label_words: str) -> str:
     """
     start = settings.answer_start
     is_first = settings.chat != "off" and (not start or start != start.rstrip())
-    return label_words if is_first else template.continuation(form, label_words)
+    return label_words if is_first else continuation(form, label_words)

@@ -71,23 +71,22 @@ MR = text_task(
     source="template of SST-2, whose sentences come from the same reviews",
 )
 # Which of four sections does a news item belong to?
+SECTIONS = {"World": "World", "Sports": "Sports", "Business": "Business", "Sci/Tech": "Technology"}
 AGNEWS = text_task(
     "agnews",
     "AG News",
     fields=("title", "description"),
-    verbalizer={"World": "World", "Sports": "Sports", "Business": "Business",
-                "Sci/Tech": "Technology"},
+    verbalizer=SECTIONS,
     few_shot="Article: {title} {description}\nAnswer: {label}",
     statement="This is news about {label}.",
-    statement_words={"World": "World", "Sports": "Sports", "Business": "Business",
-                     "Sci/Tech": "Science and technology"},
+    statement_words=SECTIONS | {"Sci/Tech": "Science and technology"},
     statement_fields=("title",),
     tfds=("ag_news_subset",),
     stand_ins={"validation": "test"},
     # 30,000 rows a section to train on, 1,900 to test (Zhang et al. 2015).
     balanced=True,
     source="template style of Zhao et al. 2021 (contextual calibration), appendix",
-)  # fmt: skip
+)
 # What kind of answer does a question ask for? Six coarse kinds.
 TREC = text_task(
     "trec",
@@ -383,12 +382,8 @@ DTD = image_task(
     "et al. 2021), prompts.md",
 )
 
-IN_ORDER = (
-    SST2, MNLI, QNLI, MRPC, QQP, BOOLQ,
-    CB, COPA, RTE, WIC, ANLI_R1,
-    ANLI_R2, ANLI_R3, MR, AGNEWS, TREC, SVHN,
-    EUROSAT, UCF101, CLEVR, AIRCRAFT, DTD,
-)  # fmt: skip
+LANGUAGE = (SST2, MNLI, QNLI, MRPC, QQP, BOOLQ, CB, COPA, RTE, WIC, ANLI_R1, ANLI_R2, ANLI_R3)
+IN_ORDER = (*LANGUAGE, MR, AGNEWS, TREC, SVHN, EUROSAT, UCF101, CLEVR, AIRCRAFT, DTD)
 TASKS = {task.name: task for task in IN_ORDER}
 PAPER_LANGUAGE = tuple(name for name, task in TASKS.items() if task.objective)
 """The paper's 13 tasks of text (Zhou et al. 2024, Table 4, which counts their rows)."""

@@ -64,10 +64,8 @@ class ChatTemplate:
             chat[-1]["content"] += CONTINUED
         # Off: a label is the first thing that the model says.
         switches = {name: False for name in SWITCHES if name in self.source}
-        variables = {
-            "messages": chat, "add_generation_prompt": not is_started, "tools": None,
-            "documents": None, **self._special_tokens, **switches,
-        }  # fmt: skip
+        variables = {"messages": chat, "add_generation_prompt": not is_started}
+        variables |= {"tools": None, "documents": None, **self._special_tokens, **switches}
         request = {"source": self.source, "day": day.isoformat(), "variables": variables}
         answer = _RENDERER.answer(json.dumps(request))
         if "error" in answer:
@@ -119,9 +117,8 @@ def read(directory: Path) -> ChatTemplate | None:
         # Several templates by name, as command-r has them for tools.
         named = {entry.get("name"): entry.get("template") for entry in source}
         if "default" not in named:
-            raise InputError.at(
-                path, "a template named default", ", ".join(map(str, named)), f"put one into {FILE}"
-            )
+            got, remedy = ", ".join(map(str, named)), f"put one into {FILE}"
+            raise InputError.at(path, "a template named default", got, remedy)
         source = named["default"]
     return ChatTemplate(source, tokens, path) if isinstance(source, str) else None
 
@@ -158,17 +155,14 @@ class _Renderer:
 
     def _start(self) -> "subprocess.Popen[str]":
         if find_spec("jinja2") is None:
-            remedy = "pip install 'batch-calibration[models]'"
-            raise InputError(
-                key="chat", expected="jinja2", got="it is not installed", remedy=remedy
-            )
+            got, remedy = "it is not installed", "pip install 'batch-calibration[models]'"
+            raise InputError(key="chat", expected="jinja2", got=got, remedy=remedy)
         # -P: the modules next to the program are none of its own.
         command = [sys.executable, "-P", str(Path(__file__).with_name("chat_process.py"))]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, encoding="utf-8",
-            start_new_session=True,  # an interruption at the terminal is for this process alone
-        )  # fmt: skip
+        streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+        streams |= {"stderr": subprocess.DEVNULL, "encoding": "utf-8"}
+        # An interruption at the terminal is for this process alone.
+        return subprocess.Popen(command, start_new_session=True, **streams)
 
     def close(self) -> None:
         """End the process."""

@@ -162,9 +162,8 @@ class ModelFiles:
         if self._gguf is not None:
             return self._gguf.texts()
         if self._family.kind == "causal_lm":
-            tokenizer, start, self._splits_as = tokenizer_files.read_causal(
-                self.directory, self._raw_config
-            )
+            read = tokenizer_files.read_causal(self.directory, self._raw_config)
+            tokenizer, start, self._splits_as = read
             return tokenizer, start
         tokenizer = tokenizer_files.read(self.directory, self._family.kind)
         if self._family.adapt_tokenizer:
@@ -216,10 +215,8 @@ class ModelFiles:
                 f"{directory}: the tokenizer has ids up to {largest}, but the network embeds only "
                 f"{config.vocab_size} tokens; the two files belong to different checkpoints."
             )
-        return Checkpoint(
-            directory, self._model_type, family.kind, config, model, tokenizer, start.id, digest,
-            dtype, mesh, start.prefix,
-        )  # fmt: skip
+        loaded = directory, self._model_type, family.kind, config, model, tokenizer
+        return Checkpoint(*loaded, start.id, digest, dtype, mesh, start.prefix)
 
 
 def load_tokenizer(directory: str | Path) -> TokenizerInfo:
@@ -259,11 +256,8 @@ def _family(directory: Path, gguf: gguf_file.GGUFFile | None) -> tuple[str, Fami
     if gguf is not None:
         return gguf.model_type, gguf.family(FAMILIES[gguf.model_type]), gguf.config
     if not directory.is_dir():
-        raise InputError.at(
-            directory,
-            "a checkpoint directory (config.json, *.safetensors, tokenizer.json) or a GGUF file",
-            "none",
-        )
+        expected = "a checkpoint directory (config.json, *.safetensors, tokenizer.json) or a "
+        raise InputError.at(directory, expected + "GGUF file", "none")
     raw = read_json(directory / "config.json", "a config")
     name = raw.get("model_type")
     if not isinstance(name, str) or name not in FAMILIES:

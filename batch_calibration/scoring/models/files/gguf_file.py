@@ -47,20 +47,16 @@ KEYS = {
     "moe_intermediate_size",
 }  # fmt: skip
 """Keys of metadata, the architecture's name removed -> those of `config.json`."""
-READ_APART = (
-    "attention.value_length", "vocab_size", "rope.dimension_count", "rope.scaling.finetuned",
-    "tensor_data_layout",
-)  # fmt: skip
+READ_APART = {"attention.value_length", "vocab_size", "rope.dimension_count"}
+READ_APART |= {"rope.scaling.finetuned", "tensor_data_layout"}
 """Keys that are compared with others, or have no effect."""
 GPT2_KEYS = {
     "context_length": "n_positions", "embedding_length": "n_embd", "block_count": "n_layer",
     "feed_forward_length": "n_inner", "attention.head_count": "n_head",
     "attention.layer_norm_epsilon": "layer_norm_epsilon",
 }  # fmt: skip
-ROPE_KEYS = {
-    "type": "rope_type", "factor": "factor", "yarn_beta_fast": "beta_fast",
-    "yarn_beta_slow": "beta_slow",
-}  # fmt: skip
+ROPE_KEYS = {"type": "rope_type", "factor": "factor"}
+ROPE_KEYS |= {"yarn_beta_fast": "beta_fast", "yarn_beta_slow": "beta_slow"}
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 GPT2_WORDS = (
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -76,18 +72,17 @@ CASED = rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+%s|[^\r\n\p{{L}}\p{{N}}]?{UPPER
 SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|" + ENDS
 GPT4O_WORDS = (CASED % ((CONTRACTIONS + "?",) * 2) + r"\p{N}{1,3}|" + SIGNS,)
 TEKKEN_WORDS = (CASED % ("", "") + r"\p{N}|" + SIGNS,)
+LLAMA3 = ("llama3", "llama-v3", "llama-bpe", "falcon3")
 SPLITTINGS = {
     "gpt-2": GPT2_WORDS,
     **dict.fromkeys(("smollm", "refact", "minerva-7b"), DIGITS_FIRST),
-    **dict.fromkeys(
-        ("llama3", "llama-v3", "llama-bpe", "falcon3", "dbrx", "smaug-bpe"), LLAMA3_WORDS
-    ),
+    **dict.fromkeys((*LLAMA3, "dbrx", "smaug-bpe"), LLAMA3_WORDS),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), QWEN2_WORDS),
     "gpt-4o": GPT4O_WORDS,
     "tekken": TEKKEN_WORDS,
 }
 """Names of `tokenizer.ggml.pre` -> the expressions that split a text into words, in turn."""
-WHOLE_WORDS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "tekken")
+WHOLE_WORDS = (*LLAMA3, "tekken")
 """Names where a word of the vocabulary needs no merges, and sequences have a beginning token."""
 NORMAL, MATCHED_WHOLE, USER_DEFINED = 1, (2, 3, 4), 4
 """Types of tokens: plain ones; unknown, control and user-defined ones, and the last of these."""
@@ -165,13 +160,6 @@ class GGUFTensor(NamedTuple):
         return halves.swapaxes(1, 2).reshape(self.shape)
 
 
-class Header(NamedTuple):
-    """What a GGUF file says before its numbers: metadata, and tensors under the file's names."""
-
-    metadata: dict[str, Any]
-    tensors: dict[str, GGUFTensor]
-
-
 class _Reader:
     """Reads the header of a file and no further than the file goes."""
 
@@ -208,18 +196,16 @@ class _Reader:
         raise self.broken(f"metadata of type {kind}, of {inner}")
 
     def broken(self, got: object) -> InputError:
-        return InputError.at(
-            self.path, "a GGUF file of version 2 or 3", got, "fetch it again or convert it again"
-        )
+        remedy = "fetch it again or convert it again"
+        return InputError.at(self.path, "a GGUF file of version 2 or 3", got, remedy)
 
-    def header(self) -> Header:
+    def header(self) -> tuple[dict[str, Any], dict[str, GGUFTensor]]:
+        """The file's metadata, and its tensors under its own names."""
         import gguf
 
         if (magic := self.take(4)) != b"GGUF":
-            is_pointer = magic == b"vers"
-            raise self.broken(
-                "a git-LFS pointer (git lfs pull)" if is_pointer else f"a file of {magic!r}"
-            )
+            pointer = "a git-LFS pointer (git lfs pull)"
+            raise self.broken(pointer if magic == b"vers" else f"a file of {magic!r}")
         if (version := self.number("I")) not in (2, 3):
             raise self.broken(f"version {version}")
         count, keys = self.number("Q"), self.number("Q")
@@ -248,7 +234,7 @@ class _Reader:
             found[name] = tensor = tensor._replace(offset=begin + tensor.offset)
             if tensor.offset + math.prod(tensor.shape[:-1]) * tensor.row_bytes > whole:
                 raise InputError(f"{self.path}: it ends within {shown(name)}; fetch it again.")
-        return Header(metadata, found)
+        return metadata, found
 
 
 def find(path: Path) -> Path | None:
@@ -294,18 +280,18 @@ class GGUFFile:
             paths = [path.with_name(name) for name in names]
         self.path = paths[0]
         self.files = {f"gguf {number}": file for number, file in enumerate(paths)}
-        headers: list[Header] = []
+        metadata, self._tensors = list[dict[str, Any]](), dict[str, GGUFTensor]()
         for file in paths:
             if not file.is_file():
                 part, remedy = "a file of the split checkpoint", "fetch all into one folder"
                 raise InputError.at(file, part, "no such file", remedy)
             with file.open("rb") as opened:
-                headers.append(_Reader(file, opened).header())
-        self.metadata, self._tensors = headers[0].metadata, dict[str, GGUFTensor]()
-        for header in headers:
-            self._tensors |= header.tensors
+                of_file, tensors = _Reader(file, opened).header()
+            metadata.append(of_file)
+            self._tensors |= tensors
+        self.metadata = metadata[0]
         count, total = self.metadata.get("split.count"), self.metadata.get("split.tensors.count")
-        numbers = [header.metadata.get("split.no", 0) for header in headers]
+        numbers = [of_file.get("split.no", 0) for of_file in metadata]
         expected = ([*range(len(paths))], count or 1, total or len(self._tensors))
         if (numbers, len(paths), len(self._tensors)) != expected:
             raise self._wrong(

@@ -105,13 +105,10 @@ def _gigabytes(number: float) -> str:
 
 def available(device: jax.Device) -> float:
     """Bytes that can still be had on a device; infinity where it is not known."""
-    stats = None if device.platform == "cpu" else device.memory_stats()
-    if stats:
-        limit, used = stats.get("bytes_limit", math.inf), stats.get("bytes_in_use", 0)
-        return float(limit - used)
-    if device.platform != "cpu":
-        return math.inf
-    return min(_system(), _control_group(), _process())
+    if device.platform == "cpu":
+        return min(_system(), _control_group(), _process())
+    stats = device.memory_stats() or {}
+    return float(stats.get("bytes_limit", math.inf) - stats.get("bytes_in_use", 0))
 
 
 def _system() -> float:

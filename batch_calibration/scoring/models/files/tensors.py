@@ -96,9 +96,8 @@ def shards(directory: Path) -> list[str]:
     if index.is_file():
         shard_of = read_json(index, "an index of shards").get("weight_map")
         if not isinstance(shard_of, dict) or set(map(type, shard_of.values())) - {str}:
-            raise InputError.at(
-                index, "weight_map to give each tensor's file", remedy="fetch the file again"
-            )
+            expected, remedy = "weight_map to give each tensor's file", "fetch the file again"
+            raise InputError.at(index, expected, remedy=remedy)
         names = sorted(set(shard_of.values()))
         # A file that is not there, or lies elsewhere: whose weights would those be?
         for name in names:
@@ -114,9 +113,8 @@ def shards(directory: Path) -> list[str]:
     else:
         names = sorted(path.name for path in directory.glob("*.safetensors") if path.is_file())
     if not names:
-        raise InputError.at(
-            directory, "*.safetensors", "none; pickled checkpoints are never read", "convert them"
-        )
+        got = "none; pickled checkpoints are never read"
+        raise InputError.at(directory, "*.safetensors", got, "convert them")
     return names
 
 
@@ -131,11 +129,9 @@ def tensors(directory: Path) -> Iterator[Tensor]:
         except SafetensorError as error:
             with path.open("rb") as file:
                 pointer = file.read(40).startswith(b"version https://git-lfs")
-            cause = (
-                "it is a git-LFS pointer, not the weights: run `git lfs pull`"
-                if pointer
-                else f"it cannot be read as safetensors ({error}); fetch it again"
-            )
+            cause = f"it cannot be read as safetensors ({error}); fetch it again"
+            if pointer:
+                cause = "it is a git-LFS pointer, not the weights: run `git lfs pull`"
             raise InputError(f"{path}: {cause}.") from error
         # The library checked the header, but does not tell where in the file a tensor begins.
         with path.open("rb") as file:
@@ -146,8 +142,7 @@ def tensors(directory: Path) -> Iterator[Tensor]:
                 expected = f"each tensor in one file, {name!r} in {read[name]}"
                 remedy = "keep the files of one checkpoint in the folder"
                 raise InputError.at(path, expected, "it again", remedy)
-            read[name] = shard
-            entry_header = header[name]
+            read[name], entry = shard, header[name]
             # offsets count from the header's end
-            start = 8 + length + entry_header["data_offsets"][0]
-            yield Tensor(name, path, entry_header["dtype"], tuple(entry_header["shape"]), start)
+            start = 8 + length + entry["data_offsets"][0]
+            yield Tensor(name, path, entry["dtype"], tuple(entry["shape"]), start)

@@ -16,6 +16,7 @@ from batch_calibration.scoring.models.family import Kind, RawConfig
 from batch_calibration.scoring.models.files import beginning_token
 from batch_calibration.scoring.models.files.beginning_token import BeginningToken
 from batch_calibration.scoring.models.files.config import read_json
+from batch_calibration.scoring.models.files.gguf_file import QWEN2_WORDS
 
 FILE = "tokenizer.json"
 PAIR = ("vocab.json", "merges.txt")
@@ -49,10 +50,6 @@ LISTED_CLASSES = (
 )
 UNSUPPORTED = LISTED_CLASSES.split()
 """Classes that split text their own way, which no causal network here was trained with."""
-QWEN_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 
 
 def read_causal(directory: Path, config: RawConfig) -> tuple[Tokenizer, BeginningToken, str]:
@@ -133,9 +130,8 @@ def _of_pair(directory: Path, options: RawConfig, config: RawConfig) -> Tokenize
     tokenizer.decoder = decoders.ByteLevel()
     name = class_of(options, config, tokenizer)
     if name not in OF_PAIRS:
-        expected = "tokenizer.json"
-        remedy = "use a checkpoint with tokenizer.json"
-        raise InputError.at(directory, expected, f"vocab.json and merges.txt of {name}", remedy)
+        got, remedy = f"vocab.json and merges.txt of {name}", "use a checkpoint with tokenizer.json"
+        raise InputError.at(directory, "tokenizer.json", got, remedy)
     tokens = {key: beginning_token.special_token(key, options, name) for key in SPECIAL}
     named = list(dict.fromkeys(token for token in tokens.values() if token is not None))
     tokenizer.add_special_tokens(named)
@@ -180,7 +176,8 @@ def _unk_token(options: RawConfig) -> str:
 
 
 def _qwen2(options: RawConfig) -> Splitting:
-    words = pre_tokenizers.Split(Regex(QWEN_WORDS), behavior="isolated")
+    (expression,) = QWEN2_WORDS
+    words = pre_tokenizers.Split(Regex(expression), behavior="isolated")
     adds_space = bool(options.get("add_prefix_space"))
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=adds_space, use_regex=False)
     return Splitting(normalizers.NFC(), pre_tokenizers.Sequence([words, to_bytes]))
@@ -245,25 +242,19 @@ def split_as(tokenizer: Tokenizer, class_name: str, tokenizer_config: RawConfig)
             vocabulary without the class's token for unknown characters.
     """
     if class_name in UNSUPPORTED:
-        raise InputError.at(
-            "tokenizer_config.json",
-            f"a tokenizer class whose splitting is known ({', '.join(SPLITTINGS)})",
-            class_name,
-            "use a checkpoint of another class, or, if tokenizer.json splits text as the "
-            "network was trained, write PreTrainedTokenizerFast there",
-        )
+        expected = f"a tokenizer class whose splitting is known ({', '.join(SPLITTINGS)})"
+        remedy = "use a checkpoint of another class, or, if tokenizer.json splits text as the "
+        remedy += "network was trained, write PreTrainedTokenizerFast there"
+        raise InputError.at("tokenizer_config.json", expected, class_name, remedy)
     if class_name not in SPLITTINGS:
         return False
     splitting = SPLITTINGS[class_name](tokenizer_config)
     unknown = splitting.unk_token
     if unknown is not None and tokenizer.model.token_to_id(unknown) is None:
-        raise InputError.at(
-            "tokenizer.json",
-            f"the token {unknown!r}, which {class_name} gives for unknown characters",
-            "a vocabulary without it",
-            "if tokenizer.json splits text as the network was trained, write "
-            "PreTrainedTokenizerFast as tokenizer_class into tokenizer_config.json",
-        )
+        expected = f"the token {unknown!r}, which {class_name} gives for unknown characters"
+        remedy = "if tokenizer.json splits text as the network was trained, write "
+        remedy += "PreTrainedTokenizerFast as tokenizer_class into tokenizer_config.json"
+        raise InputError.at("tokenizer.json", expected, "a vocabulary without it", remedy)
     before = _state(tokenizer)  # to tell in the end whether anything changed
     tokenizer.normalizer = splitting.normalizer
     tokenizer.pre_tokenizer = splitting.pre_tokenizer
@@ -332,8 +323,9 @@ def build(merges: list[tuple[str, str]]) -> Tokenizer:
     )
     tokenizer = Tokenizer(model)
     tokenizer.add_special_tokens([START, END])  # so that neither is split
+    spaces = normalizers.Replace(Regex(r"\s+"), " ")
     tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
+        [normalizers.NFC(), spaces, normalizers.Lowercase()]
     )
     words = pre_tokenizers.Split(Regex(PARTS), behavior="removed", invert=True)
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False)

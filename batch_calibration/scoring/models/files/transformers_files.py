@@ -21,9 +21,8 @@ from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
 from batch_calibration.scoring.models.files.config import read_json
 from batch_calibration.scoring.models.files.tensors import shards
 
-POSITIONS = (
-    "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length",
-)  # fmt: skip
+LISTED_KEYS = "max_position_embeddings n_positions max_seq_len max_sequence_length seq_length"
+POSITIONS = LISTED_KEYS.split()
 """Keys of configs that say the longest sequence."""
 UNLIMITED = 1 << 20
 """Positions of a network that states none, or whose positions are relative (T5)."""
@@ -130,10 +129,9 @@ class TransformersFiles:
             dtype = "bfloat16" if has_gpu else "float32"
         weight_files = shards(self.directory)  # a sentence where the weights are pickled
         is_pair = bool(self._config.is_encoder_decoder)
-        reader = "AutoModelForSeq2SeqLM" if is_pair else "AutoModelForCausalLM"
-        model = self._read(
-            getattr(self._transformers, reader), dtype=getattr(torch, dtype), use_safetensors=True
-        )
+        name = "AutoModelForSeq2SeqLM" if is_pair else "AutoModelForCausalLM"
+        reader = getattr(self._transformers, name)
+        model = self._read(reader, dtype=getattr(torch, dtype), use_safetensors=True)
         model.to("cuda" if has_gpu else "cpu").eval()
         digests = {}
         for name in (*DECIDING, *weight_files):
@@ -141,6 +139,5 @@ class TransformersFiles:
                 with (self.directory / name).open("rb") as file:
                     digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
         digest = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
-        return TransformersCheckpoint(
-            self.directory, model, self.tokenizer_info, is_pair, digest, dtype
-        )
+        info = self.tokenizer_info
+        return TransformersCheckpoint(self.directory, model, info, is_pair, digest, dtype)
