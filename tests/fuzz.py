@@ -6,7 +6,7 @@ python tests/fuzz.py --seed=0 --kind=records --case=17
 Each case depends on seed, kind and number alone. What is neither the same nor an `InputError` of
 one line is a failure, printed with its command. Where a damaged text still means something, "the
 same values" is that what was read is whole: it can be written, drawn, or scored. Generators of
-`fuzz_*.py` know the truth of what they write: what is another number is a failure, too.
+`fuzz_logs.py` know the truth of what they write: what is another number is a failure, too.
 """
 
 import argparse
@@ -25,8 +25,6 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
-import fuzz_answers
-import fuzz_arrays
 import fuzz_logs
 import log_forms
 import numpy as np
@@ -501,8 +499,7 @@ yes = "b"
 [files]
 test = "rows.csv"
 """
-ALL_GENERATORS = (*fuzz_logs.GENERATORS, *fuzz_arrays.GENERATORS, *fuzz_answers.GENERATORS)
-GENERATORS = {generator.__name__: generator for generator in ALL_GENERATORS}
+GENERATORS = {generator.__name__: generator for generator in fuzz_logs.GENERATORS}
 """Kind -> a generator of cases of which the truth is known, as `truths.py` has them."""
 KINDS = [*(name for name in vars(Kinds) if not name.startswith("_")), *GENERATORS]
 

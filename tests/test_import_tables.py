@@ -250,6 +250,7 @@ def test_a_dict_without_a_label_lacks_it(tmp_path):
         lines([{"a": -1.5, "b": -2.5}, {"a": True, "b": -1.0}]),
         lines([{"a": [-1.5, -2.5], "b": [-1.5, -2]}]),
         lines([{"s": [-1.5, -2.5], "gold": 1}]),
+        lines([{"no": 0.0, "yes": 0.0}] * 5),
     ],
 )
 def test_json_that_is_damaged_is_refused(tmp_path, data, refuses):
