@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from reading_files import notes
+from reading_files import lines, notes
 from truths import Case, Generator, read_by_name
 
 from batch_calibration import importers
@@ -40,10 +40,6 @@ def gold_by_scores(rows):
 def read_part(path, reading, fields):
     """Read a file by scores; the rows of `rest` may be left out."""
     return {**fields, **gold_by_scores(read_by_name(path, reading))}
-
-
-def lines(objects) -> str:
-    return "".join(f"{json.dumps(line)}\n" for line in objects)
 
 
 def repeated_keys(chance: Random, folder: Path):

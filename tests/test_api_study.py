@@ -1,7 +1,5 @@
 """A study that asks a server: estimate, scores, resuming, and what the programs print."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from api_server import LABELS, Reply, answer, completion, first_tokens, running
@@ -10,7 +8,6 @@ from batch_calibration.settings import Settings
 from batch_calibration.studies import Store, render_contexts, run_calibration, run_scoring
 from batch_calibration.studies.loading import api_cost, load_scorer
 
-ROOT = Path(__file__).resolve().parents[1]
 KEY = "sk-planted-0123456789"
 
 

