@@ -177,6 +177,20 @@ def planted():
     return plant
 
 
+@pytest.fixture
+def saved(tmp_path):
+    """Writes a text, bytes, or rows as JSON Lines."""
+    from reading_files import lines
+
+    def write(content, name="a.jsonl"):
+        path = tmp_path / name
+        content = content if isinstance(content, str | bytes) else lines(content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
 @pytest.fixture(scope="session")
 def tokenizer():
     """That of the embedded language model."""

@@ -6,7 +6,7 @@ python tests/fuzz.py --seed=0 --kind=records --case=17
 Each case depends on seed, kind and number alone. What is neither the same nor an `InputError` of
 one line is a failure, printed with its command. Where a damaged text still means something, "the
 same values" is that what was read is whole: it can be written, drawn, or scored. Generators of
-`fuzz_*.py` know the truth of what they write: what is another number is a failure, too.
+`fuzz_logs.py` know the truth of what they write: what is another number is a failure, too.
 """
 
 import argparse
@@ -25,8 +25,6 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
-import fuzz_answers
-import fuzz_arrays
 import fuzz_logs
 import log_forms
 import numpy as np
@@ -34,6 +32,16 @@ import safetensors.numpy
 import table_forms
 import truths
 from making import make_by_rows, make_curve, make_record
+from response_forms import (
+    chat,
+    completion,
+    echoed,
+    generated,
+    llama,
+    old_llama,
+    place,
+    prompted,
+)  # fmt: skip
 from tiny import GPT2, write
 
 from batch_calibration import calibrate, importers, scores
@@ -278,8 +286,7 @@ class Kinds:
 
     def json_scores(self, chance):
         name = chance.choice(list(table_forms.VALUES))
-        value = table_forms.VALUES[name]
-        value = other(chance, value) if chance.random() < 0.6 else value
+        value = maybe(chance, table_forms.VALUES[name])
         return self._file_of_scores(chance, name, table_forms.as_json(name, value, as_text))
 
     def frames_of_scores(self, chance):
@@ -433,47 +440,16 @@ class Kinds:
         return False
 
 
-def _top(**values):
-    return [{"token": token, "tok_str": token, "logprob": x} for token, x in values.items()]
-
-
-def _response(log_probs):
-    return {"choices": [{"index": 0, "logprobs": log_probs}], "usage": {"completion_tokens": 0}}
-
-
-def _echo(label, value):
-    lists = {"tokens": ["Q", label], "token_logprobs": [None, value], "top_logprobs": [None, {}]}
-    return _response(lists)
-
-
-def _prompt(label, value):
-    entry_of_token = {"7": {"logprob": value, "rank": 1, "decoded_token": label}}
-    return {"choices": [{"index": 0, "logprobs": None, "prompt_logprobs": [None, entry_of_token]}]}
-
-
-def _meta(*top):
-    return {"text": "x", "meta_info": {"output_top_logprobs": [list(top)]}}
-
-
-def _line(name, gold, token, **top):
-    content = [{"token": token, "top_logprobs": _top(**top)}]
-    return {"custom_id": name, "gold": gold, "response": {"body": _response({"content": content})}}
-
-
-def _probs(p):
-    tops = [{"tok_str": "yes", "prob": 0.5}, {"tok_str": "no", "prob": p}]
-    return {"completion_probabilities": [{"probs": tops}]}
-
-
+CHATS = chat(yes=0.6, no=0.1), chat(no=0.6, x=0.1)
 RESPONSES = (
-    [_line("a", "no", "yes", yes=-0.5, no=-2.0), _line("b", 0, "no", No=-0.5, x=-2.0)],
-    [_response({"top_logprobs": [{"yes": -0.5, "no": x}]}) for x in (-1.5, -9999.0)],
-    [_echo(" yes", -1.0), _echo(" no", -2.0)],
-    [_prompt(" yes", -1.0), _prompt(" no", -2.0)],
-    [_meta([-0.5, 7, " yes"], [x, 8, " no"]) for x in (-1.5, -2.0)],
+    [{"gold": 0, "response": {"body": body}} for body in CHATS],
+    [completion(yes=0.6, no=p) for p in (0.2, 0.1)],
+    [echoed(["Q", label], [None, nats]) for label, nats in ((" yes", -1.0), (" no", -2.0))],
+    [prompted([None, place(7, *label)]) for label in ((" yes", -1.0), (" no", -2.0))],
+    [generated([[-0.5, 7, " yes"], [x, 8, " no"]]) for x in (-1.5, -2.0)],
     [{"scores": [[0.9, 0.1], [0.2, 0.8]], "object": "scoring"}],
-    [{"completion_probabilities": [{"top_logprobs": _top(yes=-0.5, no=x)}]} for x in (-1.5, -3)],
-    [_probs(0.25), _probs(0.0)],
+    [llama(yes=0.6, no=p) for p in (0.2, 0.05)],
+    [old_llama(yes=0.5, no=p) for p in (0.25, 0.0)],
 )
 OUTPUTS = ("o.csv", "o.tsv", "o.jsonl", "o.npz", "o.parquet", "o.doc", "o.safetensors", "no/o.csv")
 OPTIONS = """
@@ -501,8 +477,7 @@ yes = "b"
 [files]
 test = "rows.csv"
 """
-ALL_GENERATORS = (*fuzz_logs.GENERATORS, *fuzz_arrays.GENERATORS, *fuzz_answers.GENERATORS)
-GENERATORS = {generator.__name__: generator for generator in ALL_GENERATORS}
+GENERATORS = {generator.__name__: generator for generator in fuzz_logs.GENERATORS}
 """Kind -> a generator of cases of which the truth is known, as `truths.py` has them."""
 KINDS = [*(name for name in vars(Kinds) if not name.startswith("_")), *GENERATORS]
 

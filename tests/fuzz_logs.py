@@ -1,5 +1,7 @@
-"""Logs and answers as other people have them, each with the truth: see `truths.py`."""
+"""Logs, answers and columns as other people have them, each with the truth: see `truths.py`."""
 
+import csv
+import io
 import json
 import math
 import re
@@ -7,8 +9,12 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+import numpy as np
+from reading_files import lines, notes
 from truths import Case, Generator, read_by_name
 
+from batch_calibration import importers
+from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading
 
 WORDS = ("no", "yes", "maybe", "entailment", "A", "B", "World", "not so")
@@ -34,10 +40,6 @@ def gold_by_scores(rows):
 def read_part(path, reading, fields):
     """Read a file by scores; the rows of `rest` may be left out."""
     return {**fields, **gold_by_scores(read_by_name(path, reading))}
-
-
-def lines(objects) -> str:
-    return "".join(f"{json.dumps(line)}\n" for line in objects)
 
 
 def repeated_keys(chance: Random, folder: Path):
@@ -105,42 +107,6 @@ def echoed_labels(chance: Random, folder: Path):
     yield Case(partial(read_part, path, reading, {} if is_whole else truth), truth)
 
 
-def prompts_of_requests(chance: Random, folder: Path):
-    """Answers to several prompts in one response, in any order, and answers of a chat."""
-    labels = chance.sample(WORDS[:3], 2)
-    rows = make_rows(chance, labels)
-    for row in rows.values():  # of one list of tokens
-        row["scores"] = {name: round(score - 1, 4) for name, score in row["scores"].items()}
-    waiting, written = list(rows.values()), []
-    is_whole = chance.random() < 0.7
-    while waiting:
-        size = chance.randint(1, 4)
-        batch, waiting = waiting[:size], waiting[size:]
-        golds, choices = [row["gold"] for row in batch], []
-        for i, row in enumerate(batch):
-            log_probs = {"tokens": ["x"], "token_logprobs": [-1.0], "top_logprobs": [row["scores"]]}
-            choices.append({"index": i, "text": "x", "logprobs": log_probs})
-        chance.shuffle(choices)
-        gold = golds if len(batch) > 1 or chance.random() < 0.5 else golds[0]
-        written.append({"response": {"choices": choices}, "right": gold})
-    if not is_whole:
-        line = chance.choice(written)
-        damage = chance.choice(("gold", "index", "again", "failed"))
-        if damage == "gold":
-            line["right"] = line["right"][0] if isinstance(line["right"], list) else labels
-        elif damage == "index":
-            line["response"]["choices"][0]["index"] = chance.choice((0, 1, 7, None))
-        elif damage == "again":
-            line["response"]["choices"] *= 2
-        else:
-            line["response"] = {"error": "busy"}
-    path = folder / "batches.jsonl"
-    path.write_text(lines(written))
-    truth = gold_by_scores(rows)
-    reading = Reading(labels=tuple(labels), gold="right", format="openai")
-    yield Case(partial(read_part, path, reading, {} if is_whole else truth), truth, is_whole)
-
-
 BEFORE = (
     "", "", "Let us see. ", "A dog barks, so ", "It may be A or B. ", "B looks right. Still, ",
     "Not C!\n", "First: what is asked?\n\n",
@@ -183,46 +149,6 @@ def inspect_answers(chance: Random, folder: Path):
     yield Case(lambda: {**truth, **read_by_name(path)}, truth)
 
 
-def cut_and_mixed_logs(chance: Random, folder: Path):
-    """Logs of a harness, whole, cut at the end of a line, in any order, or two in one file."""
-    labels = chance.sample(WORDS, chance.choice((2, 3)))
-    rows = make_rows(chance, labels)
-    kind = chance.choice(("whole", "shuffled", "cut", "twice", "model", "model goes on", "field"))
-    is_old = chance.random() < 0.5
-
-    def line(row_id, row, document, **more):
-        pairs = [[f"Q: {document}?\nA:", f" {name}"] for name in labels]
-        nats = list(row["scores"].values())
-        gold = labels.index(row["gold"])
-        return {
-            "doc_id": int(row_id), "doc": {"question": document}, "arguments": pairs,
-            "target": gold if is_old else str(gold),
-            "filtered_resps": [[x if is_old else str(x), False] for x in nats],
-            **({} if is_old else {"doc_hash": f"h{document}"}), **more,
-        }  # fmt: skip
-
-    log = [line(row_id, row, row_id) for row_id, row in rows.items()]
-    truth, path = dict(rows), folder / "samples_t_2026-01-02T03-04-05.6.jsonl"
-    if kind == "shuffled":
-        chance.shuffle(log)
-    elif kind == "cut":
-        log = log[: chance.randint(1, len(log))]
-        truth = {row_id: rows[row_id] for row_id in list(rows)[: len(log)]}
-    elif kind == "twice":
-        log += log
-    elif kind != "whole":
-        truth = None  # scores of two models are no scores of one
-        for row_id, row in list(make_rows(chance, labels).items())[: len(rows)]:
-            row["scores"] = {name: nats - 9 for name, nats in row["scores"].items()}
-            number = int(row_id) + (0 if kind == "model" else len(rows))
-            field = {"model": "b"} if kind == "field" else {}
-            log.append(line(number, row, number if kind == "field" else row_id, **field))
-    path.write_text(lines(log))
-    counts = {"n-samples": {"t": {"original": len(rows), "effective": len(rows)}}}
-    (folder / "results_2026-01-02T03-04-05.6.json").write_text(json.dumps(counts))
-    yield Case(partial(read_by_name, path), truth, is_plain=truth is not None)
-
-
 def labels_in_each_row(chance: Random, folder: Path):
     """Probabilities next to their labels, in an order of their own in each row."""
     labels = chance.sample(WORDS, chance.choice((2, 3, 4)))
@@ -245,7 +171,98 @@ def labels_in_each_row(chance: Random, folder: Path):
                truth)  # fmt: skip
 
 
+PAIRS = (("no", "yes"), ("no", "not sure"), ("positive", "positively"), ("A", "B"), ("1", "10"))
+"""Labels, some of which begin others."""
+BEFORE_LABEL = (
+    "", "Answer: ", "**Answer:** ", "**", "The answer is ", "Final answer: **", "So it is ",
+    "Let us see.\n\nAnswer: ", '{"label": "', '{"confidence": 0.9, "label": "', '```json\n{"a":"',
+    '{"reason": "other no doubt", "label": "', '{"note": "{first} or {second}", "label": "',
+    "{other}, one could say. Answer: ", "{other} or {label}? Answer: ", "\r\n", "Answer\uff1a",
+    "Not {other}. ", "{other}. Answer: ",
+)  # fmt: skip
+AFTER_LABEL = (
+    "", "", ".", "**", "</s>", "\r\n", '"}', '", "reason": "{other} is wrong"}', '", "p": 0.5}',
+    ". It is not {other}.", " (not {other})", "!", '"}\n```', " since {label} it is.",
+)  # fmt: skip
+
+
+def several_tokens(chance: Random, folder: Path):
+    """Chats whose answers hold the label somewhere; the scores are those of its own token."""
+    labels = chance.choice(PAIRS)
+    rows = make_rows(chance, labels, 6)
+    written = []
+    for row in rows.values():
+        other = next(name for name in labels if name != row["gold"])
+        names = {"other": other, "label": row["gold"], "first": labels[0], "second": labels[1]}
+        before, after = chance.choice(BEFORE_LABEL), chance.choice(AFTER_LABEL)
+        for key, name in names.items():
+            before, after = before.replace(f"{{{key}}}", name), after.replace(f"{{{key}}}", name)
+        text = f"{before}{row['gold']}{after}"
+        tokens, start, content = re.findall(r"\s*(?:\w+|[^\w\s])|\s+$", text), 0, []
+        row["scores"] = {name: round(nats - 2, 4) for name, nats in row["scores"].items()}
+        for token in tokens:
+            likely = {name: round(-chance.expovariate(0.5) - 2, 4) for name in labels}
+            if start <= len(before) < start + len(token):
+                likely = row["scores"]
+            start += len(token)
+            # Of a label of two words its first token is listed.
+            top = [{"token": name.split()[0], "logprob": x} for name, x in likely.items()]
+            content.append({"token": token, "logprob": -0.1, "top_logprobs": top})
+        message = {"choices": [{"logprobs": {"content": content}}], "gold": row["gold"]}
+        written.append(message)
+    path = folder / "several.jsonl"
+    path.write_text(lines(written))
+    reading = Reading(labels=labels, gold="gold")
+    # An answer that cannot be told may be left out.
+    yield Case(lambda: {**rows, **read_by_name(path, reading)}, rows)
+
+
+MADE = """
+    {a}_norm norm_{a} mean_logprob sum_logprob max_logprob total_tokens {a}_rank latency
+    {a}_token_id avg_{a} logprob_diff usage {a}_tokens perplexity {a}_per_token entropy margin
+"""
+SHARED = (("", ""), ("logprob_", ""), ("p_", "_lp"), ("m_choice", "_logprobs"), ("logit_", ""))
+
+
+def derived_columns(chance: Random, folder: Path):
+    """A CSV file whose columns hold scores, numbers made of them, and texts, in any order."""
+    labels = chance.choice(PAIRS)
+    start, end = chance.choice(SHARED)
+    rows = make_rows(chance, labels)
+    columns = {f"{start}{x}{end}": [row["scores"][x] for row in rows.values()] for x in labels}
+    scores = list(columns.values())
+    for name in chance.sample(MADE.split(), chance.choice((0, 1, 1, 2))):
+        key = name.replace("{a}", chance.choice(list(columns)))
+        size = np.array(scores).sum(axis=0)
+        columns[key] = [round(float(x) / chance.choice((1, 2, -1)), 4) for x in size]
+    gold = [row["gold"] for row in rows.values()]
+    space = chance.choice(("", "", " ", "Ġ"))
+    columns["gold"] = [f"{space}{name}" for name in gold]
+    names = list(columns)
+    chance.shuffle(names)
+    text = io.StringIO()
+    ends = chance.choice(("\n", "\r\n"))
+    writer = csv.writer(text, lineterminator=ends)
+    writer.writerows([names, *zip(*(columns[name] for name in names), strict=True)])
+    path = folder / "derived.csv"
+    path.write_bytes(chance.choice(("", "\ufeff")).encode() + text.getvalue().encode())
+
+    def read() -> dict[str, object]:
+        # Labels may go by their column's name.
+        full = {f"{start}{name}{end}": name for name in labels}
+        (table,) = importers.read(path, Reading(gold="gold"))
+        if "may be no label's" in notes(table):
+            raise InputError("a column that may be no label's is named first")
+        found = read_by_name(path, Reading(gold="gold"))
+        for row in found.values():
+            row["scores"] = {full.get(name, name): x for name, x in row["scores"].items()}
+            row["gold"] = full.get(row["gold"], row["gold"])
+        return found
+
+    yield Case(read, rows)
+
+
 GENERATORS: tuple[Generator, ...] = (
-    repeated_keys, echoed_labels, prompts_of_requests, inspect_answers, cut_and_mixed_logs,
-    labels_in_each_row,
+    repeated_keys, echoed_labels, inspect_answers, labels_in_each_row, several_tokens,
+    derived_columns,
 )  # fmt: skip

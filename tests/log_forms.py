@@ -1,4 +1,4 @@
-"""Small whole logs of every kind that an importer reads, for the fuzz."""
+"""Lines of logs of lm-evaluation-harness, and small whole logs of every kind for the fuzz."""
 
 import io
 import json
@@ -13,30 +13,51 @@ READINGS = (
 )
 
 
+CHOICES = ("no", "yes")
+HEAD = "Q: is it?\nA: yes\n\nQ: was it?\nA: no\n\n"
+
+
+def row(i, scores=(-1.0, -2.0), choices=CHOICES, target=0, head=HEAD, **more):
+    """A line as 0.4.0 to 0.4.2 had it in memory: arguments, answers and target untouched."""
+    prompt = f"{head}Q: number {i}?\nA:"
+    return {
+        "doc_id": i,
+        "doc": {"question": f"number {i}", "subject": "odd" if i % 2 else "even"},
+        "target": target,
+        "arguments": [[prompt, f" {choice}"] for choice in choices],
+        "resps": [[[score, False]] for score in scores],
+        "filtered_resps": [[score, False] for score in scores],
+        **more,
+    }
+
+
+def texts(value):
+    """Answers after `sanitize_list` of the harness, since 0.4.3."""
+    return [texts(element) for element in value] if isinstance(value, list) else str(value)
+
+
+def since_0_4_3(line):
+    line["arguments"] = {
+        f"gen_args_{i}": {f"arg_{j}": x for j, x in enumerate(pair)}
+        for i, pair in enumerate(line["arguments"])
+    }
+    return {**line, "resps": texts(line["resps"]), "filtered_resps": texts(line["filtered_resps"])}
+
+
+def since_0_4_9(line):
+    line = since_0_4_3(line)
+    return {**line, "target": str(line["target"]), "filter": "none", "metrics": ["acc"]}
+
+
 def _harness(old):
     lines = []
     for i in range(4):
-        prompt = f"Q: a?\nA: no\n\nQ: number {i}?\nA:"
-        pairs = [[prompt, " no"], [prompt, " yes"], ["", " no"], ["", " yes"]]
-        scores = [-1.0 - i / 8, -2.0 + i / 4, -0.5, -0.25]
-        line = {
-            "doc_id": i,
-            "doc": {"question": f"number {i}", "subject": "ab"[i % 2], "answer": i % 2},
-            "target": i % 2 if old else str(i % 2),
-            "arguments": pairs,
-            "resps": [[[score, False]] for score in scores],
-            "filtered_resps": [[score, False] for score in scores],
-            "acc": float(i % 2 == 0),
-            "acc_mutual_info": 1.0,
-        }
-        if not old:
-            line["arguments"] = {
-                f"gen_args_{j}": {"arg_0": pair[0], "arg_1": pair[1]}
-                for j, pair in enumerate(pairs)
-            }
-            line["filtered_resps"] = [[str(x), "False"] for x in scores]
-            line |= {"filter": "none", "metrics": ["acc"]}
-        lines.append(line)
+        line = row(i, (-1.0 - i / 8, -2.0 + i / 4), target=i % 2, acc=float(i % 2 == 0))
+        line["doc"]["answer"] = i % 2
+        line["arguments"] += [["", " no"], ["", " yes"]]
+        line["filtered_resps"] += [[-0.5, False], [-0.25, False]]
+        line["acc_mutual_info"] = 1.0
+        lines.append(line if old else since_0_4_9(line))
     return lines
 
 

@@ -1,10 +1,22 @@
-"""What tests of importers share: the only table of a file, its notes, the error of a bad file."""
+"""What tests of importers share: JSON Lines, the only table of a file, its notes, its refusal."""
+
+import json
 
 import pytest
 
 from batch_calibration import importers
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading
+
+
+def lines(rows):
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def written(folder, data, name="t.csv"):
+    path = folder / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
 
 
 def read_one(path, **reading):
@@ -16,9 +28,9 @@ def notes(table):
     return " ".join(table.blocks["test"].spec.get("notes", ()))
 
 
-def refused(path, **reading):
+def refused(path, reading=None, **fields):
     with pytest.raises(InputError) as error:
-        importers.read(path, Reading(**reading))
+        importers.read(path, reading or Reading(**fields))
     sentence = str(error.value)
     assert "\n" not in sentence and len(sentence) < 2000
     return sentence

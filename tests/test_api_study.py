@@ -1,12 +1,5 @@
 """A study that asks a server: estimate, scores, resuming, and what the programs print."""
 
-import os
-import signal
-import subprocess
-import sys
-import threading
-from pathlib import Path
-
 import numpy as np
 import pytest
 from api_server import LABELS, Reply, answer, completion, first_tokens, running
@@ -15,7 +8,6 @@ from batch_calibration.settings import Settings
 from batch_calibration.studies import Store, render_contexts, run_calibration, run_scoring
 from batch_calibration.studies.loading import api_cost, load_scorer
 
-ROOT = Path(__file__).resolve().parents[1]
 KEY = "sk-planted-0123456789"
 
 
@@ -171,30 +163,3 @@ def test_the_programs_ask_estimate_and_keep_the_key_to_themselves(program, tmp_p
         assert KEY not in text
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 4 and not [p for p in files if KEY.encode() in p.read_bytes()]
-
-
-def test_an_interrupted_program_says_so_and_goes_on(tmp_path):
-    reached, free = threading.Event(), threading.Event()
-
-    def fault(number, path, body):
-        if number < 10:
-            return None
-        reached.set()
-        return Reply(answer(path, body), wait=lambda: free.wait(60))
-
-    with running(fault) as server:
-        flags = f"--workdir={tmp_path}", f"--config.server={server.address}", "--config.in_flight=1"
-        command = [sys.executable, "-m", "experiments.score", *FLAGS, *flags]
-        run = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        try:
-            assert reached.wait(120)
-            os.kill(run.pid, signal.SIGINT)
-            _, stdout = run.communicate(timeout=120)
-        finally:
-            run.kill()
-            free.set()
-        assert run.returncode == 130 and b"stopped; what was finished is kept" in stdout
-        server.fault = lambda *_: None
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-        # The one that was under way is asked again.
-        assert len(server.asked) == 87

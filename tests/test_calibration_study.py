@@ -9,9 +9,7 @@ import pytest
 from making import by_method
 
 from batch_calibration import calibrate, metrics
-from batch_calibration.calibration.base import Calibrator
-from batch_calibration.calibration.shift import Shift
-from batch_calibration.methods import METHODS, Method, compare, probes
+from batch_calibration.methods import METHODS, compare
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Records, Store, unpack
 from batch_calibration.studies.calibration import calibrate_store, run_calibration
@@ -250,45 +248,6 @@ def test_accuracy_by_probe_size(planted):
         assert last == (pytest.approx(record_of_either.methods["bc"].metrics["accuracy"]),)
     expected = jnp.mean(jnp.argmax(scores - jnp.mean(scores, axis=0), axis=-1) == labels)
     assert by_size["bc"].accuracy[-1] == (pytest.approx(float(expected)),)
-
-
-def toy(*, strength: float = 1.0) -> Calibrator:
-    """Subtracts the largest score of each label; it declares no floor."""
-
-    def fit(log_probs, labels=None, weight=None, /, *, key=None):
-        present = True if weight is None else (weight > 0)[:, None]
-        largest = jnp.max(jnp.where(present, log_probs, -jnp.inf), axis=0)
-        return Shift(largest, jnp.float32(strength))
-
-    return Calibrator(fit, lambda state, rows, /: rows - state.strength * state.bias)
-
-
-@pytest.mark.parametrize("looped", [False, True])
-def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch, refuses):
-    row = Method(probes.BATCH, toy, "a test of the table", keeps_bias=True, looped=looped)
-    monkeypatch.setitem(METHODS, "toy", row)
-    scores = tables[0].blocks["test"].log_probs
-    expected = scores - scores.max(axis=0)
-    np.testing.assert_allclose(calibrate(scores, "toy"), expected, atol=1e-6)
-    np.testing.assert_allclose(calibrate(scores, "toy", floor=-1.0), 0.0, atol=1e-6)
-    refuses(calibrate, scores, "toy", strenght=1.0)
-    result_of_toy = compare({"test": (scores[None],)}, methods=("toy",))["toy"]
-    np.testing.assert_allclose(result_of_toy.scores[0], expected, atol=1e-6)
-    (record,) = run_calibration([tables[0]], ["toy", "icl"])
-    values = measured(expected, tables[0].blocks["test"].labels, scores)
-    assert record.methods["toy"].metrics == pytest.approx(values, abs=1e-6)
-    np.testing.assert_allclose(record.methods["toy"].bias, scores.max(axis=0), atol=1e-6)
-    # By default all of the table are used, which two stand for here. What is put back by `update`
-    # keeps its place in the order.
-    methods = dict(METHODS)
-    try:
-        for method_name in set(METHODS) - {"icl", "bc", "toy"}:
-            del METHODS[method_name]
-        (record,) = run_calibration([tables[3]])
-    finally:
-        METHODS.clear()
-        METHODS.update(methods)
-    assert set(record.methods) == {"icl", "bc", "toy"}
 
 
 def test_results_of_an_earlier_run_stay_where_scores_and_floor_do(planted, tmp_path):

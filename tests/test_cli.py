@@ -380,32 +380,6 @@ def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypa
     assert "60 rows are more than a table in memory" in refusal
 
 
-WHOLE = "no,yes\n-1.5,-0.5\n-2.5,-0.7\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "sentence"),
-    [
-        ("torn.csv", WHOLE + "-1.5,-0.\x00", ""),
-        ("inf.csv", WHOLE + "-inf,-0.5\n", "--missing=least"),
-        ("equal.csv", "no,yes\n" + "-1.5,-1.5\n" * 5, "every score is -1.5"),
-        ("zero.jsonl", '{"no": 0.0, "yes": 0.0}\n' * 5, "--labels=no,yes"),
-        ("probs.csv", "no,yes\n" + "0.25,0.75\n" * 5, "--from-probs"),
-        ("line.csv", "no,yes\n" + "1" * 10_000_000 + ",2.5\n", "line.csv"),
-        ("binary.npy", "\x93NUMPY\x01\x00", "binary.npy"),
-        ("binary.parquet", "PAR1xxxxPAR1", "binary.parquet"),
-        ("binary.safetensors", "\x08\x00\x00\x00\x00\x00\x00\x00{}      ", "binary.safetensors"),
-    ],
-)
-def test_a_damaged_file_is_a_sentence(tmp_path, name, text, sentence, capsys):
-    path = tmp_path / name
-    path.write_bytes(text.encode("latin-1"))
-    run("calibrate", path, code=2)
-    stderr = capsys.readouterr().err
-    assert sentence in stderr and stderr.startswith("error: ") and stderr.count("\n") == 1, stderr
-    assert len(stderr) < 1200
-
-
 def test_one_row_and_a_label_never_predicted(tmp_path, said):
     (tmp_path / "s.csv").write_text("no,yes\n-1.5,-0.5\n")
     assert "has one row to learn from" in said("diagnose", tmp_path / "s.csv").err

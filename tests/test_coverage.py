@@ -211,6 +211,7 @@ def test_a_judge_s_rate_by_people(repeats: int) -> None:
         rows = np.tile(np.arange(400), repeats)
         found.append(judges.corrected_rate(wins[rows], human[rows], rows)[1:])
     check(share_held(found, 0.4), 0.93, 0.985)
+    assert judges.corrected_rate(wins, np.where(np.arange(400) < 12, people, -1)) is None
 
 
 # Of the pages of evidence.

@@ -6,7 +6,6 @@ from test_causal_lm import LABELS, SHOTS, naive, queries
 from tiny import GPT2, write
 
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.engine import forward, packing
 from batch_calibration.scoring.models import FAMILIES
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
@@ -78,16 +77,3 @@ def test_equals_naive_scoring(checkpoint, shots, rows, labels):
     expected = naive(checkpoint, texts, labels)
     assert expected.std() > 0.1
     np.testing.assert_allclose(scores, expected, atol=1e-4)
-
-
-def test_batch_size_and_order_do_not_matter(checkpoint, monkeypatch):
-    # Two sequences a batch: of 8, the batches of the last rows would be 8 programs to compile.
-    monkeypatch.setattr(forward, "budget", lambda *_, **__: 2 * packing.SHORTEST)
-    texts = [SHOTS + query for query in queries(257)]
-    scores = CausalLM(checkpoint, batch_size=64).score(texts, LABELS).log_probs
-    single = CausalLM(checkpoint, batch_size=1).score(texts, LABELS).log_probs
-    np.testing.assert_allclose(scores, single, atol=1e-4)
-    order = np.random.default_rng(1).permutation(257)
-    shuffled = CausalLM(checkpoint).score([texts[row] for row in order], LABELS).log_probs
-    np.testing.assert_allclose(scores[order], shuffled, atol=1e-4)
-    np.testing.assert_allclose(scores[:3], naive(checkpoint, texts[:3], LABELS), atol=1e-4)

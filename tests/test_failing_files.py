@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 from workers import FakeScorer, render
+from workers import files as tables
 
 from batch_calibration import files
 from batch_calibration.settings import Cell, Settings
@@ -31,10 +32,6 @@ def score(workdir):
     scorer = FakeScorer(workdir.with_name("log"))
     scorer.one = lambda text: [-float(len(text)), -1.0]
     return scoring.run_scoring(Settings(), CELLS, Store(workdir, create=True), scorer=scorer)
-
-
-def tables(workdir):
-    return {path.name: path.read_bytes() for path in (workdir / "scores").iterdir()}
 
 
 class Failing:

@@ -135,14 +135,6 @@ def test_what_comes_back_can_be_written_to():
 PROBS = np.exp(VALUES) / 2
 
 
-def test_probabilities_are_recognized_and_taken_when_named(refuses):
-    for probs in (PROBS, PROBS.tolist(), pd.DataFrame(PROBS, columns=["no", "yes"])):
-        refuses(calibrate, probs)
-        np.testing.assert_allclose(calibrate(probs, from_probs=True), EXPECTED, atol=1e-5)
-    with_probe = calibrate(PROBS, "cc", probe=PROBS[:3], from_probs=True)
-    np.testing.assert_allclose(with_probe, calibrate(VALUES, "cc", probe=VALUES[:3]), atol=1e-5)
-
-
 def test_what_is_no_probability_and_what_is_zero_are_refused(refuses):
     refuses(calibrate, VALUES, from_probs=True)
     broken = PROBS.copy()

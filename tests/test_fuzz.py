@@ -1,6 +1,6 @@
 """A fixed part of the fuzz: damaged files and arrays give the same values, or one sentence.
 
-A new generator of cases is a function in the file of its topic: see `truths.py`.
+A new generator of cases is a function in `fuzz_logs.py`: see `truths.py`.
 """
 
 import fuzz
@@ -20,6 +20,7 @@ TIMES = {
     20: "tokenizer_config",
 }
 CASES = {kind: number for number, kinds in TIMES.items() for kind in kinds.split()}
+CASES |= dict.fromkeys(fuzz.GENERATORS, 200)
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +32,9 @@ def kinds(tmp_path_factory):
 def test_damage_is_refused_with_a_sentence_or_changes_nothing(kinds, kind):
     became = {case: fuzz.run(kinds, kind, 0, case) for case in range(CASES[kind])}
     assert not {case: outcome for case, outcome in became.items() if outcome.startswith("FAILED")}
-    assert "refused" in became.values()
+    # Of a generator the truth is known, and some of its cases are plain.
+    assert ("same" if kind in fuzz.GENERATORS else "refused") in became.values()
 
 
 def test_each_kind_is_here():
-    assert {*CASES, *fuzz.GENERATORS} == set(fuzz.KINDS)
-
-
-@pytest.mark.parametrize("kind", fuzz.GENERATORS)
-def test_other_people_s_data_is_the_truth_or_a_sentence(kinds, kind):
-    cases = range(3 if kind == "answers_asked_for" else 200)  # that one asks a server
-    became = {case: fuzz.run(kinds, kind, 0, case) for case in cases}
-    assert not {case: outcome for case, outcome in became.items() if outcome.startswith("FAILED")}
-    assert "same" in became.values()
+    assert set(CASES) == set(fuzz.KINDS)

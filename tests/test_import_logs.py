@@ -5,7 +5,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from reading_files import notes, read_one, refused
+from log_forms import CHOICES, HEAD, row, since_0_4_3, since_0_4_9
+from reading_files import lines, notes, read_one, refused
 
 from batch_calibration import importers
 from batch_calibration.arrays.missing_scores import BELOW
@@ -13,48 +14,9 @@ from batch_calibration.importers import Reading, lm_eval
 from batch_calibration.importers.questions import note_differing_demonstrations
 from batch_calibration.studies import run_calibration
 
-CHOICES = ("no", "yes")
-HEAD = "Q: is it?\nA: yes\n\nQ: was it?\nA: no\n\n"
-
-
-def row(i, scores=(-1.0, -2.0), choices=CHOICES, target=0, head=HEAD, **more):
-    """A line as 0.4.0 to 0.4.2 had it in memory: arguments, answers and target untouched."""
-    prompt = f"{head}Q: number {i}?\nA:"
-    return {
-        "doc_id": i,
-        "doc": {"question": f"number {i}", "subject": "odd" if i % 2 else "even"},
-        "target": target,
-        "arguments": [[prompt, f" {choice}"] for choice in choices],
-        "resps": [[[score, False]] for score in scores],
-        "filtered_resps": [[score, False] for score in scores],
-        **more,
-    }
-
 
 def rows(n=6, **more):
     return [row(i, (-1.0 - i / 8, -2.0 + i / 4), target=i % 2, **more) for i in range(n)]
-
-
-def texts(value):
-    """Answers after `sanitize_list` of the harness, since 0.4.3."""
-    return [texts(element) for element in value] if isinstance(value, list) else str(value)
-
-
-def since_0_4_3(line):
-    line["arguments"] = {
-        f"gen_args_{i}": {f"arg_{j}": x for j, x in enumerate(pair)}
-        for i, pair in enumerate(line["arguments"])
-    }
-    return {**line, "resps": texts(line["resps"]), "filtered_resps": texts(line["filtered_resps"])}
-
-
-def since_0_4_9(line):
-    line = since_0_4_3(line)
-    return {**line, "target": str(line["target"]), "filter": "none", "metrics": ["acc"]}
-
-
-def lines(records):
-    return "".join(json.dumps(line) + "\n" for line in records)
 
 
 def a_list(records):
@@ -70,16 +32,9 @@ LAYOUTS = {
 
 
 @pytest.fixture
-def log(tmp_path):
+def log(saved):
     """Writes a log."""
-
-    def write(content, name="samples_toy_2026-11-21T00-10-36.197808.jsonl"):
-        path = tmp_path / name
-        data = content if isinstance(content, bytes | str) else lines(content)
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
-        return path
-
-    return write
+    return lambda content, name="samples_toy_2026-11-21T00-10-36.197808.jsonl": saved(content, name)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -84,20 +84,6 @@ def test_an_order_that_no_coin_drew_is_refused(refuses):
     refuses(judge.remove_preference, judgments._replace(is_first=np.ones(400, bool)))
 
 
-@pytest.mark.parametrize(("truth", "labels"), [(0.3, 100), (0.5, 60), (0.8, 200)])
-def test_the_rate_by_people_holds_the_truth(truth, labels):
-    random, covered = np.random.default_rng(0), 0
-    trials = 300
-    for _ in range(trials):
-        people = random.random(1000) < truth
-        agrees = random.random(1000) < np.where(people, 0.85, 0.7)
-        wins = np.where(agrees, people, ~people)
-        rate = judge.corrected_rate(wins, np.where(np.arange(1000) < labels, people, -1))
-        covered += rate.low <= truth <= rate.high
-    assert 0.92 < covered / trials <= 0.995
-    assert judge.corrected_rate(wins, np.where(np.arange(1000) < 12, people, -1)) is None
-
-
 def test_the_console_prints_the_figures_of_the_evidence(shared, tmp_path, capsys):
     judgments = evidence.read_judgments(shared / "scores")
     path = tmp_path / "judge.jsonl"

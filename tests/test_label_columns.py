@@ -3,28 +3,20 @@
 import json
 import random
 
+import log_forms
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from reading_files import notes
+from reading_files import lines, notes
+from reading_files import written as write
 
 from batch_calibration.cli import run
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read, tables_of
 from batch_calibration.integrations.streams import correct_stream
 from batch_calibration.scores import load
-
-
-def write(folder, text, name="t.csv"):
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def lines(rows):
-    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def table_of(folder, source, reading=None, name="t.jsonl"):
@@ -447,14 +439,12 @@ def test_a_first_label_that_is_never_right_is_noted():
     assert not notes(table)
 
 
-def harness(targets, choices, **fields):
+def harness(targets, choices):
     rows = []
     for i, target in enumerate(targets):
         own = choices[i % len(choices)]
-        pairs = [[f"Q{i}:", f" {text}"] for text in own]
-        answers = [[-1.5 - (i + j) % len(own), False] for j in range(len(own))]
-        row = {"doc_id": i, "doc": {}, "target": target, "arguments": pairs, **fields}
-        rows.append({**row, "resps": [[a] for a in answers], "filtered_resps": answers})
+        scores = [-1.5 - (i + j) % len(own) for j in range(len(own))]
+        rows.append(log_forms.row(i, scores, own, target, doc={}))
     return rows
 
 

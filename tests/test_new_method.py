@@ -54,9 +54,10 @@ def workdir(toy, planted, tmp_path_factory):
     return store
 
 
-def test_calibrate_takes_it():
+def test_calibrate_takes_it(refuses):
     rows = np.array(4 * [[-1.0, -3.0], [-2.0, -2.5], [-4.0, -2.0]], np.float32)
     np.testing.assert_allclose(calibrate(rows, "toy"), rows - np.median(rows, axis=0))
+    refuses(calibrate, rows, "toy", strenght=1.0)
 
 
 def test_every_table_names_it(workdir, tmp_path):

@@ -19,20 +19,6 @@ from batch_calibration.importers import Reading, compressed, read
 LABELS = ("no", "yes")
 
 
-@pytest.fixture
-def saved(tmp_path):
-    """Writes a text, bytes, or values as JSON Lines."""
-
-    def write(content, name="a.jsonl"):
-        path = tmp_path / name
-        if not isinstance(content, str | bytes):
-            content = "".join(f"{json.dumps(line)}\n" for line in content)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
 def refused(path, **reading):
     with pytest.raises(InputError) as error:
         read(path, Reading(**reading))
@@ -362,10 +348,6 @@ def as_npy(array):
     return buffer.getvalue()
 
 
-def as_parquet(rows):
-    return pd.DataFrame(np.full((rows, 2), -1.0), columns=LABELS).to_parquet()
-
-
 @pytest.fixture
 def small_limit(monkeypatch):
     """A file may unpack to a mebibyte."""
@@ -376,7 +358,7 @@ MANY = 1 << 18
 BOMBS = {
     "a.npz": lambda: zipped({"scores.npy": as_npy(np.zeros((MANY // 2, 2)))}),
     "a.eval": lambda: zipped({"header.json": " " * (8 * MANY), "samples/1_epoch_1.json": "{}"}),
-    "a.parquet": lambda: as_parquet(MANY),
+    "a.parquet": pd.DataFrame(np.full((MANY, 2), -1.0), columns=LABELS).to_parquet,
 }
 
 
@@ -431,10 +413,9 @@ def test_zstandard_that_holds_more_than_the_zip_declares_is_refused(saved):
 def harness(i, shift=0.0, doc=None, **more):
     """A line of a log; `doc` is the number of its document, where it is not that of the line."""
     doc = i if doc is None else doc
-    pairs = [[f"Q: a?\nA: no\n\nQ: {doc}?\nA:", f" {name}"] for name in LABELS]
-    answers = [[str(-1.0 - doc / 8 - shift), "False"], [str(-2.0 + doc / 16 - shift), "False"]]
-    line = {"doc_id": i, "doc": {"question": doc}, "target": str(doc % 2), "doc_hash": f"h{doc}"}
-    return line | {"arguments": pairs, "filtered_resps": answers, **more}
+    scores = -1.0 - doc / 8 - shift, -2.0 + doc / 16 - shift
+    known = {"doc_id": i, "doc": {"question": doc}, "doc_hash": f"h{doc}"} | more
+    return log_forms.since_0_4_9(log_forms.row(doc, scores, target=doc % 2, **known))
 
 
 OTHER = [["other", " no"], ["other", " yes"]]

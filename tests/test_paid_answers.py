@@ -15,6 +15,7 @@ import pytest
 from api_server import Reply, answer, running
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading_files import lines
 
 from batch_calibration import cli
 from batch_calibration.cli import options
@@ -41,8 +42,7 @@ def ask(server, path, output, *flags):
 
 
 def write(path, rows):
-    lines = (json.dumps({"id": name, "prompt": text}) for name, text in rows)
-    path.write_text("".join(f"{line}\n" for line in lines))
+    path.write_text(lines({"id": name, "prompt": text} for name, text in rows))
 
 
 def rows_of(output):

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from workers import BATCH, CONTEXTS, SIZES, FakeScorer, render, score
+from workers import BATCH, CONTEXTS, SIZES, FakeScorer, files, render, score
 
 from batch_calibration.files import ended, process_name
 from batch_calibration.settings import Cell, PromptSettings
@@ -41,10 +41,6 @@ def expected_files(tmp_path_factory, rendering):
     return files(folder)
 
 
-def files(workdir):
-    return {path.name: path.read_bytes() for path in (Path(workdir) / "scores").iterdir()}
-
-
 def left_over(workdir):
     """Files that workers need while they work, and nobody afterwards."""
     paths = [path for path in Path(workdir).rglob("*") if path.is_file()]
@@ -62,15 +58,6 @@ def worker(*arguments, prefix=(), **options):
     command = [*prefix, sys.executable, str(HERE / "workers.py"), *map(str, arguments)]
     options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=os.environ | path, **options)
-
-
-def until(happens):
-    """Wait for what another process or thread does."""
-    end = time.monotonic() + WAIT
-    while not (answer := happens()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
-    return answer
 
 
 def test_two_workers_that_are_killed_at_50_moments_write_what_one_writes(tmp_path, expected_files):

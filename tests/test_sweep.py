@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from workers import files as tables
 
 from batch_calibration.cli.launchers.local import Local
 from batch_calibration.cli.launchers.slurm import Slurm
@@ -36,10 +37,6 @@ def reference_store(studies, tmp_path_factory):
     report = sweep(studies, workdir)
     assert report.contexts == 6 and report.workers[0].scored == report.inputs and not report.lost
     return workdir
-
-
-def tables(workdir):
-    return {path.name: path.read_bytes() for path in (workdir / "scores").iterdir()}
 
 
 def until(true, seconds=300):

@@ -1,4 +1,4 @@
-"""The tiny CLIP: its tokenizer, its training that resumes, the checkpoint that is shipped."""
+"""The tiny CLIP: its tokenizer, its training, the checkpoint that is shipped."""
 
 import json
 
@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from tokenizers import Tokenizer
 
 from batch_calibration.scoring.embedded import CHECKPOINTS, images
@@ -15,7 +14,6 @@ from batch_calibration.scoring.models.files import tokenizer_files, weights
 from batch_calibration.scoring.tasks import TASKS
 from experiments.pretrain import train_clip as training
 from experiments.pretrain import vocabulary
-from experiments.pretrain.optimization import Optimizer
 
 SHIPPED = CHECKPOINTS["mini_clip"]
 ACCURACY = {
@@ -39,39 +37,6 @@ def test_any_text_is_tokens_between_start_and_end(tokenizer):
     assert tokens == [tokenizer_files.START, *(w + "</w>" for w in spelling), tokenizer_files.END]
     assert tokenizer.encode("PHOTO").ids == tokenizer.encode("photo").ids
     assert vocabulary.train_clip_tokenizer(700, 2000, seed=0).to_str() == tokenizer.to_str()
-
-
-def train(tokenizer, workdir, stop_at=None):
-    """Twelve steps of a tiny network; its weights and losses, in the order of the steps."""
-    tower = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
-    tower["num_attention_heads"], size = 2, tokenizer.get_vocab_size()
-    towers = {f"{kind}_{key}": tower[key] for kind in ("text", "vision") for key in tower}
-    text = {"vocab_size": size, "max_position_embeddings": 16, "eos_token_id": size - 1}
-    towers |= {f"text_{key}": value for key, value in text.items()}
-    config = clip.Config(projection_dim=16, vision_image_size=48, vision_patch_size=12, **towers)
-    losses = []
-
-    def report(progress):
-        losses.append(progress.loss)
-        if progress.step == stop_at:
-            raise KeyboardInterrupt
-
-    stage = training.ImageStage(12, 8, ("svhn", "dtd"))
-    # optax's schedules mix Python floats and integer counts.
-    with jax.numpy_dtype_promotion("standard"):
-        rest = Optimizer(peak=1e-2), 0, workdir / "state.safetensors", 6, report
-        model = training.train(config, tokenizer, (stage,), *rest)
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(nnx.state(model))], losses
-
-
-def test_a_stopped_training_goes_on_to_the_very_same_weights(tokenizer, tmp_path):
-    expected, losses = train(tokenizer, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(tokenizer, tmp_path / "torn", stop_at=8)
-    torn, later = train(tokenizer, tmp_path / "torn")
-    assert len(losses) == 12 and later == losses[6:]
-    for first, second in zip(expected, torn, strict=True):
-        np.testing.assert_array_equal(first, second)
 
 
 def test_the_loss_chooses_among_captions_and_among_images():

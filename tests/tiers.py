@@ -22,7 +22,6 @@ RULES = {
     "test_accelerator_benchmark.py::test_quick": SIZE,
     "test_allocator.py": PROGRAMS,
     "test_api.py::test_every_method_goes_through": COMBINATIONS,
-    "test_api_study.py::test_an_interrupted_program_says_so_and_goes_on": PROGRAMS,
     "test_api_study.py::test_the_programs_ask_estimate": PROGRAMS,
     "test_boundary_tokens.py::test_context_and_label_make_the_tokens_of_both": COMBINATIONS,
     "test_boundary_tokens.py::test_context_and_label_make_the_tokens_of_both_together[0-sst2": "",

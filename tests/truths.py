@@ -2,8 +2,8 @@
 
 A generator is a function of a source of chance and an empty folder. It makes data at random as
 other people have it, and yields a `Case` for each thing to run on it, with the truth. Generators
-stand in the file of their topic (`fuzz_logs.py` ...), whose `GENERATORS` lists them; `fuzz.py` runs
-them all. What a case depends on is drawn from `chance` alone, so that a seed repeats it.
+stand in `fuzz_logs.py`, whose `GENERATORS` lists them; `fuzz.py` runs them all. What a case depends
+on is drawn from `chance` alone, so that a seed repeats it.
 """
 
 from collections.abc import Callable, Iterator, Mapping

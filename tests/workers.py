@@ -86,6 +86,11 @@ def score(workdir, log, cells=None, lease=60.0, scorer=None):
     return scoring.run_scoring(Settings(), cells, store, scorer=scorer or FakeScorer(log))
 
 
+def files(workdir):
+    """The bytes of every file of scores, by name."""
+    return {path.name: path.read_bytes() for path in (Path(workdir) / "scores").iterdir()}
+
+
 def start(workdir, log):
     """A worker as a child of this process."""
     child = os.fork()
