@@ -119,18 +119,6 @@ def learned_shift(
     return Calibrator.of(learn, apply)
 
 
-def balanced_mean(log_probs: ProbeRows, labels: Labels, weight: Weight | None = None) -> Bias:
-    """The mean over labels that occur of the mean score of that label's rows, [k].
-
-    Rows of label -1 do not count; zero where no row has a known label.
-
-    >>> rows = jnp.array([[0.0, 2.0], [0.0, 2.0], [4.0, 0.0]])
-    >>> balanced_mean(rows, jnp.array([0, 0, 1])).tolist()
-    [2.0, 1.0]
-    """
-    return weighted_mean(log_probs, balanced_weight(log_probs, labels, weight))
-
-
 def balanced_weight(log_probs: ProbeRows, labels: Labels, weight: Weight | None = None) -> Weight:
     """A weight for each row [m], by which all rows of a label weigh 1 together.
 

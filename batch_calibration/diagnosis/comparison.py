@@ -20,10 +20,10 @@ from batch_calibration.methods import (
     check_labels,
     check_scores,
     find_skipped,
-    get_method,
     run_methods,
 )
 from batch_calibration.methods.run import task_of
+from batch_calibration.methods.table import in_table_order
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of
 from batch_calibration.scores import ScoreTable, make_block
 
@@ -248,9 +248,9 @@ def compare(
         label_numbers = column_numbers(in_row_order(labels, "labels", labeled), names)
         blocks["labeled"] = make_block(labeled_rows, check_labels(label_numbers, labeled_rows))
     table = ScoreTable({}, tuple(map(str, range(rows.shape[-1]))), blocks)
-    chosen = [get_method(name) and name for name in (METHODS if methods is None else methods)]
+    chosen = in_table_order(methods)
     skipped = find_skipped(table, chosen, options)
-    usable = [name for name in METHODS if name in chosen and name not in skipped]
+    usable = [name for name in chosen if name not in skipped]
     if not usable:
         expected = "one that the scores allow"
         got = "; ".join(f"{name}: {why}" for name, why in skipped.items()) or "none"

@@ -45,7 +45,6 @@ from batch_calibration.errors import InputError, call, shown
 from batch_calibration.methods import (
     METHODS,
     Evidence,
-    Method,
     ask_about_order,
     check_labels,
     check_options,
@@ -140,10 +139,9 @@ def choose_by_labels(blocks: Mapping[str, Evidence], default: str, options: Opti
 
 
 def _is_measurable(name: str, blocks: Mapping[str, Evidence], rows: np.ndarray) -> bool:
-    method: Method | None = METHODS.get(name)
+    method = METHODS[name]
     return (
-        method is not None
-        and set(method.probe.blocks) <= set(blocks)
+        set(method.probe.blocks) <= set(blocks)
         # None stands for any number of labels
         and rows.shape[-1] <= (method.most_labels or rows.shape[-1])
         and not (method.needs_log_probs and no_log_probs(rows))
@@ -324,10 +322,8 @@ def recommend(
     gold = in_row_order(labels, "labels", labeled, "labeled")
     gold = check_labels(column_numbers(gold, columns or names_of(labeled)), labeled_rows)
     is_known = gold >= 0
-    if (count := int(is_known.sum())) < FEWEST_LABELED_TO_MEASURE:
-        few = (
-            f"{count} labeled rows are too few to measure (less than {FEWEST_LABELED_TO_MEASURE})."
-        )
+    if (count := int(is_known.sum())) < (least := FEWEST_LABELED_TO_MEASURE):
+        few = f"{count} labeled rows are too few to measure (less than {least})."
         return advice._replace(reason=(*advice.reason, few))
     # Rows without a label are left out: `choose` takes all labels of a block for known.
     blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[is_known], gold[is_known])}
