@@ -15,13 +15,7 @@ from batch_calibration.arrays.missing_scores import fill_scores
 from batch_calibration.arrays.numbers import read_scores, usual_jax
 from batch_calibration.diagnosis.diagnosis import Diagnosis, Right, unit_of
 from batch_calibration.errors import InputError, refuse_unknown, shown
-from batch_calibration.methods import (
-    ask_about_order,
-    check_labels,
-    check_scores,
-    look_like_cosines,
-    no_log_probs,
-)
+from batch_calibration.methods import ask_about_order, validation
 from batch_calibration.methods.run import holds_cosines
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of, mean_recall_interval
 from batch_calibration.scores import ScoreTable
@@ -278,8 +272,8 @@ def diagnose(
     Averaged over 40 rows, the scores favor 'label 0' over 'label 1' by 1.25 ± 0.12 nats ...
     """
     from_probs = False if cosines else from_probs
-    rows = check_scores(scores, from_probs=from_probs, columns=columns)
-    cosines = look_like_cosines(rows) if cosines is None else cosines
+    rows = validation.check_scores(scores, from_probs=from_probs, columns=columns)
+    cosines = validation.look_like_cosines(rows) if cosines is None else cosines
     if corrected is None:
         # The default is left out, as not every method takes a strength.
         options: dict[str, Any] = {} if strength == 1.0 else {"strength": strength}
@@ -304,7 +298,8 @@ def diagnose(
     fragile = find_fragile(exact, after, changed, strength=strength) if method == "bc" else None
     gold = np.full(n, -1)  # [n], -1 where unknown
     if labels is not None:
-        gold = check_labels(column_numbers(in_row_order(labels, "labels", scores), columns), rows)
+        label_numbers = column_numbers(in_row_order(labels, "labels", scores), columns)
+        gold = validation.check_labels(label_numbers, rows)
     is_labeled = gold >= 0
     classes = accuracy_before = accuracy_after = gain = None
     if is_labeled.any():
@@ -313,6 +308,7 @@ def diagnose(
         accuracy_before = _right(guess[is_labeled], labels_known, k)
         accuracy_after = _right(new_guess[is_labeled], labels_known, k)
         gain = gain_of(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
+    are_log_probs = not (cosines or validation.no_log_probs(rows))
     return Diagnosis(
         label_names=check_names(label_names, columns, k),
         method=method,
@@ -328,7 +324,7 @@ def diagnose(
         changed=changed,
         hanging=fragile,
         tied=int((np.ptp(after, axis=-1) == 0).sum()),
-        mass=None if cosines or no_log_probs(rows) else float(np.exp(exact).sum(axis=-1).mean()),
+        mass=float(np.exp(exact).sum(axis=-1).mean()) if are_log_probs else None,
         before=accuracy_before,
         after=accuracy_after,
         gain=gain,

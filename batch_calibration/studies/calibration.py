@@ -112,8 +112,8 @@ def run_calibration(
             by_seen = accuracy_over_stream(test, stream_orders, made, seed=seed, options=options)
         results = {}
         for name, result in record.methods.items():
-            curves = {"probe_size": by_size.get(name), "over_stream": by_seen.get(name)}
-            results[name] = replace(result, options=named.get(name, {}), **curves)
+            own, size, seen = named.get(name, {}), by_size.get(name), by_seen.get(name)
+            results[name] = replace(result, options=own, probe_size=size, over_stream=seen)
         records.append(replace(record, methods=results))
         if progress:
             progress(len(records))
