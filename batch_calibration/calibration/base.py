@@ -136,14 +136,17 @@ def reads_arrays(calibrator: Calibrator) -> Calibrator:
     fit, apply = calibrator
 
     @numbers.usual_jax
-    def read_and_learn(probe: ProbeScores) -> State:
-        return fit(*numbers.read_rows(probe.log_probs, probe.labels, probe.weight), key=probe.key)
+    def read_and_fit(
+        log_probs: ArrayLike, labels: ArrayLike | None = None, weight: ArrayLike | None = None, /,
+        *, key: Key | None = None
+    ) -> State:  # fmt: skip
+        return fit(*numbers.read_rows(log_probs, labels, weight), key=key)
 
     @numbers.usual_jax
     def read_and_apply(state: State, log_probs: ArrayLike, /) -> Scores:
         return apply(state, numbers.read_floats(log_probs))
 
-    return Calibrator.of(read_and_learn, read_and_apply)
+    return Calibrator(read_and_fit, read_and_apply)
 
 
 @overload
