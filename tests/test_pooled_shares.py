@@ -11,7 +11,6 @@ from batch_calibration.calibration.empirical_bayes import confidence, empirical_
 from batch_calibration.calibration.matching import newton_step
 from batch_calibration.calibration.pooled_shares import (
     agreement,
-    correct_together,
     joint_shares,
     pool_shares,
 )
@@ -19,6 +18,7 @@ from batch_calibration.methods import run_methods
 from batch_calibration.methods.run import jit_quickly
 from batch_calibration.scores import ScoreTable, make_block
 from experiments.evidence.sets import read_sets, task_of
+from experiments.evidence.trials import correct_together
 
 pool = jit_quickly(pool_shares)
 joint = jit_quickly(joint_shares)

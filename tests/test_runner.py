@@ -65,7 +65,6 @@ def test_labeled_rows_of_one_label_are_labeled():
 
 def test_numbers_do_not_depend_on_what_was_compiled_before(tables):
     together = bytes_of(tables, UNEVEN)
-    run._program.cache_clear()
     run._jit.cache_clear()
     jax.clear_caches()
     assert bytes_of(tables[::-1], UNEVEN[::-1])[::-1] == together
@@ -129,8 +128,9 @@ def test_questions_without_all_their_orders_are_refused_though_rows_are_padded(r
 
 def test_contexts_of_other_lengths_share_a_program():
     correct_context(METHODS["bc"], {"test": Evidence(np.zeros((33, 4)))})
-    count = run._program(0)._cache_size()
+    program = run._jit(run._correct, ("factory", "options"), 0)
+    count = program._cache_size()
     ones = Evidence(np.ones((64, 4)))
     correct_context(METHODS["bc"], {"test": ones})
     correct_context(METHODS["cc"], {"test": ones, "cc": ones})
-    assert run._program(0)._cache_size() == count
+    assert program._cache_size() == count

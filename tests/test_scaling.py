@@ -7,8 +7,14 @@ from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
 from batch_calibration import calibrate
-from batch_calibration.calibration.learned_shift import balanced_mean
+from batch_calibration.calibration.base import weighted_mean
+from batch_calibration.calibration.learned_shift import balanced_weight
 from batch_calibration.methods import METHODS
+
+
+def balanced_mean(rows, gold, weight=None):
+    """The mean over labels that occur of the mean score of that label's rows."""
+    return weighted_mean(rows, balanced_weight(rows, gold, weight))
 
 
 def test_the_balanced_mean_does_not_move_with_the_shares_of_labels(planted):

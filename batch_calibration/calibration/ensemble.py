@@ -10,9 +10,7 @@ from batch_calibration.typing import Scalar
 
 @full_precision
 def average_contexts(
-    corrected: jax.Array,
-    weight: jax.Array,
-    least_information: Scalar | float = LEAST_INFORMATION,
+    corrected: jax.Array, weight: jax.Array, least_information: Scalar | float = LEAST_INFORMATION
 ) -> jax.Array:
     """The mean of label-normalized scores over the contexts that tell enough of their rows.
 

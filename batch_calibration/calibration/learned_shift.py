@@ -7,13 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.calibration.base import (
-    WITH_BATCH,
-    Calibrator,
-    ProbeScores,
-    known_labels,
-    weighted_mean,
-)
+from batch_calibration.calibration import base
 from batch_calibration.calibration.objective import accuracy, known_weight, macro_f1, one_hot
 from batch_calibration.calibration.shift import (
     BiasEstimator,
@@ -82,7 +76,7 @@ def learned_shift(
     metric: str = "accuracy",
     bias_from: str = "unlabeled",
     target_prior: Sequence[float] | None = None,
-) -> Calibrator:
+) -> base.Calibrator:
     """Subtracts gamma times the bias, gamma = argmax_g R(s - g b) on labeled rows (eq. 4).
 
     Rows labeled -1 give the bias b_j = mean_i s_ij, the others the strength; where no row is
@@ -106,29 +100,17 @@ def learned_shift(
     refuse_unknown("metric", metric, STRENGTH_METRICS)
     refuse_unknown("bias_from", bias_from, ("unlabeled", "labeled"))
 
-    def learn(probe: ProbeScores) -> Shift:
-        labels, weights = known_labels("bcl", probe.labels, WITH_BATCH), probe.weights
+    def learn(probe: base.ProbeScores) -> Shift:
+        labels, weights = base.known_labels("bcl", probe.labels, base.WITH_BATCH), probe.weights
         # Where no row is labeled -1, rows of known label give the bias too.
         unlabeled = (labels < 0) & (weights > 0) & (bias_from == "unlabeled")
         gives_bias = jnp.where(jnp.any(unlabeled), unlabeled, labels >= 0)
-        bias = weighted_mean(probe.log_probs, jnp.where(gives_bias, weights, 0.0))
+        bias = base.weighted_mean(probe.log_probs, jnp.where(gives_bias, weights, 0.0))
         bias = bias - log_target(target_prior)
         curve = strength_curve(bias, probe.log_probs, labels, probe.weight, metric=metric)
         return Shift(bias, best_strength(curve), curve)
 
-    return Calibrator.of(learn, apply)
-
-
-def balanced_mean(log_probs: ProbeRows, labels: Labels, weight: Weight | None = None) -> Bias:
-    """The mean over labels that occur of the mean score of that label's rows, [k].
-
-    Rows of label -1 do not count; zero where no row has a known label.
-
-    >>> rows = jnp.array([[0.0, 2.0], [0.0, 2.0], [4.0, 0.0]])
-    >>> balanced_mean(rows, jnp.array([0, 0, 1])).tolist()
-    [2.0, 1.0]
-    """
-    return weighted_mean(log_probs, balanced_weight(log_probs, labels, weight))
+    return base.Calibrator.of(learn, apply)
 
 
 def balanced_weight(log_probs: ProbeRows, labels: Labels, weight: Weight | None = None) -> Weight:
@@ -149,7 +131,7 @@ def balanced_shift(
     estimate: BiasEstimator = mean_log_prob,
     strength: float = 1.0,
     target_prior: Sequence[float] | None = None,
-) -> Calibrator:
+) -> base.Calibrator:
     """Subtracts the class-balanced mean of labeled rows: s - gamma b, b = mean_l mean_{y_i=l} s_i.
 
     RBCorr (Bhatt and Ivanova 2026, arXiv:2602.12445) takes the plain mean of a labeled set drawn
@@ -178,10 +160,10 @@ def balanced_shift(
     [[0.5, -0.5], [0.5, -0.5], [-0.5, 0.5]]
     """
 
-    def learn(probe: ProbeScores) -> Shift:
-        labels = known_labels("The class-balanced mean", probe.labels)
+    def learn(probe: base.ProbeScores) -> Shift:
+        labels = base.known_labels("The class-balanced mean", probe.labels)
         weight = balanced_weight(probe.log_probs, labels, probe.weight)
         bias = estimate(probe.log_probs, weight)
         return Shift(bias - log_target(target_prior), jnp.float32(strength))
 
-    return Calibrator.of(learn, apply)
+    return base.Calibrator.of(learn, apply)

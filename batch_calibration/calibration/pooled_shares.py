@@ -30,7 +30,7 @@ from batch_calibration.calibration.empirical_bayes import (
 from batch_calibration.calibration.matching import match, newton_step
 from batch_calibration.calibration.objective import one_hot
 from batch_calibration.calibration.shift import Shift, apply, least_shares
-from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
+from batch_calibration.typing import Key, Scalar
 
 FEWEST_CONTEXTS = 3
 """Fewer contexts are corrected each by itself: two harmed more contexts than one did."""
@@ -251,27 +251,6 @@ def resampled_shares(
     return shares
 
 
-@jax.jit
-def correct_together(
-    rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool,
-    least_information: Scalar | float = LEAST_TOLD,
-    counts: jax.Array | None = None, chance: Scalar | float = CHANCE,
-) -> Pooled:  # fmt: skip
-    """`pool_shares`; where too few contexts tell enough each gets the shift of `pooled_shares`.
-
-    >>> rows = jnp.array(10 * [[-1.0, -4.0], [-1.0, -3.5], [-2.0, -2.5], [-3.0, -3.2]])
-    >>> contexts = jnp.stack([rows, rows + jnp.array([0.0, 1.0]), rows + jnp.array([1.0, 0.0])])
-    >>> found = correct_together(contexts, jnp.ones((3, 40)), True)
-    >>> (contexts - found.shifts[:, None])[:, :4].argmax(axis=-1).tolist()
-    [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
-    """
-    pooled = pool_shares(rows, weight, same_rows, least_information, counts, chance)
-    fit = pooled_shares(counts=counts).fit
-    present = jnp.where(weight[..., None] > 0, rows, 0.0)
-    alone = jax.vmap(lambda rows, weight: fit(rows, None, weight).bias)(present, weight)
-    return pooled._replace(shifts=jnp.where(jnp.any(pooled.used > 0), pooled.shifts, alone))
-
-
 def pooled_shares(
     *,
     least_information: float | None = None,
@@ -296,15 +275,11 @@ def pooled_shares(
     if counts is None:
         return empirical_bayes(least_information=least)
 
-    def fit(
-        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
-        key: Key | None = None
-    ) -> Shift:  # fmt: skip
-        del labels, key
-        weights = base.weights_of(log_probs, weight)
-        rows = base.label_normalized(jnp.where(weights[:, None] > 0, log_probs, 0.0))
+    def learn(probe: base.ProbeScores) -> Shift:
+        weights = probe.weights
+        rows = base.label_normalized(jnp.where(weights[:, None] > 0, probe.log_probs, 0.0))
         shift = match(rows, add_one(jnp.asarray(counts, jnp.float32)), weights)
         tells = information(rows, weights) >= least
         return Shift(jnp.where(tells, shift, 0.0), jnp.float32(1.0))
 
-    return base.Calibrator(fit, apply)
+    return base.Calibrator.of(learn, apply)

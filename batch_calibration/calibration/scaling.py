@@ -4,14 +4,8 @@ from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 
+from batch_calibration.calibration import base
 from batch_calibration.calibration.affine import Affine, learn, transform
-from batch_calibration.calibration.base import (
-    Calibrator,
-    ProbeScores,
-    known_labels,
-    label_normalized,
-    weighted_mean,
-)
 from batch_calibration.calibration.objective import known_weight
 from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.typing import Bias, Labels, ProbeRows, Rows, Scores, Weight
@@ -41,18 +35,18 @@ class Scaling(NamedTuple):
 
 def apply_scaling(state: Scaling, log_probs: Rows, /) -> Scores:
     """The rescaled scores[n k]."""
-    return transform(state.affine, label_normalized(log_probs) - state.bias)
+    return transform(state.affine, base.label_normalized(log_probs) - state.bias)
 
 
-def known_rows(method: str, probe: ProbeScores) -> tuple[ProbeRows, Labels, Weight]:
+def known_rows(method: str, probe: base.ProbeScores) -> tuple[ProbeRows, Labels, Weight]:
     """Label-normalized rows, labels, and the weights of rows of known label; else rows of zero.
 
     Raises:
         InputError: there are no labels.
     """
-    labels = known_labels(method, probe.labels)
+    labels = base.known_labels(method, probe.labels)
     known_weights = known_weight(probe.log_probs, labels, probe.weight)
-    rows = label_normalized(jnp.where(known_weights[:, None] > 0, probe.log_probs, 0.0))
+    rows = base.label_normalized(jnp.where(known_weights[:, None] > 0, probe.log_probs, 0.0))
     return rows, labels, known_weights
 
 
@@ -65,7 +59,7 @@ def check_regularization(regularization: float) -> None:
 
 def scaling(
     *, form: Form = "matrix", regularization: float = 10.0, toward: str = "bc"
-) -> Calibrator:
+) -> base.Calibrator:
     """Rescales label-normalized scores x = log softmax(s) by least log loss on labeled rows.
 
     Temperature z = a x, vector z = a * (x - b) + c, matrix z = A (x - b) + c (Guo et al. 2017,
@@ -98,14 +92,14 @@ def scaling(
     refuse_unknown("toward", toward, TOWARD)
     check_regularization(regularization)
 
-    def learn_map(probe: ProbeScores) -> Scaling:
+    def learn_map(probe: base.ProbeScores) -> Scaling:
         rows, gold, known_weights = known_rows(form, probe)
         k = rows.shape[-1]
         bias = jnp.zeros(k, jnp.float32)
         if toward == "bc" and form != "temperature":
             # The mean, shrunk toward zero as by 8 rows without bias.
             seen = jnp.sum(known_weights)
-            bias = weighted_mean(rows, known_weights) * (seen / (seen + PSEUDO_ROWS))
+            bias = base.weighted_mean(rows, known_weights) * (seen / (seen + PSEUDO_ROWS))
         shapes = {"temperature": (), "vector": (k,), "matrix": (k, k)}
         identity = jnp.eye(k, dtype=jnp.float32) if form == "matrix" else jnp.ones(shapes[form])
         scale = 0.0 * identity if toward == "zero" else identity
@@ -119,4 +113,4 @@ def scaling(
             fitted = Affine(jnp.maximum(fitted.scale, LEAST_SCALE), offset)
         return Scaling(bias, fitted)
 
-    return Calibrator.of(learn_map, apply_scaling)
+    return base.Calibrator.of(learn_map, apply_scaling)

@@ -1,35 +1,26 @@
 """The bias of scores, its uncertainty, and the correction to use."""
 
-from batch_calibration.diagnosis.comparison import Comparison, MethodResult, compare
-from batch_calibration.diagnosis.diagnose import (
-    DISTANCES,
-    centered_error,
-    diagnose,
-    prediction_range,
-    range_of_predictions,
-)
-from batch_calibration.diagnosis.diagnosis import Diagnosis, Right
-from batch_calibration.diagnosis.gain import (
-    LabelScores,
-    Margins,
-    break_even_shares,
-    expected_accuracy,
-    expected_gain,
-)
-from batch_calibration.diagnosis.margins import (
-    MixtureFit,
-    estimate_gain,
-    fit_label_scores,
-    fit_margins,
-    fit_mixture,
-)
-from batch_calibration.diagnosis.recommend import recommend, signals
-from batch_calibration.diagnosis.recommendation import LEAVE, Recommendation
-
-__all__ = [
-    "DISTANCES", "LEAVE", "Comparison", "Diagnosis", "LabelScores", "Margins", "MethodResult",
-    "MixtureFit", "Recommendation", "Right", "break_even_shares", "centered_error", "compare",
-    "diagnose", "estimate_gain", "expected_accuracy", "expected_gain", "fit_label_scores",
-    "fit_margins", "fit_mixture", "prediction_range", "range_of_predictions", "recommend",
-    "signals",
-]  # fmt: skip
+from batch_calibration.diagnosis.comparison import Comparison as Comparison
+from batch_calibration.diagnosis.comparison import MethodResult as MethodResult
+from batch_calibration.diagnosis.comparison import compare as compare
+from batch_calibration.diagnosis.diagnose import DISTANCES as DISTANCES
+from batch_calibration.diagnosis.diagnose import centered_error as centered_error
+from batch_calibration.diagnosis.diagnose import diagnose as diagnose
+from batch_calibration.diagnosis.diagnose import prediction_range as prediction_range
+from batch_calibration.diagnosis.diagnose import range_of_predictions as range_of_predictions
+from batch_calibration.diagnosis.diagnosis import Diagnosis as Diagnosis
+from batch_calibration.diagnosis.diagnosis import Right as Right
+from batch_calibration.diagnosis.gain import LabelScores as LabelScores
+from batch_calibration.diagnosis.gain import Margins as Margins
+from batch_calibration.diagnosis.gain import break_even_shares as break_even_shares
+from batch_calibration.diagnosis.gain import expected_accuracy as expected_accuracy
+from batch_calibration.diagnosis.gain import expected_gain as expected_gain
+from batch_calibration.diagnosis.margins import MixtureFit as MixtureFit
+from batch_calibration.diagnosis.margins import estimate_gain as estimate_gain
+from batch_calibration.diagnosis.margins import fit_label_scores as fit_label_scores
+from batch_calibration.diagnosis.margins import fit_margins as fit_margins
+from batch_calibration.diagnosis.margins import fit_mixture as fit_mixture
+from batch_calibration.diagnosis.recommend import recommend as recommend
+from batch_calibration.diagnosis.recommend import signals as signals
+from batch_calibration.diagnosis.recommendation import LEAVE as LEAVE
+from batch_calibration.diagnosis.recommendation import Recommendation as Recommendation

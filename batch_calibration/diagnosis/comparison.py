@@ -14,16 +14,9 @@ from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.diagnosis.forms import ends, to_frame
 from batch_calibration.errors import InputError
-from batch_calibration.methods import (
-    METHODS,
-    Options,
-    check_labels,
-    check_scores,
-    find_skipped,
-    get_method,
-    run_methods,
-)
+from batch_calibration.methods import METHODS, Options, find_skipped, run_methods, validation
 from batch_calibration.methods.run import task_of
+from batch_calibration.methods.table import in_table_order
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of
 from batch_calibration.scores import ScoreTable, make_block
 
@@ -230,13 +223,13 @@ def compare(
     >>> [(result.method, result.accuracy.value, result.verdict) for result in comparison.results]
     [('icl', 0.5, ''), ('bc', 1.0, 'a gain')]
     """
-    rows = check_scores(scores, from_probs=from_probs, columns=columns)
+    rows = validation.check_scores(scores, from_probs=from_probs, columns=columns)
     names = names_of(scores, columns)
-    right = check_labels(column_numbers(in_row_order(gold, "gold", scores), names), rows)
+    right = validation.check_labels(column_numbers(in_row_order(gold, "gold", scores), names), rows)
 
     def read_by_name(source: ArrayLike, where: str) -> np.ndarray:
         of_frame = names if is_frame(source) else None
-        return check_scores(source, where, from_probs=from_probs, columns=of_frame)
+        return validation.check_scores(source, where, from_probs=from_probs, columns=of_frame)
 
     if (labeled is None) != (labels is None):
         raise InputError.at("labeled", "labeled= and labels= together", "one of them", "give both")
@@ -246,11 +239,12 @@ def compare(
     if labeled is not None and labels is not None:
         labeled_rows = read_by_name(labeled, "labeled")
         label_numbers = column_numbers(in_row_order(labels, "labels", labeled), names)
-        blocks["labeled"] = make_block(labeled_rows, check_labels(label_numbers, labeled_rows))
+        known = validation.check_labels(label_numbers, labeled_rows)
+        blocks["labeled"] = make_block(labeled_rows, known)
     table = ScoreTable({}, tuple(map(str, range(rows.shape[-1]))), blocks)
-    chosen = [get_method(name) and name for name in (METHODS if methods is None else methods)]
+    chosen = in_table_order(methods)
     skipped = find_skipped(table, chosen, options)
-    usable = [name for name in METHODS if name in chosen and name not in skipped]
+    usable = [name for name in chosen if name not in skipped]
     if not usable:
         expected = "one that the scores allow"
         got = "; ".join(f"{name}: {why}" for name, why in skipped.items()) or "none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,21 +14,14 @@ from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.missing_scores import fill_scores
 from batch_calibration.arrays.numbers import read_scores, usual_jax
 from batch_calibration.diagnosis.diagnosis import Diagnosis, Right, unit_of
-from batch_calibration.errors import InputError, shown
-from batch_calibration.methods import (
-    ask_about_order,
-    check_labels,
-    check_scores,
-    look_like_cosines,
-    no_log_probs,
-)
+from batch_calibration.errors import InputError, refuse_unknown, shown
+from batch_calibration.methods import ask_about_order, validation
 from batch_calibration.methods.run import holds_cosines
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of, mean_recall_interval
 from batch_calibration.scores import ScoreTable
 
-UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
-"""By how much of itself a number of a half-precision dtype is rounded at most."""
-FULL_PRECISION = ("float32", "float64")
+UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}
+"""By how much of itself a number of a half-precision dtype is rounded at most; 0 in full ones."""
 ROUNDINGS = 2
 """So many roundings of both scores; of a Llama in bfloat16, the only model looked at whose labels
 lie that close, 34 of 37 predictions that flip have a smaller margin
@@ -140,10 +133,7 @@ def find_rounded(scores: np.ndarray, corrected: np.ndarray, dtype: str) -> np.nd
     >>> find_rounded(scores, scores, "bfloat16").tolist()
     [1]
     """
-    if dtype not in UNIT_ROUNDOFF and dtype not in FULL_PRECISION:
-        raise InputError.unknown("dtype", dtype, (*UNIT_ROUNDOFF, *FULL_PRECISION))
-    if dtype in FULL_PRECISION or scores.shape[-1] < 2:
-        return np.array([], int)
+    refuse_unknown("dtype", dtype, UNIT_ROUNDOFF)
     best = np.argpartition(corrected, -2, axis=-1)[:, -2:]
     second, first = np.sort(np.take_along_axis(corrected, best, axis=-1), axis=-1).T
     sizes = np.abs(np.take_along_axis(scores, best, axis=-1)).sum(axis=-1)
@@ -231,14 +221,8 @@ def prediction_range(
     )
 
 
-TARGET_ERROR = 0.1
-"""Nats: the standard error for which the rows needed are given."""
-
-
 DRAWS = 2000
 """Of rows, for intervals that have no closed form."""
-BATCH_MEAN = "bc"
-"""The method whose bias is the mean row, of which the jackknife has a closed form."""
 
 
 @usual_jax
@@ -288,8 +272,8 @@ def diagnose(
     Averaged over 40 rows, the scores favor 'label 0' over 'label 1' by 1.25 ± 0.12 nats ...
     """
     from_probs = False if cosines else from_probs
-    rows = check_scores(scores, from_probs=from_probs, columns=columns)
-    cosines = look_like_cosines(rows) if cosines is None else cosines
+    rows = validation.check_scores(scores, from_probs=from_probs, columns=columns)
+    cosines = validation.look_like_cosines(rows) if cosines is None else cosines
     if corrected is None:
         # The default is left out, as not every method takes a strength.
         options: dict[str, Any] = {} if strength == 1.0 else {"strength": strength}
@@ -302,7 +286,7 @@ def diagnose(
     if after.shape != rows.shape:
         expected = f"the shape of scores, {rows.shape}"
         raise InputError.at("corrected", expected, after.shape, "correct these scores")
-    if not dtype and (own := str(getattr(scores, "dtype", ""))) in UNIT_ROUNDOFF:
+    if not dtype and UNIT_ROUNDOFF.get(own := str(getattr(scores, "dtype", ""))):
         dtype = own  # a float32 array may hold scores of any dtype
     n, k = rows.shape[0], rows.shape[-1]
     exact = rows.astype(np.float64)  # sums of many float32 rows lose digits
@@ -310,12 +294,12 @@ def diagnose(
     error = pair_error(exact, int(mean.argmax()), int(mean.argmin()))
     guess, new_guess = rows.argmax(axis=-1), after.argmax(axis=-1)
     changed = np.flatnonzero(guess != new_guess)
-    fragile = None
-    if method == BATCH_MEAN:
-        fragile = find_fragile(exact, after, changed, strength=strength)
+    # Of the mean row, BC's bias, the jackknife has a closed form.
+    fragile = find_fragile(exact, after, changed, strength=strength) if method == "bc" else None
     gold = np.full(n, -1)  # [n], -1 where unknown
     if labels is not None:
-        gold = check_labels(column_numbers(in_row_order(labels, "labels", scores), columns), rows)
+        label_numbers = column_numbers(in_row_order(labels, "labels", scores), columns)
+        gold = validation.check_labels(label_numbers, rows)
     is_labeled = gold >= 0
     classes = accuracy_before = accuracy_after = gain = None
     if is_labeled.any():
@@ -324,6 +308,7 @@ def diagnose(
         accuracy_before = _right(guess[is_labeled], labels_known, k)
         accuracy_after = _right(new_guess[is_labeled], labels_known, k)
         gain = gain_of(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
+    are_log_probs = not (cosines or validation.no_log_probs(rows))
     return Diagnosis(
         label_names=check_names(label_names, columns, k),
         method=method,
@@ -332,14 +317,14 @@ def diagnose(
         preference=mean - mean.mean(),
         error=centered_error(exact),
         pair_error=error,
-        rows_needed=rows_needed(error / unit_of(error, n, cosines=cosines), n, TARGET_ERROR),
+        rows_needed=rows_needed(error / unit_of(error, n, cosines=cosines), n),
         classes=classes,
         predicted=_share(guess, k),
         corrected=_share(new_guess, k),
         changed=changed,
         hanging=fragile,
         tied=int((np.ptp(after, axis=-1) == 0).sum()),
-        mass=None if cosines or no_log_probs(rows) else float(np.exp(exact).sum(axis=-1).mean()),
+        mass=float(np.exp(exact).sum(axis=-1).mean()) if are_log_probs else None,
         before=accuracy_before,
         after=accuracy_after,
         gain=gain,
@@ -394,7 +379,3 @@ def _right(guess: np.ndarray, gold: np.ndarray, k: int) -> Right:
     # The same draws in each run.
     ends = mean_recall_interval(recall, counts, np.random.default_rng(0), draws=DRAWS)
     return Right(accuracy_of(hits), Estimate(float(recall.mean()), *ends))
-
-
-if TYPE_CHECKING:
-    pass

@@ -15,15 +15,11 @@ from scipy.special import stdtrit
 from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.numbers import usual_jax
+from batch_calibration.calibration import pooled_shares
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
-from batch_calibration.calibration.pooled_shares import (
-    FEWEST_CONTEXTS,
-    LEAST_TOLD,
-    pool_shares,
-    resampled_shares,
-)
 from batch_calibration.calibration.shift import Shift
+from batch_calibration.diagnosis import share_ranges
 from batch_calibration.diagnosis.diagnose import check_names, pair_error
 from batch_calibration.diagnosis.recommendation import (
     LEAVE,
@@ -35,34 +31,8 @@ from batch_calibration.diagnosis.recommendation import (
     expect,
     expect_from_rows,
 )
-from batch_calibration.diagnosis.share_ranges import (
-    NEAR_EQUAL,
-    Share,
-    advise_over_shares,
-    read_ranges,
-)
 from batch_calibration.errors import InputError, call, shown
-from batch_calibration.methods import (
-    METHODS,
-    Evidence,
-    Method,
-    ask_about_order,
-    check_labels,
-    check_options,
-    check_scores,
-    correct_context,
-    fit,
-    look_like_cosines,
-    no_log_probs,
-    run_methods,
-)
-from batch_calibration.methods.run import (
-    have_same_rows,
-    holds_cosines,
-    jit_quickly,
-    pad_rows,
-    stack_contexts,
-)
+from batch_calibration.methods import METHODS, Evidence, ask_about_order, fit, run, validation
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.typing import Bias, Scalar
@@ -140,13 +110,12 @@ def choose_by_labels(blocks: Mapping[str, Evidence], default: str, options: Opti
 
 
 def _is_measurable(name: str, blocks: Mapping[str, Evidence], rows: np.ndarray) -> bool:
-    method: Method | None = METHODS.get(name)
+    method = METHODS[name]
     return (
-        method is not None
-        and set(method.probe.blocks) <= set(blocks)
+        set(method.probe.blocks) <= set(blocks)
         # None stands for any number of labels
         and rows.shape[-1] <= (method.most_labels or rows.shape[-1])
-        and not (method.needs_log_probs and no_log_probs(rows))
+        and not (method.needs_log_probs and validation.no_log_probs(rows))
     )
 
 
@@ -162,7 +131,7 @@ def _hits(
             weight = np.all(folds != pair[:, None], axis=0).astype(np.float32)
             learned = {**blocks, "labeled": labeled._replace(weight=weight)}
             rows = np.asarray(labeled.log_probs)
-            corrected = correct_context(method, learned, rows, options=options)
+            corrected = run.correct_context(method, learned, rows, options=options)
             is_right = np.argmax(corrected.scores, axis=-1) == gold
         right.append(is_right)
     grid = np.empty((FOLDS, FOLDS, len(gold)), bool)
@@ -199,8 +168,8 @@ LIKELY, POOLED, WITH_LABELS = "bc_empirical_bayes", "bc_pooled_shares", "bcl_emp
 LEAST_ROWS = 20
 """Unlabeled rows below which nothing is recommended: fewer were not tried."""
 MORE = (
-    f"{FEWEST_LABELED_TO_MEASURE} labeled rows would tell more, as would {FEWEST_CONTEXTS} or more "
-    "prompts of the same task together."
+    f"{FEWEST_LABELED_TO_MEASURE} labeled rows would tell more, as would "
+    f"{pooled_shares.FEWEST_CONTEXTS} or more prompts of the same task together."
 )
 SAME_ROWS = (
     f"Contexts of the same rows tell how often each label is right: on real models {POOLED} gained "
@@ -222,7 +191,7 @@ def signals(scores: ArrayLike) -> Signals:
         len(rows),
         float(np.ptp(mean)),
         pair_error(rows, int(mean.argmax()), int(mean.argmin())),
-        float(jit_quickly(_information)(pad_rows(Evidence(rows)))),
+        float(run.jit_quickly(_information)(run.pad_rows(Evidence(rows)))),
     )
 
 
@@ -238,7 +207,7 @@ def recommend(
     labeled: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     target_prior: Sequence[float] | Mapping[Hashable, float] | None = None,
-    share: Share | None = None,
+    share: share_ranges.Share | None = None,
     columns: Sequence[Hashable] | None = None,
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
@@ -288,9 +257,10 @@ def recommend(
     ('bc_empirical_bayes', 'bc')
     """
     from_probs = False if cosines else from_probs
-    rows = check_scores(scores, from_probs=from_probs, columns=columns)
+    rows = validation.check_scores(scores, from_probs=from_probs, columns=columns)
     # Logits may be above 0 in all of few rows.
-    read = partial(check_scores, from_probs=from_probs, beside_others=bool((rows > 0).any()))
+    are_logits = bool((rows > 0).any())
+    read = partial(validation.check_scores, from_probs=from_probs, beside_others=are_logits)
     k = rows.shape[-1]
     if rows.ndim != 2:
         expected = "the rows of one prompt at a time, [n, k]"
@@ -309,10 +279,10 @@ def recommend(
     shares: tuple[float, ...] | None = None
     if target_prior is not None:
         in_order = in_label_order(target_prior, columns, "target_prior", k)
-        check_options(CORRECT, METHODS[CORRECT].make, {"target_prior": in_order}, k)
+        validation.check_options(CORRECT, METHODS[CORRECT].make, {"target_prior": in_order}, k)
         shares = tuple(map(float, in_order))
-    ranges = None if share is None else read_ranges(share, k, columns or label_names)
-    cosines = look_like_cosines(rows) if cosines is None else cosines
+    ranges = None if share is None else share_ranges.read_ranges(share, k, columns or label_names)
+    cosines = validation.look_like_cosines(rows) if cosines is None else cosines
     advice = recommend_by_bias(rows, None, names, shares, ranges, cosines=cosines)
     if labeled is None:
         return advice
@@ -322,12 +292,10 @@ def recommend(
 
     labeled_rows = read_by_name(labeled, "labeled")
     gold = in_row_order(labels, "labels", labeled, "labeled")
-    gold = check_labels(column_numbers(gold, columns or names_of(labeled)), labeled_rows)
+    gold = validation.check_labels(column_numbers(gold, columns or names_of(labeled)), labeled_rows)
     is_known = gold >= 0
-    if (count := int(is_known.sum())) < FEWEST_LABELED_TO_MEASURE:
-        few = (
-            f"{count} labeled rows are too few to measure (less than {FEWEST_LABELED_TO_MEASURE})."
-        )
+    if (count := int(is_known.sum())) < (least := FEWEST_LABELED_TO_MEASURE):
+        few = f"{count} labeled rows are too few to measure (less than {least})."
         return advice._replace(reason=(*advice.reason, few))
     # Rows without a label are left out: `choose` takes all labels of a block for known.
     blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[is_known], gold[is_known])}
@@ -341,7 +309,7 @@ def recommend(
 @usual_jax
 def likely_bias(rows: np.ndarray) -> np.ndarray:
     """The bias [k], in nats, that `bc_empirical_bayes` finds in the scores [n, k] of a prompt."""
-    return np.asarray(jit_quickly(_likely_bias)(pad_rows(Evidence(rows))))
+    return np.asarray(run.jit_quickly(_likely_bias)(run.pad_rows(Evidence(rows))))
 
 
 def _likely_bias(block: Evidence) -> Bias:
@@ -375,7 +343,7 @@ def recommend_by_bias(
         f"{seen.error:.2f} nats"
     )
     if share is not None:
-        method, options, expected, why = advise_over_shares(rows, share, names)
+        method, options, expected, why = share_ranges.advise_over_shares(rows, share, names)
         return Recommendation(method, options, why, seen, expected, None, {})
     if shares is not None:
         method, options = TO_SHARES, Options(target_prior=shares)
@@ -385,14 +353,14 @@ def recommend_by_bias(
         if np.ptp(shares) < 1e-6:  # equal but for rounding
             method, options = CORRECT, Options()
             sentence = f"Use {CORRECT}: you stated equal label frequencies."
-        corrected = correct_context(METHODS[method], {"test": Evidence(rows)}, options=options)
+        corrected = run.correct_context(METHODS[method], {"test": Evidence(rows)}, options=options)
         expected = expect(rows, np.asarray(corrected.scores), TO_SHARES)
         reason = _sentences(sentence, expected.sentence())
         return Recommendation(method, options, reason, seen, expected, None, {})
     method, expected, unsure = POOLED if pooled else LIKELY, UNCHANGED, ""
     if len(rows) < LEAST_ROWS:
         unsure = f"{len(rows):,} rows (less than {LEAST_ROWS}) do not show whether it is safe"
-    elif seen.information < (least := LEAST_TOLD if pooled else LEAST_INFORMATION):
+    elif seen.information < (least := pooled_shares.LEAST_TOLD if pooled else LEAST_INFORMATION):
         unsure = (
             f"what they tell of a row's label ({seen.information:.3f} nats, less than "
             f"{least:g}) is near guessing, so that a correction moves guesses; clearer "
@@ -411,9 +379,10 @@ def recommend_by_bias(
         )
         reason = _sentences(f"Use {otherwise}.", expected.sentence(method), SAME_ROWS, averaged)
         return Recommendation(method, {}, reason, seen, expected, None, {})
+    near = 100 * share_ranges.NEAR_EQUAL
     reason = _sentences(
-        f"If labels are about equally frequent (within {100 * NEAR_EQUAL:.0f} points), use "
-        f"{CORRECT}; if you cannot say, {otherwise}.",
+        f"If labels are about equally frequent (within {near:.0f} points), use {CORRECT}; if you "
+        f"cannot say, {otherwise}.",
         expected.sentence(method), "" if pooled else MORE,
     )  # fmt: skip
     return Recommendation(method, {}, reason, seen, expected, None, {}, CORRECT)
@@ -522,25 +491,25 @@ def recommend_tables(
         groups: for each table a value that those of one task share.
     """
     for table in tables:
-        check_scores(table.blocks["test"].log_probs, from_probs=False)
+        validation.check_scores(table.blocks["test"].log_probs, from_probs=False)
     of_group = dict[Hashable, list[ScoreTable]]()
     for table, group in zip(tables, groups, strict=True):
         of_group.setdefault(group, []).append(table)
     methods = [LIKELY]
     # Smaller groups have nothing to pool: a program less is compiled.
-    if max(map(len, of_group.values()), default=0) >= FEWEST_CONTEXTS:
+    if max(map(len, of_group.values()), default=0) >= pooled_shares.FEWEST_CONTEXTS:
         methods.append(POOLED)
-    same_rows = {group: have_same_rows(members) for group, members in of_group.items()}
+    same_rows = {group: run.have_same_rows(members) for group, members in of_group.items()}
     recommended = []
     for table, group, corrected in zip(
-        tables, groups, run_methods(tables, methods, groups=groups).results, strict=True
+        tables, groups, run.run_methods(tables, methods, groups=groups).results, strict=True
     ):
         alone, bias = (np.asarray(corrected[name].state.bias) for name in (LIKELY, methods[-1]))
         is_pooled = not np.array_equal(alone, bias)
         scores = table.blocks["test"].log_probs
         advice = recommend_by_bias(
             scores, bias, table.label_names, pooled=is_pooled, same_rows=same_rows[group],
-            cosines=holds_cosines(table),
+            cosines=run.holds_cosines(table),
         )  # fmt: skip
         recommended.append((advice, bias))
     return recommended
@@ -596,7 +565,7 @@ def recommend_together(
         where = f"contexts[{place}]"
         aligned = in_row_order(source, where, sources[0], "contexts[0]") if same_rows else source
         of_frame = columns if is_frame(source) else None
-        rows = np.asarray(check_scores(aligned, where, from_probs=from_probs, columns=of_frame))
+        rows = validation.check_scores(aligned, where, from_probs=from_probs, columns=of_frame)
         names = names or check_names(label_names, columns, rows.shape[-1])
         first = tables[0].blocks["test"].log_probs.shape if tables else rows.shape
         if rows.ndim != 2 or rows.shape[-1] != len(names) or (same_rows and rows.shape != first):
@@ -611,9 +580,10 @@ def recommend_together(
     advice = [one for one, _ in recommend_tables(tables, ["one task"] * len(tables))]
     shares = dict[str, Estimate]()
     if any(one.method == POOLED for one in advice):
-        scores, weight = map(jnp.asarray, stack_contexts(tables))
-        pooled = jit_quickly(pool_shares)(scores, weight, same_rows)
-        drawn = resampled_shares(scores, weight, same_rows, jax.random.key(seed), draws=draws)
+        scores, weight = map(jnp.asarray, run.stack_contexts(tables))
+        pooled = run.jit_quickly(pooled_shares.pool_shares)(scores, weight, same_rows)
+        key = jax.random.key(seed)
+        drawn = pooled_shares.resampled_shares(scores, weight, same_rows, key, draws=draws)
         # Draws of few contexts with replacement vary less than these, and their variance is known
         # from few.
         count = float(pooled.used.sum())

@@ -1,33 +1,29 @@
 """The table of methods, the probes they learn from, their options, and what fits them."""
 
-from batch_calibration.methods.fitting import (
-    Blocks,
-    Corrected,
-    Evidence,
-    compare,
-    correct,
-    fit,
-    gather,
-    make_calibrator,
-    over_contexts,
-)
-from batch_calibration.methods.label_order import ask_about_order, warn_about_order
-from batch_calibration.methods.options import check_chosen, read_options
-from batch_calibration.methods.run import correct_context, find_skipped, run_methods
-from batch_calibration.methods.table import METHODS, Group, Method, Options, get_method
-from batch_calibration.methods.validation import (
-    check_labels,
-    check_options,
-    check_scores,
-    look_like_cosines,
-    no_log_probs,
-    warn_of_few_rows,
-)
-
-__all__ = [
-    "METHODS", "Blocks", "Corrected", "Evidence", "Group", "Method", "Options",
-    "ask_about_order", "check_chosen", "check_labels", "check_options", "check_scores", "compare",
-    "correct", "correct_context", "find_skipped", "fit", "gather", "get_method",
-    "look_like_cosines", "make_calibrator", "no_log_probs", "over_contexts", "read_options",
-    "run_methods", "warn_about_order", "warn_of_few_rows",
-]  # fmt: skip
+from batch_calibration.methods.fitting import Blocks as Blocks
+from batch_calibration.methods.fitting import Corrected as Corrected
+from batch_calibration.methods.fitting import Evidence as Evidence
+from batch_calibration.methods.fitting import compare as compare
+from batch_calibration.methods.fitting import correct as correct
+from batch_calibration.methods.fitting import fit as fit
+from batch_calibration.methods.fitting import gather as gather
+from batch_calibration.methods.fitting import make_calibrator as make_calibrator
+from batch_calibration.methods.fitting import over_contexts as over_contexts
+from batch_calibration.methods.label_order import ask_about_order as ask_about_order
+from batch_calibration.methods.label_order import warn_about_order as warn_about_order
+from batch_calibration.methods.options import check_chosen as check_chosen
+from batch_calibration.methods.options import read_options as read_options
+from batch_calibration.methods.run import correct_context as correct_context
+from batch_calibration.methods.run import find_skipped as find_skipped
+from batch_calibration.methods.run import run_methods as run_methods
+from batch_calibration.methods.table import METHODS as METHODS
+from batch_calibration.methods.table import Group as Group
+from batch_calibration.methods.table import Method as Method
+from batch_calibration.methods.table import Options as Options
+from batch_calibration.methods.table import get_method as get_method
+from batch_calibration.methods.validation import check_labels as check_labels
+from batch_calibration.methods.validation import check_options as check_options
+from batch_calibration.methods.validation import check_scores as check_scores
+from batch_calibration.methods.validation import look_like_cosines as look_like_cosines
+from batch_calibration.methods.validation import no_log_probs as no_log_probs
+from batch_calibration.methods.validation import warn_of_few_rows as warn_of_few_rows

@@ -1,6 +1,7 @@
 """Learns a method's bias from blocks of rows and removes it, for one context or for many."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import NamedTuple, TypeVar
 
@@ -125,9 +126,8 @@ def over_contexts(
         function: its results are stacked.
         blocks: name -> rows of all contexts.
     """
-    results: Result = (
-        jax.lax.map(function, dict(blocks)) if method.looped else jax.vmap(function)(dict(blocks))
-    )
+    over_all = partial(jax.lax.map, function) if method.looped else jax.vmap(function)
+    results: Result = over_all(dict(blocks))
     return results
 
 

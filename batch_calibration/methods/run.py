@@ -19,7 +19,7 @@ from batch_calibration.calibration.shift import Shift
 from batch_calibration.errors import InputError
 from batch_calibration.methods.fitting import Corrected, Evidence, gather
 from batch_calibration.methods.options import check_chosen, with_common
-from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place
+from batch_calibration.methods.table import METHODS, Method, Options, in_place, in_table_order
 from batch_calibration.methods.validation import look_like_cosines, no_log_probs
 from batch_calibration.scores import POOLED_AS, WHY_NO_LOG_PROBS, ScoreTable
 from batch_calibration.typing import Key
@@ -90,8 +90,7 @@ def run_methods(
     >>> found.skipped
     [{'cc': "no block 'cc' in the table"}]
     """
-    asked = [get_method(name) and name for name in (METHODS if methods is None else methods)]
-    names = [name for name in METHODS if name in asked]
+    names = in_table_order(methods)
     chosen = check_chosen(options, names, {len(table.label_names) for table in tables})
     skipped = [find_skipped(table, names, chosen) for table in tables]
     # Making a key takes a program of its own.
@@ -278,7 +277,7 @@ def correct_context(
             least = np.asarray(lowest, np.float32)
             padded = np.maximum(padded, least)
             learned = learned._replace(log_probs=np.maximum(learned.log_probs, least))
-    program = _program(LOOP_LEVEL if method.looped else 0)
+    program = _jit(_correct, ("factory", "options"), LOOP_LEVEL if method.looped else 0)
     key = key if method.needs_key else None
     pairs = tuple((name, _hashable(setting)) for name, setting in settings.items())
     found = program(learned, padded, key, factory=method.factory, options=pairs)
@@ -294,11 +293,6 @@ def pad_context(
     learned = gather(method, blocks, arrays=np) if method.probe.blocks else Evidence(rows)
     count = _padded_count(method, len(learned.log_probs), *rows.shape)
     return pad_rows(learned, count), np.asarray(pad_rows(Evidence(rows)).log_probs)
-
-
-@cache
-def _program(level: int) -> Callable[..., Corrected]:
-    return cast("Callable[..., Corrected]", _jit(_correct, ("factory", "options"), level))
 
 
 def _correct(

@@ -1,6 +1,6 @@
 """The table of methods: name -> probe, calibrator, source. The paper's comparison is this dict."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial, wraps
 from typing import Literal, NamedTuple
 
@@ -132,25 +132,29 @@ def _reading(factory: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
 
 _PAPER = "Zhou et al. 2024, arXiv:2309.17249"
 
+_APPENDIX = f"as in {_PAPER}, app. D"
+
+_ORDERS = "Zheng et al. 2024, arXiv:2309.03882"
+
 _SCALING = "Guo et al. 2017, arXiv:1706.04599, sec. 4.2"
 
 _PULLED_SCALING = f"after {_SCALING}: a penalty pulls toward BC"
 
 _mean_shift = partial(shift, estimate=mean_log_prob)  # CC, DC and BC differ in their probes alone
 
+_variant = partial(Method, group="variant")
+_unlabeled = partial(Method, group="unlabeled")
+_labeled = partial(Method, group="labeled")
+
 # fmt: off
 METHODS: dict[str, Method] = {
     # The paper's comparison.
-    "icl": Method(
-        probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165"
-    ),
+    "icl": Method(probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165"),
     "cc": Method(
-        probes.CONTENT_FREE, _mean_shift, f"Zhao et al. 2021, as in {_PAPER}, app. D",
-        keeps_bias=True
+        probes.CONTENT_FREE, _mean_shift, f"Zhao et al. 2021, {_APPENDIX}", keeps_bias=True
     ),
     "dc": Method(
-        probes.RANDOM_WORDS, _mean_shift, f"Fei et al. 2023, as in {_PAPER}, app. D",
-        keeps_bias=True
+        probes.RANDOM_WORDS, _mean_shift, f"Fei et al. 2023, {_APPENDIX}", keeps_bias=True
     ),
     "pc": Method(
         probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3.2 and app. D",
@@ -165,134 +169,135 @@ METHODS: dict[str, Method] = {
         probes.BATCH_AND_LABELED, learned_shift, f"{_PAPER}, eq. 4",
         keeps_bias=True, has_curve=True
     ),
+    # A mini-batch is corrected once, as it comes.
     "bc_running": Method(
         probes.STREAM, running_shift, f"{_PAPER}, eq. 3, each mini-batch corrected as it comes",
-        in_order=True, own_rows=True  # a mini-batch is corrected once, as it comes
+        in_order=True, own_rows=True
     ),
     # Published variants of its methods.
-    "cc_original": Method(
+    "cc_original": _variant(
         probes.CONTENT_FREE_ORIGINAL, partial(shift, estimate=log_mean_prob),
-        "code of Zhao et al. 2021, arXiv:2102.09690", group="variant", needs_log_probs=True
+        "code of Zhao et al. 2021, arXiv:2102.09690", needs_log_probs=True
     ),
-    "dc_original": Method(
+    "dc_original": _variant(
         probes.RANDOM_WORDS_ORIGINAL, partial(shift, estimate=log_mean_prob),
-        "code of Fei et al. 2023, arXiv:2305.19148", group="variant", needs_log_probs=True
+        "code of Fei et al. 2023, arXiv:2305.19148", needs_log_probs=True
     ),
-    "bc_mean_prob": Method(
+    "bc_mean_prob": _variant(
         probes.BATCH, partial(shift, estimate=log_mean_label_prob),
-        "Estienne et al. 2023, arXiv:2307.06713 (UCPA): p / mean p", group="variant"
+        "Estienne et al. 2023, arXiv:2307.06713 (UCPA): p / mean p"
     ),
-    "bc_prob_shift": Method(
+    "bc_prob_shift": _variant(
         probes.BATCH, prob_shift,
         "after Cho and Inoue 2025, arXiv:2501.15708 (StaICC), p - mean p: the mean is of all rows, "
-        "not of each 128 in turn", group="variant"
+        "not of each 128 in turn"
     ),
-    "bc_loo": Method(
-        probes.BATCH, leave_one_out, "BC, each row by the mean of the others", group="variant",
-        own_rows=True  # the mean of the others differs from row to row
+    # The mean of the others differs from row to row.
+    "bc_loo": _variant(
+        probes.BATCH, leave_one_out, "BC, each row by the mean of the others", own_rows=True
     ),
-    "pc_raw": Method(
+    "pc_raw": _variant(
         probes.BATCH, partial(prototypes, features="raw"),
-        f"PC on log-probabilities as they are: {_PAPER}, Fig. 2", group="variant",
+        f"PC on log-probabilities as they are: {_PAPER}, Fig. 2",
         most_labels=MOST_LABELS, needs_log_probs=True, needs_key=True, looped=True
     ),
     # Beyond the paper: corrections that need no labels, and two that learn shares from labels.
-    "bc_shrunk": Method(
+    "bc_shrunk": _unlabeled(
         probes.BATCH, shrunk_shift,
-        "BC's bias by James and Stein 1961, positive part", group="unlabeled",
+        "BC's bias by James and Stein 1961, positive part",
         keeps_bias=True, over_probe_sizes=True
     ),
-    "bc_empirical_bayes": Method(
+    "bc_empirical_bayes": _unlabeled(
         probes.BATCH, empirical_bayes,
-        "BC with a likely bias and likely shares, by empirical Bayes; this project",
-        group="unlabeled", keeps_bias=True
+        "BC with a likely bias and likely shares, by empirical Bayes; this project", keeps_bias=True
     ),
-    "bc_pooled_shares": Method(
+    "bc_pooled_shares": _unlabeled(
         probes.CONTEXTS, pooled_shares,
         "bc_empirical_bayes with shares of several contexts; this project",
-        group="unlabeled", keeps_bias=True, together=pool_shares
+        keeps_bias=True, together=pool_shares
     ),
-    "ensemble": Method(
+    "ensemble": _unlabeled(
         probes.CONTEXTS, pooled_shares,
         "bc_pooled_shares, averaged over contexts of the same rows; this project",
-        group="unlabeled", together=pool_shares, averages=True
+        together=pool_shares, averages=True
     ),
-    "bcl_empirical_bayes": Method(
+    "bcl_empirical_bayes": _labeled(
         probes.BATCH_AND_LABELED, partial(empirical_bayes, labeled_weight=LABELED_WEIGHT),
-        "bc_empirical_bayes with the log loss of labeled rows; this project",
-        group="labeled", keeps_bias=True
+        "bc_empirical_bayes with the log loss of labeled rows; this project", keeps_bias=True
     ),
-    "prior_matching": Method(
+    "prior_matching": _unlabeled(
         probes.BATCH, prior_matching, "Estienne et al. 2023, arXiv:2307.06713, to convergence",
-        group="unlabeled", keeps_bias=True
-    ),
-    "otter": Method(
-        probes.BATCH, otter, "Shin et al. 2024, arXiv:2404.08461", group="unlabeled",
         keeps_bias=True
     ),
-    "sld_em": Method(
+    "otter": _unlabeled(
+        probes.BATCH, otter, "Shin et al. 2024, arXiv:2404.08461", keeps_bias=True
+    ),
+    "sld_em": _unlabeled(
         probes.BATCH, sld_em,
         "after Saerens et al. 2002, Neural Computation 14(1): damped toward equal shares",
-        group="unlabeled", keeps_bias=True
+        keeps_bias=True
     ),
-    "prior_counted": Method(
+    "prior_counted": _labeled(
         probes.BATCH_AND_LABELED, prior_counted, "prior_matching, shares by Laplace's rule",
-        group="labeled", keeps_bias=True
+        keeps_bias=True
     ),
-    "bbse": Method(
+    "bbse": _labeled(
         probes.BATCH_AND_LABELED, bbse,
         "after Lipton et al. 2018, arXiv:1802.03916: BC predicts, weights are pulled to 1",
-        group="labeled", keeps_bias=True
+        keeps_bias=True
     ),
     # Other probes of what a prompt prefers.
-    "pmi": Method(
+    # Probe row i belongs to test row i.
+    "pmi": _unlabeled(
         probes.DOMAIN_PREMISE, premise_shift, "Holtzman et al. 2021, arXiv:2104.08315",
-        group="unlabeled", in_order=True  # probe row i belongs to test row i
-    ),
-    "looc": Method(
-        probes.LEFT_OUT, partial(balanced_shift, estimate=log_mean_label_prob),
-        "Reif and Schwartz 2024, arXiv:2405.02743", group="unlabeled"
-    ),
-    "pride": Method(
-        probes.PERMUTED_OPTIONS, partial(shift, estimate=option_prior),
-        "Zheng et al. 2024, arXiv:2309.03882", group="unlabeled", in_order=True
-    ),
-    # Row i is corrected by the orders of its own options.
-    "order_average": Method(
-        probes.OPTION_ORDERS, order_average,
-        "after Zheng et al. 2024, arXiv:2309.03882: means of log-probabilities",
-        group="unlabeled", in_order=True
-    ),
-    "order_average_bc": Method(
-        probes.OPTION_ORDERS, order_average_bc, "order_average, then bc", group="unlabeled",
         in_order=True
     ),
-    "order_average_prior": Method(
+    "looc": _unlabeled(
+        probes.LEFT_OUT, partial(balanced_shift, estimate=log_mean_label_prob),
+        "Reif and Schwartz 2024, arXiv:2405.02743"
+    ),
+    "pride": _unlabeled(
+        probes.PERMUTED_OPTIONS, partial(shift, estimate=option_prior), _ORDERS, in_order=True
+    ),
+    # Row i is corrected by the orders of its own options.
+    "order_average": _unlabeled(
+        probes.OPTION_ORDERS, order_average, f"after {_ORDERS}: means of log-probabilities",
+        in_order=True
+    ),
+    "order_average_bc": _unlabeled(
+        probes.OPTION_ORDERS, order_average_bc, "order_average, then bc", in_order=True
+    ),
+    "order_average_prior": _unlabeled(
         probes.OPTION_ORDERS, order_average_prior, "order_average, then prior_matching",
-        group="unlabeled", in_order=True
+        in_order=True
     ),
     # Maps fitted to labeled rows.
-    "rbcorr": Method(
+    "rbcorr": _labeled(
         probes.LABELED, balanced_shift,
         "after Bhatt and Ivanova 2026, arXiv:2602.12445: a label's rows weigh 1 together, whatever "
-        "their number, where as many of each are drawn", group="labeled"
+        "their number, where as many of each are drawn"
     ),
-    "temperature": Method(
-        probes.LABELED, partial(scaling, form="temperature"), _SCALING, group="labeled"
-    ),
-    "vector": Method(
-        probes.LABELED, partial(scaling, form="vector"), _PULLED_SCALING, group="labeled"
-    ),
-    "matrix": Method(
-        probes.LABELED, partial(scaling, form="matrix"), _PULLED_SCALING, group="labeled"
-    ),
-    "linc": Method(
+    "temperature": _labeled(probes.LABELED, partial(scaling, form="temperature"), _SCALING),
+    "vector": _labeled(probes.LABELED, partial(scaling, form="vector"), _PULLED_SCALING),
+    "matrix": _labeled(probes.LABELED, partial(scaling, form="matrix"), _PULLED_SCALING),
+    "linc": _labeled(
         probes.CONTENT_FREE_AND_LABELED, linc,
-        "after Abbas et al. 2024, arXiv:2401.12406: a penalty in place of few steps of descent",
-        group="labeled"
+        "after Abbas et al. 2024, arXiv:2401.12406: a penalty in place of few steps of descent"
     ),
 }
 # fmt: on
+
+
+def in_table_order(names: Sequence[str] | None) -> list[str]:
+    """Returns the methods of these names in the order of the table; None is all of them.
+
+    Raises:
+        InputError: as in `get_method`.
+    """
+    asked = list(METHODS) if names is None else names
+    for name in asked:
+        get_method(name)
+    return list(filter(asked.__contains__, METHODS))
 
 
 def get_method(name: str) -> Method:

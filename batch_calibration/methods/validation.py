@@ -10,20 +10,9 @@ import jax
 import jax.core
 import numpy as np
 
+from batch_calibration.arrays import missing_scores, numbers
 from batch_calibration.arrays.frames import column_names, is_frame
-from batch_calibration.arrays.missing_scores import (
-    BOUND,
-    LARGEST,
-    Missing,
-    fill_every_row,
-    refuse_unusable,
-)
-from batch_calibration.arrays.numbers import (
-    read_numbers,
-    read_scores,
-    read_whole_numbers,
-    refuse_without_column,
-)
+from batch_calibration.arrays.missing_scores import BOUND, LARGEST, Missing
 from batch_calibration.arrays.score_scale import keep_differences, note_fillers, to_nats
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.errors import InputError, callers_level
@@ -76,7 +65,7 @@ def check_scores(
     """
     if floor is not None:
         check_floor(floor)
-    array = _host(read_scores(scores, where, columns), where)
+    array = _host(numbers.read_scores(scores, where, columns), where)
     # float64 stays, so that sentinels beyond float32 are still told from infinities.
     array = array.astype(np.promote_types(array.dtype, np.float32))
     if array.ndim < 2:
@@ -100,11 +89,12 @@ def check_scores(
         where = f"{where} (logarithms of probabilities)"
     if missing is not None:
         if bound is not None:
-            bound = np.asarray(read_numbers(bound, "bound", "one number of nats per row", BOUND))
-        array = fill_every_row(array, missing, bound, where)
+            expected = "one number of nats per row"
+            bound = np.asarray(numbers.read_numbers(bound, "bound", expected, BOUND))
+        array = missing_scores.fill_every_row(array, missing, bound, where)
     elif bound is not None:
         raise InputError("bound: it is read with missing= alone; give missing='least' too.")
-    refuse_unusable(array, where, is_floored=floor is not None)
+    missing_scores.refuse_unusable(array, where, is_floored=floor is not None)
     if floor is None:
         array = keep_differences(array)
     # What is beyond float32 becomes minus infinity here, which the floor raises.
@@ -154,11 +144,11 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
     >>> check_labels([0, -1], np.zeros((2, 3))).tolist()
     [0, -1]
     """
-    array = _host(read_whole_numbers(labels, where, scores.shape[-1]), where)  # [..., n]
+    array = _host(numbers.read_whole_numbers(labels, where, scores.shape[-1]), where)  # [..., n]
     if array.shape != scores.shape[:-1]:
         expected = f"one label per row, shape {scores.shape[:-1]}"
         raise InputError.at(where, expected, array.shape, "give as many labels as rows")
-    refuse_without_column(array, where, scores.shape[-1])
+    numbers.refuse_without_column(array, where, scores.shape[-1])
     unknown = np.argwhere((array < 0).all(axis=-1))  # contexts without any known label
     if len(unknown):
         context = tuple(int(i) for i in unknown[0])
@@ -276,10 +266,10 @@ def _check_counts(counts: object, labels: int) -> None:
         raise InputError.at("counts", expected, f"{counts!r}", remedy)
 
 
-def _shape(numbers: object) -> tuple[int, ...] | None:
+def _shape(option: object) -> tuple[int, ...] | None:
     """The shape of an array of real numbers that are finite as float32; None of anything else."""
     try:
-        array = np.asarray(read_numbers(numbers, "", "", ""))
+        array = np.asarray(numbers.read_numbers(option, "", "", ""))
     except InputError:
         return None
     # NaN fails this comparison too.

@@ -287,12 +287,9 @@ def _plain(text: str) -> str:
 
 def _width(text: str) -> int:
     """Columns of a terminal that a text takes."""
-    width = 0
-    for sign in text:
-        # Accents stand on the letter before them; signs of East Asia are two columns wide.
-        if category(sign) not in ("Mn", "Me"):
-            width += 2 if east_asian_width(sign) in "WF" else 1
-    return width
+    # Accents stand on the letter before them; signs of East Asia are two columns wide.
+    signs = [sign for sign in text if category(sign) not in ("Mn", "Me")]
+    return len(signs) + sum(east_asian_width(sign) in "WF" for sign in signs)
 
 
 OVERVIEW_NOTE = (

@@ -10,13 +10,7 @@ from numpy.typing import ArrayLike
 from batch_calibration.metrics import Estimate, deviation
 from batch_calibration.reporting import frame
 from batch_calibration.reporting.cells import Cells, best_of, notes
-from batch_calibration.reporting.frame import (
-    CORRECTED,
-    REFERENCES,
-    Frame,
-    is_over_shots,
-    task_title,
-)
+from batch_calibration.reporting.frame import CORRECTED, REFERENCES, Frame, task_title
 from batch_calibration.studies import ByRows, Record
 
 # Accuracies in %, one for each seed or draw, by the number on the axis below them.
@@ -77,7 +71,7 @@ def _shot_curves(family: Sequence[Frame]) -> Curves:
         for task, contexts in group.tasks.items():
             if group.has_references:
                 gained.setdefault(task, {})[shots] = frame.gain(contexts, CORRECTED)
-            for method in filter(is_over_shots, group.methods):
+            for method in filter(frame.is_over_shots, group.methods):
                 points = tasks.setdefault(task, {}).setdefault(method, {})
                 points[shots] = 100 * contexts.values(method)
     lines: dict[str, dict[str, Points]] = {}

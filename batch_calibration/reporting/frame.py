@@ -428,4 +428,4 @@ def task_title(task: str) -> str:
 
 def context_title(task: str, seed: int | None) -> str:
     """The task and its seed, if it has one: "SST-2, seed 0"."""
-    return task_title(task) if seed is None else f"{task_title(task)}, seed {seed}"
+    return ", ".join(filter(None, (task_title(task), "" if seed is None else f"seed {seed}")))

@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.files import csv_text, file_name
-from batch_calibration.reporting import palette, words
-from batch_calibration.reporting.cells import (
-    OVERVIEW_NOTE,
-    Best,
-    Sums,
-    count_signs,
-    label_cells,
-    right_cells,
-    verdict_cells,
-    with_unit,
-)
+from batch_calibration.reporting import cells, palette, words
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.reporting.items import ACROSS, Table
 from batch_calibration.reporting.palette import verdict_color
@@ -184,7 +174,7 @@ def _strip(verdicts: Sequence[Verdict]) -> str:
     if len(gains) < 2:
         return ""
     low, high = min(gains[-1][0].value, 0.0), max(gains[0][0].value, 0.001)
-    marks, counts = "", count_signs(gain for gain, _ in gains)
+    marks, counts = "", cells.count_signs(gain for gain, _ in gains)
     for place, (gain, name) in enumerate(gains):
         # A mark of no height would not be seen.
         height = max(abs(gain.value), 0.02 * (high - low)) * (-1 if gain.value >= 0 else 1)
@@ -216,10 +206,10 @@ def _contexts(cards: Sequence[Card]) -> str:
     if len(contexts) == 1:
         return ""
     shared, contexts = _shorten(contexts)
-    cells = verdict_cells(contexts)
     are_cosines = {verdict.diagnosis.cosines for verdict in contexts}
-    cells, note = with_unit(cells, OVERVIEW_NOTE, are_cosines)
-    table = Table(ACROSS, "contexts", "Contexts, the largest effect first", cells, note, unit="")
+    rows = cells.verdict_cells(contexts)
+    rows, note = cells.with_unit(rows, cells.OVERVIEW_NOTE, are_cosines)
+    table = Table(ACROSS, "contexts", "Contexts, the largest effect first", rows, note, unit="")
     said = f'<p class="note">All of {escape(shared)}.</p>' if shared else ""
     head = f'<section id="overview"><h2>Contexts, the largest effect first</h2>{said}'
     return f"{head}\n{table_html(table)}</section>"
@@ -287,7 +277,7 @@ def table_html(table: Table) -> str:
     A column that says the same in every row is said above; it is hidden, and saved with the rest.
     """
     header, *rows = table.cells
-    split = sum(not isinstance(row, Sums) for row in rows)
+    split = sum(not isinstance(row, cells.Sums) for row in rows)
     hidden, said = set[int](), []
     for place, name in enumerate(header[1:] if split >= MIN_ROWS else (), 1):
         (first, *others), sums = [row[place] for row in rows[:split]], rows[split:]
@@ -310,16 +300,16 @@ def table_html(table: Table) -> str:
 
 
 def _row(row: Sequence[str], hidden: Set[int]) -> str:
-    cells = f'<th scope="row">{_shown(row[0])}</th>'
+    html = f'<th scope="row">{_shown(row[0])}</th>'
     for place, cell in enumerate(row[1:], 1):
-        cells += f"<td{' hidden' * (place in hidden)}>{_shown(cell)}</td>"
-    return f"<tr>{cells}</tr>"
+        html += f"<td{' hidden' * (place in hidden)}>{_shown(cell)}</td>"
+    return f"<tr>{html}</tr>"
 
 
 def _shown(cell: str) -> str:
     """A cell; what is the best is bold, an interval stands in an element of its own."""
     number, interval, mark = map(escape, getattr(cell, "parts", ()) or (cell, "", ""))
-    bold = f"<b>{number}</b>" if isinstance(cell, Best) else number
+    bold = f"<b>{number}</b>" if isinstance(cell, cells.Best) else number
     return f"{bold}<span> {interval}</span>{mark}" if interval else bold
 
 
@@ -356,11 +346,11 @@ def _run(runs: Sequence[Run]) -> str:
 
 def context_tables(verdict: Verdict) -> list[Table]:
     """Two tables of a context: facts of each label, and how often its predictions are right."""
-    name, cells = verdict.name, label_cells(verdict.diagnosis)
-    both = [Table(ACROSS, "labels", f"{name}: labels", cells, unit="shares in %")]
+    name, rows = verdict.name, cells.label_cells(verdict.diagnosis)
+    both = [Table(ACROSS, "labels", f"{name}: labels", rows, unit="shares in %")]
     if verdict.diagnosis.before:  # None where no right label is known
-        cells = right_cells(verdict.diagnosis)
-        both.append(Table(ACROSS, "right", f"{name}: right answers", cells, unit="in %"))
+        rows = cells.right_cells(verdict.diagnosis)
+        both.append(Table(ACROSS, "right", f"{name}: right answers", rows, unit="in %"))
     return both
 
 

@@ -19,12 +19,7 @@ from batch_calibration.errors import call
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation, gain_of, over_tasks
 from batch_calibration.reporting import frame
-from batch_calibration.reporting.cells import (
-    MARK,
-    count_signs,
-    estimate_cell,
-    gain_cell,
-)
+from batch_calibration.reporting.cells import MARK, count_signs, estimate_cell, gain_cell
 from batch_calibration.reporting.curves import Curves
 from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Frame, task_title
 from batch_calibration.reporting.items import Results

@@ -203,8 +203,7 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
     table = table._replace(
         blocks={**table.blocks, "test": table.blocks["test"]._replace(log_probs=scores)}
     )
-    seed = "" if context.seed is None else f"seed {context.seed}"
-    name = ", ".join(filter(None, (frame.task_title(context.task), seed)))
+    name = frame.context_title(context.task, context.seed)
     shares, share, task = None, None, TASKS.get(context.task)
     if any(found.options.get("target_prior") == "train" for found in record.methods.values()):
         shares = counted_shares(table.context[TRAIN_LABELS])

@@ -14,9 +14,10 @@ from batch_calibration import metrics, scores
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError, spell, step
-from batch_calibration.methods import METHODS, Corrected, Evidence, Options, get_method, probes
+from batch_calibration.methods import METHODS, Corrected, Evidence, Options, probes
 from batch_calibration.methods.options import counted_shares, read_options, with_common
 from batch_calibration.methods.run import jit_quickly, pad_rows, run_methods, task_of
+from batch_calibration.methods.table import in_table_order
 from batch_calibration.methods.validation import check_scores
 from batch_calibration.metrics import Estimate, order_flip_rate, with_intervals
 from batch_calibration.scores import Block, ScoreTable
@@ -79,10 +80,7 @@ def run_calibration(
     1.0
     """
     tables = list(tables)
-    chosen = list(METHODS if methods is None else methods)
-    for name in chosen:
-        get_method(str(name))  # refuses a name that does not exist
-    names = [name for name in METHODS if name in chosen]
+    names = in_table_order(methods)
     if not names:
         raise InputError.at("methods", f"one or more of {', '.join(METHODS)}", "none")
     _check_counts(probe_sizes, draws, stream_orders)
@@ -114,12 +112,8 @@ def run_calibration(
             by_seen = accuracy_over_stream(test, stream_orders, made, seed=seed, options=options)
         results = {}
         for name, result in record.methods.items():
-            results[name] = replace(
-                result,
-                options=named.get(name, {}),
-                probe_size=by_size.get(name),
-                over_stream=by_seen.get(name),
-            )
+            own, size, seen = named.get(name, {}), by_size.get(name), by_seen.get(name)
+            results[name] = replace(result, options=own, probe_size=size, over_stream=seen)
         records.append(replace(record, methods=results))
         if progress:
             progress(len(records))
@@ -307,8 +301,7 @@ def calibrate_store(
         InputError: no score tables, or none of these tasks and shots; what `run_calibration`
             raises of its other arguments.
     """
-    for name in methods or ():
-        get_method(name)  # refused before tables are read
+    in_table_order(methods)  # a wrong name is refused before tables are read
     store = store if isinstance(store, Store) else Store(store)
     # Before the tables are read: a record whose table changes from here on is not kept.
     digests = store.digests()

@@ -56,16 +56,6 @@ class Context(NamedTuple):
         return self.planned.id
 
     @property
-    def name(self) -> str:
-        """The context in words."""
-        return self.planned.name
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of all blocks."""
-        return self.planned.rows
-
-    @property
     def to_ask(self) -> int:
         """The number of rows of the missing blocks."""
         return sum(self.rendered.blocks[name].size for name in self.missing)

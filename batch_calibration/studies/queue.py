@@ -66,7 +66,8 @@ class Queue:
                     yield context, claim
             # Nothing could be claimed in a whole round: others hold what remains.
             if len(self._remaining) == count_before:
-                sentence = _describe_wait([context.name for context in self._remaining.values()])
+                names = [context.planned.name for context in self._remaining.values()]
+                sentence = _describe_wait(names)
                 if self._notify and sentence != notified:
                     self._notify(sentence)
                 notified = sentence
@@ -104,7 +105,7 @@ class Queue:
             self._fail(context, failure.sentence)
             return None
         try:
-            return self._store.claims.take(context.id, context.name, context.rows)
+            return self._store.claims.take(context.id, context.planned.name, context.planned.rows)
         except InputError as error:  # a broken claim; the other contexts have theirs
             self._fail(context, str(error))
             return None

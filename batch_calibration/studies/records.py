@@ -314,11 +314,8 @@ def _by_method(fields: Mapping[str, Any]) -> dict[str, Any]:
             methods[name][kind] = value_at(fields, kind, name)
     for kind, numbers in zip(CURVES, ("sizes", "rows"), strict=True):
         for name in methods.keys() & object_at(fields, kind, "accuracy"):
-            rows, accuracy = (
-                value_at(fields, kind, numbers),
-                value_at(fields, kind, "accuracy", name),
-            )
-            methods[name][kind] = {"rows": rows, "accuracy": accuracy}
+            accuracy = value_at(fields, kind, "accuracy", name)
+            methods[name][kind] = {"rows": value_at(fields, kind, numbers), "accuracy": accuracy}
     # The strength and its curve are of the first method that searched one.
     for name in [name for name in METHODS if METHODS[name].has_curve and name in methods][:1]:
         methods[name] |= {kind: fields[kind] for kind in ("strength", "curve") if kind in fields}

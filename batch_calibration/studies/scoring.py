@@ -135,7 +135,7 @@ def run_scoring(
             asked = score_context(context, scorer, store, claim, report)
             if claim and asked:
                 store.progress.add_scored(asked, time.monotonic() - started)
-            report(context.rows)
+            report(context.planned.rows)
             scored += asked
             done = done.plus(context)
     seconds = time.monotonic() - began
@@ -156,9 +156,8 @@ class _Extent(NamedTuple):
 
     def plus(self, context: Context) -> "_Extent":
         """Returns the extent with one more context."""
-        return _Extent(
-            self.rows + context.rows, self.to_ask + context.to_ask, self.tokens + context.tokens
-        )
+        rows, to_ask = self.rows + context.planned.rows, self.to_ask + context.to_ask
+        return _Extent(rows, to_ask, self.tokens + context.tokens)
 
 
 def _report(
@@ -176,7 +175,7 @@ def _report(
         asked = min(rows, context.to_ask)
         tokens = before.tokens + context.tokens * asked / max(context.to_ask, 1)
         counts = before.rows + rows, total.rows, before.to_ask + asked, total.to_ask
-        progress(ScoringProgress(context.name, *counts, round(total.tokens), round(tokens)))
+        progress(ScoringProgress(context.planned.name, *counts, round(total.tokens), round(tokens)))
 
 
 def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
@@ -190,7 +189,7 @@ def _describe_failures(failed: Mapping[str, str], contexts: Sequence[Context]) -
     few = " ".join(reasons[:3]) + (" ..." if len(reasons) > 3 else "")
     if len(contexts) == 1:
         return few
-    names = [context.name for context in contexts if context.id in failed]
+    names = [context.planned.name for context in contexts if context.id in failed]
     named = "; ".join(names[:3]) + ("; ..." if len(names) > 3 else "")
     hint = "the others are kept: " if len(failed) < len(contexts) else ""
     return f"{len(failed)} of {len(contexts)} contexts cannot be scored ({named}); {hint}{few}"

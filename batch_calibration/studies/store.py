@@ -301,9 +301,6 @@ def read_status(store: Store, plan: str | None = None) -> Status:
     return status._replace(seconds_left=seconds)
 
 
-FORMS = ("pandas", "arrow")
-
-
 @overload
 def load_results(
     workdir: str | Path | Store, form: Literal["pandas"] = "pandas"
@@ -330,7 +327,7 @@ def load_results(
         accuracy = results[results.metric == "accuracy"]
         accuracy.pivot_table("value", "task", "method")
     """
-    refuse_unknown("form", form, FORMS)
+    refuse_unknown("form", form, ("pandas", "arrow"))
     records = (workdir if isinstance(workdir, Store) else Store(workdir)).records()  # reads files
     return records.to_pandas() if form == "pandas" else records.to_arrow()
 

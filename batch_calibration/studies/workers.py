@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -50,16 +51,10 @@ class Work:
                 # The other studies are scored first; several often fail for one reason.
                 errors[str(error)] = None
                 continue
-            total = ScoringReport(
-                total.ids + report.ids,
-                total.inputs + report.inputs,
-                total.scored + report.scored,
-                total.seconds + report.seconds,
-                tuple(dict.fromkeys(total.notes + report.notes)),
-            )
+            total = ScoringReport(*map(add, total, report))
         if errors:
             raise InputError(" ".join(errors))
-        return total
+        return total._replace(notes=tuple(dict.fromkeys(total.notes)))
 
     def check(self) -> None:
         """Render every context, so that a wrong setting is refused before a cluster is asked.

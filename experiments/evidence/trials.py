@@ -21,8 +21,10 @@ from batch_calibration.calibration.pooled_shares import (
     CHANCE,
     FEWEST_CONTEXTS,
     LEAST_TOLD,
+    Pooled,
     add_one,
-    correct_together,
+    pool_shares,
+    pooled_shares,
 )
 from batch_calibration.calibration.shift import least_shares
 from batch_calibration.diagnosis.recommend import CORRECT, LIKELY, POOLED
@@ -30,6 +32,7 @@ from batch_calibration.diagnosis.recommendation import promised_gain
 from batch_calibration.methods.run import jit_quickly
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.scores import ScoreTable
+from batch_calibration.typing import Scalar
 from experiments.evidence.sets import task_of
 from experiments.evidence.statistics import mcnemar
 
@@ -51,6 +54,29 @@ SIZES, MOST = (256, 512, 1024), 512
 with labels read `MOST` of each at most."""
 FEWEST_PADDED = 8
 """Contexts that fewer are padded to; none where a task has one."""
+
+
+@jax.jit
+def correct_together(
+    rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool,
+    least_information: Scalar | float = LEAST_TOLD,
+    counts: jax.Array | None = None, chance: Scalar | float = CHANCE,
+) -> Pooled:  # fmt: skip
+    """`pool_shares`; where too few contexts tell enough each gets the shift of `pooled_shares`.
+
+    >>> rows = jnp.array(10 * [[-1.0, -4.0], [-1.0, -3.5], [-2.0, -2.5], [-3.0, -3.2]])
+    >>> contexts = jnp.stack([rows, rows + jnp.array([0.0, 1.0]), rows + jnp.array([1.0, 0.0])])
+    >>> found = correct_together(contexts, jnp.ones((3, 40)), True)
+    >>> (contexts - found.shifts[:, None])[:, :4].argmax(axis=-1).tolist()
+    [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
+    """
+    pooled = pool_shares(rows, weight, same_rows, least_information, counts, chance)
+    fit = pooled_shares(counts=counts).fit
+    present = jnp.where(weight[..., None] > 0, rows, 0.0)
+    alone = jax.vmap(lambda rows, weight: fit(rows, None, weight).bias)(present, weight)
+    return pooled._replace(shifts=jnp.where(jnp.any(pooled.used > 0), pooled.shifts, alone))
+
+
 together = jit_quickly(correct_together)
 
 
