@@ -18,7 +18,7 @@ from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
 from batch_calibration.reporting.items import Results, Table
 from batch_calibration.reporting.page import make_page, table_html
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.studies import Store, calibrate_store, runs
+from batch_calibration.studies import Result, Store, calibrate_store, runs
 
 TASKS = ("rte", "sst2", "cb", "copa", "wic", "boolq")
 METHODS = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")
@@ -166,14 +166,21 @@ def test_a_recorded_bias_is_used_where_the_method_ran_as_by_default(results):
     table = results.load(record)
     learned = likely_bias(table.blocks["test"].log_probs)
     other = tuple((learned + np.array([3.0, *np.zeros(len(learned) - 1)])).tolist())
-    alone = replace(record, bias={LIKELY: tuple(learned.tolist())})
-    pooled = replace(alone, bias={**alone.bias, POOLED: other})
+
+    def with_biases(**biases):
+        results = {name: Result({"accuracy": 0.5}, bias=bias) for name, bias in biases.items()}
+        return replace(record, methods=results)
+
+    own = tuple(learned.tolist())
+    odd = with_biases(**{LIKELY: other})
+    odd.methods[LIKELY].options["bias_scale"] = 2.0
     for judged, method in [
-        (alone, LIKELY), (pooled, POOLED),
-        (replace(alone, bias={LIKELY: other}, options={LIKELY: {"bias_scale": 2.0}}), LIKELY),
+        (with_biases(**{LIKELY: own}), LIKELY),
+        (with_biases(**{LIKELY: own, POOLED: other}), POOLED),
+        (odd, LIKELY),
         # With nothing to pool both are one.
-        (replace(alone, bias={**alone.bias, POOLED: alone.bias[LIKELY]}), LIKELY),
-    ]:  # fmt: skip
+        (with_biases(**{LIKELY: own, POOLED: own}), LIKELY),
+    ]:
         verdict = writing.judge_record(judged, table)
         assert verdict.recommendation.method == method
         bias = np.float32(other if method == POOLED else learned)
@@ -181,7 +188,9 @@ def test_a_recorded_bias_is_used_where_the_method_ran_as_by_default(results):
         changed = np.flatnonzero(changed != table.blocks["test"].log_probs.argmax(axis=-1))
         np.testing.assert_array_equal(verdict.diagnosis.changed, changed)
         # One answer where the contexts that were pooled are known to have the same rows.
-        averaged = replace(judged, methods={**judged.methods, "ensemble": {"accuracy": 0.5}})
+        averaged = replace(
+            judged, methods={**judged.methods, "ensemble": Result({"accuracy": 0.5})}
+        )
         of_same_rows = writing.judge_record(averaged, table).recommendation
         assert verdict.recommendation.if_balanced == "bc"
         assert of_same_rows.if_balanced == ("" if method == POOLED else "bc")
@@ -191,7 +200,8 @@ def test_a_verdict_is_the_same_with_a_known_bias(results):
     record = results.records[0]
     table = results.load(record)
     learned = likely_bias(table.blocks["test"].log_probs)
-    recorded = replace(record, bias={LIKELY: tuple(learned.tolist())})
+    result = Result({"accuracy": 0.5}, bias=tuple(learned.tolist()))
+    recorded = replace(record, methods={LIKELY: result})
     verdicts = [writing.judge_record(judged, table) for judged in (record, recorded)]
     assert len({verdict.recommendation.expected for verdict in verdicts}) == 1
     assert len({tuple(verdict.diagnosis.changed) for verdict in verdicts}) == 1

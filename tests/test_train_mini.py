@@ -3,6 +3,7 @@
 import random
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -12,7 +13,7 @@ from processes import python
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import gpt2
-from batch_calibration.scoring.models.attention import masked
+from batch_calibration.scoring.models.attention import self_attention
 from batch_calibration.scoring.tasks import TASKS
 from experiments.pretrain import documents, vocabulary
 from experiments.pretrain import train_language_model as training
@@ -169,7 +170,11 @@ def test_the_loss_of_all_positions_is_the_plain_one():
     batch, config = made_batch(), gpt2.Config(**RAW)
     model = gpt2.Model(config, rngs=nnx.Rngs(3))
     same_document = batch.document[:, :, None] == batch.document[:, None, :]
-    attend = masked(same_document & np.tri(64, dtype=bool))
+    seen = jnp.asarray(same_document & np.tri(64, dtype=bool))  # [b, t, s]
+
+    def attend(layer, heads):
+        return self_attention(heads, seen)[0]
+
     logits = model.unembed(model.hidden(batch.tokens, batch.positions, attend))[:, :-1]
     nll = optax.softmax_cross_entropy_with_integer_labels(logits, batch.tokens[:, 1:])
     nll = np.asarray(nll)
