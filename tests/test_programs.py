@@ -95,9 +95,10 @@ def test_records_say_what_every_method_did(scored):
         permuted.add("ensemble")  # a task has one context
         assert set(record["methods"]) == set(METHODS) - permuted
         assert set(record["skipped"]) == permuted
-        assert len(record["curve"]["test"]) == len(record["curve"]["labeled"]) == 101
-        assert -5 <= record["strength"] <= 5
-        for metrics in record["methods"].values():
+        bcl = record["methods"]["bcl"]
+        assert len(bcl["curve"]["test"]) == len(bcl["curve"]["labeled"]) == 101
+        assert -5 <= bcl["strength"] <= 5
+        for metrics in (result["metrics"] for result in record["methods"].values()):
             assert 0 <= metrics["accuracy_low"] <= metrics["accuracy"] <= metrics["accuracy_high"]
 
 

@@ -1,6 +1,6 @@
 """The table of methods: name -> probe, calibrator, source. The paper's comparison is this dict."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial, wraps
 from typing import Literal, NamedTuple
 
@@ -288,13 +288,13 @@ METHODS: dict[str, Method] = {
 # fmt: on
 
 
-def in_table_order(names: Sequence[str] | None) -> list[str]:
+def in_table_order(names: Iterable[str] | None) -> list[str]:
     """Returns the methods of these names in the order of the table; None is all of them.
 
     Raises:
         InputError: as in `get_method`.
     """
-    asked = list(METHODS) if names is None else names
+    asked = list(METHODS if names is None else names)
     for name in asked:
         get_method(name)
     return list(filter(asked.__contains__, METHODS))

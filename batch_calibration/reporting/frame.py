@@ -383,8 +383,8 @@ def _setting(record: Record) -> Setting:
     options = {name: context.options[name] for name in context.options.keys() - varied}
     if record.floor is not None:
         options["floor"] = record.floor
-    for method, result in record.methods.items():
-        for name, option in result.options.items():
+    for method, of_method in record.methods.items():
+        for name, option in of_method.options.items():
             # A word for shares that each table has of its own, the same for all methods.
             is_word = name in OF_SHARES and isinstance(option, str)
             options["prior" if is_word else f"{method} {name}"] = option

@@ -60,9 +60,9 @@ def shift_scores(record: Record, table: ScoreTable) -> Shifted | None:
     biases = {BASELINE: np.zeros(2)}
     # The paper's methods that take one bias from all rows and need no labels.
     for name, method in METHODS.items():
-        result = record.methods.get(name)
-        if method.group == "paper" and not method.probe.labels and result and result.bias:
-            biases[name] = np.array(result.bias)
+        of_method = record.methods.get(name)
+        if method.group == "paper" and not method.probe.labels and of_method and of_method.bias:
+            biases[name] = np.array(of_method.bias)
     if not np.isfinite(scores).all() or CORRECTED not in biases:
         return None
     first, second = record.label_names

@@ -111,9 +111,9 @@ def run_calibration(
         if stream_orders:
             by_seen = accuracy_over_stream(test, stream_orders, made, seed=seed, options=options)
         results = {}
-        for name, result in record.methods.items():
+        for name, of_method in record.methods.items():
             own, size, seen = named.get(name, {}), by_size.get(name), by_seen.get(name)
-            results[name] = replace(result, options=own, probe_size=size, over_stream=seen)
+            results[name] = replace(of_method, options=own, probe_size=size, over_stream=seen)
         records.append(replace(record, methods=results))
         if progress:
             progress(len(records))
@@ -379,8 +379,8 @@ def _with_earlier(record: Record, earlier: Record | None) -> Record:
     if earlier is None or (earlier.floor, earlier.scores) != (record.floor, record.scores):
         return record
     methods = dict(earlier.methods)
-    for name, result in record.methods.items():
-        methods[name] = result.with_curves_of(methods.get(name))
+    for name, of_method in record.methods.items():
+        methods[name] = of_method.with_curves_of(methods.get(name))
     skipped = {**earlier.skipped, **record.skipped}
     skipped = {name: reason for name, reason in skipped.items() if name not in methods}
     return replace(record, methods=methods, skipped=skipped)

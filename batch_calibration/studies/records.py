@@ -15,7 +15,6 @@ import numpy as np
 
 from batch_calibration.errors import InputError, answering, step
 from batch_calibration.files import WrongJson, object_at, parse_json, read_as, value_at
-from batch_calibration.methods import METHODS
 from batch_calibration.scores import ScoreTable, digest
 
 VERSION = 5
@@ -251,8 +250,7 @@ class Record:
     @property
     def searched(self) -> Result | None:
         """The result of the first method that searched its strength; None where none did."""
-        found = (self.methods[name] for name in METHODS if name in self.methods)
-        return next((result for result in found if result.curve), None)
+        return next((result for result in self.methods.values() if result.curve), None)
 
     def to_json(self) -> str:
         """JSON text with a checksum; fields without a value are left out."""
@@ -306,6 +304,8 @@ BY_KIND = 4
 
 def _by_method(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Converts the results of a record of version `BY_KIND`: method -> its fields."""
+    from batch_calibration.methods import METHODS  # heavy, and scoring reads no records
+
     methods = dict[str, dict[str, object]]()
     for name, metrics in object_at(fields, "methods").items():
         methods[name] = {"metrics": metrics}
@@ -327,19 +327,19 @@ def _check(record: Record) -> None:
     k, labeled_rows = len(record.label_names), sum(record.classes)
     accuracies, counts, have_every_size = list[float](), [record.rows.get("test", 0)], True
     are_ordered = have_points = are_answered = have_biases = True
-    for result in record.methods.values():
-        metrics, curve = result.metrics, result.curve
+    for of_method in record.methods.values():
+        metrics, curve = of_method.metrics, of_method.curve
         # A method without an accuracy has none in range.
         accuracies.append(metrics.get("accuracy", -1.0))
         # A method without a gain has zeros, which are ordered.
         low, gain, high = (metrics.get(name, 0.0) for name in ("gain_low", "gain", "gain_high"))
         are_ordered &= -1 <= low <= gain <= high <= 1
-        are_answered &= not result.right or is_packed(result.right, labeled_rows)
-        have_biases &= len(result.bias) in (0, k)
+        are_answered &= not of_method.right or is_packed(of_method.right, labeled_rows)
+        have_biases &= len(of_method.bias) in (0, k)
         if curve:
             accuracies += [*curve.labeled, *curve.test]
             have_points &= len(curve.labeled) == len(curve.test) == CURVE_POINTS
-        for by_rows in filter(None, (result.probe_size, result.over_stream)):
+        for by_rows in filter(None, (of_method.probe_size, of_method.over_stream)):
             counts += [*by_rows.rows, *map(len, by_rows.accuracy)]  # no draws are refused
             have_every_size &= len(by_rows.accuracy) == len(by_rows.rows)
             accuracies += chain.from_iterable(by_rows.accuracy)

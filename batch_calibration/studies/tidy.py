@@ -69,8 +69,8 @@ class Records(UserList[Record]):
         rows: list[Row] = []
         for record in self:
             shared = _describe(record)  # columns that are the same in all rows of a context
-            for method, result in record.methods.items():
-                metrics, options = result.metrics, prefixed("method", result.options)
+            for method, of_method in record.methods.items():
+                metrics, options = of_method.metrics, prefixed("method", of_method.options)
                 for metric, number in metrics.items():
                     # The ends of an interval stand beside their metric, in its own row.
                     if metric.removesuffix("_low").removesuffix("_high") in {*metrics} - {metric}:
