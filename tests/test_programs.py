@@ -364,7 +364,7 @@ def test_a_config_and_a_method_of_ones_own_in_an_empty_folder(tmp_path):
     assert "1 contexts: " in run("score", "--config=own.py", "--seeds=1", "--workdir=W")
     run("calibrate", "--plugin=method.py", "--methods=mine,bc", "--workdir=W")
     (record,) = (json.loads(path.read_text()) for path in (tmp_path / "W/records").iterdir())
-    assert record["methods"]["mine"]["accuracy"] == record["methods"]["bc"]["accuracy"]
+    assert record["methods"]["mine"]["metrics"] == record["methods"]["bc"]["metrics"]
 
 
 FULL = """
