@@ -16,7 +16,7 @@ LEAST_PROBABILITY = 1e-4
 
 
 def ask_about_order(scores: np.ndarray, gold: np.ndarray) -> str:
-    """A question where the highest score is right less often than chance has it, else "".
+    """Asks a question where the highest score is right less often than by chance; else "".
 
     It is asked where that is so for the scores and for the scores without their bias (BC), so that
     a bias alone does not raise it. Chance is 1 / k, or less where the predicted and the right
@@ -37,8 +37,11 @@ def ask_about_order(scores: np.ndarray, gold: np.ndarray) -> str:
     if n < FEWEST_LABELED_TO_ASK:
         return ""
     shares, chances = [], []
-    without_bias = np.asarray(correct_context(METHODS["bc"], {"test": Evidence(rows)}).scores)
-    for guess in (rows.argmax(axis=-1), without_bias.argmax(axis=-1)):
+    for method in ("icl", "bc"):  # BC runs only where the scores themselves are in doubt
+        corrected = rows
+        if method == "bc":
+            corrected = np.asarray(correct_context(METHODS["bc"], {"test": Evidence(rows)}).scores)
+        guess = corrected.argmax(axis=-1)
         counts = np.bincount(guess, minlength=k) * np.bincount(gold, minlength=k)
         chance = min(1 / k, counts.sum() / n**2)
         right = int((guess == gold).sum())

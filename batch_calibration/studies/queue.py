@@ -98,7 +98,7 @@ class Queue:
         self._remaining.pop(context.place, None)
 
     def _claim(self, context: Context) -> Claim | None:
-        """A claim on the context; None while another worker holds it, or where it failed."""
+        """Claims the context; returns None while another worker holds it, or if it failed."""
         failure = self._store.progress.read_failure(context.id)
         # A failure since this run began is another worker's.
         if failure and failure != self._earlier_failures[context.id]:
