@@ -58,7 +58,7 @@ paper: run
 real: $(VENV)/.run
 	$(BIN)/python -m experiments.real --workdir=$(REAL)
 
-# What a change can break (goal: 6 minutes on two cores); tests/tiers.py says what is left to test-all.
+# What a change can break (goal: 6 minutes on two cores); tests marked slow are left to test-all.
 test: check
 
 check: $(VENV)/.test

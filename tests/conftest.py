@@ -7,8 +7,9 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,8 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import sentences
-import tiers
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
@@ -42,28 +41,21 @@ settings.load_profile("fixed")
 MOST_MAPS = 40_000
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+PROGRAMS = ROOT / "tests" / "programs"
 
 
 @pytest.fixture(scope="session")
-def golden_sentences() -> Iterator[dict[str, list[str]]]:
-    """What refusals say, by test; `SENTENCES=write` writes it anew."""
-    said = sentences.read()
-    yield said
-    if sentences.IS_WRITING:
-        sentences.write(said)
+def refuses() -> Callable:
+    """Calls a function that has to raise an `InputError`, and returns the error."""
 
+    from batch_calibration.errors import InputError
 
-@pytest.fixture
-def refuses(request, tmp_path_factory, golden_sentences) -> Iterator[sentences.Refusals]:
-    """Calls a function that has to raise an `InputError` of the golden file's words."""
-    key = sentences.key_of(request.node.nodeid.removeprefix("tests/"))
-    expected = golden_sentences.get(key, [])
-    refusals = sentences.Refusals(expected, tmp_path_factory.getbasetemp(), ROOT)
-    yield refusals
-    if sentences.IS_WRITING:
-        golden_sentences[key] = refusals.said
-    else:
-        assert len(refusals.said) == len(expected), "a refusal of the golden file did not come"
+    def call(function: Callable, *arguments: object, **options: object) -> Exception:
+        with pytest.raises(InputError) as caught:
+            function(*arguments, **options)
+        return caught.value
+
+    return call
 
 
 @pytest.fixture(scope="session")
@@ -102,20 +94,14 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by the mark
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that `make test` leaves to `make test-all`."""
-    names = [item.nodeid.removeprefix("tests/") for item in items]
-    for item, name in zip(items, names, strict=True):
-        if tiers.slow_because(name):
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks as slow the tests in programs/ and the cases that a `slow_except` does not name."""
+    for item in items:
+        quick = item.get_closest_marker("slow_except")
+        case = item.name.partition("[")[2].removesuffix("]")
+        is_left_out = quick and not any(fnmatch(case, pattern) for pattern in quick.args)
+        if is_left_out or PROGRAMS in item.path.parents:
             item.add_marker("slow")
-    # Rules are checked where all tests were collected.
-    if config.args == config.getini("testpaths"):
-        unused = [
-            *tiers.unused_rules(names),
-            *sentences.read().keys() - map(sentences.key_of, names),
-        ]
-        if unused:
-            raise pytest.UsageError(f"rules or sentences of no test: {', '.join(unused)}")
 
 
 def pytest_collection_finish() -> None:

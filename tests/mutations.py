@@ -19,49 +19,42 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ON_NUMBERS = {"Add", "Sub", "Mul", "Div"}
-ENGINE = "tests/test_engine.py tests/test_causal_lm.py"
-LAWS = "tests/test_oracles.py tests/test_laws.py tests/test_contract.py"
-PROTOTYPES = "tests/test_prototypes.py tests/test_prototypes_at_size.py"
-# file -> the tests that have to notice, the fastest first.
+ENGINE = "test_engine test_causal_lm"
+LAWS = "test_oracles test_laws test_contract"
+PROTOTYPES = "test_prototypes test_prototypes_at_size"
+# A file -> the tests that have to notice, the fastest first, by name or path.
 TESTS = {
-    "arrays/numbers.py": "tests/test_arrays.py tests/test_api.py tests/test_frames.py",
-    "metrics/boundary.py": "tests/test_boundary.py",
-    "arrays/alignment.py": "tests/test_alignment.py tests/test_estimator.py",
-    "estimator.py": "tests/test_estimator.py",
-    "arrays/frames.py": "tests/test_frames.py",
-    "metrics/intervals.py": "tests/test_metrics.py",
-    "metrics/table.py": "tests/test_metrics.py",
-    "methods/table.py": f"{LAWS} tests/test_calibration_study.py",
-    "methods/validation.py": (
-        "batch_calibration/methods/validation.py tests/test_api.py tests/test_arrays.py"
-    ),
-    "calibration/base.py": f"tests/test_arrays.py {LAWS}",
+    "arrays/numbers.py": "test_arrays test_api test_frames",
+    "metrics/boundary.py": "test_boundary",
+    "arrays/alignment.py": "test_alignment test_estimator",
+    "estimator.py": "test_estimator",
+    "arrays/frames.py": "test_frames",
+    "metrics/intervals.py": "test_metrics",
+    "metrics/table.py": "test_metrics",
+    "methods/table.py": f"{LAWS} test_calibration_study",
+    "methods/validation.py": ("batch_calibration/methods/validation.py test_api test_arrays"),
+    "calibration/base.py": f"test_arrays {LAWS}",
     "calibration/learned_shift.py": LAWS,
     "calibration/mixture.py": PROTOTYPES,
-    "calibration/objective.py": f"tests/test_metrics.py {LAWS}",
+    "calibration/objective.py": f"test_metrics {LAWS}",
     "calibration/prototypes.py": f"{PROTOTYPES} {LAWS}",
-    "calibration/running.py": f"tests/test_running.py {LAWS}",
+    "calibration/running.py": f"test_running {LAWS}",
     "calibration/shift.py": LAWS,
-    "scoring/prompts/demonstrations.py": "tests/test_prompts.py tests/test_render.py",
-    "scoring/prompts/length_limit.py": "tests/test_prompts.py tests/test_render.py",
-    "scoring/prompts/render.py": (
-        "tests/test_render.py tests/test_prompts.py tests/test_unlike_runs.py"
-    ),
-    "scoring/prompts/template.py": "tests/test_prompts.py tests/test_render.py",
+    "scoring/prompts/demonstrations.py": "test_prompts test_render",
+    "scoring/prompts/length_limit.py": "test_prompts test_render",
+    "scoring/prompts/render.py": ("test_render test_prompts test_unlike_runs"),
+    "scoring/prompts/template.py": "test_prompts test_render",
     "scoring/engine/batches.py": f"batch_calibration/scoring/engine/batches.py {ENGINE}",
     "scoring/engine/label_texts.py": (
-        "batch_calibration/scoring/engine/label_texts.py tests/test_scorers.py "
-        "tests/test_longrope.py"
+        "batch_calibration/scoring/engine/label_texts.py test_scorers test_longrope"
     ),
     "scoring/engine/packing.py": ENGINE,
     "scoring/engine/programs.py": ENGINE,
-    "scoring/engine/tokens.py": f"tests/test_tokens.py tests/test_boundary_tokens.py {ENGINE}",
-    "scoring/engine/trie.py": f"tests/test_tokens.py {ENGINE}",
-    "studies/calibration.py": (
-        "tests/test_calibration_study.py tests/test_studies.py tests/test_balanced_tasks.py"
-    ),
-    "methods/run.py": "tests/test_runner.py tests/test_ensemble.py tests/test_pooled_shares.py",
-    "studies/accuracy_by_rows.py": "tests/test_over_stream.py tests/test_calibration_study.py",
+    "scoring/engine/tokens.py": f"test_tokens test_boundary_tokens {ENGINE}",
+    "scoring/engine/trie.py": f"test_tokens {ENGINE}",
+    "studies/calibration.py": ("test_calibration_study test_studies test_balanced_tasks"),
+    "methods/run.py": "test_runner test_ensemble test_pooled_shares",
+    "studies/accuracy_by_rows.py": "test_over_stream test_calibration_study",
 }
 EXPLAINED = {
     "BLOCK = ": "the length of partial sums decides speed and the last bits alone",
@@ -117,9 +110,15 @@ def changed_lines(source: str, mutant: str) -> tuple[str, str]:
     return removed, " ".join(line[1:].strip() for line in lines if line[0] == "+")
 
 
+def find_tests(names: str) -> list[str]:
+    """Returns the paths of test files from the checkout, in their order."""
+    paths = {path.stem: str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/test_*.py")}
+    return [name if "/" in name else paths[name] for name in names.split()]
+
+
 def tests_pass(copy: Path, python: str, tests: str) -> bool:
-    """True if the tests pass within ten minutes."""
-    command = [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests.split()]
+    """Checks whether the tests pass within ten minutes."""
+    command = [python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *find_tests(tests)]
     env = {
         **os.environ,
         "PYTHONPATH": str(copy),

@@ -50,6 +50,7 @@ def test_an_array_is_read_once_in_few_calls():
     assert not calls["read_rows"] + calls["read_floats"] and calls.total() <= 35
 
 
+@pytest.mark.slow
 def test_every_method_goes_through(rows):
     scores, gold = rows
     for name, method in METHODS.items():

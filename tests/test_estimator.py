@@ -128,6 +128,7 @@ FAILS_OF_BCL |= {"check_estimators_overwrite_params": COLUMN}
 FAILS_OF_BCL |= {"check_estimators_fit_returns_self": COLUMN}
 
 
+@pytest.mark.slow_except("bcl-*")
 @pytest.mark.filterwarnings("ignore:X. bc:UserWarning", "ignore:y. the class 2 has no:UserWarning")
 @pytest.mark.parametrize(("method", "fails"), [("bc", FAILS), ("bcl", FAILS_OF_BCL)])
 def test_scikit_learn_s_checks_pass_but_those_that_are_named(method, fails):

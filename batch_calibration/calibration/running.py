@@ -42,7 +42,7 @@ def merge(first: Running, second: Running, /) -> Running:
     Chan's pairwise update, its sum compensated as Neumaier does: what float32 rounds off the mean
     is kept in `rest` and added to the next step. After a million single rows of mean -1000 nats
     the mean is 2.5e-5 from the float64 mean, less than half a unit in its last place, and without
-    `rest` 6.9e-3 (`tests/test_running.py::test_single_rows_far_from_zero_do_not_drift` with
+    `rest` 6.9e-3 (`tests/calibration/test_running.py::test_single_rows_far_from_zero_do_not_drift` with
     1,000,000 rows).
 
     >>> one, three = update(empty(1), [[1.0]]), update(empty(1), [[2.0], [4.0], [6.0]])

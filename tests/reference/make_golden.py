@@ -1,4 +1,4 @@
-"""Write tests/golden: checkpoints and answers of transformers, for tests that have no torch.
+"""Writes tests/scoring/models/golden: checkpoints and their answers in transformers.
 
 python tests/reference/make_golden.py [CASE ...]
 
@@ -13,7 +13,7 @@ import numpy as np
 from cases import CAUSAL, answers, build, inputs, save
 from safetensors.numpy import save_file
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+GOLDEN = Path(__file__).resolve().parents[1] / "scoring" / "models" / "golden"
 
 
 def main(names: list[str]) -> None:

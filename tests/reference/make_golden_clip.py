@@ -1,4 +1,4 @@
-"""Write tests/golden_clip: checkpoints, pixels, token ids and answers of transformers.
+"""Writes tests/scoring/models/golden_clip: checkpoints, pixels, token ids and answers.
 
 python tests/reference/make_golden_clip.py
 """
@@ -12,7 +12,7 @@ from cases_clip import CLIP, SIGLIP, answers, build, captions, inputs, save, the
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parents[1]
-GOLDEN = ROOT / "golden_clip"
+GOLDEN = ROOT / "scoring" / "models" / "golden_clip"
 MERGES = ROOT.parents[1] / "shared" / "tokenizers" / "clip" / "bpe_simple_vocab_16e6.txt.gz"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
 
-from test_beginning_token import POST, tokenizer_of
+from tiny import POST, tokenizer_of
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer

@@ -1,0 +1,60 @@
+"""The diagram of who imports whom: read from the code, and refused where it is out of date."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "draw_architecture.py"
+
+
+@pytest.fixture
+def drawing(tmp_path, monkeypatch):
+    """The script on a package of three components, and its page."""
+    spec = importlib.util.spec_from_file_location("draw_architecture", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, text in {
+        "batch_calibration/__init__.py": "from batch_calibration.api import calibrate\n",
+        "batch_calibration/api.py": "import jax\nfrom batch_calibration.errors import InputError\n",
+        "batch_calibration/errors.py": "",
+        "batch_calibration/attic/one.py": "def f():\n    import batch_calibration.api\n",
+        "experiments/run.py": "from batch_calibration import attic, calibrate\n",
+        "configs/base.py": "",
+        "docs/architecture.md": f"before\n{module.BEGIN}\nold\n{module.END}\nafter\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "PAGE", tmp_path / "docs" / "architecture.md")
+    return module
+
+
+def run(module, monkeypatch, *flags):
+    monkeypatch.setattr(sys, "argv", ["draw_architecture.py", *flags])
+    module.main()
+
+
+def test_arrows_are_the_imports_and_every_component_is_drawn(drawing):
+    components, arrows = drawing.arrows()
+    assert components == {drawing.FACE, "api", "attic", "experiments", "configs"}
+    from_programs = {("experiments", "attic"), ("experiments", drawing.FACE)}
+    assert arrows == {(drawing.FACE, "api"), ("attic", "api")} | from_programs
+    diagram = drawing.draw()
+    assert "  attic --> api\n" in diagram and 'in no layer yet"]\n    attic' in diagram
+    # Programs may import all, so that their arrows would tell nothing.
+    assert '    experiments["experiments"]\n' in diagram and "experiments -->" not in diagram
+
+
+def test_the_page_is_written_and_checked(drawing, monkeypatch):
+    with pytest.raises(SystemExit, match="does not show who imports whom now; run python"):
+        run(drawing, monkeypatch, "--check")
+    assert "old" in drawing.PAGE.read_text()
+    run(drawing, monkeypatch)
+    run(drawing, monkeypatch, "--check")
+    page = drawing.PAGE.read_text()
+    assert page.startswith("before\n") and page.endswith("\nafter\n") and "old" not in page
+    drawing.PAGE.write_text("nothing")
+    with pytest.raises(SystemExit, match="found none; add them"):
+        run(drawing, monkeypatch, "--check")

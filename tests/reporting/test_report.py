@@ -1,0 +1,369 @@
+"""The report in a real browser: its tables, figures, colors, widths, and what it asks for."""
+
+import csv
+import io
+import re
+from base64 import b64decode
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from browser import browser, requests, set_scheme, set_width
+
+from batch_calibration.diagnosis.recommend import LIKELY, POOLED, likely_bias
+from batch_calibration.metrics import Estimate
+from batch_calibration.reporting import palette, writing
+from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
+from batch_calibration.reporting.items import Results, Table
+from batch_calibration.reporting.page import make_page, table_html
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.studies import Result, Store, calibrate_store, runs
+
+TASKS = ("rte", "sst2", "cb", "copa", "wic", "boolq")
+METHODS = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")
+ROWS = {"test": 24, "cc": 3, "dc": 5, "labeled": 24}
+TEXT = 'a text with <b>marks</b>, "quotes" & a very long tail ' + 60 * "word "
+TYPED = "python -m experiments.score --config=configs/<mine>.py"
+CONFIG = {"data": "mini", "tasks": ["rte", "sst2"]}
+FACTS = (8, "1 x cpu", "abc123", {"jax": "1.2"}, 240, 9.5)
+RUN = runs.Run("2026-01-02 03:04:05", TYPED, CONFIG, *FACTS)
+
+
+@pytest.fixture(scope="module")
+def results(planted, tmp_path_factory):
+    """A workdir of two tasks, two seeds, two shots and three templates, calibrated."""
+    store = Store(tmp_path_factory.mktemp("w"), create=True)
+    usual = {"shots": 1, "split": "validation", "limit": 0, "model": "m"}
+    usual |= {"scorer": {"kind": "causal_lm"}}
+    varied = [{}, {"shots": 0}, *({"options": {"template": t}} for t in "234")]
+    for (number, task), seed in product(enumerate(TASKS), range(2)):
+        for index, context in enumerate(varied if task in ("rte", "sst2") else varied[:1]):
+            planted_rows = planted(24, 2, 7 * number + seed + 100 * index)[:2]
+            scores, labels = map(np.asarray, planted_rows)
+            ids, blocks = [f"{task}/validation/{i}" for i in range(24)], {}
+            for name, rows in ROWS.items():
+                gold = labels if rows == 24 else None
+                blocks[name] = make_block(scores[:rows], gold, row_ids=ids[:rows])
+            fields = {**usual, "task": task, "seed": seed, **context}
+            store.put(ScoreTable(fields, ("no", "yes"), blocks))
+    calibrate_store(store, METHODS, probe_sizes=(4, 8), draws=2)
+    return Results(store.records(), store.table_of)
+
+
+def write(results, path):
+    def texts(table):
+        return {f"{table.context['task']}/validation/0": TEXT}
+
+    writing.write_report(results, path, runs=[RUN, RUN], contexts=True, texts=texts)
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(results, tmp_path_factory):
+    return write(results, tmp_path_factory.mktemp("page") / "report.html")
+
+
+OPEN = "document.querySelectorAll('details').forEach(d => { d.open = true; })"
+
+
+@pytest.fixture(scope="module")
+def driver(page, tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("profile")) as browser_driver:
+        browser_driver.get(page.as_uri())
+        browser_driver.execute_script(OPEN)
+        yield browser_driver
+
+
+def wait(driver, script):
+    """Wait until the script returns what is true."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(driver, 60).until(lambda web_driver: web_driver.execute_script(script))
+
+
+def test_the_page_is_the_same_each_time_and_small_enough(results, page, tmp_path):
+    assert write(results, tmp_path / "report.html").read_bytes() == page.read_bytes()
+    assert len(page.read_bytes()) < 4e6
+
+
+DRAWN = ("differences", "boundaries", "strength", "-prompts", "robustness")
+CURVES = ("probe-size-curve", "shots-validation-curve")
+
+
+def test_figures_are_in_the_page_with_titles_and_numbers(page):
+    text = page.read_text()
+    found = dict(re.findall('<figure id="figure-([^"]+)">(.*?)</figure>', text, re.S))
+    for slug in (*DRAWN, *CURVES):
+        assert any(name.endswith(slug) for name in found), slug
+    for name, figure in found.items():
+        assert figure.count("<svg ") == 1 and 'role="img" aria-label="' in figure
+        assert "<title>" in figure and f'download="{name}.csv"' in figure
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    (boundaries,) = (found[name] for name in found if name.endswith("1shot-validation-boundaries"))
+    assert 'href="data:image/png;base64,' in boundaries  # the dots
+    gains = found["m-1shot-validation-differences"]
+    panels = [one.strip() for one in re.findall("<text[^>]*>([^<]*)</text>", gains)]
+    assert {"bc", "cc", "dc", "pc", "bcl"} <= set(panels)
+
+
+def test_the_texts_of_rows_are_in_a_table(page, results):
+    text = page.read_text()
+    table = text[text.index('id="m-1shot-validation-boundaries-rows"') :].split("</table>")[0]
+    rows = re.findall("<tr>(.*?)</tr>", table, re.S)
+    (said,) = [row for row in rows if ">sst2/validation/0<" in row]
+    assert "a text with" in said
+    assert "&lt;b&gt;marks&lt;/b&gt;" in said and "…" in said
+    contexts = ((r, r.context) for r in results.records)
+    usual = (r for r, c in contexts if (c.task, c.seed, c.shots, c.options) == ("sst2", 0, 1, {}))
+    score = results.load(next(usual)).blocks["test"].log_probs[0]
+    assert f"<td>no {score[0]:.2f}</td><td>yes {score[1]:.2f}</td>" in said
+
+
+def test_each_context_is_said_in_words_with_its_shares(page):
+    text = page.read_text()
+    assert text.count('class="context"') == 6 * 2 and "Averaged over 24 rows, the scores" in text
+    context = text[text.index('class="context"') :].split("</details>")[0]
+    for column in ("preferred by (nats)", "predicted", "after bc", "right"):
+        assert f">{column}" in context, column
+
+
+def test_every_figure_gives_its_numbers(page):
+    text = page.read_text()
+    files = re.findall(r'<a class="csv" download="([^"]+)" href="data:[^,]+,([^"]+)"', text)
+    assert len(re.findall("<figure id=", page.read_text())) == len(files)
+    for name, data in files:
+        head, *rows = csv.reader(io.StringIO(b64decode(data).decode()))
+        assert rows and all(len(row) == len(head) for row in rows), name
+
+
+def test_the_page_works_without_its_program(page):
+    program = re.findall("<script>(.*?)</script>", page.read_text(), re.S)
+    assert len(program) == 1 and "Plotly" not in program[0] and len(program[0]) < 7000
+
+
+def test_the_verdict_stands_first_and_what_was_run_last(page):
+    text = page.read_text()
+    order = ["<h1>Label bias of m on 6 tasks</h1>", 'class="verdict"', 'class="shares"']
+    order += ['class="strip"', "Biased?", "Measured gain", 'id="overview"', "Details"]
+    order += ['id="run"', 'id="words"']
+    assert [text.index(h) for h in order] == sorted(text.index(h) for h in order)
+    assert "<title>Label bias of m on 6 tasks, 2026-01-02</title>" in text
+    body = text[text.index("<body>") :]
+    assert " open" not in re.findall(r'<details class="section"[^>]*>', body)
+    run_section = text[text.index("What was run") :]
+    assert run_section.count("<code>") == 1 and "configs/&lt;mine&gt;.py" in run_section
+    assert run_section.count("2026-01-02 03:04:05 UTC: 240 rows in 9.5 s") == 2
+    assert "8 contexts on 1 x cpu. Commit abc123. jax 1.2." in run_section
+    assert "<dt>tasks</dt><dd>rte, sst2</dd>" in run_section
+    assert "keeps no facts about scoring runs" in make_page([], [])
+    assert "What was run" not in make_page([])
+
+
+def test_a_recorded_bias_is_used_where_the_method_ran_as_by_default(results):
+    record = results.records[0]
+    table = results.load(record)
+    learned = likely_bias(table.blocks["test"].log_probs)
+    other = tuple((learned + np.array([3.0, *np.zeros(len(learned) - 1)])).tolist())
+
+    def with_biases(**biases):
+        results = {name: Result({"accuracy": 0.5}, bias=bias) for name, bias in biases.items()}
+        return replace(record, methods=results)
+
+    own = tuple(learned.tolist())
+    odd = with_biases(**{LIKELY: other})
+    odd.methods[LIKELY].options["bias_scale"] = 2.0
+    for judged, method in [
+        (with_biases(**{LIKELY: own}), LIKELY),
+        (with_biases(**{LIKELY: own, POOLED: other}), POOLED),
+        (odd, LIKELY),
+        # With nothing to pool both are one.
+        (with_biases(**{LIKELY: own, POOLED: own}), LIKELY),
+    ]:
+        verdict = writing.judge_record(judged, table)
+        assert verdict.recommendation.method == method
+        bias = np.float32(other if method == POOLED else learned)
+        changed = (table.blocks["test"].log_probs - bias).argmax(axis=-1)
+        changed = np.flatnonzero(changed != table.blocks["test"].log_probs.argmax(axis=-1))
+        np.testing.assert_array_equal(verdict.diagnosis.changed, changed)
+        # One answer where the contexts that were pooled are known to have the same rows.
+        averaged = replace(
+            judged, methods={**judged.methods, "ensemble": Result({"accuracy": 0.5})}
+        )
+        of_same_rows = writing.judge_record(averaged, table).recommendation
+        assert verdict.recommendation.if_balanced == "bc"
+        assert of_same_rows.if_balanced == ("" if method == POOLED else "bc")
+
+
+def test_a_verdict_is_the_same_with_a_known_bias(results):
+    record = results.records[0]
+    table = results.load(record)
+    learned = likely_bias(table.blocks["test"].log_probs)
+    result = Result({"accuracy": 0.5}, bias=tuple(learned.tolist()))
+    recorded = replace(record, methods={LIKELY: result})
+    verdicts = [writing.judge_record(judged, table) for judged in (record, recorded)]
+    assert len({verdict.recommendation.expected for verdict in verdicts}) == 1
+    assert len({tuple(verdict.diagnosis.changed) for verdict in verdicts}) == 1
+
+
+def test_nothing_is_asked_for_and_nothing_fails(driver):
+    assert [url for url in driver.get_log("browser") if url["level"] == "SEVERE"] == []
+    addresses = requests(driver)
+    assert addresses and not [url for url in addresses if url.startswith(("http", "ws"))]
+
+
+@pytest.mark.parametrize("width", [360, 400, 1280])
+def test_the_page_never_scrolls_sideways_and_values_stay_whole(driver, width):
+    set_width(driver, width)
+    driver.execute_script(OPEN)
+    wide = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    assert wait(driver, wide)
+    broken = """return [...document.querySelectorAll('td')]
+        .filter(cell => { const range = document.createRange(); range.selectNodeContents(cell);
+          return new Set([...range.getClientRects()].map(box => Math.round(box.top / 8))).size > 1;
+        }).map(cell => cell.textContent)"""
+    assert driver.execute_script(broken) == []
+    moved = """const box = document.querySelector('.table'), first = box.querySelector('tbody th');
+        box.scrollLeft = 0; const before = first.getBoundingClientRect().left;
+        box.scrollLeft = 150; const after = first.getBoundingClientRect().left;
+        box.scrollLeft = 0; return after - before"""
+    assert abs(driver.execute_script(moved)) < 1
+    set_width(driver, 1280)
+
+
+TABLE = "#s0-t0 .table"
+COLUMN = """return [...document.querySelector('#s0-t0 .table').querySelectorAll(arguments[0])]
+    .filter(row => !row.hidden).map(row => row.cells[arguments[1]].textContent)"""
+
+
+def test_a_click_or_a_key_sorts_and_sums_stay_below(driver):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    buttons = driver.find_elements(By.CSS_SELECTOR, f"{TABLE} thead button")
+    column = [button.text for button in buttons].index("bc")
+    below = driver.execute_script(COLUMN, "tfoot tr", 0)
+    assert below and below[0] == "average"
+    for sign in (-1, 1):
+        driver.execute_script("arguments[0].focus()", buttons[column])
+        buttons[column].send_keys(Keys.ENTER)
+        shown = [float(x.split()[0]) for x in driver.execute_script(COLUMN, "tbody tr", column)]
+        assert shown == sorted(shown, key=lambda x: sign * x) and len(set(shown)) > 1
+        state = buttons[column].find_element(By.XPATH, "..").get_attribute("aria-sort")
+        assert state == ("ascending" if sign == 1 else "descending")
+    driver.execute_script("arguments[0].click()", buttons[0])
+    names = driver.execute_script(COLUMN, "tbody tr", 0)
+    assert names == sorted(names, key=str.lower) and len(names) == 6
+    assert driver.execute_script(COLUMN, "tfoot tr", 0) == below
+
+
+def test_a_field_filters_rows(driver):
+    from selenium.webdriver.common.by import By
+
+    field = driver.find_element(By.CSS_SELECTOR, "#s0-t0 input[type=search]")
+    field.send_keys("sst")
+    (name,) = driver.execute_script(COLUMN, "tbody tr", 0)
+    assert name.startswith("SST-2")
+    assert "1 of 6 rows" in field.find_element(By.XPATH, "..").text
+    field.clear()
+    field.send_keys(" ")
+    assert len(driver.execute_script(COLUMN, "tbody tr", 0)) == 6
+
+
+def test_intervals_are_parts_of_typed_cells():
+    gain = estimate_cell(Estimate(0.015, 0.002, 0.028), "*")
+    text = table_html(Table("a", "b", "c", [["", "x", "y"], ["row", gain, str(gain)]]))
+    assert "<td>+1.5<span> [+0.2, +2.8]</span>*</td><td>+1.5 [+0.2, +2.8]*</td>" in text
+    (best,) = mark_best([1.5], [gain])
+    assert "<td><b>+1.5</b><span>" in table_html(Table("a", "b", "c", [["", "x"], ["row", best]]))
+
+
+def test_a_column_that_is_the_same_in_every_row_is_said_once():
+    cells = [["task", "rows", "x"], *([x, "200", x] for x in "abc"), Sums(["sum", "", "d"])]
+    text = table_html(Table("a", "b", "c", cells))
+    assert "In every row: rows 200." in text and text.count("<td hidden>") == 4
+    assert "In every row" not in table_html(Table("a", "b", "c", cells[:3]))
+
+
+def test_only_sums_stand_in_the_footer():
+    cells = [["label", "share"], ["no", "61"], ["yes", "39"]]
+    data = table_html(Table("a", "labels", "Labels", cells))
+    assert "<tfoot>" not in data and data.count('<th scope="row">') == 2
+    summed = table_html(Table("a", "sums", "Sums", [*cells[:2], Sums(cells[2])]))
+    assert summed.count("<tfoot>") == 1 and ">yes</th>" in summed.split("<tfoot>")[1]
+
+
+def test_intervals_show_until_the_box_hides_them(driver):
+    spans = "[...document.querySelectorAll('td span')]"
+    seen = f"return {spans}.filter(x => x.checkVisibility()).length"
+    driver.execute_script(OPEN)
+    assert driver.execute_script(seen) > 10
+    driver.execute_script("document.getElementById('intervals').click()")
+    assert driver.execute_script(seen) == 0
+    driver.execute_script("document.getElementById('intervals').click()")
+
+
+def test_a_table_is_saved_as_it_stands(driver):
+    """The page makes the file when it is asked for: a cell with a comma is quoted."""
+    driver.execute_script("""window.saved = []; const make = URL.createObjectURL;
+        URL.createObjectURL = (file) => {
+            file.text().then((text) => saved.push(text));
+            return make(file);
+        };
+        document.querySelector('#overview a.csv').click()""")
+    (text,) = wait(driver, "return saved.length && saved")
+    head, *rows = csv.reader(io.StringIO(text))
+    # What the page says once above the table, as the rows, is in the file.
+    assert head[:3] == ["context", "gain", "before"] and "rows" in head and len(rows) == 12
+    assert {len(row) for row in rows} == {len(head)}
+    sizes = [abs(float(row[1].split()[0])) for row in rows]
+    assert sizes == sorted(sizes, reverse=True)  # the largest effect first, losses too
+
+
+def test_a_link_opens_what_is_closed(driver, page):
+    driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = false; })")
+    driver.execute_script("location.hash = 's0-t1'")
+    wait(driver, "return document.getElementById('s0-t1').open")
+
+
+def test_dark_is_dark_and_paper_is_white(driver):
+    ink = "return getComputedStyle(document.querySelector('figure svg text')).fill"
+    back = "return getComputedStyle(document.body).backgroundColor"
+    assert driver.execute_script(back) == "rgb(255, 255, 255)"
+    light = driver.execute_script(ink)
+    set_scheme(driver, "dark")
+    wait(driver, f"{ink} !== '{light}'".replace("return ", "return ", 1))
+    assert driver.execute_script(back) == "rgb(21, 24, 28)"
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert driver.execute_script(back) == "rgb(255, 255, 255)"
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    set_scheme(driver, "light")
+
+
+@pytest.mark.slow
+def test_the_page_is_printed_whole(driver):
+    driver.execute_script(OPEN)
+    pdf = b64decode(driver.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert pdf.startswith(b"%PDF") and pdf.count(b"/Type /Page\n") >= 3
+
+
+def luminance(color):
+    channels = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(first, second):
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_colors_have_the_contrast_that_wcag_asks_for(page):
+    light, dark = re.findall(r":root[^{]*\{([^}]+)\}", page.read_text())[:2]
+    for block in (light, dark):
+        css = dict(re.findall(r"--(\w+): (#\w{6})", block))
+        for back in ("page", "raised"):
+            assert min(contrast(css[name], css[back]) for name in ("ink", "faint", "link")) >= 4.5
+        drawn = (*palette.METHOD_COLORS.values(), *palette.SPARES, *palette.LABEL_COLORS)
+        assert min(contrast(color, css["page"]) for color in drawn) >= 3
