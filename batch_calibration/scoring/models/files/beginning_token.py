@@ -98,7 +98,7 @@ def tokens_before(tokenizer: Tokenizer) -> list[int]:
     """Returns the ids that the post-processor adds before a text."""
     encoding = tokenizer.encode("a")
     mask = encoding.special_tokens_mask  # 1 for added tokens, 0 for tokens of the text
-    # Without a token of the text, the character is unknown and nothing was learned.
+    # If no token belongs to the text, the tokens before it cannot be determined.
     return list(encoding.ids[: mask.index(0)]) if 0 in mask else []
 
 
