@@ -140,7 +140,7 @@ def embed_patches(pixels: jax.Array, kernel: jax.Array) -> jax.Array:
     edge that do not fill a patch are dropped.
     """
     edge, width = kernel.shape[0], kernel.shape[-1]
-    high, wide = pixels.shape[1] // edge, pixels.shape[2] // edge  # patches a column, a row
+    high, wide = pixels.shape[1] // edge, pixels.shape[2] // edge  # patches per column, per row
     grid = pixels[:, : high * edge, : wide * edge].reshape(-1, high, edge, wide, edge, 3)
     # The kernel's first axis is horizontal: a `Weight` can only reverse the order of the axes.
     flat = grid.transpose(0, 1, 3, 4, 2, 5).reshape(-1, high * wide, edge * edge * 3)
@@ -226,7 +226,7 @@ class Model(nnx.Module):
 
 
 def flatten(raw: family.RawConfig) -> family.RawConfig:
-    """Prefixes the keys of both towers with `text_` and `vision_`.
+    """Adds the prefixes `text_` and `vision_` to the keys of both towers.
 
     In old files, `text_config_dict` and `vision_config_dict` take precedence.
     """

@@ -124,7 +124,7 @@ class Block(nnx.Module):
         ln_1: The norm before attention.
         attention: The attention; called with normalized states, the layer's index, `attend` and
             the layer's terms of `block_terms`.
-        ln_2: The norm before the MLP; None if the MLP reads the same states as attention.
+        ln_2: The norm before the MLP, or None to reuse the normalized states of attention.
         mlp: The MLP.
         parallel: Whether the MLP reads the block's input instead of attention's residual output.
         multiplier: The factor of the outputs of attention and MLP before they are added.
@@ -161,7 +161,7 @@ class Decoder(nnx.Module):
         blocks: The blocks; called with hidden states, the layer's index, `attend` and the layer's
             terms of `block_terms`.
         ln: The final norm, or None.
-        head: The output embeddings; None if they are tied to `embed`.
+        head: The output embeddings, or None for tied embeddings (`embed`).
         scale: The factor of the logits.
     """
 
@@ -178,7 +178,7 @@ class Decoder(nnx.Module):
         self, config: Config, norm: MakePart, is_tied: bool, rngs: nnx.Rngs,
         windows: Sequence[int | None] = (), *, has_positions: bool = False,
     ) -> None:  # fmt: skip
-        """Makes these parts; each block gets its window if there are `windows`."""
+        """Makes these parts; `windows` has the attention window of each block."""
         given = [(window,) for window in windows] or repeat((), config.layers)
         self.embed = layers.embedding(config.vocab_size, config.width, rngs)
         if has_positions:

@@ -289,7 +289,8 @@ def rotate(heads: jax.Array, angle: Angle, interleaved: bool = False) -> jax.Arr
         pairs = jnp.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)
         return jnp.concatenate([pairs.reshape(rotated.shape), unrotated], axis=-1)
     swapped = jnp.concatenate([rotated[..., r:], rotated[..., :r]], axis=-1)
-    # One product over whole heads: number i is x_i cos - x_(i+r) sin, i + r the other way round.
+    # One product over whole heads: number i becomes x_i cos - x_(i+r) sin, and number i + r
+    # becomes x_(i+r) cos + x_i sin.
     cosines, sines = jnp.concatenate([cos, cos], axis=-1), jnp.concatenate([-sin, sin], axis=-1)
     rotated = rotated * cosines + swapped * sines
     return jnp.concatenate([rotated, unrotated], axis=-1) if unrotated.shape[-1] else rotated

@@ -26,11 +26,11 @@ class BeginningToken(NamedTuple):
     """The token that begins each sequence.
 
     Attributes:
-        id: Its id; None if sequences have no beginning token.
+        id: Its id, or None for no token.
         note: A sentence that names the deciding file, and the files that contradict it.
         disputed: Whether another file contradicts.
         prefix: Id of the token that represents an empty text: the beginning token, else bos_token,
-            else eos_token, as in lm-evaluation-harness; None if the tokenizer has no such token.
+            else eos_token, as in lm-evaluation-harness; None without these tokens.
     """
 
     id: int | None

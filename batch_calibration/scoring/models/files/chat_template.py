@@ -100,7 +100,7 @@ class ChatTemplate:
 
 
 def read(directory: Path) -> ChatTemplate | None:
-    """Reads the chat template of a checkpoint directory; None if it has no template.
+    """Reads the chat template of a checkpoint directory, or returns None without a template.
 
     Raises:
         InputError: The file cannot be read, or has several templates but no default.

@@ -181,7 +181,7 @@ class ModelFiles:
 
     @cached_property
     def chat_template(self) -> "chat_template.ChatTemplate | None":
-        """The chat template; None if no file has one."""
+        """The chat template, or None in a checkpoint without one."""
         return self._gguf.chat_template if self._gguf else chat_template.read(self.directory)
 
     def load(self, dtype: str = "auto", mesh: Mesh | None = None) -> Checkpoint:

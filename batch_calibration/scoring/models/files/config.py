@@ -136,7 +136,7 @@ def refuse_unknown(family: Family, raw: RawConfig, where: Path, at: str = "") ->
             f"one with {spell('scorer', 'transformers')}."
         )
     for key, setting in settings.items():
-        part_keys = family.parts.get(at + key)  # None: a setting whose value is an object
+        part_keys = family.parts.get(at + key)  # None: the object is one setting
         if isinstance(setting, dict) and part_keys is not None:
             refuse_unknown(family._replace(keys=part_keys), setting, where, f"{at}{key}.")
     unknown = sorted(key for key in settings if at + key not in family.parts)

@@ -134,7 +134,7 @@ class GGUFTensor(NamedTuple):
 
         kind, row_bytes = gguf.GGMLQuantizationType(self.code), self.row_bytes
         remaining, most = math.prod(self.shape[:-1]), max(PART // self.shape[-1], 1)
-        # Read, not mapped: pages of a mapped file would count as this process's memory.
+        # The file is not memory-mapped, as its pages would count as this process's memory.
         with self.path.open("rb") as file:
             file.seek(self.offset)
             while remaining:
@@ -244,7 +244,7 @@ class _Reader:
 def find(path: Path) -> Path | None:
     """Returns the GGUF file of a path: the file itself, or the only one in a folder.
 
-    None if the path is another file, or a folder with safetensors or without a GGUF file.
+    Returns None for other files, and for folders with safetensors or without a GGUF file.
 
     Raises:
         InputError: The folder has several GGUF files.
@@ -416,7 +416,7 @@ class GGUFFile:
 
     @property
     def chat_template(self) -> ChatTemplate | None:
-        """The chat template; None if the file has none."""
+        """The chat template, or None in a file without one."""
         source, tokens = self.metadata.get("tokenizer.chat_template"), dict[str, str]()
         for theirs, name in SPECIAL.items():
             if (number := self._special(theirs)) is not None:

@@ -16,7 +16,7 @@ GIGABYTE = 1e9
 TOKENS = 2048
 """Token positions of a batch, and of a prefix, that must fit in memory with the weights."""
 DOUBLED = 6
-"""How often the search for a fit doubles the number of devices."""
+"""The number of times that the search for a fit doubles the devices."""
 
 
 class Demand(NamedTuple):

@@ -55,7 +55,7 @@ class Tensor(NamedTuple):
                 f"{', '.join(PLAIN)}; use the unquantized checkpoint."
             )
         chunk, remaining = np.empty(PART, PLAIN[self.kind]), math.prod(self.shape)
-        # Read, not mapped: pages of a mapped file would count as this process's memory.
+        # The file is not memory-mapped, as its pages would count as this process's memory.
         with self.path.open("rb") as file:
             file.seek(self.offset)
             while remaining:

@@ -115,7 +115,7 @@ class TransformersFiles:
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
-        """The chat template; None if no file has one."""
+        """The chat template, or None in a checkpoint without one."""
         return chat_template.read(self.directory)
 
     def load(self, dtype: str = "auto") -> TransformersCheckpoint:
