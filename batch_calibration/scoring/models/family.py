@@ -43,7 +43,7 @@ FIELDS: dict[object, tuple[str, Callable[[Any], bool]]] = {
 
 
 def misfit(kind: object, setting: object) -> str:
-    """Describes the values that a config field takes if a setting is not one of them; else "".
+    """Describes the allowed values of a config field if `setting` is not one of them; else "".
 
     >>> misfit(int | None, 0), misfit(int | None, None)
     ('a whole number from 1 on, or null', '')
@@ -51,7 +51,7 @@ def misfit(kind: object, setting: object) -> str:
     or_null = ""
     if isinstance(kind, UnionType):
         kind, or_null = get_args(kind)[0], ", or null"
-    words, fits = FIELDS.get(kind, ("no such key", lambda _: False))
+    words, fits = FIELDS.get(kind, ("no value", lambda _: False))
     if get_origin(kind) is tuple:
         is_right = isinstance(setting, tuple) and all(map(fits, setting))
     else:

@@ -49,7 +49,7 @@ def read_json(path: Path, role: str) -> dict[str, object]:
     if not path.is_file():
         wanted = "a Hugging Face checkpoint directory (config.json, *.safetensors, tokenizer.json)"
         expected = f"{role} in {path.name}"
-        raise InputError.at(path.parent, expected, "no such file", f"give {wanted}")
+        raise InputError.at(path.parent, expected, "no file", f"give {wanted}")
     with answering(ValueError, path, "JSON", "fetch the file again"):
         content: object = parse_json(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):

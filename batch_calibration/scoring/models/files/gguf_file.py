@@ -290,7 +290,7 @@ class GGUFFile:
         for file in paths:
             if not file.is_file():
                 part, remedy = "a file of the split checkpoint", "fetch all into one folder"
-                raise InputError.at(file, part, "no such file", remedy)
+                raise InputError.at(file, part, "no file", remedy)
             with file.open("rb") as opened:
                 of_file, tensors = _Reader(file, opened).header()
             metadata.append(of_file)
