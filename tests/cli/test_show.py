@@ -14,7 +14,7 @@ def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
         shutil.copy(CHECKPOINTS["mini"] / name, tmp_path / name)
     flags = f"--config.model={tmp_path}", "--config.tasks=sst2", "--rows=2"
     stdout = program("show", MINI, *flags).stdout
-    assert stdout.startswith("beginning token: none, as tokenizer.json's post-processor says\n")
+    assert stdout.startswith("beginning token: none, from tokenizer.json's post-processor\n")
     assert "=== sst2, seed 0, 1 shots" in stdout
     assert "label negative: ' negative'\nlabel positive: ' positive'" in stdout
     sizes = "test: 40, cc: 3, dc: 20, labeled: 32, cc_original: 3, dc_original: 20, pmi: 1, looc: 2"

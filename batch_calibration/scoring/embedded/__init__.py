@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-MINI = "mini"  # what `config.data` calls the suite
+MINI = "mini"  # the value of `config.data` for this suite
 FOLDERS = {"mini": "language_model", "mini_small": "small_language_model", "mini_clip": "clip"}
 CHECKPOINTS = {name: Path(__file__).parent / folder for name, folder in FOLDERS.items()}
-"""Checkpoints that come with the package, by what `config.model` calls them."""
+"""Directories of the checkpoints that come with the package, keyed by `config.model`."""

@@ -1,14 +1,15 @@
-"""Draws images by formula: what all drawings share, textures of DTD, land of EuroSAT.
+"""Draws images by formula: shared drawing functions, textures of DTD, land of EuroSAT.
 
-A drawing takes class numbers `[n]` and a generator and gives images `[n 48 48 3]`, values 0 to 1,
-with the colors that captions may name. All images of a batch are drawn at once.
+A drawing function takes class indices `[n]` and a random generator. It returns images
+`[n 48 48 3]` with values from 0 to 1, and the colors that a caption may name. It draws all images
+of a batch at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-SIZE = 48  # pixels a side
+SIZE = 48  # pixels per side
 COLORS = {
     "red": (0.80, 0.16, 0.14), "blue": (0.16, 0.30, 0.80), "green": (0.16, 0.60, 0.24),
     "yellow": (0.92, 0.82, 0.20), "purple": (0.52, 0.22, 0.66), "cyan": (0.20, 0.74, 0.78),
@@ -20,25 +21,28 @@ Draw = Callable[[np.ndarray, Generator], tuple[np.ndarray, np.ndarray]]
 """`(classes [n], generator)` -> images `[n 48 48 3]` and indices into `COLORS` `[n, 2]`."""
 
 DrawClass = Callable[[int, Generator], np.ndarray]
-"""`(n, generator)` -> `n` images of one class `[n 48 48 3]`, or their parts `[n 48 48]`."""
+"""`(n, generator)` -> `n` images of one class `[n 48 48 3]`, or amounts of ink `[n 48 48]`."""
 
 # Pixels from the center, y downward.
 Y, X = np.mgrid[0:SIZE, 0:SIZE].astype(np.float32) - (SIZE - 1) / 2
 
 
 def uniform(random: Generator, low: float, high: float, *shape: int) -> np.ndarray:
-    """Uniform numbers, float32."""
+    """Draws uniform random numbers, float32."""
     return (low + (high - low) * random.random(shape)).astype(np.float32)
 
 
 def rotated(angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates `[n 48 48]` in pixels from the center, along and across each angle `[n]`."""
+    """Returns pixel coordinates `[n 48 48]` along and across the direction of each angle `[n]`.
+
+    Coordinates are in pixels from the center.
+    """
     c, s = np.cos(angle)[:, None, None], np.sin(angle)[:, None, None]
     return c * X + s * Y, c * Y - s * X
 
 
 def smooth_noise(random: Generator, n: int, cells: int) -> np.ndarray:
-    """Smooth noise `[n 48 48]` about 0: `cells` random numbers a side, joined by straight lines."""
+    """Draws smooth noise `[n 48 48]` around 0: interpolates `cells` x `cells` random numbers."""
     positions = np.linspace(0, cells - 1, SIZE)
     # Hat functions: a matrix `[48 cells]` that interpolates between neighboring cells.
     weight = np.maximum(0, 1 - np.abs(positions[:, None] - np.arange(cells))).astype(np.float32)
@@ -46,27 +50,27 @@ def smooth_noise(random: Generator, n: int, cells: int) -> np.ndarray:
 
 
 def blend(amount: np.ndarray, ground: np.ndarray, ink: np.ndarray) -> np.ndarray:
-    """Two colors `[n 3]` mixed by an amount of ink `[n 48 48]`."""
+    """Mixes two colors `[n 3]` by an amount of ink `[n 48 48]`: 0 is `ground`, 1 is `ink`."""
     return np.asarray(ground[:, None, None] + amount[..., None] * (ink - ground)[:, None, None])
 
 
 def random_angle(random: Generator, n: int) -> np.ndarray:
-    """An angle for each image, in radians."""
+    """Draws an angle for each image, in radians."""
     return uniform(random, 0, np.pi, n)
 
 
 def per_image(numbers: np.ndarray) -> np.ndarray:
-    """One number a image, `[n]`, ready to meet pixels `[n 48 48]`."""
+    """Reshapes one number per image, `[n]`, to broadcast over pixels `[n 48 48]`."""
     return numbers[:, None, None]
 
 
 def shaded(color: np.ndarray, tone: np.ndarray) -> np.ndarray:
-    """A color `[n 3]` made lighter or darker by a tone `[n 48 48]` about 0."""
+    """Makes a color `[n 3]` lighter or darker by a tone `[n 48 48]` around 0."""
     return np.asarray(color[:, None, None] * (1 + tone)[..., None])
 
 
 def by_class(draws: Mapping[str, DrawClass], classes: np.ndarray, random: Generator) -> np.ndarray:
-    """Images of each class, drawn class by class, in the order of `classes [n]`."""
+    """Draws the images of each class together and returns them in the order of `classes [n]`."""
     drawn = {}
     for i, draw in enumerate(draws.values()):
         if (classes == i).any():
@@ -78,55 +82,58 @@ def by_class(draws: Mapping[str, DrawClass], classes: np.ndarray, random: Genera
 
 
 def as_bytes(images: np.ndarray, random: Generator) -> np.ndarray:
-    """Images with a camera's noise as `uint8`."""
-    # Grain: one value a pixel, the same for its three colors; its strength is the image's.
+    """Adds grain, as a camera's sensor does, and converts images to `uint8`."""
+    # Grain: one value per pixel, equal for its three colors; each image has its own strength.
     grain = uniform(random, -1, 1, *images.shape[:3])[..., None]
     amount = uniform(random, 0.02, 0.14, len(images))[:, None, None, None]
     return np.asarray((np.clip(images + amount * grain, 0, 1) * 255).astype(np.uint8))
 
 
-# --- twelve textures of DTD: an amount of ink, 0 to 1, that blends two colors
+# --- Twelve textures of DTD: each is an amount of ink, 0 to 1, that blends two colors.
 
 
 def stripe_angles(
     n: int, random: Generator, low: float, high: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Angles across and along stripes of `low` to `high` pixels, `[n 48 48]` in radians."""
+    """Returns phases along and across stripes that repeat every `low` to `high` pixels.
+
+    Phases are `[n 48 48]`, in radians.
+    """
     along, across = rotated(random_angle(random, n))
-    turn = per_image(2 * np.pi / uniform(random, low, high, n))  # radians a pixel
+    turn = per_image(2 * np.pi / uniform(random, low, high, n))  # radians per pixel
     return along * turn + per_image(uniform(random, 0, 6, n)), across * turn
 
 
 def soft_threshold(wave: np.ndarray, width: float = 0.0) -> np.ndarray:
-    """Ink where a wave is above `width`, with a soft edge."""
+    """Returns ink where a wave is above `width`, with a soft edge."""
     return np.clip((wave - width) * 4 + 0.5, 0, 1)  # the edge is a quarter of a unit wide
 
 
 def wave(low: float, high: float, ink: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> DrawClass:
-    """Draws what repeats each `low` to `high` pixels: `ink` of the angles along and across."""
+    """Makes a pattern `ink(phase along, phase across)` with a period of `low` to `high` pixels."""
     return lambda n, random: ink(*stripe_angles(n, random, low, high))
 
 
 def crossed(along: np.ndarray, across: np.ndarray) -> np.ndarray:
-    """Fine lines that cross at a slant."""
+    """Draws fine diagonal lines that cross each other."""
     lines, crossing = np.sin(along + 0.5 * across), np.sin(along - 0.5 * across)
     return soft_threshold(np.maximum(lines, crossing), 0.7)
 
 
 def dotted(n: int, random: Generator) -> np.ndarray:
-    """Small dots, not quite in order."""
+    """Draws small dots in a slightly irregular grid."""
     along, across = stripe_angles(n, random, 5.5, 8)
     dots = np.cos(along + 1.2 * smooth_noise(random, n, 6))
     return soft_threshold(dots + np.cos(across + 1.2 * smooth_noise(random, n, 6)), 1)
 
 
 def blotchy(n: int, random: Generator) -> np.ndarray:
-    """Spots of any form."""
+    """Draws spots of irregular shape."""
     return soft_threshold(smooth_noise(random, n, 7) * 2, 0.1)
 
 
 def marbled(n: int, random: Generator) -> np.ndarray:
-    """Veins that waver."""
+    """Draws wavy veins."""
     along, _ = stripe_angles(n, random, 14, 26)
     # Noise bends the stripes into veins.
     bent = along + 3 * smooth_noise(random, n, 5) + smooth_noise(random, n, 10)
@@ -134,9 +141,9 @@ def marbled(n: int, random: Generator) -> np.ndarray:
 
 
 def spiralled(n: int, random: Generator) -> np.ndarray:
-    """One spiral about the middle."""
+    """Draws one spiral around the center."""
     x, y = X - per_image(uniform(random, -5, 5, n)), Y - per_image(uniform(random, -5, 5, n))
-    # Turns left or right.
+    # The spiral turns left or right.
     hand = per_image(np.where(random.random(n) < 0.5, 1, -1).astype(np.float32))
     turn = per_image(2 * np.pi / uniform(random, 7, 13, n))
     return soft_threshold(np.sin(np.hypot(x, y) * turn + hand * np.arctan2(y, x)))
@@ -152,11 +159,11 @@ TEXTURES: dict[str, DrawClass] = {
     "grid": wave(7, 13, lambda x, y: soft_threshold(np.maximum(np.sin(x), np.sin(y)), 0.8)),
     "lined": wave(5, 9, lambda x, _: soft_threshold(np.sin(x), 0.75)),
     "marbled": marbled,
-    # Large dots in order.
+    # Large dots in a regular grid.
     "polka-dotted": wave(10, 18, lambda x, y: soft_threshold(np.cos(x) + np.cos(y), 0.75)),
     "spiralled": spiralled,
     "striped": wave(7, 14, lambda x, _: soft_threshold(np.sin(x))),
-    # Stripes that turn back and forth: the arcsine of a sine is a triangle wave.
+    # Stripes that zigzag: the arcsine of a sine is a triangle wave.
     "zigzagged": wave(
         8, 14, lambda x, y: soft_threshold(np.sin(x + 2.2 * np.arcsin(np.sin(0.6 * y))))
     ),
@@ -164,9 +171,9 @@ TEXTURES: dict[str, DrawClass] = {
 
 
 def textures(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A texture in two colors."""
+    """Draws a texture in two colors."""
     n = len(classes)
-    # Two colors that differ: the second is 1 to 7 places behind the first.
+    # The two colors differ: the second index is 1 to 7 after the first, modulo 8.
     first = random.integers(len(COLORS), size=n)
     second = (first + random.integers(1, len(COLORS), size=n)) % len(COLORS)
     amount = by_class(TEXTURES, classes, random) * uniform(random, 0.1, 1, n, 1, 1)
@@ -175,7 +182,7 @@ def textures(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.nda
     return images + 0.06 * smooth_noise(random, n, 5)[..., None], np.stack([first, second], 1)
 
 
-# --- land from above, in the classes of EuroSAT
+# --- Land from above, in the classes of EuroSAT.
 
 GREENS = np.array([(0.30, 0.42, 0.18), (0.40, 0.50, 0.24), (0.50, 0.50, 0.28)], np.float32)
 FIELDS = np.array(
@@ -184,26 +191,26 @@ FIELDS = np.array(
 
 
 def land(random: Generator, n: int) -> np.ndarray:
-    """Meadow or field, which roads and rivers cross."""
+    """Draws a meadow or a field, as background for roads and rivers."""
     color = np.concatenate([GREENS, FIELDS])[random.integers(7, size=n)]
     return shaded(color, 0.25 * smooth_noise(random, n, 6))
 
 
 def annual_crop(n: int, random: Generator) -> np.ndarray:
-    """Large fields of different crops, side by side."""
+    """Draws large fields of different crops, side by side."""
     along, across = rotated(random_angle(random, n))
     w = per_image(uniform(random, 10, 22, n))
-    # A number for each field, so that neighbors have other crops.
+    # Each field gets a number, so that neighboring fields have different crops.
     cell = np.floor(along / w).astype(int) * 7 + np.floor(across / (1.4 * w)).astype(int) * 3
     crop = FIELDS[(cell + random.integers(4, size=n)[:, None, None]) % 4]
     return np.asarray(crop * (1 + 0.12 * smooth_noise(random, n, 8)[..., None]))
 
 
 def permanent_crop(n: int, random: Generator) -> np.ndarray:
-    """Rows of trees or vines."""
+    """Draws rows of trees or vines."""
     along, across = rotated(random_angle(random, n))
     row = np.sin(along * per_image(uniform(random, 1.0, 1.8, n)))  # rows of trees
-    # Half of the images: single trees in a row.
+    # In half of the images, gaps separate the trees of a row.
     gaps = np.where(per_image(random.random(n) < 0.5), np.sin(across * 1.2), 1)
     ground, ink = FIELDS[random.integers(2, size=n)], GREENS[:1].repeat(n, 0)
     image = blend(np.clip(row * gaps, 0, 1) * 0.8, ground, ink)
@@ -215,7 +222,13 @@ def patches(
     light: tuple[float, float],
     tones: Sequence[tuple[float, int]],
 ) -> DrawClass:
-    """Draws one color in patches: of each tone its strength, and how many of them a side."""
+    """Makes a pattern of one color with lighter and darker patches.
+
+    Args:
+        color: The color, red, green and blue from 0 to 1.
+        light: The range of the brightness that multiplies the color.
+        tones: Pairs of a noise strength and its number of cells per side, see `smooth_noise`.
+    """
 
     def draw(n: int, random: Generator) -> np.ndarray:
         colors = np.array(color, np.float32) * uniform(random, *light, n, 1)
@@ -226,7 +239,7 @@ def patches(
 
 
 def pasture(n: int, random: Generator) -> np.ndarray:
-    """Even green, at times a hedge."""
+    """Draws an even green; half of the images have a hedge."""
     image = shaded(GREENS[random.integers(1, 3, size=n)], 0.15 * smooth_noise(random, n, 5))
     along, _ = rotated(random_angle(random, n))
     hedge = np.abs(along - per_image(uniform(random, -16, 16, n))) < 1
@@ -235,9 +248,9 @@ def pasture(n: int, random: Generator) -> np.ndarray:
 
 
 def highway(n: int, random: Generator) -> np.ndarray:
-    """A straight gray road across land."""
+    """Draws a straight gray road across land."""
     along, _ = rotated(random_angle(random, n))
-    # Distance from the middle of the road.
+    # Distance from the center line of the road.
     gap = np.abs(along - per_image(uniform(random, -10, 10, n)))
     amount = np.clip(per_image(uniform(random, 1.4, 2.6, n)) - gap + 0.5, 0, 1)[..., None]
     ground = land(random, n) * (1 - amount)
@@ -245,11 +258,11 @@ def highway(n: int, random: Generator) -> np.ndarray:
 
 
 def river(n: int, random: Generator) -> np.ndarray:
-    """Water that winds through land."""
+    """Draws a river that winds through land."""
     along, across = rotated(random_angle(random, n))
     height, turn = per_image(uniform(random, 3, 9, n)), per_image(uniform(random, 0.08, 0.16, n))
     start = per_image(uniform(random, 0, 6, n))
-    bend = height * np.sin(across * turn + start)  # the river's middle
+    bend = height * np.sin(across * turn + start)  # the center line of the river
     gap = np.abs(along - bend - per_image(uniform(random, -6, 6, n)))
     amount = np.clip(per_image(uniform(random, 2.5, 6, n)) - gap + 0.5, 0, 1)[..., None]
     water = np.array([0.20, 0.30, 0.36], np.float32) * uniform(random, 0.8, 1.3, n, 1, 1, 1)
@@ -257,7 +270,7 @@ def river(n: int, random: Generator) -> np.ndarray:
 
 
 def _blocks(n: int, random: Generator, size: tuple[float, float], roofs: np.ndarray) -> np.ndarray:
-    """Roofs in a grid with streets between, some left out."""
+    """Draws roofs in a grid with streets between them; some plots have no roof."""
     along, across = rotated(random_angle(random, n))
     w = per_image(uniform(random, *size, n))
     plot = np.floor(along / w) * 37 + np.floor(across / w) * 101
@@ -270,13 +283,13 @@ def _blocks(n: int, random: Generator, size: tuple[float, float], roofs: np.ndar
 
 
 def residential(n: int, random: Generator) -> np.ndarray:
-    """Many small roofs."""
+    """Draws many small roofs."""
     roofs = np.array([(0.62, 0.36, 0.28), (0.55, 0.50, 0.46), (0.70, 0.46, 0.36)], np.float32)
     return _blocks(n, random, (4.5, 7), roofs)
 
 
 def industrial(n: int, random: Generator) -> np.ndarray:
-    """Few large, bright roofs."""
+    """Draws a few large, bright roofs."""
     roofs = np.array([(0.85, 0.85, 0.86), (0.62, 0.64, 0.68), (0.50, 0.56, 0.66)], np.float32)
     return _blocks(n, random, (11, 18), roofs)
 
@@ -296,9 +309,9 @@ LAND: dict[str, DrawClass] = {
 
 
 def satellite(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Land from above, the light of the day varied, at times through mist."""
+    """Draws land from above, with varying light and mist."""
     n = len(classes)
-    # Brightness, and the color of the light.
+    # The brightness and the color of the light.
     light = uniform(random, 0.75, 1.3, n, 1, 1, 1) * uniform(random, 0.85, 1.15, n, 1, 1, 3)
     mist = uniform(random, 0, 0.75, n, 1, 1, 1)  # toward an even gray
     images = by_class(LAND, classes, random) * light * (1 - mist) + 0.5 * mist

@@ -1,9 +1,9 @@
 """Rows of drawn images in the schemas of SVHN, EuroSAT, CLEVR and DTD.
 
-A row's image is drawn from its reference alone, `mini:TASK/SPLIT/NUMBER`, so that it is the same
-whenever and wherever it is opened; its classes are equally frequent. The image-caption
-pairs that the checkpoint was trained on are drawn from another generator and with less noise: as
-with the real tasks, rows are not the images a model has learned from.
+A row refers to its image as `mini:TASK/SPLIT/NUMBER`. This reference seeds the drawing, so the
+image is always the same. The classes are equally frequent. The image-caption pairs of the embedded
+checkpoint's training are drawn with another generator and less noise: as in the real tasks, the
+model has not seen these images in training.
 """
 
 import io
@@ -42,22 +42,25 @@ STROKES: tuple[Sequence[np.ndarray], ...] = (
     [1 - SIX],
 )
 """Each digit as lines through points of the unit square, y downward."""
-TALL, WIDE, MARGIN = 64, 48, 16  # of a glyph's field, in its own pixels
+TALL, WIDE, MARGIN = 64, 48, 16  # height, width and margin of a glyph, in glyph pixels
 
 
 @cache
 def stroke_distances() -> np.ndarray:
-    """Distance to the nearest stroke, in glyph heights `[10 96 80]`, a margin around each digit."""
+    """Computes the distance of each pixel to the nearest stroke of each digit, `[10 96 80]`.
+
+    The unit is the height of a glyph. A margin surrounds each digit.
+    """
     rows, columns = TALL + 2 * MARGIN, WIDE + 2 * MARGIN
     y, x = np.mgrid[0:rows, 0:columns].astype(np.float32)
     points = np.stack([(x - MARGIN) / TALL, (y - MARGIN) / TALL], -1)
     field = np.full((10, rows, columns), 9, np.float32)
     for digit, lines in enumerate(STROKES):
         for line in lines:
-            ends = line.astype(np.float32) * (WIDE / TALL, 1)  # the unit square, made narrower
+            ends = line.astype(np.float32) * (WIDE / TALL, 1)  # scaled to the glyph's aspect ratio
             for start, end in pairwise(ends):
                 along = end - start
-                # Where on the stroke the nearest point is, 0 to 1.
+                # The position of the nearest point along the stroke, 0 to 1.
                 share = np.clip((points - start) @ along / (along @ along), 0, 1)
                 gap = np.linalg.norm(points - start - share[..., None] * along, axis=-1)
                 field[digit] = np.minimum(field[digit], gap)
@@ -65,7 +68,7 @@ def stroke_distances() -> np.ndarray:
 
 
 def digits(classes: np.ndarray, random: drawing.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A digit in the middle, on some sides the edge of another, as house numbers are cropped."""
+    """Draws a digit in the center; some images show parts of neighboring digits, as in SVHN."""
     n = len(classes)
     angle, height = drawing.uniform(random, -0.2, 0.2, n), drawing.uniform(random, 20, 36, n)
     slant, thick = drawing.uniform(random, -0.25, 0.25, n), drawing.uniform(random, 0.045, 0.085, n)
@@ -76,7 +79,7 @@ def digits(classes: np.ndarray, random: drawing.Generator) -> tuple[np.ndarray, 
     amount = np.zeros((n, drawing.SIZE, drawing.SIZE), np.float32)
     neighbors = random.integers(10, size=(2, n))
     has_neighbor = random.random((2, n)) < 0.45
-    # The digit itself, then its neighbors at the left and at the right where an image has them.
+    # The digit itself, then its left and right neighbors, which some images have.
     digits_at = {0: classes, -1: neighbors[0], 1: neighbors[1]}
     shown_at = {0: np.ones(n, bool), -1: has_neighbor[0], 1: has_neighbor[1]}
     for step, shown in digits_at.items():
@@ -86,13 +89,13 @@ def digits(classes: np.ndarray, random: drawing.Generator) -> tuple[np.ndarray, 
         column = np.rint(x * scale[chosen]).astype(int) + WIDE // 2 + MARGIN
         row = np.rint(across[chosen] * scale[chosen]).astype(int) + TALL // 2 + MARGIN
         field = stroke_distances()
-        # Pixels beside the field have no ink; their index is clipped to look anything up at all.
+        # Pixels outside the field have no ink; clipping keeps their indices valid.
         inside = (row >= 0) & (row < field.shape[1]) & (column >= 0) & (column < field.shape[2])
         row, column = row.clip(0, field.shape[1] - 1), column.clip(0, field.shape[2] - 1)
         gap = field[shown[chosen, None, None], row, column]
         ink = np.clip((thick[chosen, None, None] - gap) * tall + 0.5, 0, 1) * inside
         amount[chosen] = np.maximum(amount[chosen], ink)
-    # Bright digits on dark ground or dark ones on bright.
+    # Digits are bright on dark ground, or dark on bright ground.
     color, light = random.integers(len(drawing.COLORS), size=n), random.random(n) < 0.5
     ground = drawing.PALETTE[color] * np.where(light, 0.45, 0.8)[:, None].astype(np.float32)
     bright, dark = drawing.uniform(random, 0.75, 1, n, 3), drawing.uniform(random, 0, 0.15, n, 3)
@@ -102,13 +105,13 @@ def digits(classes: np.ndarray, random: drawing.Generator) -> tuple[np.ndarray, 
     return image + 0.08 * drawing.smooth_noise(random, n, 4)[..., None], np.stack([color, color], 1)
 
 
-CELLS, CELL = 4, SIZE // 4  # cells a side, pixels a cell
+CELLS, CELL = 4, SIZE // 4  # cells per side, pixels per side of a cell
 
 
 def shapes(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Three to ten cubes, balls and cylinders on a table, each in a cell of its own."""
+    """Draws 3 to 10 cubes, balls and cylinders on a table, at most one in each grid cell."""
     n, cells = len(classes), CELLS * CELLS
-    # A random order of the cells: the first 3 to 10 of it hold an object.
+    # Cells are ranked at random: those ranked first, 3 to 10 of them, hold an object.
     order = np.argsort(random.random((n, cells)), axis=1)
     is_shown = order < classes[:, None] + 3
     radius = np.where(random.random((n, cells)) < 0.4, 2.6, 4.2)  # small or large
@@ -117,23 +120,23 @@ def shapes(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarr
     y, x = np.mgrid[0:CELL, 0:CELL].astype(np.float32) - (CELL - 1) / 2
     x = x - free * uniform(random, -1, 1, n, cells)[..., None, None]
     y = y - free * uniform(random, -1, 1, n, cells)[..., None, None]
-    # Each form has its own distance from the center: ink is where it is below the radius.
+    # Each form has its own distance function; pixels below the radius have ink.
     ball = np.hypot(x, y)
     cube = np.maximum(np.abs(x), np.abs(y)) * 1.12
     cylinder = np.maximum(np.abs(x) * 1.5, np.abs(y))
     kind = random.integers(3, size=(n, cells))[..., None, None]
-    # Soft edge of one pixel.
+    # The edge fades over one pixel.
     ink = np.clip(radius - np.choose(kind, [ball, cube, cylinder]) + 0.5, 0, 1)
     ink = ink * is_shown[..., None, None]
-    # One image in three has things of one color only.
+    # In one of three images, all objects have the same color.
     color = random.integers(len(COLORS), size=(n, cells))
     is_one_color = random.random(n) < 1 / 3
     color = np.where(is_one_color[:, None], color[:, :1], color)
     shown = color[np.arange(n), order.argmin(1)]  # color of the first object
-    # Light from the upper left, and a highlight.
+    # Light comes from the upper left and leaves a highlight.
     shade = 1 - 0.35 * (x + y) / (2 * radius) + 0.5 * (np.hypot(x + 1.2, y + 1.2) < 1.2)
     cell = ink[..., None] * PALETTE[color][:, :, None, None] * shade[..., None]
-    # Darker toward the viewer.
+    # The table is darker toward the viewer.
     table = uniform(random, 0.45, 0.8, n)[:, None, None] - Y / SIZE * 0.2
     amount, objects = _joined(ink[..., None])[..., 0], _joined(cell)
     image = table[..., None] * (1 - amount)[..., None] + objects
@@ -141,7 +144,7 @@ def shapes(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarr
 
 
 def _joined(cells: np.ndarray) -> np.ndarray:
-    """Cells `[n 16 12 12 c]` as images `[n 48 48 c]`."""
+    """Assembles cells `[n 16 12 12 c]` into images `[n 48 48 c]`."""
     n, _, _, _, channels = cells.shape
     grid = cells.reshape(n, CELLS, CELLS, CELL, CELL, channels).transpose(0, 1, 3, 2, 4, 5)
     return grid.reshape(n, SIZE, SIZE, channels)
@@ -149,11 +152,11 @@ def _joined(cells: np.ndarray) -> np.ndarray:
 
 MINI, PREFIX = "mini", "mini:"
 SIZES = {"train": 1000, "test": 1000}
-NOISE = (0.05, 0.15)  # least and largest standard deviation of a row's noise, of values from 0 to 1
+NOISE = (0.05, 0.15)  # range of the noise's standard deviation, for values from 0 to 1
 
 
 class ImageTask(NamedTuple):
-    """Names of the classes, as the real task's labels, and how images of them are drawn."""
+    """The class names of an image task, as in the real data set, and the function that draws it."""
 
     classes: tuple[str, ...]
     draw: drawing.Draw
@@ -165,11 +168,11 @@ TASKS = {
     "clevr": ImageTask(tuple(map(str, range(3, 11))), shapes),
     "dtd": ImageTask(tuple(drawing.TEXTURES), drawing.textures),
 }
-"""The image tasks of the mini suite; of DTD's 47 classes twelve are drawn."""
+"""The image tasks of the mini suite. The suite has 12 of the 47 classes of DTD."""
 
 
 def image_rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
-    """References of a split's images and the names of their classes.
+    """Returns references of a split's images and the names of their classes.
 
     >>> image_rows("svhn", "test")[0][0]
     'mini:svhn/test/0'
@@ -181,13 +184,13 @@ def image_rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
 
 
 def draw_image(reference: str) -> np.ndarray:
-    """The image of a reference, `uint8 [48 48 3]`.
+    """Draws the image of a reference, `uint8 [48 48 3]`.
 
     >>> draw_image("mini:clevr/train/17").shape
     (48, 48, 3)
     """
     image_task, label, random = _class(reference)
-    # One generator for class, drawing and noise: their order decides every pixel.
+    # One generator draws class, image and noise: changing their order changes every pixel.
     images, _ = image_task.draw(np.array([label]), random)
     noise = random.normal(0, random.uniform(*NOISE), images.shape)
     (image,) = drawing.as_bytes(images + noise, random)
@@ -195,7 +198,7 @@ def draw_image(reference: str) -> np.ndarray:
 
 
 def png(reference: str) -> bytes:
-    """The image of a reference as a PNG file."""
+    """Returns the image of a reference as the bytes of a PNG file."""
     from PIL import Image
 
     file = io.BytesIO()
@@ -204,13 +207,13 @@ def png(reference: str) -> bytes:
 
 
 def _class(reference: str) -> tuple[ImageTask, int, np.random.Generator]:
-    """The task and class of a reference, and its generator for the rest."""
+    """Parses a reference into its task, its class and the generator that draws its image."""
     task, _, split_and_number = reference.removeprefix(PREFIX).partition("/")
     split, _, number = split_and_number.partition("/")
     is_known = task in TASKS and split in SIZES and number.isdecimal()
     if not is_known or int(number) >= SIZES[split]:
         raise InputError(
-            f"{reference}: the mini suite has no such image; it has "
+            f"{reference}: the mini suite lacks this image; it has "
             f"{PREFIX}{{{','.join(TASKS)}}}/{{{','.join(SIZES)}}}/NUMBER."
         )
     # The bytes of the reference are the seed.

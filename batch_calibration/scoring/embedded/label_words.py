@@ -1,8 +1,8 @@
-"""Words that may replace labels though they name none: words of training, and words held out.
+"""Words without a label's meaning that may replace label words: a training and a held-out list.
 
-Training of the embedded model draws label words from `TRAINING` and never from `HELD_OUT`; to any
-other checkpoint both are ordinary words. `experiments/pretrain/label_words.py` has the rule that
-chose them.
+Training of the embedded model draws label words from `TRAINING` and never from `HELD_OUT`. For
+other checkpoints, both lists are ordinary words. `experiments/pretrain/label_words.py` has the
+selection rule.
 """
 
 from pathlib import Path
@@ -16,14 +16,14 @@ FOLDER = Path(__file__).parent / "words"
 TRAINING = tuple((FOLDER / "training.txt").read_text().split())
 HELD_OUT = tuple((FOLDER / "held_out.txt").read_text().split())
 POOLS = {"training": TRAINING, "held_out": HELD_OUT}
-"""Lists of words by what `config.label_words` calls them."""
+"""The word lists, keyed by the values of `config.label_words`."""
 
 
 def draw_words(pool: str, task: Task, seed: int) -> tuple[str, ...]:
-    """A word for each label of a task.
+    """Draws a word for each label of a task.
 
-    They depend on the seed and the number of labels alone: tasks, templates and shots of one seed
-    share them. A word of the task's own labels, in any verbalizer, is skipped.
+    The words depend only on the seed and the number of labels: tasks, templates and shots with the
+    same seed share them. Words of the task's verbalizers and label names are skipped.
 
     >>> from batch_calibration.scoring.tasks import TASKS
     >>> draw_words("held_out", TASKS["sst2"], 0) == draw_words("held_out", TASKS["rte"], 0)
@@ -31,13 +31,13 @@ def draw_words(pool: str, task: Task, seed: int) -> tuple[str, ...]:
     """
     own_words = task.own_words
     order = np.random.default_rng([seed, 6]).permutation(len(POOLS[pool]))
-    # The pool is shuffled whole, so that skipped words change nothing for other tasks.
+    # The whole pool is shuffled first, so that skipped words change nothing for other tasks.
     shuffled = [POOLS[pool][i] for i in order]
     drawn = [word for word in shuffled if word not in own_words]
     if len(drawn) < len(task.label_names):
         raise InputError(
             f"{task.name} has {len(task.label_names)} labels, and the list "
-            f"{pool!r} has {len(drawn)} words; give 'own', or a list with more.",
+            f"{pool!r} has {len(drawn)} words; give 'own', or a list with more words.",
             key="label_words",
         )
     return tuple(drawn[: len(task.label_names)])

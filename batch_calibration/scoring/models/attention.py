@@ -1,4 +1,4 @@
-"""Attention: what callers hand a network, and how keys and values of a prefix are kept."""
+"""Attention: the interface between networks and the scorer, and the prefix cache."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,35 +11,36 @@ SMALLEST = float(jnp.finfo(jnp.float32).min)  # type: ignore[no-untyped-call]  #
 
 
 class AttentionOptions(NamedTuple):
-    """The differences of a family's attention from the plain one.
+    """Settings in which a layer's attention differs from plain attention.
 
     Attributes:
-        scale: What `q k` is multiplied by; 1 / sqrt(d) where it is None.
-        window: A query sees the keys of the last `window` positions, its own among them.
-        cap: Logits are at most this in size, by `cap tanh(logits / cap)`.
+        scale: The factor of the products `q k`; 1 / sqrt(d) if None.
+        window: The attention window: a query sees the last `window` positions, its own included.
+        cap: The soft cap of logits: `cap tanh(logits / cap)`.
     """
 
     scale: float | None = None  # 1 / sqrt(d)
-    window: int | None = None  # all keys
-    cap: float | None = None  # none
+    window: int | None = None  # None: all keys
+    cap: float | None = None  # None: no cap
 
 
 PLAIN = AttentionOptions()
 LOGITS_BYTES = {"cpu": 4 << 20}
-"""Bytes of logits that are computed at a time, by backend: on CPUs what stays in the caches."""
+"""Bytes of logits that are computed at a time, by backend: on CPUs, as many as fit the caches."""
 CAUSAL_BLOCK, CAUSAL_BLOCKS = 256, 4
-"""Queries of a causal block at least, and about the most blocks of a sequence."""
+"""The fewest queries of a causal block, and about the most blocks of a sequence."""
 
 
 class Heads(NamedTuple):
-    """What a layer gives to attention.
+    """The inputs of one layer's attention.
 
     Attributes:
         q: Queries `[b, t, heads, d]`.
-        k: Keys `[b, s, groups, d]`, where `groups` divides `heads`.
+        k: Keys `[b, s, groups, d]`; `groups` divides `heads`.
         v: Values `[b, s, groups, d]`.
-        options: How its attention differs from the plain one.
-        sinks: `[heads]`, the logits of one more key that each query sees, whose value is 0.
+        options: Differences from plain attention.
+        sinks: Logits `[heads]` of the attention sink, an additional key with value 0 that every
+            query sees.
     """
 
     q: jax.Array
@@ -50,26 +51,29 @@ class Heads(NamedTuple):
 
 
 Attend = Callable[[int, Heads], jax.Array]
-"""Attention as a network asks for it: `(layer, heads)` -> means `[b, t, heads, d]`.
+"""The attention function of a network: `(layer, heads)` -> means `[b, t, heads, d]`.
 
-Masks, prefixes and batches are the caller's.
+The caller of the network chooses it, and with it the masks, the prefixes and the batches.
 """
 
 
 def causal(layer: int, heads: Heads) -> jax.Array:
-    """Causal attention over keys and values of the same sequence, its positions consecutive."""
+    """Computes causal attention within each sequence, for consecutive positions."""
     position = jnp.arange(heads.q.shape[1])  # [t]
     mask = in_window(position, position, heads.options.window) & (position <= position[:, None])
     return self_attention(heads, mask[None])[0]
 
 
 def full(layer: int, heads: Heads) -> jax.Array:
-    """Attention of each query over all keys."""
+    """Computes attention of each query over all keys."""
     return self_attention(heads)[0]
 
 
 def in_window(queries: jax.Array, keys: jax.Array, window: int | None) -> jax.Array:
-    """True where keys at positions `[..., s]` lie in the window of queries at `[..., t]`."""
+    """Checks whether keys at positions `[..., s]` lie in the window of queries at `[..., t]`.
+
+    Returns a mask `[..., t, s]`.
+    """
     distance = queries[..., :, None] - keys[..., None, :]  # [..., t, s]
     return distance < (window or 1 << 30)  # longer than any sequence
 
@@ -77,14 +81,18 @@ def in_window(queries: jax.Array, keys: jax.Array, window: int | None) -> jax.Ar
 def self_attention(
     heads: Heads, mask: jax.Array | None = None, *, at_once: bool = False, causal: bool = False
 ) -> tuple[jax.Array, jax.Array]:
-    """Attention of queries over the keys and values of the same sequences.
+    """Computes attention of queries over the keys and values of the same sequences.
 
-    `mask [b | 1, t | 1, s]` says what a query sees, the window included; all, where it is left
-    out. `causal` says that no query sees a later key, by a mask of `t` rows: each block of
-    queries then leaves out the keys after it.
+    Args:
+        heads: Queries, keys and values.
+        mask: `[b | 1, t | 1, s]`, True if a query sees a key, with the window applied; None: all.
+        at_once: Whether all heads are computed at once, see `attend_in_turns`.
+        causal: Whether `mask`, of `t` rows, hides all later keys from each query. Then each block
+            of queries skips the keys after it.
 
-    Returns the mean value `[b, t, heads, d]` and the log-sum-exp of the logits `[b, t, heads]`,
-    in float32.
+    Returns:
+        The mean value `[b, t, heads, d]`, and the log-sum-exp of the logits `[b, t, heads]` in
+        float32.
     """
     q, k, v, options, sinks = heads
     t = q.shape[1]
@@ -98,12 +106,12 @@ def self_attention(
     if sinks is None:
         return mean, mass
     sinks = sinks.astype(jnp.float32)
-    # The share of the softmax that the keys with a value have.
+    # The part of the softmax that the sink leaves to the keys with a value.
     share = jax.nn.sigmoid(mass - sinks)[..., None]
     return mean * share.astype(mean.dtype), jnp.logaddexp(mass, sinks)
 
 
-# Compiled as a part of the network; by itself it is traced for one layer and not for each.
+# The network's own compilation covers this function, too. Its jit makes layers share one trace.
 @partial(jax.jit, static_argnames=("options", "at_once"))
 def attend_in_turns(
     q: jax.Array,
@@ -113,9 +121,10 @@ def attend_in_turns(
     options: AttentionOptions,
     at_once: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """Softmax attention, as many heads at a time as `LOGITS_BYTES` hold, or blocks of queries.
+    """Computes softmax attention in turns, so that the logits of one turn fit `LOGITS_BYTES`.
 
-    All go `at_once` on devices that share the heads.
+    A turn takes some of the heads, or a block of the queries of one head. With `at_once` there is
+    one turn: devices that share the heads compute all of them in parallel.
     """
     b, t, heads, d = q.shape
     s, groups = k.shape[1:3]
@@ -133,13 +142,13 @@ def attend_in_turns(
         mask = jnp.tile(mask, (1, 1, deep if mask.shape[2] > 1 else 1, 1))
     scaled = q * (d**-0.5 if scale is None else scale)
     scaled = scaled.reshape(b, blocks, t // blocks, steps_wide, wide, steps_deep, deep, d)
-    # Turns first, then what one turn multiplies at once: [turns, wide, b, deep t / blocks, d].
+    # The first axis counts turns: [turns, wide, b, deep t / blocks, d].
     queries = scaled.transpose(3, 5, 1, 4, 0, 6, 2, 7).reshape(turns, wide, b, -1, d)
     keys = k.transpose(2, 0, 1, 3).reshape(-1, wide, b, s, d)
     values = v.transpose(2, 0, 1, 3).reshape(-1, wide, b, s, d)
 
     def attend_turn(turn: jax.Array | int, queries: jax.Array) -> tuple[jax.Array, jax.Array]:
-        group = turn * len(keys) // turns  # turns of one group follow each other
+        group = turn * len(keys) // turns  # consecutive turns share a group
         logits = jnp.einsum(
             "gbtd,gbsd->gbts", queries, keys[group], preferred_element_type=jnp.float32
         )
@@ -147,15 +156,15 @@ def attend_in_turns(
             logits = cap * jnp.tanh(logits / cap)
         if mask is not None:
             logits = jnp.where(mask[turn % len(mask)], logits, SMALLEST)
-        top = logits.max(axis=-1, keepdims=True)  # taken off, so that no exponential overflows
-        # not divided by their sum yet: the mean is, which is smaller
+        top = logits.max(axis=-1, keepdims=True)  # subtracted to avoid overflow
+        # Not normalized yet: dividing the mean below is cheaper, as it has fewer numbers.
         weights = jnp.exp(logits - top)
         norm = weights.sum(axis=-1)  # [g, b, t]
         weights = weights.astype(v.dtype)
         mean = jnp.einsum(
             "gbts,gbsd->gbtd", weights, values[group], preferred_element_type=jnp.float32
         )
-        seen = top[..., 0] > SMALLEST  # false of a query that no key is left for
+        seen = top[..., 0] > SMALLEST  # False if the mask hides all keys from a query
         mean = jnp.where(seen, 1 / norm, 0)[..., None] * mean
         return mean.astype(q.dtype), jnp.where(seen, top[..., 0] + jnp.log(norm), SMALLEST)
 
@@ -166,20 +175,20 @@ def attend_in_turns(
     if turns == 1:
         mean, mass = attend_turn(0, queries[0])
     else:
-        # Each mean in the place of its queries: what a map returns has a buffer of its own, which
-        # XLA makes for all layers before the first, so that memory would grow with the depth.
+        # Each mean overwrites its queries. `jax.lax.map` would return a new buffer, and XLA
+        # allocates such buffers of all layers at the start, so memory would grow with the depth.
         none = jnp.zeros(queries.shape[:-1], jnp.float32)
         mean, mass = jax.lax.fori_loop(0, turns, step, (queries, none))
-    # Back from turns to `[b, t, heads]`.
+    # Reorders the turns to `[b, t, heads]`.
     shape = steps_wide, steps_deep, blocks, wide, b, deep, t // blocks
     mean = mean.reshape(*shape, d).transpose(4, 2, 6, 0, 3, 1, 5, 7).reshape(q.shape)
     return mean, mass.reshape(shape).transpose(4, 2, 6, 0, 3, 1, 5).reshape(b, t, heads)
 
 
 def _turn(groups: int, heads_per_group: int, t: int, size: int) -> tuple[int, int, int]:
-    """Groups at a time, heads of a group at a time, and blocks of the `t` queries.
+    """Returns how many groups and how many heads per group a turn takes, and the blocks of queries.
 
-    `size` is the bytes of one head's logits.
+    `t` is the number of queries and `size` the bytes of one head's logits.
     """
 
     def divisor(number: int, largest: int) -> int:
@@ -187,7 +196,7 @@ def _turn(groups: int, heads_per_group: int, t: int, size: int) -> tuple[int, in
 
     max_bytes = LOGITS_BYTES.get(jax.default_backend(), 1 << 29)
     wide = divisor(groups, max_bytes // (heads_per_group * size))
-    # Only where one group is too much are its heads divided, and then one head's queries.
+    # Heads of a group are divided only if one group is too large, then the queries of one head.
     deep = heads_per_group if wide > 1 else divisor(heads_per_group, max_bytes // size)
     blocks = t // divisor(t, t * max_bytes // size) if size > max_bytes else 1
     return wide, deep, blocks
@@ -202,32 +211,35 @@ def prefix_attention(
     *,
     at_once: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
-    """Attention of queries `[n, heads, d]` over cached keys and values `[s, groups, d]`.
+    """Computes attention of queries `[n, heads, d]` over cached keys and values `[s, groups, d]`.
 
-    `mask [n, s]` says which of them a query sees, the window included; all, where it is left out.
+    The values are `d + 1` wide: the last column is the weight of each position, see `append_cache`.
+    `mask [n, s]` is True if a query sees a key, with the window applied; None: all.
 
-    Returns the mean value `[n, heads, d]` and the log-sum-exp of the logits `[n, heads]`, in
-    float32. A query that sees none has a mean of 0 and the smallest finite log-sum-exp.
+    Returns:
+        The mean value `[n, heads, d]` and the log-sum-exp of the logits `[n, heads]` in float32.
+        A query that sees no key has a mean of 0 and the smallest finite log-sum-exp.
     """
-    real = (v[:, 0, -1] > 0)[None]  # [1, s], by the weights that `append_cache` puts there
+    real = (v[:, 0, -1] > 0)[None]  # [1, s], from the weights that `append_cache` stores
     seen = (real if mask is None else real & mask)[None]  # [1, n | 1, s]
     mean, mass = attend_in_turns(q[None], k[None], v[None, ..., :-1], seen, options, at_once)
-    return mean[0], mass[0]  # without the batch of one
+    return mean[0], mass[0]  # without the batch axis of size 1
 
 
 def fits_joint_attention(head_size: int, options: AttentionOptions) -> bool:
-    """True where `joint_attention` takes a layer: cuDNN knows no soft cap and no wider heads."""
-    # Hopper takes heads of up to 256, GPUs before it of up to 128.
+    """Checks whether `joint_attention` supports a layer: cuDNN has no soft cap and limits heads."""
+    # Hopper supports head sizes up to 256; earlier GPUs support sizes up to 128.
     return options.cap is None and head_size % 8 == 0 and head_size <= 128
 
 
 def joint_attention(
     heads: Heads, mask: jax.Array, prefix: tuple[jax.Array, jax.Array, jax.Array | None] | None
 ) -> jax.Array:
-    """Attention `[b, t, heads, d]` over a cached prefix and over the sequences, in one softmax.
+    """Computes attention `[b, t, heads, d]` over a cached prefix and the sequences, in one softmax.
 
-    By JAX's own function: cuDNN's kernel on GPUs, which keeps no logits, and XLA's elsewhere.
-    `mask [b, t, t]` is of the sequences; `prefix` is as in `prefix_attention`: keys, values, mask.
+    Uses JAX's own function: cuDNN's kernel on GPUs, which stores no logits, and XLA elsewhere.
+    `mask [b, t, t]` covers the sequences. `prefix` holds keys, values and mask, as in
+    `prefix_attention`.
     """
     q, k, v = heads[:3]
     b, t = q.shape[:2]
@@ -237,7 +249,7 @@ def joint_attention(
         seen = jnp.broadcast_to(real if near is None else real & near, (b * t, len(keys)))
         mask = jnp.concatenate([seen.reshape(b, t, -1), mask], axis=2)
         values = values[..., :-1]  # without the weights
-        # cuDNN knows no keys that sequences share: each has a copy of the prefix.
+        # cuDNN does not support keys that sequences share, so each gets a copy of the prefix.
         k = jnp.concatenate([jnp.broadcast_to(keys, (b, *keys.shape)), k], axis=1)
         v = jnp.concatenate([jnp.broadcast_to(values, (b, *values.shape)), v], axis=1)
     kernel: Literal["cudnn", "xla"] = "cudnn" if jax.default_backend() == "gpu" else "xla"
@@ -254,15 +266,16 @@ def append_cache(
     count: jax.Array | int,
     size: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Keys and values of `size` positions: `start` cached ones, then `count` of `k` and `v`.
+    """Appends the first `count` positions of `k` and `v` to a prefix cache, resized to `size`.
 
-    `k` and `v` are `[1, c, groups, d]`. The values' last column, `d + 1` wide, is the weight of
-    each position, so that `prefix_attention` needs no mask.
+    `k` and `v` are `[1, c, groups, d]`; the cache holds `start` positions so far. Returns keys
+    `[size, groups, d]` and values `[size, groups, d + 1]`. The last column of the values is the
+    weight of each position, 1 or 0, so that `prefix_attention` needs no mask for empty positions.
     """
     keys, values = k[0], jnp.concatenate([v[0], jnp.ones_like(v[0, ..., :1])], axis=-1)  # [c, ...]
     if cached is None:
         return truncate_cache(_fit(keys, size), _fit(values, size), start + count)
-    where = start + jnp.arange(len(keys))  # beyond the cache's end nothing is written
+    where = start + jnp.arange(len(keys))  # positions beyond the cache's end are dropped
     old_keys, old_values = cached
     keys = _fit(old_keys, size).at[where].set(keys, mode="drop")
     values = _fit(old_values, size).at[where].set(values, mode="drop")
@@ -272,11 +285,11 @@ def append_cache(
 def truncate_cache(
     k: jax.Array, v: jax.Array, length: jax.Array | int
 ) -> tuple[jax.Array, jax.Array]:
-    """Only the first `length` cached positions; beyond, the first key repeated, of weight 0."""
+    """Keeps the first `length` cached positions; the others get the first key, and values of 0."""
     real = (jnp.arange(len(k)) < length)[:, None, None]  # [s, 1, 1]
     return jnp.where(real, k, k[:1]), jnp.where(real, v, jnp.zeros_like(v))
 
 
 def _fit(array: jax.Array, size: int) -> jax.Array:
-    """An array with its first axis cut, or padded with zeros, to `size`."""
+    """Truncates the first axis of an array to `size`, or pads it with zeros."""
     return jnp.pad(array[:size], ((0, max(0, size - len(array))), *[(0, 0)] * (array.ndim - 1)))

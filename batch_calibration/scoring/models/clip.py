@@ -1,4 +1,4 @@
-"""CLIP: an image tower and a text tower whose embeddings share one space."""
+"""CLIP: an image tower and a text tower that embed into one space."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from batch_calibration.scoring.models.attention import Attend, Heads, causal, fu
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Shape of both towers: keys of `text_config` and `vision_config`, each after its tower's name.
+    """The sizes of both towers: keys of `text_config` and `vision_config` after the tower's name.
 
-    What a file leaves out is what transformers takes it to be.
+    Defaults are the defaults of transformers.
     """
 
     projection_dim: int = 512
@@ -31,7 +31,7 @@ class Config:
     text_max_position_embeddings: int = 77
     text_hidden_act: str = "quick_gelu"
     text_layer_norm_eps: float = 1e-5
-    text_eos_token_id: int = 49407  # the last of the vocabulary
+    text_eos_token_id: int = 49407  # the last token of the vocabulary
     vision_hidden_size: int = 768
     vision_intermediate_size: int = 3072
     vision_num_hidden_layers: int = 12
@@ -48,19 +48,19 @@ class Config:
 
     @property
     def image_tokens(self) -> int:
-        """Positions of the vision tower: the class token and the patches."""
+        """The number of positions in the vision tower: the class token and the patches."""
         return 1 + (self.vision_image_size // self.vision_patch_size) ** 2
 
     @property
     def layers(self) -> int:
-        """Blocks of the deeper tower."""
+        """The number of blocks in the deeper tower."""
         return max(self.text_num_hidden_layers, self.vision_num_hidden_layers)
 
 
 SIZES = (
     "hidden_size intermediate_size num_hidden_layers num_attention_heads hidden_act layer_norm_eps"
 )
-"""The fields of `Shape` as configs call them."""
+"""The names of the fields of `Shape` in configs."""
 
 
 class Shape(NamedTuple):
@@ -75,18 +75,22 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, config: Config, tower: Literal["text", "vision"]) -> "Shape":
-        """The shape of a tower; `InputError` where its heads do not divide its width."""
+        """Returns the shape of a tower.
+
+        Raises:
+            InputError: The number of heads does not divide the width.
+        """
         shape = cls(*(getattr(config, f"{tower}_{name}") for name in SIZES.split()))
         if shape.width % shape.heads:
             raise InputError(
-                f"config.json, {tower} tower: {shape.heads} attention heads of a width of "
-                f"{shape.width}, expected heads that divide it; fetch the file again."
+                f"config.json, {tower} tower: got {shape.heads} attention heads, expected a "
+                f"divisor of the width {shape.width}; fetch the file again."
             )
         return shape
 
 
 class Block(nnx.Module):
-    """One pre-norm block: attention, then a two-layer MLP."""
+    """A pre-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, shape: Shape, *, rngs: nnx.Rngs):
         width, init = shape.width, nnx.initializers.normal  # scales as in the paper's own code
@@ -105,45 +109,46 @@ class Block(nnx.Module):
     def __call__(
         self, h: jax.Array, layer: int, attend: Attend, read: int | None = None
     ) -> jax.Array:
-        """Attention and MLP added to the first `read` positions (all) of `h [b, t, d]`.
+        """Adds attention and MLP to the first `read` positions (None: all) of `h [b, t, d]`.
 
-        All positions are attended to; the others go no further, and are not computed.
+        Attention sees all positions; the result has only the first `read`.
         """
-        normed = self.ln_1(h)  # [b, t, d], every position: keys and values need all
+        normed = self.ln_1(h)  # [b, t, d]: keys and values need all positions
         q = layers.split_heads(self.q(normed[:, :read]), self.heads)
         k = layers.split_heads(self.k(normed), self.heads)
         v = layers.split_heads(self.v(normed), self.heads)
-        h = h[:, :read]  # the residual stream of what goes on
+        h = h[:, :read]  # later layers see only these positions
         h = h + self.out(attend(layer, Heads(q, k, v)).reshape(h.shape))
         return h + self.proj(self.activation(self.fc(self.ln_2(h))))
 
 
 def norm(shape: Shape, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """A layer norm of the tower."""
+    """Makes a layer norm of the tower."""
     return layers.layer_norm(shape.width, shape.eps, rngs)
 
 
 def projection(shape: Shape, size: int, rngs: nnx.Rngs) -> nnx.Linear:
-    """The layer that brings a tower's output to the `size` of embeddings."""
+    """Makes the layer that projects a tower's output to embeddings of this `size`."""
     init = nnx.initializers.normal(shape.width**-0.5)
     return nnx.Linear(shape.width, size, use_bias=False, kernel_init=init, rngs=rngs)
 
 
 def embed_patches(pixels: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Each square patch of `pixels [b, h, w, 3]` times `kernel [x, y, 3, d]`: `[b, patches, d]`.
+    """Multiplies square patches of `pixels [b, h, w, 3]` by `kernel [x, y, 3, d]`.
 
-    Patches come row by row; pixels right and below of the last whole ones are left out.
+    Returns `[b, patches, d]` with patches in row-major order. Pixels at the right and the lower
+    edge that do not fill a patch are dropped.
     """
     edge, width = kernel.shape[0], kernel.shape[-1]
-    high, wide = pixels.shape[1] // edge, pixels.shape[2] // edge  # patches a column, a row
+    high, wide = pixels.shape[1] // edge, pixels.shape[2] // edge  # patches per column, per row
     grid = pixels[:, : high * edge, : wide * edge].reshape(-1, high, edge, wide, edge, 3)
-    # The kernel's first axis is the horizontal one: a checkpoint's table only turns axes around.
+    # The kernel's first axis is horizontal: a `Weight` can only reverse the order of the axes.
     flat = grid.transpose(0, 1, 3, 4, 2, 5).reshape(-1, high * wide, edge * edge * 3)
     return flat @ kernel.reshape(-1, width)
 
 
 class Text(nnx.Module):
-    """The causal tower of captions, read at their end token."""
+    """The causal tower of captions; its output is read at the end token."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         shape = Shape.of(config, "text")
@@ -156,21 +161,21 @@ class Text(nnx.Module):
         self.projection = projection(shape, config.projection_dim, rngs)
 
     def __call__(self, tokens: jax.Array, lengths: jax.Array | None = None) -> jax.Array:
-        """Embeddings `[b, p]` of `tokens [b, t]`; what follows the end token changes nothing."""
-        # Padding stays at the last position: beyond it an embedding is NaN.
+        """Embeds `tokens [b, t]` as `[b, p]`; tokens after the end token change nothing."""
+        # Padding may be longer than the position table; embeddings beyond its end would be NaN.
         last = self.position_embedding.num_embeddings - 1
         positions = jnp.minimum(jnp.arange(tokens.shape[1]), last)
         h = self.token_embedding(tokens) + self.position_embedding(positions)
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, causal)
-        # Configs written before the end token was named in them say 2; it is the largest id.
-        # [b], the first one
+        # Old configs have the wrong id 2; in them the end token is the largest id.
+        # ends: [b], the first end token of each caption
         ends = jnp.argmax(tokens if self.eos == 2 else tokens == self.eos, axis=1)
         return self.projection(self.ln(h[jnp.arange(len(h)), ends]))
 
 
 class Vision(nnx.Module):
-    """The tower of images cut into square patches, read at the class token before them."""
+    """The tower of images cut into square patches; its output is read at the class token."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         shape = Shape.of(config, "vision")
@@ -184,16 +189,16 @@ class Vision(nnx.Module):
         self.projection = projection(shape, config.projection_dim, rngs)
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of `pixels [b, h, w, 3]`."""
+        """Computes embeddings `[b, p]` of `pixels [b, h, w, 3]`."""
         h = embed_patches(pixels, self.patch[...])  # [b, patches, d]
         # The class token comes before the patches of each image.
         start = jnp.broadcast_to(self.start[...], (len(h), 1, h.shape[-1]))
         h = self.ln_1(jnp.concatenate([start, h], axis=1) + self.position_embedding[...])
         for layer, block in enumerate(self.blocks[:-1]):
             h = block(h, layer, full)
-        # Only the class token is read, so the last block need not finish the patches.
+        # Only the class token is read, so the last block does not compute the patches' outputs.
         h = self.blocks[-1](h, len(self.blocks) - 1, full, read=1)
-        return self.projection(self.ln_2(h[:, 0]))  # of the class token alone
+        return self.projection(self.ln_2(h[:, 0]))  # only the class token
 
 
 class Model(nnx.Module):
@@ -212,16 +217,19 @@ class Model(nnx.Module):
         return jnp.exp(self.log_scale[...].reshape(()))
 
     def embed_text(self, tokens: jax.Array, lengths: jax.Array | None = None) -> jax.Array:
-        """Embeddings `[b, p]`, of any length, of `tokens [b, t]`, `lengths [b]` a caption's."""
+        """Embeds `tokens [b, t]` of captions with `lengths [b]`: `[b, p]`, not normalized."""
         return self.text(tokens, lengths)
 
     def embed_image(self, pixels: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]`, of any length, of normalized `pixels [b, h, w, 3]`."""
+        """Embeds normalized `pixels [b, h, w, 3]`: `[b, p]`, not normalized."""
         return self.vision(pixels)
 
 
 def flatten(raw: family.RawConfig) -> family.RawConfig:
-    """Both towers' keys after their names; a `text_config_dict` of old files has the last word."""
+    """Adds the prefixes `text_` and `vision_` to the keys of both towers.
+
+    In old files, `text_config_dict` and `vision_config_dict` take precedence.
+    """
     shared = ("projection_dim", "logit_scale_init_value")
     flat: family.RawConfig = {key: raw[key] for key in shared if key in raw}
     for tower in ("text", "vision"):
@@ -233,7 +241,7 @@ def flatten(raw: family.RawConfig) -> family.RawConfig:
 
 
 def tower_weights(name: str, ours: str) -> dict[str, family.Weight]:
-    """The rows of one tower's blocks."""
+    """Returns the weights of one tower's blocks."""
     theirs, block = f"{name}.encoder.layers.{{i}}", f"{ours}.blocks.{{i}}"
     return {
         **family.attention_weights(f"{theirs}.self_attn", block, family.OUT_PROJ),
@@ -245,7 +253,7 @@ def tower_weights(name: str, ours: str) -> dict[str, family.Weight]:
 
 
 def tower_keys(config: type[Config], tower: str) -> tuple[str, ...]:
-    """The keys of a tower's part of the file for the fields of `config`."""
+    """Returns the keys of a tower's object in the file, from the fields of `config`."""
     names = [*config.__dataclass_fields__, "vision_num_channels"]
     return tuple(n.removeprefix(f"{tower}_") for n in names if n.startswith(f"{tower}_"))
 
@@ -257,7 +265,7 @@ CAPTION_WEIGHTS = {
     **tower_weights("text_model", "text"),
     **family.norm_weights("text_model.final_layer_norm", "text.ln"),
 }
-"""The rows of the text tower, up to its norm."""
+"""The weights of the text tower, up to its final norm."""
 WEIGHTS = {
     "logit_scale": family.Weight("log_scale"),
     **CAPTION_WEIGHTS,
@@ -265,7 +273,7 @@ WEIGHTS = {
     "vision_model.embeddings.class_embedding": family.Weight("vision.start"),
     "vision_model.embeddings.patch_embedding.weight": family.Weight("vision.patch", True),
     "vision_model.embeddings.position_embedding.weight": family.Weight("vision.position_embedding"),
-    # The misspelling is the files' own.
+    # Checkpoints misspell this name.
     **family.norm_weights("vision_model.pre_layrnorm", "vision.ln_1"),
     **tower_weights("vision_model", "vision"),
     **family.norm_weights("vision_model.post_layernorm", "vision.ln_2"),
@@ -284,7 +292,7 @@ FAMILY = family.Family(
         **dict.fromkeys(("text_config", "text_config_dict"), tower_keys(Config, "text")),
         **dict.fromkeys(("vision_config", "vision_config_dict"), tower_keys(Config, "vision")),
     },
-    # Each tower's own projection is the size of both.
+    # In a tower's object, projection_dim has no effect; the key at the top level counts.
     inert=("projection_dim", "tie_word_embeddings"),
     ignored=("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids"),
     flatten=flatten,

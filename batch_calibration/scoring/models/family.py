@@ -1,4 +1,4 @@
-"""A model family: a value that says how its checkpoints become a network."""
+"""A model family: describes how the checkpoints of one architecture become a network."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,11 +20,11 @@ from batch_calibration.scoring.models.layers import TokenSet
 
 
 class TokenId(int):
-    """A field of a config that is a token's id, from 0 on, where other numbers are sizes."""
+    """The type of a config field that holds a token id: 0 is allowed, unlike for `int` fields."""
 
 
 def _is_positive(number: Any) -> bool:
-    """True of a positive, finite number; True and False are numbers to no config."""
+    """Checks whether a value is a positive, finite number; True and False are not numbers."""
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     return is_number and 0 < number < math.inf
 
@@ -39,12 +39,11 @@ FIELDS: dict[object, tuple[str, Callable[[Any], bool]]] = {
     tuple[float, ...]: ("a list of positive numbers", _is_positive),
     tuple[str, ...]: ("a list of names", lambda member: isinstance(member, str)),
 }  # fmt: skip
-"""The types that a config's fields have: each in words, and what is true of a setting or of the
-members of a list."""
+"""The types of config fields, each with a description and a check (of each element for lists)."""
 
 
 def misfit(kind: object, setting: object) -> str:
-    """The words for what a field of a config takes, where a setting is not that; else "".
+    """Describes the allowed values of a config field if `setting` is not one of them; else "".
 
     >>> misfit(int | None, 0), misfit(int | None, None)
     ('a whole number from 1 on, or null', '')
@@ -52,7 +51,7 @@ def misfit(kind: object, setting: object) -> str:
     or_null = ""
     if isinstance(kind, UnionType):
         kind, or_null = get_args(kind)[0], ", or null"
-    words, fits = FIELDS.get(kind, ("no such key", lambda _: False))
+    words, fits = FIELDS.get(kind, ("no value", lambda _: False))
     if get_origin(kind) is tuple:
         is_right = isinstance(setting, tuple) and all(map(fits, setting))
     else:
@@ -67,44 +66,44 @@ Kind = Literal["causal_lm", "clip"]
 
 
 class CausalNetwork(Protocol):
-    """A language model, scored by `CausalLM`: `attend` decides which tokens a token sees."""
+    """The interface of a causal language model; `attend` decides which tokens a token sees."""
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        """Computes final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
 
     def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        """Computes logits `[..., v]` of hidden states `[..., d]` for `token_set` (None: all)."""
 
 
 class Config(Protocol):
-    """The fields that every family's config, a frozen dataclass, has."""
+    """The properties of every family's config, a frozen dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def vocab_size(self) -> int:
-        """Tokens that the network embeds."""
+        """The number of token embeddings."""
 
     @property
     def positions(self) -> int:
-        """Longest sequence the network has positions for."""
+        """The longest sequence that the network supports."""
 
     @property
     def layers(self) -> int:
-        """Blocks, of the deepest tower where there are several."""
+        """The number of blocks; with several towers, the number in the deepest."""
 
     @property
     def width(self) -> int:
-        """Hidden size."""
+        """The hidden size."""
 
     @property
     def heads(self) -> int:
-        """Attention heads."""
+        """The number of attention heads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-    """The fields that most `config.json` files share; a family adds its own to them."""
+    """The fields that most `config.json` files share; a family adds its own fields."""
 
     vocab_size: int
     hidden_size: int
@@ -119,15 +118,16 @@ class TransformerConfig:
 
 
 class Block(nnx.Module):
-    """Attention and an MLP, each of normalized states and added to the residual stream.
+    """A residual block of attention and an MLP, both with a norm before them.
 
     Attributes:
-        ln_1: The norm of what attention reads.
-        attention: Called with it, the layer's number, `attend`, and a term of `block_terms`.
-        ln_2: The norm of what the MLP reads; None where that is what attention reads.
+        ln_1: The norm before attention.
+        attention: The attention; called with normalized states, the layer's index, `attend` and
+            the layer's terms of `block_terms`.
+        ln_2: The norm before the MLP, or None to reuse the normalized states of attention.
         mlp: The MLP.
-        parallel: Whether the MLP reads the block's input, and not what attention added.
-        multiplier: What both are multiplied by before they are added.
+        parallel: Whether the MLP reads the block's input instead of attention's residual output.
+        multiplier: The factor of the outputs of attention and MLP before they are added.
     """
 
     ln_1: Any
@@ -138,7 +138,7 @@ class Block(nnx.Module):
     multiplier: float = 1.0
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, *terms: object) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
+        """Adds this block's attention and MLP to `h [b, t, d]`."""
         normed: jax.Array = self.ln_1(h)
         attended = h + self.attention(normed, layer, attend, *terms) * self.multiplier
         if self.ln_2 is not None:
@@ -151,17 +151,18 @@ MakePart = Callable[..., nnx.Module]
 
 
 class Decoder(nnx.Module):
-    """The parts that a family makes, from token embeddings to logits.
+    """A decoder: token embeddings, blocks, a final norm and an output layer.
 
     Attributes:
         block: Makes a block from the config.
         embed: The token embeddings.
-        multiplier: What these are multiplied by.
-        position_embedding: The embeddings of positions that are added to them, if there are any.
-        blocks: Called with the hidden states, their number, `attend`, and a term of `block_terms`.
-        ln: The last norm, if there is one.
-        head: The embeddings that logits are computed with; None: `embed`.
-        scale: What logits are multiplied by.
+        multiplier: The factor of the token embeddings.
+        position_embedding: Learned position embeddings that are added to them, or None.
+        blocks: The blocks; called with hidden states, the layer's index, `attend` and the layer's
+            terms of `block_terms`.
+        ln: The final norm, or None.
+        head: The output embeddings, or None for tied embeddings (`embed`).
+        scale: The factor of the logits.
     """
 
     block: ClassVar[MakePart]
@@ -177,7 +178,7 @@ class Decoder(nnx.Module):
         self, config: Config, norm: MakePart, is_tied: bool, rngs: nnx.Rngs,
         windows: Sequence[int | None] = (), *, has_positions: bool = False,
     ) -> None:  # fmt: skip
-        """Make these parts; blocks get a window each where there are `windows`."""
+        """Makes these parts; `windows` has the attention window of each block."""
         given = [(window,) for window in windows] or repeat((), config.layers)
         self.embed = layers.embedding(config.vocab_size, config.width, rngs)
         if has_positions:
@@ -188,18 +189,18 @@ class Decoder(nnx.Module):
             self.head = layers.embedding(config.vocab_size, config.width, rngs)
 
     def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """What the first block reads, `[b, t, d]`."""
+        """Computes the input of the first block, `[b, t, d]`."""
         h: jax.Array = self.embed(tokens) * self.multiplier
         if self.position_embedding is not None:
             h = h + self.position_embedding(positions)
         return h
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
-        """What each block is given in addition, such as the rotation by positions."""
+        """Yields the additional arguments of each block, such as the rotation by positions."""
         return repeat(())
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        """Computes final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         h = self.embedded(tokens, positions)
         terms = self.block_terms(positions, h.dtype)
         for layer, (block, given) in enumerate(zip(self.blocks, terms, strict=False)):
@@ -207,27 +208,27 @@ class Decoder(nnx.Module):
         return h if self.ln is None else self.ln(h)
 
     def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        """Computes logits `[..., v]` of hidden states `[..., d]` for `token_set` (None: all)."""
         table = self.embed if self.head is None else self.head
         return layers.logits(h, table.embedding[...], token_set) * self.scale
 
 
 class Weight(NamedTuple):
-    """Where a checkpoint's tensor lives in our network; `{i}` stands for a layer's number.
+    """The place of a checkpoint's tensor in our network; `{i}` is the index of a layer.
 
     Attributes:
-        path: Our name.
-        transpose: Whether the file holds it as `[out, in]`, ours being `[in, out]`.
-        split: The axis of ours that the devices along a mesh's `model` share, None for no axis.
+        path: Our name of the weight.
+        transpose: Whether the file stores the transpose, `[out, in]` for our `[in, out]`.
+        split: The axis that is sharded over the mesh axis `model`; None: not sharded.
     """
 
     path: str
-    transpose: bool = False  # torch's linear layers: True
-    split: int | None = None  # norms, positions: held whole
+    transpose: bool = False  # True for torch's linear layers
+    split: int | None = None  # None for norms and positions
 
 
 def linear_weights(theirs: str, ours: str, split: int, transpose: bool = True) -> dict[str, Weight]:
-    """The rows of a linear layer with a bias, split over devices by inputs (0) or outputs (1)."""
+    """Returns the weights of a linear layer with a bias, sharded by inputs (0) or outputs (1)."""
     return {
         f"{theirs}.weight": Weight(f"{ours}.kernel", transpose, split),
         f"{theirs}.bias": Weight(f"{ours}.bias", split=0 if split else None),
@@ -240,7 +241,7 @@ OUT_PROJ = ("q_proj", "k_proj", "v_proj", "out_proj")
 def attention_weights(
     theirs: str, ours: str, names: Sequence[str] = ("q_proj", "k_proj", "v_proj", "o_proj")
 ) -> dict[str, Weight]:
-    """The rows of queries, keys, values and the output, which have these names in checkpoints."""
+    """Returns the weights of queries, keys, values and output, given their names in checkpoints."""
     rows: dict[str, Weight] = {}
     for name, part in zip(names, ("q", "k", "v", "out"), strict=True):
         rows |= linear_weights(f"{theirs}.{name}", f"{ours}.{part}", 0 if part == "out" else 1)
@@ -248,7 +249,7 @@ def attention_weights(
 
 
 def norm_weights(theirs: str, ours: str) -> dict[str, Weight]:
-    """The rows of a layer norm with a bias."""
+    """Returns the weights of a layer norm with a bias."""
     return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
 
 
@@ -256,7 +257,7 @@ def decoder_weights(
     embed: str, layer: str, norms: Sequence[str], mlp: Sequence[str], ln: str, head: str = "",
     *, transpose: bool = True,
 ) -> dict[str, Weight]:  # fmt: skip
-    """The rows of embeddings, norms with biases, two-layer MLPs and a head, by their names."""
+    """Returns the weights of embeddings, norms with biases, two-layer MLPs and a head, by name."""
     rows = {f"{embed}.weight": Weight("embed.embedding", split=0)}
     for theirs, ours in zip(norms, ("ln_1", "ln_2"), strict=False):
         rows |= norm_weights(f"{layer}.{theirs}", f"blocks.{{i}}.{ours}")
@@ -267,25 +268,25 @@ def decoder_weights(
 
 
 class Family(NamedTuple):
-    """Networks of one architecture.
+    """The networks of one architecture.
 
     Attributes:
-        name: What error sentences call it.
-        config: A frozen dataclass; its fields are keys of `config.json`.
+        name: Its name in error messages.
+        config: A frozen dataclass with keys of `config.json` as fields.
         model: `(config, rngs=...)` -> the network.
-        weights: The tensors of a checkpoint by their names there.
-        kind: What its networks offer, and so which scorer takes them.
-        prefixes: Beginnings of tensors' names that some files leave out.
-        fixed: Keys of `config.json` and the only value each may have; the network knows no other.
+        weights: The tensors of a checkpoint, keyed by their names in the file.
+        kind: The interface of the network, which decides its scorer.
+        prefixes: Prefixes of tensor names that some files leave out.
+        fixed: Keys of `config.json` that this network supports with only one value, and the value.
         keys: Further keys of `config.json` that `flatten` reads.
-        parts: Objects in `config.json` and the further keys of each; the other keys are as above.
-        inert: Patterns of keys that change no score of this family (`config.INERT`: of any).
-        tied: Tensors, prefixes removed, that must equal the weight of ours which does their work.
-        ignored: Patterns of tensors, prefixes removed, that no score depends on: heads of other
-            tasks, other towers, and buffers that transformers computes anew.
-        flatten: Brings nested parts and older spellings of a config to the names of its fields.
-        adapt_tokenizer: `(tokenizer, directory)`; makes what `tokenizer.json` says read text as the
-            family's class in transformers does.
+        parts: Nested objects of `config.json` and their additional keys; other keys are as above.
+        inert: Patterns of keys that change no score of this family (`config.INERT`: of any family).
+        tied: Tensors, without prefixes, that must equal the weight of ours that replaces them.
+        ignored: Patterns of tensors, without prefixes, that change no score: heads of other tasks,
+            other towers, and buffers that transformers computes itself.
+        flatten: Renames keys of nested objects and of older files to the config's fields.
+        adapt_tokenizer: `(tokenizer, directory)`; changes the tokenizer of `tokenizer.json` to read
+            text as the family's tokenizer class in transformers does.
     """
 
     name: str

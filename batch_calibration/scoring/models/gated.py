@@ -1,4 +1,4 @@
-"""Parts that rotary networks share: RMS norms, attention in groups, gated MLPs."""
+"""Layers that rotary networks share: RMS norms, grouped-query attention, gated MLPs."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,14 +17,14 @@ from batch_calibration.scoring.models.rotary import Rope
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 DEEPEST = 10_000
-"""Layers beyond which a config is taken for nonsense before a list of them is made."""
+"""The most layers of a plausible config; for more, no list of layer types is made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RotaryConfig(family.TransformerConfig):
     """The fields that configs of networks with rotary positions share.
 
-    `rope` is as `rotary.flatten` says.
+    `rotary.flatten` makes `rope`.
     """
 
     rope: Rope
@@ -36,8 +36,8 @@ class RotaryConfig(family.TransformerConfig):
 class Config(RotaryConfig):
     """The fields that configs of networks with gated MLPs share.
 
-    `fused` (Phi-3: one matrix for queries, keys and values, and one for gate and up) follows from
-    the family. `local_rope` is that of layers with a window where it is their own.
+    `fused` follows from the family: Phi-3 has one matrix for queries, keys and values, and one for
+    gate and up. `local_rope` is the rope of layers with a window, if they have their own.
     """
 
     intermediate_size: int
@@ -54,44 +54,47 @@ class Config(RotaryConfig):
 
     @property
     def head_size(self) -> int:
-        """Size of a head, which need not divide the hidden size."""
+        """The size of a head; `heads` times it may differ from the hidden size."""
         return self.head_dim or self.hidden_size // self.heads
 
 
 def windows(config: Config) -> list[int | None]:
-    """Last positions that each layer sees (None: all), by the config's `layer_types`."""
+    """Returns the attention window of each layer (None: all positions), from `layer_types`."""
     layer_types = config.layer_types
     if len(layer_types) != config.num_hidden_layers or not {*layer_types} <= {SLIDING, FULL}:
         raise InputError(
-            f"config.json says layer_types = {list(layer_types)}; expected {SLIDING!r} or "
+            f"config.json has layer_types = {list(layer_types)}; expected {SLIDING!r} or "
             f"{FULL!r} for each of {config.num_hidden_layers} layers; fetch the file again."
         )
     return [config.sliding_window if kind == SLIDING else None for kind in layer_types]
 
 
 def layer_types(raw: family.RawConfig, slides: Callable[[int], bool]) -> family.RawConfig:
-    """A raw config with `layer_types`: where it has none, layers have windows as `slides` says."""
+    """Returns a raw config with `layer_types`.
+
+    If the config has none, `slides(layer)` decides whether a layer has a window.
+    """
     types, layers = raw.get("layer_types"), raw.get("num_hidden_layers")
     if types is None and isinstance(layers, int) and layers <= DEEPEST:
-        with suppress(TypeError, ZeroDivisionError):  # nonsense: the loader then says what lacks
+        with suppress(TypeError, ZeroDivisionError):  # invalid values: the loader reports them
             types = [SLIDING if slides(layer) else FULL for layer in range(layers)]
     return raw | {"layer_types": tuple(types) if isinstance(types, list) else types}
 
 
 class RMSNorm(nnx.Module):
-    """Divide by the root mean square and multiply by the scale, or by 1 + scale (`centered`)."""
+    """An RMS norm; `centered` norms multiply by 1 + scale instead of scale."""
 
     def __init__(self, width: int, eps: float, centered: bool = False, *, rngs: nnx.Rngs):
         init = nnx.initializers.zeros if centered else nnx.initializers.ones
         self.eps, self.centered = eps, centered
-        self.scale = nnx.Param(init(rngs.params(), (width,)))  # zeros where 1 is added to it
+        self.scale = nnx.Param(init(rngs.params(), (width,)))  # starts as the identity
 
     def __call__(self, h: jax.Array) -> jax.Array:
-        """`x [..., d]` normalized in float32, in its own dtype."""
+        """Normalizes `h [..., d]` in float32 and returns it in its own dtype."""
         normed = h.astype(jnp.float32)
         mean_square = jnp.mean(jnp.square(normed), axis=-1, keepdims=True)
         normed = normed * jax.lax.rsqrt(mean_square + self.eps)
-        # Gemma multiplies before it rounds, the others after, as in transformers.
+        # As in transformers: Gemma rounds to the dtype after the multiplication, others before.
         if self.centered:
             return (normed * (1 + self.scale[...].astype(jnp.float32))).astype(h.dtype)
         return normed.astype(h.dtype) * self.scale[...]
@@ -101,13 +104,13 @@ class Attention(layers.Attention):
     """Rotary attention.
 
     Args:
-        config: the network's.
-        options: how it differs from plain attention.
-        bias: whether queries, keys and values have biases, and whether the output has; None: as
-            `attention_bias` of the config says of both.
-        centered: as in `RMSNorm`, of the norms of queries and keys.
-        joint_norm: whether these norms are over all heads at once, not over each.
-        sinks: whether each head has a sink, as in `Heads`.
+        config: The config of the network.
+        options: Differences from plain attention.
+        bias: Whether queries, keys and values have biases, and whether the output has one; None:
+            the config's `attention_bias` for both.
+        centered: As in `RMSNorm`, for the norms of queries and keys.
+        joint_norm: Whether these norms are computed over all heads jointly instead of each head.
+        sinks: Whether each head has an attention sink, as in `Heads`.
     """
 
     def __init__(
@@ -130,13 +133,13 @@ class Attention(layers.Attention):
             self.sinks = layers.parameter(rngs, heads)
         norms: tuple[RMSNorm | None, RMSNorm | None] = (None, None)
         if config.qk_norm:
-            # OLMo 2, or Qwen3 and Gemma 3
+            # The joint norm is OLMo 2's; Qwen3 and Gemma 3 normalize each head.
             norm = partial(RMSNorm, eps=config.rms_norm_eps, centered=centered, rngs=rngs)
             norms = norm(heads * d if joint_norm else d), norm(self.groups * d if joint_norm else d)
         self.q_norm, self.k_norm = norms
 
     def split(self, h: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Queries `[b, t, heads, d]`, keys and values `[b, t, groups, d]`, which may be normed."""
+        """Projects states to queries, keys and values, and normalizes queries and keys if set."""
         q, k, v = super().split(h)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
@@ -149,7 +152,7 @@ class Attention(layers.Attention):
 
 
 class MLP(nnx.Module):
-    """`down(act(gate(h)) up(h))`."""
+    """A gated MLP, `down(act(gate(h)) up(h))`."""
 
     def __init__(
         self, config: Config, act: str, bias: bool = False, inner: int = 0, *, rngs: nnx.Rngs
@@ -164,7 +167,7 @@ class MLP(nnx.Module):
         self.down = layers.linear(inner, width, rngs, bias)
 
     def __call__(self, h: jax.Array) -> jax.Array:
-        """The MLP of `h [b, t, d]`."""
+        """Applies the MLP to `h [b, t, d]`."""
         if self.fused:
             gate, up = jnp.split(self.gate_up(h), 2, axis=-1)
         else:
@@ -186,11 +189,11 @@ WEIGHTS = {
     "model.norm.weight": family.Weight("ln.scale"),
     "lm_head.weight": family.Weight("head.embedding", split=0),
 }
-"""The names that the two families' checkpoints share."""
+"""The tensors that checkpoints of the Llama and the Gemma family share."""
 
 
 def weights_without(*parts: str) -> dict[str, family.Weight]:
-    """`WEIGHTS` without the tensors whose name has one of `parts` in it.
+    """Returns `WEIGHTS` without the tensors that have one of `parts` in their name.
 
     >>> sorted(WEIGHTS.keys() - weights_without("input_layernorm", "lm_head"))
     ['lm_head.weight', 'model.layers.{i}.input_layernorm.weight']

@@ -15,9 +15,9 @@ from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 
 @dataclass(frozen=True, kw_only=True)
 class Config(gated.Config):
-    """Shape of a Gemma network, in the names of its Hugging Face `config.json`.
+    """The sizes and options of a Gemma network, under their names in `config.json`.
 
-    `qk_norm` (Gemma 3) follows from its `model_type`.
+    `qk_norm` (Gemma 3) follows from the `model_type`.
     """
 
     num_attention_heads: int = 8
@@ -25,7 +25,7 @@ class Config(gated.Config):
     head_dim: int = 256
     hidden_activation: str = "gelu_pytorch_tanh"
     tie_word_embeddings: bool = True
-    query_pre_attn_scalar: float = 256.0  # stands for d in 1 / sqrt(d)
+    query_pre_attn_scalar: float = 256.0  # replaces d in 1 / sqrt(d)
     attn_logit_softcapping: float | None = None
     final_logit_softcapping: float | None = None
     sliding_window: int | None = 4096
@@ -36,7 +36,7 @@ def _norm(config: Config, rngs: nnx.Rngs) -> gated.RMSNorm:
 
 
 class Block(nnx.Module):
-    """Attention, then a gated MLP, each normalized before and after."""
+    """Attention, then a gated MLP, each with a norm before and after it."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         self.ln_1, self.ln_attention = _norm(config, rngs), _norm(config, rngs)
@@ -47,14 +47,14 @@ class Block(nnx.Module):
         self.mlp = gated.MLP(config, config.hidden_activation, rngs=rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
-        # Normalized before and after: what is added has the size that was learned for it.
+        """Adds this block's attention and MLP to `h [b, t, d]`."""
+        # The norm after a layer learns the scale of the output that is added.
         h = h + self.ln_attention(self.attention(self.ln_1(h), layer, attend, turn))
         return h + self.ln_mlp(self.mlp(self.ln_2(h)))
 
 
 class FirstBlock(family.Block):
-    """Gemma 1's block: attention, then a gated MLP, each normalized before it."""
+    """Gemma 1's block: attention, then a gated MLP, each with a norm before it."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
@@ -73,7 +73,7 @@ class Model(llama.Model):
         self.cap = config.final_logit_softcapping
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        """Computes logits `[..., v]` of hidden states `[..., d]` for `token_set` (None: all)."""
         uncapped = super().unembed(h, token_set)
         return uncapped if self.cap is None else self.cap * jnp.tanh(uncapped / self.cap)
 
@@ -85,16 +85,16 @@ class FirstModel(Model):
 
 
 def flatten_first(raw: RawConfig) -> RawConfig:
-    """Gemma 1's raw config with its defaults, in `Config`'s fields."""
+    """Maps Gemma 1's raw config to the fields of `Config`, and adds its defaults."""
     implied = GEMMA2 | {"num_attention_heads": 16, llama.GROUPS: 16}
     raw = implied | {"hidden_act": "gelu_pytorch_tanh"} | raw
     raw["use_bidirectional_attention"] = raw.get("use_bidirectional_attention") or False
-    # transformers reads hidden_act alone here, and takes gelu for its approximation.
+    # transformers reads only hidden_act here, and uses the tanh approximation for gelu.
     act = raw["hidden_act"]
     raw |= {
         "hidden_activation": "gelu_pytorch_tanh" if act == "gelu" else act,
         "qk_norm": False,
-        "query_pre_attn_scalar": 256.0,  # unread: the scale is that of the head
+        "query_pre_attn_scalar": 256.0,  # unused: Gemma 1 scales by the head size
         **dict.fromkeys(("sliding_window", "layer_types", "local_rope")),
         **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping")),
     }
@@ -102,9 +102,9 @@ def flatten_first(raw: RawConfig) -> RawConfig:
 
 
 def flatten(raw: RawConfig) -> RawConfig:
-    """The raw config with the defaults of its `model_type`, in `Config`'s fields.
+    """Maps a raw config to the fields of `Config`, and adds the defaults of its `model_type`.
 
-    A directory of the Gemma 3 that also sees has its language model in `text_config`.
+    Multimodal Gemma 3 directories have the config of the language model in `text_config`.
     """
     text = raw.get("text_config")
     raw = (text if isinstance(text, dict) else {}) | raw
@@ -112,10 +112,10 @@ def flatten(raw: RawConfig) -> RawConfig:
     if not str(raw.get("model_type")).startswith("gemma3"):
         raw = rotary.flatten(GEMMA2 | raw | {"qk_norm": False, "local_rope": None})
         return gated.layer_types(raw, lambda layer: (layer + 1) % 2 != 0)
-    interval: Any = raw.get("sliding_window_pattern", 6)  # each sixth layer sees all
+    interval: Any = raw.get("sliding_window_pattern", 6)  # each sixth layer has full attention
     raw = GEMMA3 | raw
     raw = rotary.flatten_by_kind(raw, local_theta=raw.get("rope_local_base_freq", 10_000.0))
-    # Transformers does not apply the cap of attention.
+    # Transformers does not apply the soft cap of attention logits to Gemma 3.
     raw |= {"qk_norm": True, "attn_logit_softcapping": None}
     return gated.layer_types(raw, lambda layer: (layer + 1) % interval != 0)
 
@@ -123,7 +123,7 @@ def flatten(raw: RawConfig) -> RawConfig:
 GEMMA2: RawConfig = {llama.LENGTH: 8192, "vocab_size": 256_000}
 GEMMA2 |= {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 GEMMA3: RawConfig = {llama.LENGTH: 131_072, "vocab_size": 262_208, "rope_theta": 1_000_000.0}
-"""Defaults of transformers, for keys that a `config.json` leaves out."""
+"""Defaults of transformers for keys that a `config.json` leaves out."""
 
 KEYS = (*rotary.KEYS, "rope_local_base_freq", "sliding_window_pattern")
 
@@ -132,7 +132,7 @@ WEIGHTS = gated.WEIGHTS | {
     "model.layers.{i}.pre_feedforward_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
     "model.layers.{i}.post_feedforward_layernorm.weight": Weight("blocks.{i}.ln_mlp.scale"),
 }
-# The activation is hidden_activation; transformers does not read the other name.
+# transformers reads the activation from hidden_activation, not from hidden_act.
 INERT = "hidden_act _sliding_window_pattern vision_config mm_tokens_per_image *_token_index"
 FAMILY = Family(
     name="gemma",
@@ -157,4 +157,4 @@ FIRST = FAMILY._replace(
     ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
     flatten=flatten_first,
 )
-"""Gemma 1."""
+"""The family of Gemma 1."""

@@ -1,4 +1,4 @@
-"""GPT-2, GPT-Neo and OPT: learned positions."""
+"""GPT-2, GPT-Neo and OPT: decoders with learned positions."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -15,14 +15,14 @@ from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Shape of a GPT-2 network, in the names of its Hugging Face `config.json`."""
+    """The sizes and options of a GPT-2 network, under their names in `config.json`."""
 
     vocab_size: int
     n_positions: int
     n_embd: int
     n_layer: int
     n_head: int
-    n_inner: int | None = None  # of the MLP; 4 * n_embd
+    n_inner: int | None = None  # hidden size of the MLP; None: 4 * n_embd
     layer_norm_epsilon: float = 1e-5
     activation_function: str = "gelu_new"
 
@@ -33,11 +33,11 @@ class Config:
 
 
 class Block(family.Block):
-    """One pre-norm block: attention, then a two-layer MLP."""
+    """A pre-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner, eps = config.n_embd, config.n_inner, config.layer_norm_epsilon
-        # Layers that add to the residual stream begin smaller, the deeper the network.
+        # In deeper networks, layers that add to the residual stream start with smaller weights.
         deep = nnx.initializers.normal(0.02 / (2 * config.n_layer) ** 0.5)
         act = config.activation_function
         self.ln_1 = layers.layer_norm(width, eps, rngs)
@@ -83,23 +83,23 @@ FAMILY = family.Family(
 )
 
 
-# --- GPT-Neo: products that are not scaled, every other layer with a window
+# --- GPT-Neo: attention logits are not scaled, and every other layer has a window.
 
 KINDS = ("global", "local")
 USUAL_TYPES = [[["global", "local"], 12]]
-"""`attention_types` where a file does not say."""
+"""The default of `attention_types`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GPTNeoConfig(family.TransformerConfig):
-    """Shape of a GPT-Neo network.
+    """The sizes and options of a GPT-Neo network.
 
-    `num_hidden_layers` and `num_attention_heads` are the file's `num_layers` and `num_heads`;
-    `layer_kinds` follows from `attention_types`.
+    In the file, `num_hidden_layers` is `num_layers`, and `num_attention_heads` is `num_heads`.
+    `layer_kinds` follows from its `attention_types`.
     """
 
     max_position_embeddings: int = 2048
-    intermediate_size: int | None = None  # of the MLP; 4 * hidden_size
+    intermediate_size: int | None = None  # hidden size of the MLP; None: 4 * hidden_size
     window_size: int = 256
     layer_norm_epsilon: float = 1e-5
     activation_function: str = "gelu_new"
@@ -108,12 +108,12 @@ class GPTNeoConfig(family.TransformerConfig):
 
 
 class GPTNeoBlock(family.Block):
-    """One pre-norm block: attention, then a two-layer MLP."""
+    """A pre-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, config: GPTNeoConfig, window: int | None, *, rngs: nnx.Rngs):
         width, eps = config.width, config.layer_norm_epsilon
         inner = config.intermediate_size or 4 * width
-        # Trained without division by the root of a head's size.
+        # GPT-Neo was trained without the factor 1 / sqrt(head size).
         options = AttentionOptions(scale=1.0, window=window)
         self.ln_1 = layers.layer_norm(width, eps, rngs)
         self.attention = layers.Attention(width, config.heads, rngs, (False, True), options=options)
@@ -133,20 +133,20 @@ class GPTNeoModel(Model):
 
 
 def flatten_gpt_neo(raw: family.RawConfig) -> family.RawConfig:
-    """The raw config with a kind for each layer, in place of repeated groups of kinds."""
+    """Expands the groups of `attention_types` to `layer_kinds`, one kind for each layer."""
     raw = {"num_layers": 24, "num_heads": 16} | raw
     depth = raw.get("num_hidden_layers", raw["num_layers"])
     types = raw.get("attention_types") or USUAL_TYPES
     kinds: list[str] = []
     try:
         for group, times in types if isinstance(types, list) else []:
-            kinds += [*group] * min(int(times), 1000)  # a nonsense number must not fill the memory
+            kinds += [*group] * min(int(times), 1000)  # a wrong number must not fill the memory
     except (TypeError, ValueError):
         kinds = []
     if len(kinds) != depth or not {*kinds} <= {*KINDS}:
         raise InputError(
-            f"config.json says attention_types = {types!r:.200}; expected groups of 'global' and "
-            f"'local' and how often each is repeated, {depth} layers in all; fetch the file again."
+            f"config.json has attention_types = {types!r:.200}; expected groups of 'global' and "
+            f"'local' with their repetitions, {depth} layers in all; fetch the file again."
         )
     heads = raw.get("num_attention_heads", raw["num_heads"])
     return raw | dict(num_hidden_layers=depth, num_attention_heads=heads, layer_kinds=tuple(kinds))
@@ -163,30 +163,30 @@ GPT_NEO = family.Family(
     },
     prefixes=("transformer.",),
     keys=("num_layers", "num_heads", "attention_types"),
-    # attention_types gives the kinds of layers; attention_layers is ignored.
+    # attention_layers repeats the kinds of layers that attention_types defines.
     inert=("attention_layers", "summary_*", "gradient_checkpointing"),
     ignored=("h.{i}.attn.attention.bias", "h.{i}.attn.attention.masked_bias"),
     flatten=flatten_gpt_neo,
 )
 
 
-# --- OPT: positions from the third row on, norms before or after
+# --- OPT: positions start at the third row of their table; norms are before or after a layer.
 
 OFFSET = 2
-"""Rows of the position table before that of position 0."""
+"""The row of the position table for position 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OPTConfig(family.TransformerConfig):
-    """Shape of an OPT network, in the names of its Hugging Face `config.json`.
+    """The sizes and options of an OPT network, under their names in `config.json`.
 
-    The exception is `remove_final_layer_norm`, which the file begins with an underscore.
+    Only `remove_final_layer_norm` differs: in the file its name begins with an underscore.
     """
 
     ffn_dim: int
     max_position_embeddings: int = 2048
-    word_embed_proj_dim: int | None = None  # size of embeddings, where not that of layers
-    do_layer_norm_before: bool = True  # False of OPT-350M alone
+    word_embed_proj_dim: int | None = None  # size of token embeddings; None: hidden_size
+    do_layer_norm_before: bool = True  # False only for OPT-350M
     remove_final_layer_norm: bool = False
     enable_bias: bool = True
     layer_norm_elementwise_affine: bool = True
@@ -199,7 +199,7 @@ def _norm(config: OPTConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
 
 
 class OPTBlock(nnx.Module):
-    """Attention, then a two-layer MLP, each with its norm before it or after it."""
+    """Attention, then a two-layer MLP, each with a norm before it or after it."""
 
     def __init__(self, config: OPTConfig, *, rngs: nnx.Rngs):
         width, bias = config.hidden_size, config.enable_bias
@@ -209,9 +209,9 @@ class OPTBlock(nnx.Module):
         self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
+        """Adds this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.attention(self.ln_1(h) if self.before else h, layer, attend)
-        h = h if self.before else self.ln_1(h)  # the other order, of OPT-350M alone
+        h = h if self.before else self.ln_1(h)  # OPT-350M's order
         h = h + self.mlp(self.ln_2(h) if self.before else h)
         return h if self.before else self.ln_2(h)
 
@@ -228,26 +228,26 @@ class OPTModel(family.Decoder):
         self.blocks = nnx.List([OPTBlock(config, rngs=rngs) for _ in range(config.layers)])
         normed = config.do_layer_norm_before and not config.remove_final_layer_norm
         self.ln = _norm(config, rngs) if normed else None
-        is_narrow = narrow != width  # of OPT-350M alone
+        is_narrow = narrow != width  # True only for OPT-350M
         self.project_in = layers.linear(narrow, width, rngs, bias=False) if is_narrow else None
         self.project_out = layers.linear(width, narrow, rngs, bias=False) if is_narrow else None
         if not config.tie_word_embeddings:
             self.head = layers.embedding(vocabulary, narrow, rngs)
 
     def embedded(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """Embeddings of tokens and of their positions, `[b, t, d]`."""
+        """Adds the embeddings of tokens and of positions, `[b, t, d]`."""
         h: jax.Array = self.embed(tokens)
         h = h if self.project_in is None else self.project_in(h)
         h = h + self.position_embedding(positions + OFFSET)
         return h
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        """Computes logits `[..., v]` of hidden states `[..., d]` for `token_set` (None: all)."""
         return super().unembed(h if self.project_out is None else self.project_out(h), token_set)
 
 
 def flatten_opt(raw: family.RawConfig) -> family.RawConfig:
-    """The raw config with the field whose name begins with an underscore in the file."""
+    """Renames the key that begins with an underscore in the file."""
     return raw | {"remove_final_layer_norm": raw.get("_remove_final_layer_norm", False)}
 
 

@@ -1,4 +1,4 @@
-"""The parts of networks: activations, norms, heads of attention, the output layer."""
+"""Layers that networks share: activations, norms, attention, MLPs, the output layer."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,14 +12,14 @@ from jax.sharding import NamedSharding
 from batch_calibration.errors import refuse_unknown
 from batch_calibration.scoring.models.attention import PLAIN, Attend, AttentionOptions, Heads
 
-INIT = nnx.initializers.normal(0.02)  # GPT-2's, and of all that came after it
+INIT = nnx.initializers.normal(0.02)  # as in GPT-2 and later decoders
 
 
 def _quick_gelu(h: jax.Array) -> jax.Array:
     return h * jax.nn.sigmoid(1.702 * h)
 
 
-# gelu_new is the tanh approximation, gelu the exact one
+# "gelu_new" is the tanh approximation; "gelu" is exact.
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": partial(jax.nn.gelu, approximate=False),
     **dict.fromkeys(("gelu_fast", "gelu_new", "gelu_pytorch_tanh"), jax.nn.gelu),
@@ -28,11 +28,15 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     **dict.fromkeys(("silu", "swish"), jax.nn.silu),
     "tanh": jnp.tanh,
 }
-"""The activation functions, under the names that Hugging Face configs give them."""
+"""The activation functions, keyed by their names in Hugging Face configs."""
 
 
 def activation(name: str) -> Callable[[jax.Array], jax.Array]:
-    """The function a config calls `name`; `InputError` lists the ones there are."""
+    """Returns the activation function with this name in configs.
+
+    Raises:
+        InputError: The name is unknown; the message lists the known ones.
+    """
     refuse_unknown("activation function", name, ACTIVATIONS)
     return ACTIVATIONS[name]
 
@@ -48,22 +52,22 @@ def layer_norm(width: int, eps: float, rngs: nnx.Rngs, affine: bool = True) -> n
 def linear(
     inputs: int, outputs: int, rngs: nnx.Rngs, bias: bool = True, init: nnx.Initializer = INIT
 ) -> nnx.Linear:
-    """A linear layer whose weights are drawn as `init` says."""
+    """Makes a linear layer with weights drawn by `init`."""
     return nnx.Linear(inputs, outputs, use_bias=bias, kernel_init=init, rngs=rngs)
 
 
 def embedding(rows: int, width: int, rngs: nnx.Rngs, init: nnx.Initializer = INIT) -> nnx.Embed:
-    """A table of embeddings, drawn as `init` says."""
+    """Makes a table of embeddings drawn by `init`."""
     return nnx.Embed(rows, width, embedding_init=init, rngs=rngs)
 
 
 def parameter(rngs: nnx.Rngs, *shape: int) -> nnx.Param[jax.Array]:
-    """A parameter of a shape, drawn as `INIT` says."""
+    """Makes a parameter of this shape, drawn by `INIT`."""
     return nnx.Param(INIT(rngs.params(), shape))
 
 
 def split_heads(h: jax.Array, heads: int) -> jax.Array:
-    """`[b, t, heads d]` as `[b, t, heads, d]`."""
+    """Reshapes `[b, t, heads d]` to `[b, t, heads, d]`."""
     return h.reshape(*h.shape[:-1], heads, -1)
 
 
@@ -73,27 +77,27 @@ Turn = Callable[[jax.Array], jax.Array]
 
 
 def unchanged(heads: jax.Array) -> jax.Array:
-    """The heads as they are, of networks without rotary positions."""
+    """Returns the heads unchanged, for layers without rotary positions."""
     return heads
 
 
 class Attention(nnx.Module):
-    """Attention whose queries may share keys and values in groups.
+    """Multi-head attention; groups of queries may share a key and a value head.
 
     Args:
-        width: of the hidden states.
-        heads: of queries.
-        rngs: draws the weights.
-        bias: whether queries, keys and values have biases, and whether the output has.
-        groups: heads of keys and of values; None: as many as of queries.
-        size: of a head; None: the heads share the width.
-        fused: "in order" where one matrix gives all queries, then all keys, then all values; "by
-            head" where it gives each head's query, key and value in turn.
-        options: how it differs from plain attention.
-        out_init: draws the output's weights.
+        width: The size of the hidden states.
+        heads: The number of query heads.
+        rngs: The random keys of the weights.
+        bias: Whether queries, keys and values have biases, and whether the output has one.
+        groups: The number of key and value heads; None: the number of query heads.
+        size: The size of a head; None: `width / heads`.
+        fused: "in order" if one matrix computes all queries, then all keys, then all values; "by
+            head" if it computes the query, the key and the value of each head in turn.
+        options: Differences from plain attention.
+        out_init: The initializer of the output's weights.
 
     Attributes:
-        sinks: one for each head, as in `Heads`; None for none.
+        sinks: A logit for each head, as in `Heads`; None for attention without sinks.
     """
 
     sinks: nnx.Param[jax.Array] | None = None
@@ -121,7 +125,7 @@ class Attention(nnx.Module):
         self.out = linear(heads * d, width, rngs, bias[1], out_init)
 
     def split(self, h: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Queries `[b, t, heads, d]`, keys and values `[b, t, groups, d]` of `h [b, t, d]`."""
+        """Projects `h [b, t, d]` to q `[b, t, heads, d]`, and k and v `[b, t, groups, d]`."""
         if self.fused == "in order":
             qkv = split_heads(self.qkv(h), self.heads + 2 * self.groups)
             q, k, v = jnp.split(qkv, (self.heads, self.heads + self.groups), axis=-2)
@@ -135,7 +139,7 @@ class Attention(nnx.Module):
     def __call__(
         self, h: jax.Array, layer: int, attend: Attend, turn: Turn = unchanged
     ) -> jax.Array:
-        """Attention of `h [b, t, d]`; `turn` rotates heads of queries and of keys."""
+        """Computes attention of `h [b, t, d]`; `turn` rotates query and key heads."""
         q, k, v = self.split(h)
         sinks = None if self.sinks is None else self.sinks[...]
         mean = attend(layer, Heads(turn(q), turn(k), v, self.options, sinks))  # [b, t, heads, d]
@@ -143,7 +147,7 @@ class Attention(nnx.Module):
 
 
 class MLP(nnx.Module):
-    """`proj(act(fc(h)))`."""
+    """A two-layer MLP, `proj(act(fc(h)))`."""
 
     def __init__(
         self, width: int, inner: int, act: str, rngs: nnx.Rngs, bias: bool = True,
@@ -154,23 +158,23 @@ class MLP(nnx.Module):
         self.proj = linear(inner, width, rngs, bias, out_init)
 
     def __call__(self, h: jax.Array) -> jax.Array:
-        """The MLP of `h [b, t, d]`."""
+        """Applies the MLP to `h [b, t, d]`."""
         return self.proj(self.activation(self.fc(h)))
 
 
 class Span(NamedTuple):
-    """`size` tokens of the vocabulary from id `start` on."""
+    """A range of token ids: `size` ids from `start` on."""
 
     start: jax.Array | int
     size: int
 
 
 TokenSet = jax.Array | Span | None
-"""The tokens whose logits are computed: ids `[v]`, a span of ids, or all (None)."""
+"""The tokens for which logits are computed: ids `[v]`, a range of ids, or all (None)."""
 
 
 def select_rows(table: jax.Array, token_set: TokenSet) -> jax.Array:
-    """The rows of `table [vocabulary, ...]` that belong to some tokens."""
+    """Selects the rows of `table [vocabulary, ...]` for these tokens."""
     if token_set is None:
         return table
     if isinstance(token_set, Span):
@@ -180,9 +184,9 @@ def select_rows(table: jax.Array, token_set: TokenSet) -> jax.Array:
 
 
 def logits(h: jax.Array, embeddings: jax.Array, token_set: TokenSet = None) -> jax.Array:
-    """Logits `[..., v]` of `h [..., d]` and the tokens' rows among `embeddings [vocabulary, d]`.
+    """Computes logits `[..., v]` of `h [..., d]` for tokens of `embeddings [vocabulary, d]`.
 
-    In float32 for any dtype of the network: scores are differences of large logits.
+    They are float32 for every dtype of the network, as scores are differences of large logits.
     """
     rows = select_rows(embeddings, token_set)
     h = h.astype(rows.dtype)
@@ -196,11 +200,10 @@ def product(
     precision: jax.lax.PrecisionLike = None,
     out_sharding: NamedSharding | None = None,
 ) -> jax.Array:
-    """`jax.lax.dot_general` in the dtype of `kernel`, its result in `product_dtype`.
+    """Computes `jax.lax.dot_general` in the dtype of `kernel`, with a result in `product_dtype`.
 
-    XLA sums in float32 either way. Where the result is to be bfloat16, though, it makes a float32
-    copy of every kernel on CPUs, of all layers at once, and leaves the processor's products of
-    bfloat16 unused.
+    XLA accumulates in float32 in any case. For a bfloat16 result on CPUs, however, it copies the
+    kernels of all layers to float32 at once, and does not use the processor's bfloat16 products.
 
     >>> half = jnp.ones((2, 300), jnp.bfloat16)
     >>> product(half, half.T, (((1,), (0,)), ((), ()))).dtype.name  # on a CPU
@@ -212,18 +215,19 @@ def product(
 
 
 def product_dtype(dtype: jnp.dtype) -> jnp.dtype:
-    """The dtype of all but the matrices, in networks whose matrices are of `dtype`.
+    """Returns the dtype of activations and norms in networks with matrices in `dtype`.
 
-    On CPUs it is float32: they have products of half precision, but round each number of a norm or
-    an activation in several instructions. On a GPU float32 would be written to its memory and read
-    again.
+    On CPUs this is float32: they multiply half-precision matrices fast, but need several
+    instructions to round each number of a norm or an activation. On GPUs float32 activations would
+    cost memory bandwidth.
     """
     return jnp.dtype(jnp.float32) if jax.default_backend() == "cpu" else dtype
 
 
 def exactness(dtype: str) -> str | None:
-    """The precision of products for a network that computes in `dtype`: float32 is float32.
+    """Returns the matmul precision for a network in `dtype`: full float32 for "float32".
 
-    GPUs else multiply it in TF32 and TPUs in bfloat16, with 10 and 7 bits after the point of 23.
+    By default, GPUs multiply float32 as TF32 and TPUs as bfloat16, with 10 and 7 bits of mantissa
+    instead of 23.
     """
     return "highest" if dtype == "float32" else None

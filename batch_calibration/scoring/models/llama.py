@@ -17,11 +17,11 @@ from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 
 @dataclass(frozen=True, kw_only=True)
 class Config(gated.Config):
-    """Shape of a Llama network, in the names of its Hugging Face `config.json`.
+    """The sizes and options of a Llama network, under their names in `config.json`.
 
-    `qkv_bias` (Qwen2: queries, keys and values have biases though the output has none) and
-    `qk_norm` (Qwen3, OLMo 2) follow from its `model_type`. `no_rope_layers` has a 1 for each layer
-    that rotates, 0 for one that does not (SmolLM3); the multipliers are Granite's.
+    `qkv_bias` (Qwen2: biases for queries, keys and values, but not for the output) and `qk_norm`
+    (Qwen3, OLMo 2) follow from the `model_type`. `no_rope_layers` (SmolLM3) is 1 for layers with
+    rotary positions and 0 for others. Granite uses the multipliers.
     """
 
     hidden_act: str = "silu"
@@ -35,12 +35,12 @@ class Config(gated.Config):
 
     @property
     def positions(self) -> int:
-        """Longest sequence the network has positions for, with its `long_frequencies` too."""
+        """The longest sequence that the network supports, also with `long_frequencies`."""
         return self.rope.positions if self.local_rope is None else self.rope.longest
 
 
 class Block(family.Block):
-    """One pre-norm block: attention, then a gated MLP."""
+    """A pre-norm block: attention, then a gated MLP."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         width, eps = config.hidden_size, config.rms_norm_eps
@@ -54,7 +54,7 @@ class Block(family.Block):
 
 
 class PostNormBlock(nnx.Module):
-    """OLMo 2's block: attention, then a gated MLP, each normalized after it."""
+    """OLMo 2's block: attention, then a gated MLP, each with a norm after it."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         width, eps = config.hidden_size, config.rms_norm_eps
@@ -65,7 +65,7 @@ class PostNormBlock(nnx.Module):
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
+        """Adds this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.ln_1(self.attention(h, layer, attend, turn))
         return h + self.ln_2(self.mlp(h))
 
@@ -74,20 +74,20 @@ class Model(family.Decoder):
     """Llama (Touvron et al. 2023) and its descendants, loadable from a Hugging Face directory."""
 
     block: ClassVar[family.MakePart] = Block
-    rotates: tuple[int, ...]  # for each layer
-    local_frequencies: rotary.Frequencies | None  # of layers with a window
+    rotates: tuple[int, ...]  # 1 for each layer with rotary positions, 0 for others
+    local_frequencies: rotary.Frequencies | None  # for layers with a window
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         self.begin(config, partial(gated.RMSNorm, config.hidden_size, config.rms_norm_eps), rngs)
         self.rotates = config.no_rope_layers or self.rotates
         self.multiplier, self.scale = config.embedding_multiplier, 1 / config.logits_scaling
-        # Those of sequences beyond the length of the first training.
+        # These replace `frequencies` in sequences longer than the original length.
         self.long_frequencies: rotary.Frequencies | None = None
         if config.rope.rope_type == "longrope":
             self.long_frequencies = rotary.frequencies(config.head_size, config.rope, is_long=True)
 
     def begin(self, config: gated.Config, norm: family.MakePart, rngs: nnx.Rngs) -> None:
-        """Make what all of these networks have; all layers rotate alike."""
+        """Makes the parts that all these networks share; at first, all layers rotate."""
         self.make(config, norm, config.tie_word_embeddings, rngs, gated.windows(config))
         self.rotates = (1,) * config.num_hidden_layers
         self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
@@ -97,7 +97,7 @@ class Model(family.Decoder):
             self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
-        """The rotation of each layer, none of SmolLM3's layers without positions."""
+        """Yields the rotation of each layer; SmolLM3's layers without positions do not rotate."""
         turn = rotary.turn(positions, self.frequencies, dtype)
         local = turn
         if self.local_frequencies is not None:
@@ -125,24 +125,24 @@ IMPLIED: dict[str, RawConfig] = {
     "olmo2": {LENGTH: 2048, "rms_norm_eps": 1e-5},
     "olmo3": {LENGTH: 2048, "rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 500_000.0},
 }
-"""Defaults of each `model_type`, for keys that a `config.json` leaves out."""
+"""Defaults of each `model_type` for keys that a `config.json` leaves out."""
 SWITCHED = ("qwen2", "qwen3", "qwen3_moe", "smollm3")
-"""Model types whose windows count only with `use_sliding_window`."""
+"""Model types that use their windows only with `use_sliding_window`."""
 WINDOWED = (*SWITCHED, "mistral", "ministral", "mixtral", "phi3", "olmo3")
 
 
 def flatten(raw: RawConfig) -> RawConfig:
-    """The raw config with the defaults of its `model_type`, in `Config`'s fields."""
+    """Maps a raw config to the fields of `Config`, and adds the defaults of its `model_type`."""
     kind = str(raw.get("model_type"))
-    raw = IMPLIED.get(kind, {}) | raw  # what the file says goes before what its type implies
+    raw = IMPLIED.get(kind, {}) | raw  # the file takes precedence over defaults
     raw |= {"qkv_bias": kind == "qwen2", "fused": kind == "phi3"}
     raw["qk_norm"] = kind in ("qwen3", "qwen3_moe", "olmo2", "olmo3")
     if kind not in WINDOWED or (kind in SWITCHED and not raw.get("use_sliding_window")):
         raw["sliding_window"] = None
     if kind not in (*SWITCHED, "mistral", "ministral", "olmo3"):
-        raw["layer_types"] = None  # transformers looks at those of these model types alone
+        raw["layer_types"] = None  # transformers reads it only for these model types
     window = raw.get("sliding_window") is not None
-    first: Any = raw.get("max_window_layers", 0)  # layers before it see all, though named a maximum
+    first: Any = raw.get("max_window_layers", 0)  # layers before it have full attention
     if kind == "smollm3":
         raw["no_rope_layers"] = turns = _rope_layers(raw)
         raw = gated.layer_types(raw, lambda layer: window and not turns[layer])
@@ -153,19 +153,19 @@ def flatten(raw: RawConfig) -> RawConfig:
     kinds = raw["layer_types"]
     if not window and isinstance(kinds, tuple) and gated.SLIDING in kinds:
         raise InputError(
-            f"config.json says layer_types with {gated.SLIDING!r}, but neither a sliding_window "
-            "nor, where that is a switch, use_sliding_window; fetch the file again."
+            f"config.json has layer_types with {gated.SLIDING!r}; expected a sliding_window, and "
+            "use_sliding_window = true if it has this switch; fetch the file again."
         )
     if kind == "phi3":
         return _phi3_rope(raw)
     if kind == "olmo3":
-        # Where the file names no base for layers with a window, transformers takes its own.
+        # This is transformers' default base for layers with a window.
         return rotary.flatten_by_kind(raw, local_theta=500_000.0)
     return rotary.flatten(raw)
 
 
 def _phi3_rope(raw: RawConfig) -> RawConfig:
-    """Phi-3's rope, whose scaling was once called "su" or "yarn" and is `longrope`."""
+    """Returns the raw config with Phi-3's `longrope`, which older files name "su" or "yarn"."""
     for key in ("rope_scaling", "rope_parameters"):
         scaling: Any = raw.get(key)
         kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else None
@@ -175,7 +175,10 @@ def _phi3_rope(raw: RawConfig) -> RawConfig:
 
 
 def _rope_layers(raw: RawConfig) -> tuple[int, ...]:
-    """SmolLM3's `no_rope_layers`: all layers rotate but each `no_rope_layer_interval`-th."""
+    """Returns SmolLM3's `no_rope_layers`, 1 for each layer that rotates.
+
+    By default, all layers rotate except every `no_rope_layer_interval`-th.
+    """
     rotates: Any = raw.get("no_rope_layers")
     interval: Any = raw.get("no_rope_layer_interval", 4)
     layers: Any = raw.get("num_hidden_layers")
@@ -185,7 +188,7 @@ def _rope_layers(raw: RawConfig) -> tuple[int, ...]:
     fits = isinstance(rotates, list) and isinstance(layers, int) and len(rotates) == layers
     if not fits or not {*rotates} <= {0, 1}:
         raise InputError(
-            f"config.json says no_rope_layers = {rotates!r:.200}; expected 0 or 1 for each of "
+            f"config.json has no_rope_layers = {rotates!r:.200}; expected 0 or 1 for each of "
             f"{layers} layers; fetch the file again."
         )
     return tuple(rotates)
@@ -209,13 +212,13 @@ FIXED: dict[str, tuple[object, str]] = {
     "attention_multiplier": (None, "granite"),
     "logits_scaling": (1.0, "granite"),
 }
-"""Options, the only value of each, and the model types whose files may set another."""
+"""Options, their only supported value, and the model types that support other values."""
 HARMLESS = dict(activation="swiglu", full_attn_mod=1, interpolate_factor=1, lm_head_bias=False)
-"""Keys of some files (Falcon 3, Phi-4-mini) that say what these networks do anyway."""
+"""Keys of some files (Falcon 3, Phi-4-mini) with the value that these networks implement."""
 
 
 def _family(kind: str) -> Family:
-    """The family of one `model_type`."""
+    """Makes the family of one `model_type`."""
     fixed = {key: only for key, (only, own) in FIXED.items() if kind not in own.split()}
     return Family(
         name=kind,

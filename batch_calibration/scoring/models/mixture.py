@@ -1,4 +1,4 @@
-"""Mixtures of experts: Mixtral, Qwen3-MoE and gpt-oss, whose MLPs are chosen by a router."""
+"""Mixtures of experts: Mixtral, Qwen3-MoE and gpt-oss; a router chooses the MLPs of each token."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from batch_calibration.scoring.models.attention import AttentionOptions
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight, linear_weights
 
 MOST_EXPERTS = 128
-"""Experts of a layer that the tables below have names for."""
+"""The most experts in a layer; the tables below have so many names."""
 
 TOGETHER = 64
-"""Tokens that an expert reads at a time."""
+"""Tokens that an expert processes at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(llama.Config):
-    """Shape of a mixture, in the names of its Hugging Face `config.json`.
+    """The sizes and options of a mixture, under their names in `config.json`.
 
-    `num_experts` is Mixtral's `num_local_experts`. With `norm_topk_prob` the weights of the chosen
-    experts sum to 1; Mixtral's always do.
+    `num_experts` is Mixtral's `num_local_experts`. With `norm_topk_prob`, the weights of the chosen
+    experts sum to 1; Mixtral's weights always do.
     """
 
     num_experts: int
@@ -36,17 +36,17 @@ class Config(llama.Config):
 
 
 class Mixture(nnx.Module):
-    """The sum of the most probable experts' outputs for each token, by the router's probabilities.
+    """The sum of the most probable experts' outputs for each token, weighted by the router.
 
-    Each expert runs on the tokens that chose it (`add_chosen`).
+    Each expert runs only on the tokens that chose it (`add_chosen`).
     """
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, experts = config.hidden_size, config.num_experts
         if not config.num_experts_per_tok <= experts <= MOST_EXPERTS:
-            expected = f"at most {MOST_EXPERTS} experts, no fewer than num_experts_per_tok"
-            got = f"{experts} experts, {config.num_experts_per_tok} for each token"
-            remedy = f"{spell('scorer', 'transformers')} may run it"
+            expected = f"at most {MOST_EXPERTS} experts, and at least num_experts_per_tok"
+            got = f"{experts} experts, {config.num_experts_per_tok} per token"
+            remedy = f"try {spell('scorer', 'transformers')}"
             raise InputError.at("config.json", expected, got, remedy)
         self.chosen, self.normalizes = config.num_experts_per_tok, config.norm_topk_prob
         self.router = layers.linear(width, experts, rngs, bias=False)
@@ -54,7 +54,7 @@ class Mixture(nnx.Module):
         self.experts = nnx.List([make(rngs=rngs) for _ in range(experts)])
 
     def __call__(self, h: jax.Array) -> jax.Array:
-        """The chosen experts' outputs for `h [b, t, d]`, summed by their weights."""
+        """Sums the weighted outputs of the chosen experts for `h [b, t, d]`."""
         chosen = choose_experts(self.router(h), self.chosen, self.normalizes)
         mixed = jnp.zeros_like(h)
         for number, expert in enumerate(self.experts):
@@ -66,12 +66,12 @@ Expert = Callable[[jax.Array], jax.Array]
 
 
 class Chosen(NamedTuple):
-    """Pairs of a token and an expert that it chose, the pairs of an expert together.
+    """Pairs of a token and an expert that it chose, sorted by expert.
 
     Attributes:
-        token: [pairs], the token's number of b t.
-        weight: [pairs], of the expert's output.
-        starts: [experts + 1], where the pairs of an expert begin.
+        token: `[pairs]`, the token's index among the b * t tokens.
+        weight: `[pairs]`, the weight of the expert's output.
+        starts: `[experts + 1]`, the index of each expert's first pair.
     """
 
     token: jax.Array
@@ -80,7 +80,7 @@ class Chosen(NamedTuple):
 
 
 def choose_experts(logits: jax.Array, count: int, normalizes: bool) -> Chosen:
-    """The `count` experts with the highest of `logits [b, t, experts]`, for each token."""
+    """Chooses the `count` experts with the highest `logits [b, t, experts]` for each token."""
     experts = logits.shape[-1]
     probs = jax.nn.softmax(logits.astype(jnp.float32)).reshape(-1, experts)  # as in transformers
     values, numbers = jax.lax.top_k(probs, count)  # [b t, chosen]
@@ -95,10 +95,10 @@ def choose_experts(logits: jax.Array, count: int, normalizes: bool) -> Chosen:
 def add_chosen(
     mixed: jax.Array, h: jax.Array, chosen: Chosen, number: jax.Array | int, expert: Expert
 ) -> jax.Array:
-    """`mixed [b, t, d]` with the weighted outputs of an expert for the tokens that chose it.
+    """Adds the weighted outputs of an expert, for the tokens that chose it, to `mixed [b, t, d]`.
 
-    It reads `TOGETHER` tokens at a time, so shapes do not depend on what tokens chose, and all that
-    is computed in vain is the rest of its last turn.
+    The expert processes `TOGETHER` tokens at a time, so shapes do not depend on the choices of
+    tokens. Only the unused places of its last turn are computed in vain.
     """
     flat = h.reshape(-1, h.shape[-1])
     size = min(TOGETHER, len(flat))
@@ -116,7 +116,7 @@ def add_chosen(
 
 
 class Block(llama.Block):
-    """A Llama block with a mixture in the place of the MLP."""
+    """A Llama block with a mixture instead of the MLP."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         super().__init__(config, window, rngs=rngs)
@@ -130,7 +130,7 @@ class Model(llama.Model):
 
 
 def flatten_mixtral(raw: RawConfig) -> RawConfig:
-    """Mixtral's raw config in `Config`'s fields."""
+    """Maps Mixtral's raw config to the fields of `Config`."""
     implied: RawConfig = {llama.LENGTH: 131_072, llama.GROUPS: 8, "rms_norm_eps": 1e-5}
     implied |= {"rope_theta": 1_000_000.0, "num_experts_per_tok": 2, "num_local_experts": 8}
     raw = implied | raw
@@ -141,21 +141,21 @@ def flatten_mixtral(raw: RawConfig) -> RawConfig:
 
 
 def flatten_qwen3(raw: RawConfig) -> RawConfig:
-    """Qwen3-MoE's raw config in `Config`'s fields."""
+    """Maps Qwen3-MoE's raw config to the fields of `Config`."""
     implied: RawConfig = {llama.LENGTH: 32_768, llama.GROUPS: 4, "sliding_window": 4096}
     implied |= {"num_experts_per_tok": 8, "num_experts": 128, "moe_intermediate_size": 768}
     raw = implied | raw
     raw["num_experts"] = raw.get("num_local_experts") or raw["num_experts"]
     raw["mlp_only_layers"] = raw.get("mlp_only_layers") or []
-    # transformers gives all layers the window and ignores these.
+    # transformers ignores these keys and gives all layers the window.
     raw |= {"layer_types": None, "max_window_layers": 0}
     return llama.flatten(raw)
 
 
 def _weights(router: str, expert: str, names: tuple[str, str, str]) -> dict[str, Weight]:
-    """The table with the tensors of experts, whose gate, up and down are `names`."""
+    """Returns the weight table with the experts; checkpoints call gate, up and down `names`."""
     table = gated.weights_without(".mlp.")
-    # A name for each expert that a network may have; names that it lacks are not asked for.
+    # The table has names for the largest number of experts; smaller networks use some of them.
     table[f"model.layers.{{i}}.{router}.weight"] = Weight("blocks.{i}.mlp.router.kernel", True, 1)
     for number in range(MOST_EXPERTS):
         for theirs, ours, split in zip(names, ("gate", "up", "down"), (1, 1, 0), strict=True):
@@ -166,14 +166,14 @@ def _weights(router: str, expert: str, names: tuple[str, str, str]) -> dict[str,
 
 
 INERT = "output_router_logits router_aux_loss_coef router_jitter_noise max_window_layers"
-"""Keys that train a router, and keys of these types that transformers does not read."""
+"""Keys that affect only the training of a router, or that transformers ignores for these types."""
 MISTRAL, QWEN3 = llama.FAMILIES["mistral"], llama.FAMILIES["qwen3"]
 DENSE_ALONE = {"decoder_sparse_step": 1, "mlp_only_layers": []}
-"""Keys of layers without experts, which these networks have not."""
+"""Keys for layers without experts, with the only value that these networks support."""
 
 
 def _family(name: str, dense: Family, flatten: Callable[[RawConfig], RawConfig]) -> Family:
-    """The family of a mixture, from that of its dense sibling."""
+    """Makes the family of a mixture from the family of the dense network."""
     keys, inert = (*dense.keys, "num_local_experts"), (*dense.inert, *INERT.split())
     family = dense._replace(name=name, config=Config, model=Model, flatten=flatten)
     return family._replace(weights=WEIGHTS[name], keys=keys, inert=inert)
@@ -190,12 +190,12 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-# --- gpt-oss: attention sinks and clamped experts
+# --- gpt-oss: attention sinks and clamped experts.
 
 
 @dataclass(frozen=True, kw_only=True)
 class GptOssConfig(llama.Config):
-    """Shape of a gpt-oss network, in the names of its Hugging Face `config.json`."""
+    """The sizes and options of a gpt-oss network, under their names in `config.json`."""
 
     num_local_experts: int = 128
     num_experts_per_tok: int = 4
@@ -204,26 +204,26 @@ class GptOssConfig(llama.Config):
 
 
 class Experts(nnx.Module):
-    """The sum of the most probable experts' outputs for each token, as in `Mixture`."""
+    """The weighted sum of the most probable experts' outputs for each token, as in `Mixture`."""
 
     def __init__(self, config: GptOssConfig, *, rngs: nnx.Rngs):
         width, inner = config.hidden_size, config.intermediate_size
         experts = config.num_local_experts
         if config.num_experts_per_tok > experts:
-            expected = "no fewer experts than num_experts_per_tok"
+            expected = "at least num_experts_per_tok experts"
             got = f"{experts} and {config.num_experts_per_tok}"
             raise InputError.at("config.json", expected, got, "fetch the file again")
         self.chosen, self.experts = config.num_experts_per_tok, experts
         self.alpha, self.limit = config.swiglu_alpha, config.swiglu_limit
         self.router = layers.linear(width, experts, rngs)
-        # Of all experts at once; gate and up take turns along the last axis.
+        # One array holds all experts; columns of gate and up alternate.
         self.gate_up = layers.parameter(rngs, experts, width, 2 * inner)
         self.gate_up_bias = nnx.Param(jnp.zeros((experts, 2 * inner)))
         self.down = layers.parameter(rngs, experts, inner, width)
         self.down_bias = nnx.Param(jnp.zeros((experts, width)))
 
     def __call__(self, h: jax.Array) -> jax.Array:
-        """The chosen experts' outputs for `h [b, t, d]`, summed by their weights."""
+        """Sums the weighted outputs of the chosen experts for `h [b, t, d]`."""
         chosen = choose_experts(self.router(h), self.chosen, normalizes=True)
         gate_up, gate_up_bias = self.gate_up[...], self.gate_up_bias[...]
         down, down_bias = self.down[...], self.down_bias[...]
@@ -232,7 +232,7 @@ class Experts(nnx.Module):
         def add_expert(number: jax.Array, mixed: jax.Array) -> jax.Array:
             def run(rows: jax.Array) -> jax.Array:
                 both = layers.product(rows, gate_up[number], contracted) + gate_up_bias[number]
-                # Gate and up lie in turn, number by number.
+                # Even columns are the gate, odd columns are up.
                 gate = jnp.minimum(both[..., ::2], self.limit)
                 up = jnp.clip(both[..., 1::2], -self.limit, self.limit)
                 inner = (up + 1) * gate * jax.nn.sigmoid(self.alpha * gate)
@@ -245,7 +245,7 @@ class Experts(nnx.Module):
 
 
 class GptOssBlock(llama.Block):
-    """A Llama block whose attention has sinks, with experts in the place of the MLP."""
+    """A Llama block with attention sinks, and with experts instead of the MLP."""
 
     def __init__(self, config: GptOssConfig, window: int | None, *, rngs: nnx.Rngs):
         super().__init__(config, window, rngs=rngs)
@@ -261,7 +261,7 @@ class GptOssModel(llama.Model):
 
 
 def flatten_gpt_oss(raw: RawConfig) -> RawConfig:
-    """The raw config in `Config`'s fields; of quantized weights, MXFP4 alone is read."""
+    """Maps gpt-oss's raw config to the fields of `Config`; the only quantization is MXFP4."""
     implied: RawConfig = {llama.LENGTH: 131_072, llama.GROUPS: 8, "head_dim": 64}
     implied |= {"rms_norm_eps": 1e-5, "rope_theta": 150_000.0}
     implied |= {"sliding_window": 128, "attention_bias": True}
@@ -270,8 +270,8 @@ def flatten_gpt_oss(raw: RawConfig) -> RawConfig:
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     if quantization and method != "mxfp4":
         raise InputError(
-            f"config.json says quant_method = {method!r:.200}, of which this network reads "
-            f"'mxfp4' alone; score it with {spell('scorer', 'transformers')}."
+            f"config.json has quant_method = {method!r:.200}; expected 'mxfp4', the only one "
+            f"that this network reads; score it with {spell('scorer', 'transformers')}."
         )
     if not raw.get("rope_scaling") and not raw.get("rope_parameters"):
         yarn = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0}

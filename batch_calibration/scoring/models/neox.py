@@ -15,13 +15,13 @@ from batch_calibration.scoring.models import family, gated, gpt2, layers, rotary
 
 @dataclass(frozen=True, kw_only=True)
 class Config(gated.RotaryConfig):
-    """Shape of a GPT-NeoX network, in the names of its Hugging Face `config.json`."""
+    """The sizes and options of a GPT-NeoX network, under their names in `config.json`."""
 
     intermediate_size: int
     max_position_embeddings: int = 2048
     layer_norm_eps: float = 1e-5
     hidden_act: str = "gelu"
-    use_parallel_residual: bool = True  # the MLP reads what attention reads
+    use_parallel_residual: bool = True  # MLP and attention both read the block's input
     attention_bias: bool = True
     tie_word_embeddings: bool = False
 
@@ -42,7 +42,7 @@ class Model(family.Decoder):
     """GPT-NeoX (Black et al. 2022), loadable from any Hugging Face `gpt_neox` directory."""
 
     block: ClassVar[family.MakePart] = Block
-    interleaved = False  # whether the numbers that turn together are neighbors
+    interleaved = False  # whether the two numbers of a rotated pair are neighbors
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         norm = partial(layers.layer_norm, config.hidden_size, config.layer_norm_eps)
@@ -50,12 +50,12 @@ class Model(family.Decoder):
         self.frequencies = rotary.frequencies(config.hidden_size // config.heads, config.rope)
 
     def block_terms(self, positions: jax.Array, dtype: jnp.dtype) -> Iterable[tuple[object, ...]]:
-        """The rotation of heads at `positions [b, t]`."""
+        """Returns the rotation of heads at `positions [b, t]`, the same for all blocks."""
         return repeat((rotary.turn(positions, self.frequencies, dtype, self.interleaved),))
 
 
 def flatten(raw: family.RawConfig) -> family.RawConfig:
-    """The raw config with the rope fields, whose names were this family's own."""
+    """Returns the raw config with the rope fields, which this family names differently."""
     implied = {"rope_theta": raw.get("rotary_emb_base", 10_000.0), "max_position_embeddings": 2048}
     return rotary.flatten(implied | raw, share=raw.get("rotary_pct", 0.25))
 
@@ -89,23 +89,23 @@ FAMILY = family.Family(
 )
 
 
-# --- the first Phi family, Phi-2 among it
+# --- The first Phi family, including Phi-2.
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhiConfig(gated.RotaryConfig):
-    """Shape of a Phi network, in the names of its Hugging Face `config.json`."""
+    """The sizes and options of a Phi network, under their names in `config.json`."""
 
     intermediate_size: int = 8192
     max_position_embeddings: int = 2048
-    num_key_value_heads: int | None = None  # as many as heads
+    num_key_value_heads: int | None = None  # None: as many as heads
     layer_norm_eps: float = 1e-5
     hidden_act: str = "gelu_new"
     tie_word_embeddings: bool = False
 
 
 class PhiBlock(family.Block):
-    """Attention and a two-layer MLP of the same normalized states."""
+    """Attention and a two-layer MLP that read the same normalized states."""
 
     def __init__(self, config: PhiConfig, *, rngs: nnx.Rngs):
         width, groups = config.hidden_size, config.num_key_value_heads
@@ -120,19 +120,19 @@ class PhiModel(Model):
     block: ClassVar[family.MakePart] = PhiBlock
 
     def __init__(self, config: PhiConfig, *, rngs: nnx.Rngs):
-        # This config has all that is read of GPT-NeoX's.
+        # This config has all fields of GPT-NeoX's config that the base class reads.
         super().__init__(config, rngs=rngs)  # type: ignore[arg-type]
         self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (config.vocab_size,)))
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        # [v], like the logits
+        """Computes logits `[..., v]` of hidden states `[..., d]` for `token_set` (None: all)."""
+        # The bias is [v], as the last axis of the logits.
         bias = layers.select_rows(self.bias[...], token_set).astype("float32")
         return super().unembed(h, token_set) + bias
 
 
 def flatten_phi(raw: family.RawConfig) -> family.RawConfig:
-    """The raw config with the rope fields; half of each head is rotated by default."""
+    """Returns the raw config with the rope fields; half of each head is rotated by default."""
     return rotary.flatten({"max_position_embeddings": 2048} | raw, share=0.5)
 
 
@@ -159,14 +159,14 @@ PHI = family.Family(
 
 @dataclass(frozen=True, kw_only=True)
 class GPTJConfig(gpt2.Config):
-    """Shape of a GPT-J network, in the names of its Hugging Face `config.json`."""
+    """The sizes and options of a GPT-J network, under their names in `config.json`."""
 
-    rotary_dim: int = 64  # numbers of each head that are rotated
+    rotary_dim: int = 64  # rotated numbers of each head
     tie_word_embeddings: bool = False
 
 
 class GPTJBlock(family.Block):
-    """Attention and a two-layer MLP of the same normalized states."""
+    """Attention and a two-layer MLP that read the same normalized states."""
 
     def __init__(self, config: GPTJConfig, *, rngs: nnx.Rngs):
         width, inner = config.n_embd, config.n_inner or 4 * config.n_embd

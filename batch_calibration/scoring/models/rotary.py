@@ -1,4 +1,4 @@
-"""Rotary positions: reads them from a config, computes their frequencies, rotates heads."""
+"""Rotary positions: reads their parameters, computes frequencies, rotates heads."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "yarn": ("factor",),
     "longrope": ("short_factor", "long_factor"),
 }
-"""The rope types there are, and the parameters that each needs."""
+"""The known rope types, and the parameters that each requires."""
 OPTIONAL: dict[str, tuple[str, ...]] = {
     "yarn": ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
     "longrope": ("attention_factor", "factor"),
@@ -36,23 +36,23 @@ KEYS = ("rope_theta", "rope_scaling", "rope_parameters", PARTIAL, ORIGINAL)
 
 @dataclass(frozen=True, kw_only=True)
 class Rope:
-    """The rope parameters of a config, under the names that Hugging Face gives them.
+    """The rope parameters of a config, under their names in Hugging Face files.
 
-    `positions` is the config's longest sequence. `original_max_position_embeddings` is the
-    length the network was first trained for, `positions` where the config does not say.
+    `positions` is the config's longest sequence. `original_max_position_embeddings` is the sequence
+    length of the first training; it defaults to `positions`.
     """
 
     rope_type: str = "default"
     rope_theta: float = 10_000.0
     positions: int = 2048
     original_max_position_embeddings: float = 2048
-    partial_rotary_factor: float = 1.0  # the share of each head that is rotated
+    partial_rotary_factor: float = 1.0  # the rotated fraction of each head
     factor: float | None = None
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     attention_factor: float | None = None
-    beta_fast: float | None = None  # turns; 32
-    beta_slow: float | None = None  # turns; 1
+    beta_fast: float | None = None  # turns in the original length; None: 32
+    beta_slow: float | None = None  # turns in the original length; None: 1
     mscale: float | None = None
     mscale_all_dim: float | None = None
     truncate: bool = True
@@ -63,35 +63,35 @@ class Rope:
     def longest(self) -> int:
         """The longest sequence for which one set of frequencies holds.
 
-        Beyond the length of the first training `longrope` turns every position otherwise, those
-        of a shared prefix too: `long_factor` divides, not `short_factor`.
+        In longer sequences than the original length, `longrope` rotates all positions by other
+        frequencies, also in a shared prefix: it divides by `long_factor` instead of `short_factor`.
         """
         original = int(self.original_max_position_embeddings)
         return min(self.positions, original) if self.rope_type == "longrope" else self.positions
 
 
 Angle = tuple[jax.Array, jax.Array]
-"""Cosine and sine `[b, t, 1, r]` of the angles that `r` pairs of numbers are turned by."""
+"""Cosine and sine `[b, t, 1, r]` of the angles by which `r` pairs of numbers are rotated."""
 
 
 class Frequencies(NamedTuple):
-    """Radians per position of each rotated pair, and what cosines and sines are multiplied by."""
+    """Radians per position of each rotated pair, and the factor of cosines and sines."""
 
     radians: tuple[float, ...]
     scale: float = 1.0
 
 
 def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) -> RawConfig:
-    """A raw config with `rope` (a `Rope`) and `partial_rotary_factor`.
+    """Returns a raw config with `rope` (a `Rope`) and `partial_rotary_factor`.
 
     Files nest the parameters in `rope_scaling` (older) or `rope_parameters` (transformers 5).
-    The nested object goes before the config's own keys, except for
-    `original_max_position_embeddings`, as in transformers.
+    As in transformers, the nested object takes precedence over keys at the top level, except for
+    `original_max_position_embeddings`.
 
     Args:
-        raw: a raw config.
-        share: `partial_rotary_factor` where the config does not say.
-        original: `original_max_position_embeddings` where the config does not say.
+        raw: A raw config.
+        share: The default of `partial_rotary_factor`.
+        original: The default of `original_max_position_embeddings`.
     """
     parameters = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     if not isinstance(parameters, dict):
@@ -105,7 +105,7 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
     lacking = [key for key in NEEDED[kind] if parameters.get(key) is None]
     unknown = sorted(parameters.keys() - allowed - UNREAD)
     if lacking or unknown:
-        problem = f"lack {lacking[0]}" if lacking else f"have {unknown[0]}, unknown here"
+        problem = f"lack {lacking[0]}" if lacking else f"have the unknown key {unknown[0]}"
         raise InputError(
             f"config.json: the parameters of rope type {kind!r} {problem}; fetch the file again."
         )
@@ -113,24 +113,24 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
     merged[PARTIAL] = raw.get(PARTIAL, share)
     unread = {"type", *UNREAD}
     merged |= {key: p for key, p in parameters.items() if p is not None and key not in unread}
-    # This key alone counts at the top before the nested object.
+    # Only for this key does the top level take precedence over the nested object.
     if (top := raw.get(ORIGINAL, original)) is not None:
         merged[ORIGINAL] = top
     merged |= {"rope_type": kind, "positions": positions}
-    # Where the longest sequence is nonsense, the loader says so.
+    # The loader reports an invalid longest sequence.
     rope = _checked(merged) if type(positions) is int and positions > 0 else Rope()
     return raw | {PARTIAL: merged[PARTIAL], "rope": rope}
 
 
 def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
-    """A raw config with `rope` and `local_rope`, for layers that see all and for the others.
+    """Returns a raw config with `rope` for layers with full attention, `local_rope` for the others.
 
-    Transformers 5 nests the parameters of each in `rope_parameters`; `rope_scaling` (older) is of
-    the layers that see all.
+    Transformers 5 nests the parameters of both kinds in `rope_parameters`. The older `rope_scaling`
+    holds only the parameters of layers with full attention.
 
     Args:
-        raw: a raw config with `rope_theta`.
-        local_theta: the base of layers with a window, where the config does not say.
+        raw: A raw config with `rope_theta`.
+        local_theta: The default base of layers with a window.
     """
     nested = raw.get("rope_parameters")
     by_kind = nested if isinstance(nested, dict) else {}
@@ -142,8 +142,8 @@ def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
     scaling = raw.get("rope_scaling")
     if isinstance(scaling, dict) and ("rope_type" not in scaling or by_kind):
         raise InputError(
-            f"config.json says rope_scaling = {scaling!r:.200}, which transformers reads by "
-            "rope_type alone and joins with rope_parameters; give one of them, with rope_type."
+            f"config.json has rope_scaling = {scaling!r:.200}; expected a rope_type in it, and no "
+            "rope_parameters for kinds of layers; keep one of the two objects, with a rope_type."
         )
     length = {"max_position_embeddings": raw["max_position_embeddings"]}
     local: RawConfig = {"rope_theta": local_theta, "rope_parameters": by_kind.get(local_kind)}
@@ -154,15 +154,19 @@ def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
         if isinstance(rope, Rope) and (rope.partial_rotary_factor != 1 or not rope.truncate):
             layers = "full" if name == "rope" else "sliding"
             raise InputError(
-                f"config.json says partial_rotary_factor = {rope.partial_rotary_factor} and "
-                f"truncate = {rope.truncate} of its {layers} layers, expected 1 and True, the only "
-                "ones that transformers has there; use another checkpoint."
+                f"config.json has partial_rotary_factor = {rope.partial_rotary_factor} and "
+                f"truncate = {rope.truncate} for its {layers} layers; expected 1 and True, the "
+                "only values that transformers supports; use another checkpoint."
             )
     return {key: setting for key, setting in raw.items() if key != "rope_parameters"} | ropes
 
 
 def _checked(parameters: RawConfig) -> Rope:
-    """The parameters as a `Rope`, or a sentence that names the one of another type."""
+    """Checks the types of the parameters and returns them as a `Rope`.
+
+    Raises:
+        InputError: A parameter has another type or an impossible value.
+    """
     checked: dict[str, Any] = {}
     types = get_type_hints(Rope)
     for field in fields(Rope):
@@ -170,14 +174,14 @@ def _checked(parameters: RawConfig) -> Rope:
         parameter = tuple(given) if isinstance(given, list) else given
         if expected := parameter is not field.default and misfit(types[field.name], parameter):
             raise InputError(
-                f"config.json says {field.name} = {given!r} of its rope parameters; expected "
-                f"{expected.removesuffix(', or null')}; fetch the file again."  # null: left out
+                f"config.json has {field.name} = {given!r} in its rope parameters; expected "
+                f"{expected.removesuffix(', or null')}; fetch the file again."  # nulls are removed
             )
         checked[field.name] = parameter
     rope = Rope(**checked)
     if not rope.partial_rotary_factor <= 1:
         raise InputError(
-            f"config.json says {PARTIAL} = {rope.partial_rotary_factor}; expected a share of "
+            f"config.json has {PARTIAL} = {rope.partial_rotary_factor}; expected a fraction of "
             "each head, at most 1; fetch the file again."
         )
     if rope.rope_type == "llama3" and rope.low_freq_factor >= rope.high_freq_factor:
@@ -188,16 +192,20 @@ def _checked(parameters: RawConfig) -> Rope:
 
 
 def frequencies(size: int, rope: Rope, is_long: bool = False) -> Frequencies:
-    """Radians per position, `theta^(-2i / r)`, of the `r` numbers that are rotated of `size`.
+    """Computes radians per position, `theta^(-2i / r)`, for the `r` rotated numbers of a head.
 
-    `linear` divides them all by a factor; `llama3` only pairs that turn fewer than
-    `low_freq_factor` times in the length the network was first trained for, those above
-    `high_freq_factor` not at all, and blends between. `yarn` (Peng et al. 2023) blends over pairs
-    between `beta_fast` and `beta_slow` turns, and scales. `longrope` (Ding et al. 2024) divides
-    each by a factor of its own, another where the sequence `is_long`. `dynamic` changes nothing
-    up to the config's longest sequence.
+    * `linear` divides all of them by `factor`.
+    * `llama3` divides those with fewer than `low_freq_factor` turns in the original length, keeps
+      those with more than `high_freq_factor`, and interpolates between.
+    * `yarn` (Peng et al. 2023) interpolates between the pairs with `beta_fast` and `beta_slow`
+      turns, and scales cosines and sines.
+    * `longrope` (Ding et al. 2024) divides each by its own factor, which depends on whether the
+      sequence `is_long`, and scales cosines and sines.
+    * `dynamic` changes nothing up to the config's longest sequence.
+
+    `r` is `partial_rotary_factor` times `size`, the size of a head.
     """
-    size = int(size * rope.partial_rotary_factor)  # of a head, what is rotated
+    size = int(size * rope.partial_rotary_factor)  # the rotated numbers of a head
     radians = rope.rope_theta ** -(np.arange(0, size, 2) / size)
     original, factor = rope.original_max_position_embeddings, rope.factor or 1.0
     scale: float = 1.0
@@ -205,7 +213,7 @@ def frequencies(size: int, rope: Rope, is_long: bool = False) -> Frequencies:
         radians = radians / factor
     elif rope.rope_type == "llama3":
         low, high = rope.low_freq_factor, rope.high_freq_factor
-        # The share that keeps its frequency, by the turns in the original length.
+        # The interpolation weight of the unchanged frequency, from its turns in that length.
         share = np.clip((radians * original / (2 * math.pi) - low) / (high - low), 0, 1)
         radians = radians * (share + (1 - share) / factor)
     elif rope.rope_type == "yarn":
@@ -219,17 +227,17 @@ def frequencies(size: int, rope: Rope, is_long: bool = False) -> Frequencies:
             raise InputError.at("config.json", expected, len(factors), "fetch it again")
         radians = radians / np.array(factors)
         factor = rope.factor or rope.positions / original
-        # Ding et al. 2024: attention over a longer context is kept as sharp as it was.
+        # Ding et al. 2024: this scale keeps attention over a longer context as sharp as before.
         default_scale = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
         scale = rope.attention_factor or default_scale
     return Frequencies(tuple(radians.tolist()), scale)
 
 
 def _yarn_ramp(size: int, rope: Rope) -> np.ndarray:
-    """From 0 for pairs that turn fast to 1 for slow ones."""
+    """Returns a ramp over pairs, from 0 for fast rotations to 1 for slow ones."""
 
     def pair(turns: float) -> float:
-        """The pair, not a whole number, that makes so many turns in the original length."""
+        """Returns the fractional index of the pair with so many turns in the original length."""
         length = rope.original_max_position_embeddings / (turns * 2 * math.pi)
         return size * math.log(length) / (2 * math.log(rope.rope_theta))
 
@@ -237,12 +245,12 @@ def _yarn_ramp(size: int, rope: Rope) -> np.ndarray:
     if rope.truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, size - 1)
-    width = high - low if high != low else 1e-3  # a step where both ends are one pair
+    width = high - low if high != low else 1e-3  # a step if both ends are equal
     return np.asarray(np.clip((np.arange(size // 2) - low) / width, 0, 1))
 
 
 def _yarn_scale(rope: Rope, factor: float) -> float:
-    # 0.1 ln(factor) + 1 is fitted to perplexities (Peng et al. 2023, equation 22).
+    # Peng et al. 2023, equation 22: 0.1 ln(factor) + 1 was fitted to perplexities.
     def scale(by: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
 
@@ -252,7 +260,7 @@ def _yarn_scale(rope: Rope, factor: float) -> float:
 
 
 def angles(positions: jax.Array, frequencies: Frequencies, dtype: jnp.dtype) -> Angle:
-    """Cosine and sine `[b, t, 1, r]` at `positions [b, t]` of `r` frequencies."""
+    """Computes cosine and sine `[b, t, 1, r]` of `r` frequencies at `positions [b, t]`."""
     radians = jnp.array(frequencies.radians, jnp.float32)  # [r]
     angle = positions[..., None, None].astype(jnp.float32) * radians  # [b, t, 1, r]
     cos, sin = jnp.cos(angle) * frequencies.scale, jnp.sin(angle) * frequencies.scale
@@ -262,16 +270,16 @@ def angles(positions: jax.Array, frequencies: Frequencies, dtype: jnp.dtype) -> 
 def turn(
     positions: jax.Array, frequencies: Frequencies, dtype: jnp.dtype, interleaved: bool = False
 ) -> Callable[[jax.Array], jax.Array]:
-    """The rotation of heads at `positions [b, t]`; see `rotate`."""
+    """Makes the function that rotates heads at `positions [b, t]`; see `rotate`."""
     angle = angles(positions, frequencies, dtype)
     return partial(rotate, angle=angle, interleaved=interleaved)
 
 
 def rotate(heads: jax.Array, angle: Angle, interleaved: bool = False) -> jax.Array:
-    """Rotate the first `2r` numbers of each head in `heads [b, t, heads, d]`; the others stay.
+    """Rotates the first `2r` numbers of each head in `heads [b, t, heads, d]`; the others stay.
 
-    `angle` is a cosine and a sine `[b, t, 1, r]`. Number `i` is paired with `i + r`, or `2i` with
-    `2i + 1` where the pairs are `interleaved`.
+    `angle` is a cosine and a sine `[b, t, 1, r]`. Number `i` is paired with `i + r`; if the pairs
+    are `interleaved`, `2i` is paired with `2i + 1`.
     """
     cos, sin = angle
     r = cos.shape[-1]  # pairs
@@ -281,7 +289,8 @@ def rotate(heads: jax.Array, angle: Angle, interleaved: bool = False) -> jax.Arr
         pairs = jnp.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)
         return jnp.concatenate([pairs.reshape(rotated.shape), unrotated], axis=-1)
     swapped = jnp.concatenate([rotated[..., r:], rotated[..., :r]], axis=-1)
-    # One product over whole heads: number i is x_i cos - x_(i+r) sin, i + r the other way round.
+    # One product over whole heads: number i becomes x_i cos - x_(i+r) sin, and number i + r
+    # becomes x_(i+r) cos + x_i sin.
     cosines, sines = jnp.concatenate([cos, cos], axis=-1), jnp.concatenate([-sin, sin], axis=-1)
     rotated = rotated * cosines + swapped * sines
     return jnp.concatenate([rotated, unrotated], axis=-1) if unrotated.shape[-1] else rotated

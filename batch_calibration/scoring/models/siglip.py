@@ -18,12 +18,12 @@ from batch_calibration.scoring.models.files.config import read_json
 DEFAULT_PADDING = TokenId(1)
 TOKENIZER_CLASS = "SiglipTokenizer"
 AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")
-"""Classes that take `tokenizer.json` as it is."""
+"""Tokenizer classes that use `tokenizer.json` without changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(clip.Config):
-    """Shape of both towers, as in `clip.Config`; what a file leaves out is SigLIP's."""
+    """The sizes of both towers, as in `clip.Config`, with SigLIP's defaults."""
 
     text_vocab_size: int = 32000
     text_hidden_size: int = 768
@@ -33,19 +33,19 @@ class Config(clip.Config):
     text_hidden_act: str = "gelu_pytorch_tanh"
     text_layer_norm_eps: float = 1e-6
     text_pad_token_id: TokenId = DEFAULT_PADDING
-    text_projection_size: int | None = None  # the hidden size
+    text_projection_size: int | None = None  # None: the hidden size
     vision_patch_size: int = 16
     vision_hidden_act: str = "gelu_pytorch_tanh"
     vision_layer_norm_eps: float = 1e-6
 
     @property
     def image_tokens(self) -> int:
-        """Positions of the vision tower: the patches."""
+        """The number of positions in the vision tower: the patches."""
         return super().image_tokens - 1
 
 
 class Text(nnx.Module):
-    """The tower of captions, which sees all of a caption and is read at its last position."""
+    """The bidirectional tower of captions; its output is read at the last position."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         shape = clip.Shape.of(config, "text")
@@ -58,9 +58,9 @@ class Text(nnx.Module):
         self.head = layers.linear(shape.width, config.text_projection_size or shape.width, rngs)
 
     def __call__(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are a caption's.
+        """Computes embeddings `[b, p]` of `tokens [b, t]` of captions with `lengths [b]`.
 
-        Captions are padded to all positions and padding is attended to, as in training.
+        Captions are padded to all positions, and padding is attended to, as in training.
         """
         lacking = max(0, self.positions - tokens.shape[1])
         tokens = jnp.pad(tokens[:, : self.positions], ((0, 0), (0, lacking)))
@@ -85,7 +85,7 @@ class Pooling(nnx.Module):
         self.mlp = layers.MLP(width, shape.inner, shape.act, rngs)
 
     def __call__(self, h: jax.Array) -> jax.Array:
-        """One embedding `[b, d]` of the patches `h [b, patches, d]`."""
+        """Pools the patches `h [b, patches, d]` to one embedding `[b, d]`."""
         b, _, d = h.shape
         query, _, _ = jnp.split(self.qkv(self.probe[...]), 3, axis=-1)  # [1, 1, d]
         _, key, value = jnp.split(self.qkv(h), 3, axis=-1)
@@ -108,7 +108,7 @@ class Vision(nnx.Module):
         self.pooling = Pooling(shape, rngs=rngs)
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
-        """Embeddings `[b, p]` of `pixels [b, h, w, 3]`."""
+        """Computes embeddings `[b, p]` of `pixels [b, h, w, 3]`."""
         h = clip.embed_patches(pixels, self.patch[...]) + self.patch_bias[...]
         h = h + self.position_embedding[...]  # [b, patches, d]
         for layer, block in enumerate(self.blocks):
@@ -122,7 +122,7 @@ class Model(clip.Model):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         self.text, self.vision = Text(config, rngs=rngs), Vision(config, rngs=rngs)
         self.log_scale = nnx.Param(jnp.zeros(1))
-        # Added to each logit, whose sigmoid is the probability of a match; no score changes by it.
+        # SigLIP adds it to each logit before a sigmoid. Scores do not depend on it.
         self.logit_bias = nnx.Param(jnp.zeros(1))
 
 
@@ -131,13 +131,13 @@ EMBEDDINGS = "vision_model.embeddings"
 
 
 def canonicalize(tokenizer: Tokenizer, directory: Path) -> None:
-    """Make a tokenizer read text as SigLIP's class in transformers does.
+    """Changes a tokenizer to read text as SigLIP's tokenizer class in transformers does.
 
-    It lowers the case, drops ASCII punctuation and joins spaces, before what `tokenizer.json` does.
-    A file that does so itself loses nothing by it.
+    Before the steps of `tokenizer.json`, that class lowercases text, drops ASCII punctuation and
+    joins white space. Repeating these steps is harmless if the file has them, too.
 
     Raises:
-        InputError: another class, such as that of SigLIP 2, whose texts are padded otherwise.
+        InputError: The file names another class, as SigLIP 2 does, which pads captions differently.
     """
     path = directory / "tokenizer_config.json"
     options = read_json(path, "a tokenizer config") if path.is_file() else {}
@@ -155,7 +155,7 @@ def canonicalize(tokenizer: Tokenizer, directory: Path) -> None:
     steps = [
         *before,
         normalizers.Replace(Regex(f"[{punctuation}]"), ""),
-        # Python's white space has four control characters more than the regular expressions'.
+        # Python's white space includes four control characters that \s does not match here.
         normalizers.Replace(Regex(r"[\s\x1c-\x1f]+"), " "),
         normalizers.Strip(),
     ]

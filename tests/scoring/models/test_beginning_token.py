@@ -74,19 +74,19 @@ def test_as_transformers(model_type, name, add, tmp_path):
 @pytest.mark.parametrize(
     ("config", "single", "note"),
     [
-        ({}, "<s> $A", "<s> (id 330), as tokenizer.json's post-processor says"),
-        ({}, "$A </s>", "none, as tokenizer.json's post-processor says"),
+        ({}, "<s> $A", "<s> (id 330), from tokenizer.json's post-processor"),
+        ({}, "$A </s>", "none, from tokenizer.json's post-processor"),
         (
             {"add_bos_token": False},
             "<s> $A",
-            "<s> (id 330), as tokenizer.json's post-processor says; add_bos_token in "
-            "tokenizer_config.json says otherwise, and transformers 5 does not obey it",
+            "<s> (id 330), from tokenizer.json's post-processor; this contradicts add_bos_token in "
+            "tokenizer_config.json, which transformers 5 ignores",
         ),
         (
             {"tokenizer_class": "GPTNeoXTokenizer"},
             "<s> $A",
-            "none, as the tokenizer class GPTNeoXTokenizer says; tokenizer.json's post-processor "
-            "says otherwise, and transformers 5 does not obey it",
+            "none, from the tokenizer class GPTNeoXTokenizer; this contradicts tokenizer.json's "
+            "post-processor, which transformers 5 ignores",
         ),
     ],
 )

@@ -1,1 +1,1 @@
-"""Checkpoints on disk: configs, weights, tokenizers, chat templates."""
+"""Reads checkpoints from disk: configs, weights, tokenizers, chat templates."""

@@ -1,4 +1,4 @@
-"""Which token begins each sequence: what transformers 5 puts there, and a sentence that says so."""
+"""The token that begins each sequence, as in transformers 5, and a note on the deciding file."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.scoring.models.family import RawConfig
 
 REBUILT = {"GPTNeoXTokenizer": False, "CodeLlamaTokenizer": True}
-"""Classes that make the post-processor anew, and whether theirs puts `bos_token`."""
+"""Tokenizer classes that replace the post-processor, and whether their own adds `bos_token`."""
 END = {"eos_token": "<|endoftext|>"}
 SENTENCEPIECE = {"bos_token": "<s>", "eos_token": "</s>"}
 DEFAULTS = {
@@ -19,18 +19,18 @@ DEFAULTS = {
     "CodeLlamaTokenizer": SENTENCEPIECE,
     "GemmaTokenizer": {"bos_token": "<bos>", "eos_token": "<eos>"},
 }  # fmt: skip
-"""Tokens that a class has where `tokenizer_config.json` names none."""
+"""The special tokens of each class, for files that name none in `tokenizer_config.json`."""
 
 
 class BeginningToken(NamedTuple):
     """The token that begins each sequence.
 
     Attributes:
-        id: Its id, or None where there is none.
-        note: A sentence that says which file decided, and which other file says otherwise.
-        disputed: Whether another file says otherwise.
-        prefix: Id of the token that stands for an empty text (bos_token, or eos_token where there
-            is none, as the harness has it); None where the tokenizer knows neither.
+        id: Its id, or None for no token.
+        note: A sentence that names the deciding file, and the files that contradict it.
+        disputed: Whether another file contradicts.
+        prefix: Id of the token that represents an empty text: the beginning token, else bos_token,
+            else eos_token, as in lm-evaluation-harness; None without these tokens.
     """
 
     id: int | None
@@ -42,23 +42,25 @@ class BeginningToken(NamedTuple):
 def read(
     path: Path, tokenizer_config: RawConfig, class_name: str, tokenizer: Tokenizer
 ) -> BeginningToken:
-    """The tokens that transformers 5 puts before a text (decision 11; proof in tests/reference).
+    """Returns the token that transformers 5 adds before a text.
+
+    docs/decisions.md, 11, has the rule; tests/reference compares it with transformers.
 
     Args:
-        path: of `tokenizer_config.json`.
-        tokenizer_config: what it says.
-        class_name: of `tokenizer_class.class_of`.
-        tokenizer: as `tokenizer.json` has it.
+        path: The path of `tokenizer_config.json`.
+        tokenizer_config: Its content.
+        class_name: The tokenizer class, from `tokenizer_files.class_of`.
+        tokenizer: The tokenizer of `tokenizer.json`.
 
     Raises:
-        InputError: more than one token before a text, or a `bos_token` that the tokenizer lacks.
+        InputError: More than one token before a text, or a `bos_token` that the tokenizer lacks.
     """
-    before = tokens_before(tokenizer)  # tokens behind a text are left out
+    before = tokens_before(tokenizer)  # tokens after a text are left out
     if len(before) > 1:
         raise InputError(
-            f"{path.parent / 'tokenizer.json'}: the post-processor puts the tokens "
-            f"{[tokenizer.id_to_token(number) for number in before]} before a text, expected one "
-            "or none; use another checkpoint."
+            f"{path.parent / 'tokenizer.json'}: the post-processor adds the tokens "
+            f"{[tokenizer.id_to_token(number) for number in before]} before a text; expected at "
+            "most one; use another checkpoint."
         )
     token_id = template_id = before[0] if before else None
     decider = "tokenizer.json's post-processor"
@@ -69,14 +71,14 @@ def read(
         "tokenizer.json's post-processor": template_id is not None,
         "add_bos_token in tokenizer_config.json": tokenizer_config.get("add_bos_token"),
     }
-    # A source that says nothing (None) contradicts nobody.
+    # A file without the setting (None) contradicts no other file.
     agreeing = (None, token_id is not None)
     contradicting = [source for source, adds_token in claims.items() if adds_token not in agreeing]
     token = "none" if token_id is None else f"{tokenizer.id_to_token(token_id)} (id {token_id})"
-    note = f"beginning token: {token}, as {decider} says"
+    note = f"beginning token: {token}, from {decider}"
     if contradicting:
         sources = " and ".join(contradicting)
-        note += f"; {sources} says otherwise, and transformers 5 does not obey it"
+        note += f"; this contradicts {sources}, which transformers 5 ignores"
     prefix = token_id
     for name in ("bos_token", "eos_token"):
         special = special_token(name, tokenizer_config, class_name)
@@ -86,27 +88,27 @@ def read(
 
 
 def special_token(name: str, tokenizer_config: RawConfig, class_name: str) -> str | None:
-    """The text of `bos_token` or another, as the files or else the class have it."""
+    """Returns the text of `bos_token` or another special token, from the files or the class."""
     token = tokenizer_config.get(name, DEFAULTS.get(class_name, {}).get(name))
-    text = token.get("content") if isinstance(token, dict) else token  # an added token, or its text
+    text = token.get("content") if isinstance(token, dict) else token  # an added token or a text
     return text if isinstance(text, str) else None
 
 
 def tokens_before(tokenizer: Tokenizer) -> list[int]:
-    """The ids that the post-processor puts before a text."""
+    """Returns the ids that the post-processor adds before a text."""
     encoding = tokenizer.encode("a")
-    mask = encoding.special_tokens_mask  # 1 where the post-processor put a token, 0 of the text
-    # no token of the text: all is unknown
+    mask = encoding.special_tokens_mask  # 1 for added tokens, 0 for tokens of the text
+    # If no token belongs to the text, the tokens before it cannot be determined.
     return list(encoding.ids[: mask.index(0)]) if 0 in mask else []
 
 
 def _bos_token(path: Path, tokenizer_config: RawConfig, tokenizer: Tokenizer) -> int:
-    """The id of `bos_token`."""
-    token = tokenizer_config.get("bos_token", "<s>")  # what these classes take where none is named
+    """Returns the id of `bos_token`."""
+    token = tokenizer_config.get("bos_token", "<s>")  # the default of these classes
     text = special_token("bos_token", {"bos_token": token}, "")
     token_id = None if text is None else tokenizer.token_to_id(text)
     if token_id is None:
         raise InputError(
-            f"{path}: bos_token {token!r} is no token of tokenizer.json; name one that is."
+            f"{path}: bos_token {token!r} is not in tokenizer.json; name one of its tokens."
         )
     return int(token_id)

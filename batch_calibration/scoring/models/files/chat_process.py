@@ -1,8 +1,9 @@
-"""A program that renders chat templates in jinja2's sandbox, within limits of memory.
+"""A program that renders chat templates in jinja2's sandbox, with limited memory.
 
-It is run as a file by a process of its own, which may be killed, and imports nothing of the
-package, so that it starts quickly. Each line of its input is JSON with a template's `source`, the
-date `day` and its `variables`; it answers with a line of JSON, the `text` or an `error`.
+It runs as a file in its own process, which may be killed. It imports nothing from the package, so
+that it starts quickly. Each line of its input is a JSON object with a template's `source`, the
+date `day` and the template's `variables`. Each line of its output is a JSON object with the
+rendered `text` or an `error`.
 """
 
 import json
@@ -19,22 +20,22 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 MOST_MEMORY = 2 << 30  # bytes of address space
-MOST_LETTERS = 1 << 24  # of a chat: a hundred times the longest context
+MOST_LETTERS = 1 << 24  # characters of a chat: a hundred times the longest context
 
 
 class _Generation(Extension):
-    """Marks what a model is trained on; its content is written as it is."""
+    """The tag `generation`, which marks training targets; its content is rendered unchanged."""
 
-    tags = {"generation"}  # noqa: RUF012 (jinja2's own form)
+    tags = {"generation"}  # noqa: RUF012 (jinja2's interface)
 
     def parse(self, parser: Any) -> Any:
-        """The content between {% generation %} and {% endgeneration %}."""
+        """Returns the content between {% generation %} and {% endgeneration %}."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 class SafeNamespace(Namespace):
-    """Without names that reach into Python."""
+    """A namespace without names that begin with an underscore, which reach Python's internals."""
 
     def __setitem__(self, name: str, value: object) -> None:
         if name.startswith("_"):
@@ -43,18 +44,18 @@ class SafeNamespace(Namespace):
 
 
 def refuse(message: str) -> NoReturn:
-    """What templates call `raise_exception`."""
+    """Raises a template error; templates call it as `raise_exception`."""
     raise TemplateError(message)
 
 
 def _to_json(value: object, indent: int | None = None, **options: Any) -> str:
-    """The filter `tojson` as transformers has it."""
+    """Converts a value to JSON, as the filter `tojson` of transformers does."""
     return json.dumps(value, ensure_ascii=False, indent=indent, **options)
 
 
 @cache
 def compiled(source: str) -> Template:
-    """A template with what chat templates call, as transformers has it."""
+    """Compiles a template with the functions that transformers offers to chat templates."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )
@@ -65,25 +66,25 @@ def compiled(source: str) -> Template:
 
 
 def _answer(request: dict[str, Any]) -> dict[str, str]:
-    """The text of a chat, or what goes wrong, whatever it is."""
+    """Renders the chat of a request; returns its text, or a description of any error."""
     try:
         day = date.fromisoformat(request["day"])
         template = compiled(request["source"])
         text = template.render(strftime_now=day.strftime, **request["variables"])
-        text.encode()  # a lone surrogate is no text
+        text.encode()  # raises an error if the text has a lone surrogate
     except RecursionError:
-        return {"error": "it calls itself without end"}
+        return {"error": "it recurses without end"}
     except MemoryError:
-        return {"error": "it takes too much memory"}
+        return {"error": "it needs too much memory"}
     except BaseException as error:
         return {"error": f"{error}"[:400] or type(error).__name__}
     if len(text) > MOST_LETTERS:
-        return {"error": f"it writes {len(text):,} letters"}
+        return {"error": f"it writes {len(text):,} characters"}
     return {"text": text}
 
 
 if __name__ == "__main__":
-    with suppress(ImportError, ValueError, OSError):  # a system without such limits
+    with suppress(ImportError, ValueError, OSError):  # the system may not support this limit
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))

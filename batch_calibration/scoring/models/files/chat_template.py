@@ -1,4 +1,4 @@
-"""Renders the messages of a chat as a checkpoint's template has them, in a process of its own."""
+"""Renders the messages of a chat with a checkpoint's template, in a separate process."""
 
 import atexit
 import json
@@ -16,29 +16,29 @@ from batch_calibration.scoring.models.files.beginning_token import special_token
 from batch_calibration.scoring.models.files.config import read_json
 
 FILE = "chat_template.jinja"
-"""Goes before what `tokenizer_config.json` says."""
+"""A file that takes precedence over the template in `tokenizer_config.json`."""
 SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 SWITCHES = ("enable_thinking", "thinking")
-"""Variables by which templates (Qwen3, SmolLM3, Granite) let a model think before it answers."""
+"""Variables with which templates (Qwen3, SmolLM3, Granite) let a model think before it answers."""
 CONTINUED = "<[answer]> "
-"""Marks where the started answer ends; its space shows whether a template trims messages."""
+"""Marks the end of the started answer; its final space shows whether a template trims messages."""
 
-MOST_SECONDS = 10.0  # a template that takes longer for one chat has no end
+MOST_SECONDS = 10.0  # timeout for one chat; a slower template is taken for an endless loop
 
 Messages = Sequence[Mapping[str, str]]
-"""The messages of a chat: each a role (system, user or assistant) and its content."""
+"""The messages of a chat, each with a role (system, user or assistant) and its content."""
 
 
 class ChatTemplate:
     """A checkpoint's chat template.
 
-    The text begins as the template has it, mostly with the beginning token, which the scorer then
-    does not add again. Thinking is switched off where the template can.
+    Most templates write the beginning token themselves; the scorer then does not add it again.
+    Thinking is switched off in templates that support this.
 
     Args:
-        source: the template in jinja2's language.
-        special_tokens: `bos_token` and others, which templates name.
-        where: for error sentences.
+        source: The template in jinja2's language.
+        special_tokens: `bos_token` and others that templates use.
+        where: The file, for error messages.
     """
 
     def __init__(self, source: str, special_tokens: Mapping[str, str], where: Path):
@@ -47,22 +47,22 @@ class ChatTemplate:
         self._where = where
 
     def render(self, messages: Messages, day: date) -> str:
-        """The text of a chat, up to where the assistant's answer begins or goes on.
+        """Renders a chat up to the point at which the assistant's answer begins or continues.
 
         Args:
-            messages: the last is the user's, and the assistant's header is written after it, or
-                the assistant's own, a started answer that the label goes on with.
-            day: the date for a template that writes today's (Llama 3).
+            messages: The messages. If the last is from the user, the assistant's header follows it.
+                If it is from the assistant, it is a started answer that the label continues.
+            day: The date for templates that write today's date (Llama 3).
 
         Raises:
-            InputError: a template that cannot be read, refuses these messages, such as a system
-                message, leaves out what the user says, or takes too much time or memory.
+            InputError: The template is invalid, rejects these messages (such as a system message),
+                omits the user's text, or takes too much time or memory.
         """
         chat = [dict(message) for message in messages]
         is_started = chat[-1]["role"] == "assistant"
         if is_started:
             chat[-1]["content"] += CONTINUED
-        # Off: a label is the first thing that the model says.
+        # Thinking is off, as the label must be the beginning of the answer.
         switches = {name: False for name in SWITCHES if name in self.source}
         variables = {"messages": chat, "add_generation_prompt": not is_started}
         variables |= {"tools": None, "documents": None, **self._special_tokens, **switches}
@@ -71,7 +71,7 @@ class ChatTemplate:
         if "error" in answer:
             roles = ", ".join(message["role"] for message in messages)
             raise InputError(
-                f"{self._where}: the chat template cannot be read, or refuses messages of the "
+                f"{self._where}: the chat template is invalid, or rejects messages with the "
                 f"roles {roles} ({answer['error']}); leave {spell('system')} out, give "
                 f"{spell('chat', 'one_message')}, or fetch the file again."
             )
@@ -82,17 +82,17 @@ class ChatTemplate:
                 message["role"] == "user"
                 and "".join(message["content"].split()) not in without_spaces
             ):
-                expected = "a chat template that writes what the user says"
+                expected = "a chat template that includes the user's message"
                 got = f"a text without {shown(message['content'])}"
                 remedy = f"leave {spell('chat')} out, or correct the template"
                 raise InputError.at(self._where, expected, got, remedy)
         if not is_started:
             return text
-        # What the template writes behind a finished answer is cut off.
+        # Text that the template writes after a finished answer is removed.
         end = text.rfind(CONTINUED.rstrip())
         if end < 0:
             raise InputError(
-                f"{self._where}: the chat template leaves out a started answer; leave "
+                f"{self._where}: the chat template omits a started answer; leave "
                 f"{spell('answer_start')} out."
             )
         is_trimmed = not text[end:].startswith(CONTINUED)
@@ -100,10 +100,10 @@ class ChatTemplate:
 
 
 def read(directory: Path) -> ChatTemplate | None:
-    """The chat template of a checkpoint directory, or None where it has none.
+    """Reads the chat template of a checkpoint directory, or returns None without a template.
 
     Raises:
-        InputError: a file that cannot be read, or several templates without a default.
+        InputError: The file cannot be read, or has several templates but no default.
     """
     path = directory / "tokenizer_config.json"
     options = read_json(path, "a tokenizer config") if path.is_file() else {}
@@ -114,7 +114,7 @@ def read(directory: Path) -> ChatTemplate | None:
         return ChatTemplate(own.read_text(encoding="utf-8"), tokens, own)
     source: Any = options.get("chat_template")
     if isinstance(source, list):
-        # Several templates by name, as command-r has them for tools.
+        # Some checkpoints, such as Command R, have several named templates.
         named = {entry.get("name"): entry.get("template") for entry in source}
         if "default" not in named:
             got, remedy = ", ".join(map(str, named)), f"put one into {FILE}"
@@ -124,14 +124,14 @@ def read(directory: Path) -> ChatTemplate | None:
 
 
 class _Renderer:
-    """A process that renders templates, started when it is needed; see `chat_process`."""
+    """A process that renders templates, started at the first request; see `chat_process`."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._lock = Lock()
 
     def answer(self, request: str) -> dict[str, str]:
-        """The process's answer to a line of JSON, or an error where it gives none in time."""
+        """Sends a line of JSON to the process and returns its answer, or a timeout's error."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._process = self._start()
@@ -143,13 +143,13 @@ class _Renderer:
                 process.stdin.write(request + "\n")
                 process.stdin.flush()
                 line = process.stdout.readline()
-            except OSError:  # it ended meanwhile
+            except OSError:  # the process has ended
                 line = ""
             finally:
                 timer.cancel()
             if not line:
                 self.close()
-                return {"error": f"no end in {MOST_SECONDS:g} seconds, or too much memory"}
+                return {"error": f"no result in {MOST_SECONDS:g} seconds, or too much memory"}
             answer: dict[str, str] = json.loads(line)
             return answer
 
@@ -157,15 +157,15 @@ class _Renderer:
         if find_spec("jinja2") is None:
             got, remedy = "it is not installed", "pip install 'batch-calibration[models]'"
             raise InputError(key="chat", expected="jinja2", got=got, remedy=remedy)
-        # -P: the modules next to the program are none of its own.
+        # -P: the program must not import the modules in its folder.
         command = [sys.executable, "-P", str(Path(__file__).with_name("chat_process.py"))]
         streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
         streams |= {"stderr": subprocess.DEVNULL, "encoding": "utf-8"}
-        # An interruption at the terminal is for this process alone.
+        # In a new session, so that Ctrl-C at the terminal does not reach the process.
         return subprocess.Popen(command, start_new_session=True, **streams)
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()

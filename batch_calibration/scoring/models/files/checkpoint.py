@@ -1,4 +1,4 @@
-"""Reads a checkpoint directory: network, tokenizer, and a digest of what decides its scores."""
+"""Reads a checkpoint directory: network, tokenizer, and a digest of the files behind its scores."""
 
 import hashlib
 import json
@@ -32,33 +32,33 @@ from batch_calibration.scoring.models.files.tensors import shards
 
 HUB_NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@([\w./-]+))?")
 FILES = ["*.json", "*.txt", "*.jinja", "*.safetensors"]
-"""The files of a checkpoint that are downloaded: no second copy of the weights."""
+"""Patterns of the files that are downloaded, without second copies of the weights."""
 NO_FILES = ["consolidated*", "onnx/*", "openvino/*", "original/*"]
 BESIDE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
-"""Files, where they exist, that decide scores in addition to the config and the weights."""
+"""Files that decide scores in addition to config and weights, if they exist."""
 HASHED = 2
-"""Files whose sha256 is computed at once."""
+"""The number of files that are hashed (sha256) in parallel."""
 SENTENCE_ENCODERS = ("bert", "roberta", "xlm-roberta", "mpnet", "modernbert")
-"""Model types that had a network here, and that transformers runs as no causal language model."""
+"""Model types of earlier versions, which transformers does not run as causal language models."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A network and its tokenizer, as they lie in a Hugging Face directory.
+    """A network and its tokenizer, read from a Hugging Face directory.
 
     Attributes:
-        directory: Where it was read from.
+        directory: The directory.
         model_type: The key of its family in `FAMILIES`, such as `"gpt2"`.
-        kind: What the network offers, and so which scorer takes it.
-        config: The config, of the family's own class.
+        kind: The interface of the network, which decides its scorer.
+        config: The config, an instance of the family's class.
         model: The network.
-        dtype: What it computes in: `"float32"`, `"bfloat16"` or `"float16"`.
-        mesh: The devices that share it, or None for one device.
-        tokenizer: The tokenizer, with the padding and truncation of its file switched off.
-        bos: Id of the token that begins each sequence, or None where there is none.
+        tokenizer: The tokenizer; its file's padding and truncation are switched off.
+        bos: Id of the token that begins each sequence; None for no token.
         digest: sha256 (64 hex digits) of the files' contents: config, weights and tokenizer.
-        prefix: Id of the token that labels follow where a prompt is empty, or None.
+        dtype: The dtype of computations: `"float32"`, `"bfloat16"` or `"float16"`.
+        mesh: The devices that share the network; None for one device.
+        prefix: Id of the token that replaces an empty prompt, or None.
     """
 
     directory: Path
@@ -75,15 +75,14 @@ class Checkpoint:
 
 
 class TokenizerInfo(NamedTuple):
-    """The way a checkpoint reads text, known without its weights.
+    """A checkpoint's tokenizer and related facts, read without its weights.
 
     Attributes:
-        tokenizer: The tokenizer, with the padding and truncation of its file switched off.
-        bos: Id of the token that begins each sequence, or None where there is none.
-        positions: The most tokens that the network takes.
-        notes: What a reader of the scores must know, in sentences: the beginning token, and which
-            file says so.
-        prefix: Id of the token that labels follow where a prompt is empty, or None.
+        tokenizer: The tokenizer; its file's padding and truncation are switched off.
+        bos: Id of the token that begins each sequence; None for no token.
+        positions: The most tokens that the network supports.
+        notes: Sentences for readers of the scores: the beginning token and the deciding file.
+        prefix: Id of the token that replaces an empty prompt, or None.
     """
 
     tokenizer: Tokenizer
@@ -94,16 +93,16 @@ class TokenizerInfo(NamedTuple):
 
 
 def find(name: str) -> Path:
-    """The directory of a checkpoint, downloaded first if `name` is one of the Hugging Face hub.
+    """Returns the directory of a checkpoint; downloads it if `name` is on the Hugging Face hub.
 
     Args:
         name: A directory, or a name on the hub such as `gpt2`, `org/model` or `org/model@revision`
             (a branch, a tag or a commit).
 
     Raises:
-        InputError: a name of the hub that cannot be downloaded and was not downloaded before.
+        InputError: The hub's model cannot be downloaded and is not in the cache.
     """
-    directory = Path(name).expanduser()  # a local path goes before a name of the hub
+    directory = Path(name).expanduser()  # takes precedence over a name on the hub
     match = HUB_NAME.fullmatch(name)
     if directory.exists() or not match:
         return directory
@@ -112,7 +111,7 @@ def find(name: str) -> Path:
 
     repository, revision = match.groups()
     kinds = (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError)
-    expected = "a directory, or a model that the Hugging Face hub gives"
+    expected = "a directory, or a model on the Hugging Face hub"
     remedy = "check the name, the network and, for a gated model, that you are logged in"
     with answering(kinds, name, expected, remedy):
         folder = snapshot_download(
@@ -122,16 +121,15 @@ def find(name: str) -> Path:
 
 
 class ModelFiles:
-    """A checkpoint directory whose config and tokenizer are read once, its weights when asked for.
+    """A checkpoint directory; reads config and tokenizer once, and weights only on `load`.
 
     Args:
-        directory: A Hugging Face directory: `config.json`, `tokenizer.json`, `*.safetensors`; the
-            weights may be absent until they are loaded. Or a GGUF file, or a folder of one.
-        accept_keys: Keys of `config.json` that are unknown here and are taken to change no score.
+        directory: A Hugging Face directory with `config.json`, `tokenizer.json` and
+            `*.safetensors`; only `load` needs the weights. Or a GGUF file, or a folder with one.
+        accept_keys: Unknown keys of `config.json` that are assumed to change no score.
 
     Raises:
-        InputError: no directory, a config that is missing or broken, or no family has that
-            architecture.
+        InputError: The directory or a valid config is missing, or no family has the architecture.
     """
 
     def __init__(self, directory: str | Path, accept_keys: Sequence[str] = ()):
@@ -147,7 +145,7 @@ class ModelFiles:
 
     @contextmanager
     def _in_its_words(self) -> Iterator[None]:
-        """Within it sentences name a GGUF file's metadata in place of config.json."""
+        """Makes errors inside the block name a GGUF file's metadata instead of config.json."""
         try:
             yield
         except InputError as error:
@@ -172,25 +170,29 @@ class ModelFiles:
 
     @property
     def tokenizer_info(self) -> TokenizerInfo:
-        """The way the model reads text; `InputError` where a file of it is missing or broken."""
+        """The tokenizer and related facts.
+
+        Raises:
+            InputError: A file of the tokenizer is missing or broken.
+        """
         tokenizer, start = self._texts
         notes = (start.note,) if start.note else ()
         return TokenizerInfo(tokenizer, start.id, self._config.positions, notes, start.prefix)
 
     @cached_property
     def chat_template(self) -> "chat_template.ChatTemplate | None":
-        """The template for the messages of a chat; None where no file has one."""
+        """The chat template, or None in a checkpoint without one."""
         return self._gguf.chat_template if self._gguf else chat_template.read(self.directory)
 
     def load(self, dtype: str = "auto", mesh: Mesh | None = None) -> Checkpoint:
-        """The network with its weights; as `load_checkpoint`."""
+        """Loads the network with its weights; see `load_checkpoint`."""
         refuse_unknown("dtype", dtype, DTYPES)
         if dtype == "auto":
             dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
         directory, family, config = self.directory, self._family, self._config
         tokenizer, start = self._texts
         with ThreadPoolExecutor(HASHED) as pool, ExitStack() as opened:
-            # Beside the loading, which reads the same files; closing them ends it where that fails.
+            # Hashing runs while the weights load. If loading fails, closing the files stops it.
             hashes = {}
             files = self._gguf.files if self._gguf else _deciding(directory)
             for name, path in files.items():
@@ -201,13 +203,13 @@ class ModelFiles:
                 _, model = weights.load(directory, family, jnp.dtype(dtype), mesh, config, read)
             digests = {name: digest.result().hexdigest() for name, digest in hashes.items()}
         digests |= {"accepted keys": ", ".join(self._accepted)} if self._accepted else {}
-        # Where transformers' class splits text otherwise than tokenizer.json.
+        # Set if transformers' tokenizer class splits text differently from tokenizer.json.
         digests |= {"tokenizer class": self._splits_as} if self._splits_as else {}
-        # Where files say different things of it, the token that was taken is no matter of course.
+        # If files disagree, the chosen token is part of the digest.
         digests |= {"beginning token": str(start.id)} if start.disputed else {}
         digest = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
-        # A larger id would be clipped to the last row of the table, silently. Added tokens that
-        # no text of this use has (Gemma 3's of images) are refused where a text has one.
+        # Indexing would silently clip a larger id to the last embedding. Causal networks may lack
+        # embeddings of added tokens (Gemma 3: of images); a text that has one is rejected later.
         is_causal = family.kind == "causal_lm"
         largest = max(tokenizer.get_vocab(with_added_tokens=not is_causal).values(), default=0)
         if largest >= config.vocab_size:
@@ -220,10 +222,10 @@ class ModelFiles:
 
 
 def load_tokenizer(directory: str | Path) -> TokenizerInfo:
-    """Read `tokenizer.json` and `config.json` of a checkpoint directory; its weights may be absent.
+    """Reads `tokenizer.json` and `config.json` of a checkpoint directory, without its weights.
 
     Raises:
-        InputError: a file is missing or broken, or no family has that architecture.
+        InputError: A file is missing or broken, or no family has the architecture.
     """
     return ModelFiles(directory).tokenizer_info
 
@@ -231,12 +233,12 @@ def load_tokenizer(directory: str | Path) -> TokenizerInfo:
 def load_checkpoint(
     directory: str | Path, dtype: str = "auto", mesh: Mesh | None = None
 ) -> Checkpoint:
-    """Read `config.json`, `*.safetensors` and `tokenizer.json` of a Hugging Face directory.
+    """Reads `config.json`, `*.safetensors` and `tokenizer.json` of a Hugging Face directory.
 
     Args:
-        directory: Where they lie.
-        dtype: Type of the network's numbers; `auto` is float32 on CPUs and
-            bfloat16 on accelerators.
+        directory: The directory.
+        dtype: The dtype of the network's numbers; `auto` is float32 on CPUs and bfloat16 on
+            accelerators.
         mesh: The devices that share the network, with axes `data` and `model`.
 
     Example:
@@ -244,15 +246,18 @@ def load_checkpoint(
         checkpoint.model_type, checkpoint.bos, checkpoint.digest[:8]
 
     Raises:
-        InputError: a file is missing or broken, no family has that architecture, the weights do
-            not fit the config, the tokenizer knows more tokens than the network, or the
-            dtype is unknown.
+        InputError: A file is missing or broken, no family has the architecture, the weights do not
+            fit the config, the tokenizer has more tokens than the network, or the dtype is unknown.
     """
     return ModelFiles(directory).load(dtype, mesh)
 
 
 def _family(directory: Path, gguf: gguf_file.GGUFFile | None) -> tuple[str, Family, RawConfig]:
-    """The model type, its family, and the raw config."""
+    """Returns the model type, its family and the raw config.
+
+    Raises:
+        InputError: The directory or its config is missing, or the model type is not supported.
+    """
     if gguf is not None:
         return gguf.model_type, gguf.family(FAMILIES[gguf.model_type]), gguf.config
     if not directory.is_dir():
@@ -263,18 +268,18 @@ def _family(directory: Path, gguf: gguf_file.GGUFFile | None) -> tuple[str, Fami
     if not isinstance(name, str) or name not in FAMILIES:
         if name in SENTENCE_ENCODERS:
             expected, got = "a language model, CLIP or SigLIP", f"a sentence encoder ({name})"
-            remedy = "give one of those, as sentence encoders are no longer scored"
+            remedy = "use one of these, as sentence encoders are no longer supported"
             raise InputError.at(directory, expected, got, remedy)
-        # No closest name: one that is spelt alike may be another architecture.
+        # No similar name is suggested, as it may belong to another architecture.
         raise InputError(
-            f"{directory}: config.json says model_type = {name!r:.200}, expected one of those that "
-            f"have a network here ({', '.join(FAMILIES)}); where transformers has one, "
+            f"{directory}: config.json has model_type = {name!r:.200}; expected a supported type "
+            f"({', '.join(FAMILIES)}); if transformers supports it, "
             f"{spell('scorer', 'transformers')} runs it (pip install 'batch-calibration[torch]')."
         )
     return name, FAMILIES[name], raw
 
 
 def _deciding(directory: Path) -> dict[str, Path]:
-    """The files that decide the scores, weights included, by their names in the directory."""
+    """Returns the files that decide scores, weights included, keyed by name."""
     names = ["config.json", *shards(directory), *BESIDE, *tokenizer_files.files(directory)]
     return {name: directory / name for name in names if (directory / name).is_file()}

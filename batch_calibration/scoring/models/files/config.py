@@ -1,4 +1,4 @@
-"""Reads a checkpoint's `config.json` into its family's config; which keys change no score."""
+"""Reads a checkpoint's `config.json` into its family's config, and rejects unknown keys."""
 
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
@@ -36,16 +36,20 @@ GENERATION = (
     "suppress_tokens begin_suppress_tokens"
 )
 INERT = tuple(" ".join((BOOKKEEPING, TRAINING, RUNTIME, GENERATION)).split())
-"""Patterns of keys that change no score of any family: of the file, of training, of generation."""
+"""Patterns of keys that change no score of any family: about the file, training or generation."""
 QUANTIZED = ("quantization_config", "compression_config")
 
 
 def read_json(path: Path, role: str) -> dict[str, object]:
-    """The JSON object in `path`, or a sentence that says what is missing or broken."""
+    """Reads the JSON object in `path`.
+
+    Raises:
+        InputError: The file is missing or is not a JSON object.
+    """
     if not path.is_file():
         wanted = "a Hugging Face checkpoint directory (config.json, *.safetensors, tokenizer.json)"
         expected = f"{role} in {path.name}"
-        raise InputError.at(path.parent, expected, "no such file", f"give {wanted}")
+        raise InputError.at(path.parent, expected, "no file", f"give {wanted}")
     with answering(ValueError, path, "JSON", "fetch the file again"):
         content: object = parse_json(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
@@ -56,20 +60,20 @@ def read_json(path: Path, role: str) -> dict[str, object]:
 def read_config(
     family: Family, raw: RawConfig, where: Path, accepted: Sequence[str] = ()
 ) -> Config:
-    """The family's config from a raw `config.json`; keys that change no score are left out.
+    """Converts a raw `config.json` to the family's config; drops keys that change no score.
 
     Args:
-        family: the architecture's.
-        raw: what the file says.
-        where: for error sentences.
-        accepted: unknown keys that the user says change no score.
+        family: The family of the architecture.
+        raw: The content of the file.
+        where: The directory, for error messages.
+        accepted: Unknown keys that, according to the user, change no score.
 
     Raises:
-        InputError: keys that are missing, of another type, out of range, of a value that the
-            network is not written for, or unknown to it.
+        InputError: A key is missing, is unknown to the network, or has a wrong type or a value that
+            is out of range or that the network does not support.
     """
     refuse_unknown(family._replace(inert=(*family.inert, *map(escape, accepted))), raw, where)
-    raw = family.flatten(raw)  # after unknown keys were refused, under the names of the file
+    raw = family.flatten(raw)  # unknown keys must be rejected before this renames keys
     config_fields = fields(family.config)
     missing = [f.name for f in config_fields if f.name not in raw and f.default is MISSING]
     if missing:
@@ -77,62 +81,62 @@ def read_config(
     for key, setting in family.fixed.items():
         if raw.get(key, setting) != setting:
             raise InputError(
-                f"{where}: config.json says {key} = {raw[key]!r:.200}; this {family.name} network "
-                f"is written for {setting!r} alone, and would score wrongly; use another "
+                f"{where}: config.json has {key} = {raw[key]!r:.200}; this {family.name} network "
+                f"supports only {setting!r} and would compute wrong scores; use another "
                 "checkpoint."
             )
-    types = get_type_hints(family.config)  # what each field may be
+    types = get_type_hints(family.config)  # the allowed types of each field
     settings: dict[str, Any] = {f.name: raw[f.name] for f in config_fields if f.name in raw}
     for name, setting in settings.items():
-        # `flatten` made the parameters of ropes.
+        # `flatten` has already checked the parameters of ropes.
         if expected := not isinstance(setting, Rope) and misfit(types[name], setting):
             raise InputError(
-                f"{where}: config.json says {name} = {setting!r:.200}; expected {expected}; fetch "
+                f"{where}: config.json has {name} = {setting!r:.200}; expected {expected}; fetch "
                 "the file again."
             )
     config = family.config(**settings)
-    # Only a family with `head_dim` may have heads that do not make up the hidden size.
+    # Only in a family with `head_dim` may heads times head size differ from the hidden size.
     if not settings.get("head_dim") and config.width % config.heads:
         raise InputError(
-            f"{where}: config.json says {config.heads} attention heads of a width of "
-            f"{config.width}, expected heads that divide it; fetch the file again."
+            f"{where}: config.json has {config.heads} attention heads; expected a divisor of the "
+            f"width {config.width}; fetch the file again."
         )
-    groups = settings.get("num_key_value_heads") or 1  # null: as many as heads, which fits
+    groups = settings.get("num_key_value_heads") or 1  # null: as many as heads
     if config.heads % groups:
         raise InputError(
-            f"{where}: config.json says {config.heads} attention heads over {groups} of keys and "
-            "values, expected a multiple; fetch the file again."
+            f"{where}: config.json has {config.heads} attention heads; expected a multiple of the "
+            f"{groups} key-value heads; fetch the file again."
         )
     return config
 
 
 def is_known(family: Family, key: str) -> bool:
-    """True where the family honors a key of `config.json`, refuses other values, or may skip it.
+    """Checks whether the family reads a key of `config.json`, fixes its value, or may ignore it.
 
-    In nested parts, the key of a part such as `text_config` is known like one of the top.
+    In nested objects such as `text_config`, the same keys are known as at the top level.
     """
     honored = {*family.config.__dataclass_fields__, *family.fixed, *family.keys}
     return key in honored or any(fnmatchcase(key, inert) for inert in (*INERT, *family.inert))
 
 
 def refuse_unknown(family: Family, raw: RawConfig, where: Path, at: str = "") -> None:
-    """Refuse a raw config, its nested parts too, that has keys of unknown effect.
+    """Checks that a raw config, with its nested objects, has no keys of unknown effect.
 
-    A null, and an empty text, list or object, say nothing and are skipped.
+    A null, and an empty text, list or object, have no effect and are skipped.
 
     Raises:
-        InputError: quantized weights; keys that the family does not know.
+        InputError: The weights are quantized, or the family does not know a key.
     """
     settings = {key: setting for key, setting in raw.items() if setting not in (None, "", [], {})}
     quantized = [key for key in QUANTIZED if key in settings and key not in family.parts]
     if quantized:
         raise InputError(
             f"{where}: config.json has {at}{quantized[0]}: its weights are quantized, expected "
-            "float32, float16 or bfloat16; use the checkpoint that is not quantized, or score this "
+            "float32, float16 or bfloat16; use the unquantized checkpoint, or score this "
             f"one with {spell('scorer', 'transformers')}."
         )
     for key, setting in settings.items():
-        part_keys = family.parts.get(at + key)  # None: a setting whose value is an object
+        part_keys = family.parts.get(at + key)  # None: the object is one setting
         if isinstance(setting, dict) and part_keys is not None:
             refuse_unknown(family._replace(keys=part_keys), setting, where, f"{at}{key}.")
     unknown = sorted(key for key in settings if at + key not in family.parts)
@@ -140,7 +144,7 @@ def refuse_unknown(family: Family, raw: RawConfig, where: Path, at: str = "") ->
     if unknown:
         listed = ", ".join(f"{at}{key} = {str(settings[key])[:60]}" for key in unknown[:5])
         raise InputError(
-            f"{where}: config.json says {listed}, unknown to this {family.name} network, which may "
-            "change scores; use a checkpoint without, or say which of them change none "
-            f"({spell('accept_keys', unknown[0])})."
+            f"{where}: config.json has {listed}; this {family.name} network does not know these "
+            "keys, and they may change scores; use a checkpoint without them, or accept the keys "
+            f"that change no score ({spell('accept_keys', unknown[0])})."
         )

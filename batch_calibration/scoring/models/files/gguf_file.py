@@ -1,6 +1,6 @@
-"""Reads a GGUF file, llama.cpp's form of a checkpoint: config, tokenizer, dequantized weights.
+"""Reads a GGUF file, llama.cpp's checkpoint format: config, tokenizer, dequantized weights.
 
-Names, orders and defaults are those of llama.cpp's converter. Needs the extra `gguf`.
+Names, orders and defaults are as in llama.cpp's converter. Needs the extra `gguf`.
 """
 
 import math
@@ -29,10 +29,10 @@ ARCHITECTURES = {name: name for name in NAMED.split()}
 ARCHITECTURES |= {"qwen3moe": "qwen3_moe", "gemma3": "gemma3_text"}
 """llama.cpp's name of an architecture -> our family."""
 IN_PAIRS = ("llama", "smollm3")
-"""Architectures whose query and key rows lie in the order of neighbors that turn together."""
+"""Architectures with interleaved rows of queries and keys: rotated pairs are neighbors."""
 GEMMAS = ("gemma", "gemma2", "gemma3")
 LARGEST_GEMMA = (("gemma2", 46), ("gemma3", 62))
-"""Gemmas of 27B (their layers) divide by the root of width / heads, others by that of a head."""
+"""The Gemmas of 27B, by their layers. Only they scale attention by the root of width / heads."""
 KEYS = {
     "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
     "block_count": "num_hidden_layers", "feed_forward_length": "intermediate_size",
@@ -46,10 +46,10 @@ KEYS = {
     "expert_used_count": "num_experts_per_tok", "expert_feed_forward_length":
     "moe_intermediate_size",
 }  # fmt: skip
-"""Keys of metadata, the architecture's name removed -> those of `config.json`."""
+"""Keys of metadata, without the architecture's name -> keys of `config.json`."""
 READ_APART = {"attention.value_length", "vocab_size", "rope.dimension_count"}
 READ_APART |= {"rope.scaling.finetuned", "tensor_data_layout"}
-"""Keys that are compared with others, or have no effect."""
+"""Keys that are compared with other keys, or that have no effect."""
 GPT2_KEYS = {
     "context_length": "n_positions", "embedding_length": "n_embd", "block_count": "n_layer",
     "feed_forward_length": "n_inner", "attention.head_count": "n_head",
@@ -81,30 +81,30 @@ SPLITTINGS = {
     "gpt-4o": GPT4O_WORDS,
     "tekken": TEKKEN_WORDS,
 }
-"""Names of `tokenizer.ggml.pre` -> the expressions that split a text into words, in turn."""
+"""Values of `tokenizer.ggml.pre` -> regular expressions that split a text into words, in order."""
 WHOLE_WORDS = (*LLAMA3, "tekken")
-"""Names where a word of the vocabulary needs no merges, and sequences have a beginning token."""
+"""Values of `pre` with a beginning token, and without merges for words of the vocabulary."""
 NORMAL, MATCHED_WHOLE, USER_DEFINED = 1, (2, 3, 4), 4
-"""Types of tokens: plain ones; unknown, control and user-defined ones, and the last of these."""
+"""Types of tokens: normal; unknown, control and user-defined; and user-defined only."""
 SPECIAL = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "seperator": "sep"}
-"""The file's names of special tokens (its spelling) -> the templates' names."""
+"""Names of special tokens in the file (with its spelling) -> names in chat templates."""
 
 
 USE_SAFETENSORS = "use the model's Hugging Face checkpoint (safetensors)"
 
 
 class GGUFTensor(NamedTuple):
-    """One tensor of a GGUF file, in the form that Hugging Face directories have.
+    """One tensor of a GGUF file, in the layout of Hugging Face directories.
 
     Attributes:
         name: Its name in a Hugging Face directory.
         path: The file.
-        shape: How many numbers it has along each axis.
-        offset: Bytes before it in the file.
+        shape: The size of each axis.
+        offset: The number of bytes before it in the file.
         code: The number of its type in ggml, such as 2 for Q4_0.
-        heads: Heads whose rows lie in the order of neighbors, 0 where rows are in order.
-        less: What is taken off each number.
-        kind: What its numbers are once they are dequantized.
+        heads: The number of heads with interleaved rows; 0 if the rows are not interleaved.
+        less: The number that is subtracted from each weight.
+        kind: The type of its numbers after dequantization.
     """
 
     name: str
@@ -118,19 +118,23 @@ class GGUFTensor(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row, `shape[-1]` numbers."""
+        """The number of bytes of one row, `shape[-1]` numbers."""
         import gguf
 
         block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(self.code)]
         return int(self.shape[-1] // block * size)
 
     def parts(self, dtype: DTypeLike) -> Iterator[np.ndarray]:
-        """Its numbers in a row as `dtype`, some rows at a time."""
+        """Yields its numbers in order as `dtype`, some rows at a time.
+
+        Raises:
+            InputError: The file is too short, or gguf cannot dequantize the type.
+        """
         import gguf
 
         kind, row_bytes = gguf.GGMLQuantizationType(self.code), self.row_bytes
         remaining, most = math.prod(self.shape[:-1]), max(PART // self.shape[-1], 1)
-        # Read, not mapped: pages of a mapped file would count as this process's memory.
+        # The file is not memory-mapped, as its pages would count as this process's memory.
         with self.path.open("rb") as file:
             file.seek(self.offset)
             while remaining:
@@ -140,7 +144,7 @@ class GGUFTensor(NamedTuple):
                     raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
                 at, expected = f"{self.path}, {self.name}", "a type that the library gguf reads"
                 remedy = "use another quantization"
-                # What is not finite is reported by name.
+                # The loader reports numbers that are not finite, with the tensor's name.
                 with (
                     answering(NotImplementedError, at, expected, remedy),
                     np.errstate(all="ignore"),
@@ -152,7 +156,7 @@ class GGUFTensor(NamedTuple):
                 remaining -= rows
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
-        """Its numbers as `dtype`; errors as of `parts`."""
+        """Reads its numbers as `dtype`; raises the errors of `parts`."""
         array = filled(self.shape, self.parts(dtype), dtype)
         if not self.heads:
             return array
@@ -161,7 +165,7 @@ class GGUFTensor(NamedTuple):
 
 
 class _Reader:
-    """Reads the header of a file and no further than the file goes."""
+    """Reads the header of a file, and stops with an error at the end of the file."""
 
     def __init__(self, path: Path, file: BinaryIO):
         self.path, self.file, self.left = path, file, path.stat().st_size
@@ -181,7 +185,7 @@ class _Reader:
     def value(self, kind: int) -> Any:
         if kind == TEXT:
             return self.text()
-        if kind == FLOAT32:  # the decimal that was written, not its nearest binary number
+        if kind == FLOAT32:  # the shortest decimal number: 0.00001, not 0.0000099999997
             return float(str(np.float32(self.number("f"))))
         if kind in SCALARS:
             return self.number(SCALARS[kind])
@@ -193,19 +197,19 @@ class _Reader:
             if 8 * length > self.left:
                 self.take(8 * length)
             return [self.text() for _ in range(length)]
-        raise self.broken(f"metadata of type {kind}, of {inner}")
+        raise self.broken(f"metadata of type {kind} with elements of type {inner}")
 
     def broken(self, got: object) -> InputError:
         remedy = "fetch it again or convert it again"
         return InputError.at(self.path, "a GGUF file of version 2 or 3", got, remedy)
 
     def header(self) -> tuple[dict[str, Any], dict[str, GGUFTensor]]:
-        """The file's metadata, and its tensors under its own names."""
+        """Reads the file's metadata, and its tensors under the file's names."""
         import gguf
 
         if (magic := self.take(4)) != b"GGUF":
             pointer = "a git-LFS pointer (git lfs pull)"
-            raise self.broken(pointer if magic == b"vers" else f"a file of {magic!r}")
+            raise self.broken(pointer if magic == b"vers" else f"a file that begins with {magic!r}")
         if (version := self.number("I")) not in (2, 3):
             raise self.broken(f"version {version}")
         count, keys = self.number("Q"), self.number("Q")
@@ -217,19 +221,19 @@ class _Reader:
             for _ in range(count):
                 name, axes = self.text(), self.number("I")
                 if not 0 < axes < 5 or name in found:
-                    raise self.broken(f"{shown(name)} twice, or of {axes} axes")
+                    raise self.broken(f"{shown(name)} twice, or with {axes} axes")
                 shape = tuple(self.number("Q") for _ in range(axes))[::-1]
                 code, offset = self.number("I"), self.number("Q")
                 block, _ = gguf.GGML_QUANT_SIZES.get(code, (0, 0))
                 if not block or not all(shape) or shape[-1] % block:
-                    raise self.broken(f"{shown(name)} of {shape} in type {code} of ggml")
+                    raise self.broken(f"{shown(name)} of shape {shape} in ggml type {code}")
                 found[name] = GGUFTensor(name, self.path, shape, offset, code)
         except UnicodeDecodeError as error:
-            raise self.broken(f"a text that is no UTF-8 ({error.reason})") from error
+            raise self.broken(f"a text that is not UTF-8 ({error.reason})") from error
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 1:
             raise self.broken(f"general.alignment = {shown(alignment)}")
-        begin = -(-(whole - self.left) // alignment) * alignment  # where numbers begin
+        begin = -(-(whole - self.left) // alignment) * alignment  # the offset of the first tensor
         for name, tensor in found.items():
             found[name] = tensor = tensor._replace(offset=begin + tensor.offset)
             if tensor.offset + math.prod(tensor.shape[:-1]) * tensor.row_bytes > whole:
@@ -238,10 +242,12 @@ class _Reader:
 
 
 def find(path: Path) -> Path | None:
-    """The GGUF file that a path names: itself, or the only one of a folder without safetensors.
+    """Returns the GGUF file of a path: the file itself, or the only one in a folder.
+
+    Returns None for other files, and for folders with safetensors or without a GGUF file.
 
     Raises:
-        InputError: a folder with several.
+        InputError: The folder has several GGUF files.
     """
     if path.suffix == ".gguf" and path.is_file():
         return path
@@ -256,19 +262,19 @@ def find(path: Path) -> Path | None:
 
 
 class GGUFFile:
-    """A checkpoint in a GGUF file, or in several that one was split into.
+    """A checkpoint in a GGUF file, or in several files after a split.
 
     Args:
-        path: The file, or any of several.
+        path: The file, or any file of a split checkpoint.
 
     Attributes:
         path: The first file.
-        files: All files, in order, under names that do not depend on theirs.
+        files: All files in order, keyed by names that do not depend on the files' names.
         model_type: Our family.
-        config: What its `config.json` would say.
+        config: The metadata as a raw `config.json`.
 
     Raises:
-        InputError: a file that is missing, broken or unknown; the library gguf is not installed.
+        InputError: A file is missing, broken or unsupported, or the library gguf is not installed.
     """
 
     def __init__(self, path: Path):
@@ -284,7 +290,7 @@ class GGUFFile:
         for file in paths:
             if not file.is_file():
                 part, remedy = "a file of the split checkpoint", "fetch all into one folder"
-                raise InputError.at(file, part, "no such file", remedy)
+                raise InputError.at(file, part, "no file", remedy)
             with file.open("rb") as opened:
                 of_file, tensors = _Reader(file, opened).header()
             metadata.append(of_file)
@@ -301,7 +307,7 @@ class GGUFFile:
             )
         self.architecture: str = self.metadata.get("general.architecture", "")
         if self.architecture not in ARCHITECTURES:
-            known = f"an architecture of {', '.join(ARCHITECTURES)}"
+            known = f"one of the architectures {', '.join(ARCHITECTURES)}"
             raise self._wrong(known, shown(self.architecture), USE_SAFETENSORS)
         self.model_type = ARCHITECTURES[self.architecture]
         self.config = self._config()
@@ -310,11 +316,11 @@ class GGUFFile:
         return InputError.at(self.path, expected, got, remedy)
 
     def _config(self) -> RawConfig:
-        """The metadata in the names of `config.json`; keys that are not known keep their own."""
+        """Converts the metadata to a raw `config.json`; unknown keys keep their names."""
         prefix, raw = f"{self.architecture}.", dict[str, Any](model_type=self.model_type)
         is_gpt2, given, scaling = self.architecture == "gpt2", {}, {}
         for key, setting in self.metadata.items():
-            if key.startswith(prefix) and setting != 0:  # 0 says that there is none
+            if key.startswith(prefix) and setting != 0:  # 0: the option is not used
                 given[key.removeprefix(prefix)] = setting
         for key, setting in given.items():
             scaled = ROPE_KEYS.get(key.removeprefix("rope.scaling."))
@@ -350,7 +356,7 @@ class GGUFFile:
             if kind:
                 scaling[f"{kind}_factor"] = divisors
                 continue
-            # Llama 3: the same divisors at all positions.
+            # Llama 3 has one set of divisors for sequences of any length.
             scaling |= {"short_factor": divisors, "long_factor": divisors, "attention_factor": 1.0}
             raw["original_max_position_embeddings"] = raw.get("max_position_embeddings")
         if (factor := raw.pop(prefix + "rope.scaling.attn_factor", None)) is not None:
@@ -358,7 +364,7 @@ class GGUFFile:
         return raw | ({"rope_scaling": scaling} if scaling else {})
 
     def family(self, family: Family) -> Family:
-        """The family with this file's orders of axes: GPT-2's layers lie as everybody else's."""
+        """Returns the family with this file's axes: GPT-2's matrices are transposed in GGUF."""
         if self.architecture != "gpt2":
             return family
         rows = dict(family.weights)
@@ -368,14 +374,14 @@ class GGUFFile:
         return family._replace(weights=rows)
 
     def _names(self, family: Family) -> dict[str, str]:
-        """The file's names of tensors -> the family's, both with `{i}` for a layer's number."""
+        """Maps the file's tensor names to the family's names, with `{i}` for the layer's index."""
         import gguf
 
         architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
         table = gguf.get_tensor_name_map(architectures[self.architecture], 1)
         names: dict[str, str] = {}
         for name in ("lm_head.weight", *family.weights):
-            # The experts of a layer lie in one tensor: the first stands for all.
+            # One tensor holds all experts of a layer; it is named after the first expert.
             joined = re.sub(r"(?<=experts\.)\d+\.", "", name).format(i=0)
             found = table.get_name(joined, (".weight", ".bias"))
             if found:
@@ -383,7 +389,7 @@ class GGUFFile:
         return names
 
     def tensors(self, family: Family) -> Iterator[GGUFTensor]:
-        """The weights under the names of a Hugging Face directory; unknown ones keep theirs."""
+        """Yields the weights under their Hugging Face names; unknown tensors keep their names."""
         names, heads = self._names(family), dict[str, Any]()
         if self.architecture in IN_PAIRS:
             count = self.config["num_attention_heads"]
@@ -410,7 +416,7 @@ class GGUFFile:
 
     @property
     def chat_template(self) -> ChatTemplate | None:
-        """The template for the messages of a chat; None where the file has none."""
+        """The chat template, or None in a file without one."""
         source, tokens = self.metadata.get("tokenizer.chat_template"), dict[str, str]()
         for theirs, name in SPECIAL.items():
             if (number := self._special(theirs)) is not None:
@@ -425,7 +431,7 @@ class GGUFFile:
         return tokens
 
     def _special(self, name: str) -> int | None:
-        """The id of a special token."""
+        """Returns the id of a special token, or None."""
         is_spm = self.metadata.get("tokenizer.ggml.model") == "llama"
         usual = {"unknown": 0, "bos": 1, "eos": 2}.get(name) if is_spm else None
         number = self.metadata.get(f"tokenizer.ggml.{name}_token_id", usual)
@@ -433,10 +439,10 @@ class GGUFFile:
         return number if is_one else None
 
     def texts(self) -> tuple[Tokenizer, BeginningToken]:
-        """The tokenizer of the metadata, and the token that begins each sequence.
+        """Builds the tokenizer from the metadata, and finds the token that begins each sequence.
 
         Raises:
-            InputError: a kind of tokenizer, or a way to split words, that is not known here.
+            InputError: The kind of tokenizer, or its way to split words, is not supported.
         """
         kind, pre = (self.metadata.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
         tokens = self._tokens
@@ -447,7 +453,7 @@ class GGUFFile:
         if (kind == "gpt2" and pre not in SPLITTINGS) or kind not in ("gpt2", "llama"):
             expected = f"tokenizer.ggml.model llama, or gpt2 with pre of {', '.join(SPLITTINGS)}"
             raise self._wrong(expected, f"{shown(kind)} with {shown(pre)}", USE_SAFETENSORS)
-        # The Rust side raises a bare Exception.
+        # The tokenizers library raises a bare Exception.
         with answering(Exception, self.path, "metadata of a tokenizer", "fetch it again"):
             read = self._byte_level if kind == "gpt2" else self._sentence_piece
             tokenizer = read(tokens, types)
@@ -465,12 +471,12 @@ class GGUFFile:
             raise self._wrong("tokenizer.ggml.bos_token_id", "none")
         token = f"{tokens[begin]} (id {begin})" if begins and begin is not None else "none"
         decider = key if is_told else f"tokenizer.ggml.model = {kind}"
-        note = f"beginning token: {token}, as {decider} says"
+        note = f"beginning token: {token}, from {decider}"
         prefix = begin if begin is not None else self._special("eos")
         return tokenizer, BeginningToken(begin if begins else None, note, False, prefix)
 
     def _byte_level(self, tokens: list[str], types: list[int]) -> Tokenizer:
-        """A byte-level tokenizer with the merges of the file."""
+        """Builds a byte-level tokenizer with the merges of the file."""
         pre = str(self.metadata["tokenizer.ggml.pre"])
         merges = []
         for merge in self.metadata.get("tokenizer.ggml.merges", []):
@@ -487,7 +493,7 @@ class GGUFFile:
         return tokenizer
 
     def _sentence_piece(self, tokens: list[str], types: list[int]) -> Tokenizer:
-        """A SentencePiece tokenizer: two pieces merge where their whole has the highest score."""
+        """Builds a SentencePiece tokenizer: pairs that merge to a higher score merge first."""
         scores = self.metadata.get("tokenizer.ggml.scores")
         if self.architecture in GEMMAS or not scores:
             scores = [-number for number in range(len(tokens))]

@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint directory: their names, what they are kept as, their numbers."""
+"""The tensors of a checkpoint directory: names, types and numbers."""
 
 import json
 import math
@@ -16,25 +16,25 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.scoring.models.files.config import read_json
 
 PART = 1 << 20
-"""Numbers that are read at once: few enough for a processor's caches."""
+"""The most numbers that are read at a time; they fit in a processor's caches."""
 PLAIN: dict[str, np.dtype] = {
     "F64": np.dtype(np.float64),
     "F32": np.dtype(np.float32),
     "F16": np.dtype(np.float16),
     "BF16": np.dtype(jnp.bfloat16),
 }
-"""Names of the types of numbers that can be read as they are."""
+"""Types of numbers that can be read without dequantization."""
 
 
 class Tensor(NamedTuple):
     """One tensor of a file.
 
     Attributes:
-        name: Its name there.
+        name: Its name in the file.
         path: The file.
-        kind: What the file says its numbers are, such as `"F32"` or `"F8_E4M3"`.
-        shape: How many numbers it has along each axis.
-        offset: Bytes before it in the file.
+        kind: The type of its numbers in the file, such as `"F32"` or `"F8_E4M3"`.
+        shape: The size of each axis.
+        offset: The number of bytes before it in the file.
     """
 
     name: str
@@ -44,18 +44,18 @@ class Tensor(NamedTuple):
     offset: int
 
     def parts(self, dtype: DTypeLike) -> Iterator[np.ndarray]:
-        """Its numbers in a row as `dtype`, some at a time.
+        """Yields its numbers in order as `dtype`, some at a time.
 
         Raises:
-            InputError: they are quantized, so that they mean nothing by themselves.
+            InputError: They are quantized, so their values depend on other tensors.
         """
         if self.kind not in PLAIN:
             raise InputError(
                 f"{self.path}: {self.name} is in {self.kind}: quantized weights, expected one of "
-                f"{', '.join(PLAIN)}; use the checkpoint that is not quantized."
+                f"{', '.join(PLAIN)}; use the unquantized checkpoint."
             )
         chunk, remaining = np.empty(PART, PLAIN[self.kind]), math.prod(self.shape)
-        # Read, not mapped: pages of a mapped file would count as this process's memory.
+        # The file is not memory-mapped, as its pages would count as this process's memory.
         with self.path.open("rb") as file:
             file.seek(self.offset)
             while remaining:
@@ -66,7 +66,7 @@ class Tensor(NamedTuple):
                 remaining -= len(chunk)
 
     def read_bytes(self) -> np.ndarray:
-        """Its bytes, where its numbers are packed in them."""
+        """Reads its bytes, for tensors with packed numbers."""
         with self.path.open("rb") as file:
             file.seek(self.offset)
             packed = np.fromfile(file, np.uint8, math.prod(self.shape))
@@ -75,12 +75,12 @@ class Tensor(NamedTuple):
         return packed.reshape(self.shape)
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
-        """Its numbers as `dtype`; errors as of `parts`."""
+        """Reads its numbers as `dtype`; raises the errors of `parts`."""
         return filled(self.shape, self.parts(dtype), dtype)
 
 
 def filled(shape: tuple[int, ...], parts: Iterable[np.ndarray], dtype: DTypeLike) -> np.ndarray:
-    """An array of a shape, filled part by part: no second copy."""
+    """Fills an array with parts as they are read, without a second copy."""
     array, start = np.empty(shape, dtype), 0
     for chunk in parts:
         array.reshape(-1)[start : start + len(chunk)] = chunk
@@ -89,23 +89,27 @@ def filled(shape: tuple[int, ...], parts: Iterable[np.ndarray], dtype: DTypeLike
 
 
 def shards(directory: Path) -> list[str]:
-    """Names of the safetensors files that hold a checkpoint's weights."""
+    """Returns the names of the safetensors files with a checkpoint's weights.
+
+    Raises:
+        InputError: The weights or a file of their index are missing, or the index is invalid.
+    """
     if (directory / "model.safetensors").is_file():
         return ["model.safetensors"]
     index = directory / "model.safetensors.index.json"
     if index.is_file():
         shard_of = read_json(index, "an index of shards").get("weight_map")
         if not isinstance(shard_of, dict) or set(map(type, shard_of.values())) - {str}:
-            expected, remedy = "weight_map to give each tensor's file", "fetch the file again"
+            expected, remedy = "a weight_map from tensors to files", "fetch the file again"
             raise InputError.at(index, expected, remedy=remedy)
         names = sorted(set(shard_of.values()))
-        # A file that is not there, or lies elsewhere: whose weights would those be?
+        # A missing file, or a file in another folder, may belong to another checkpoint.
         for name in names:
             if Path(name).is_absolute() or ".." in Path(name).parts:
                 expected, remedy = "names of files in its folder", "fetch all files into one folder"
                 raise InputError.at(index, expected, shown(name), remedy)
             is_file = False
-            with suppress(OSError):  # a name that is too long
+            with suppress(OSError):  # the name may be too long
                 is_file = (directory / name).is_file()
             if not is_file:
                 remedy = "fetch the checkpoint again"
@@ -119,7 +123,11 @@ def shards(directory: Path) -> list[str]:
 
 
 def tensors(directory: Path) -> Iterator[Tensor]:
-    """Each tensor in the directory's safetensors files, in the order in which they lie there."""
+    """Yields the tensors of the directory's safetensors files, in the order of their data.
+
+    Raises:
+        InputError: A file is not valid safetensors, or two files have a tensor of the same name.
+    """
     read: dict[str, str] = {}  # tensor -> the file that holds it
     for shard in shards(directory):
         path = directory / shard
@@ -133,16 +141,16 @@ def tensors(directory: Path) -> Iterator[Tensor]:
             if pointer:
                 cause = "it is a git-LFS pointer, not the weights: run `git lfs pull`"
             raise InputError(f"{path}: {cause}.") from error
-        # The library checked the header, but does not tell where in the file a tensor begins.
+        # The library has checked the header, but does not return the offsets of tensors.
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")  # bytes of the header, which follows
+            length = int.from_bytes(file.read(8), "little")  # the size of the header that follows
             header = json.loads(file.read(length))
         for name in sorted(names, key=lambda name: header[name]["data_offsets"]):
             if name in read:
-                expected = f"each tensor in one file, {name!r} in {read[name]}"
+                expected = f"each tensor in one file, {name!r} only in {read[name]}"
                 remedy = "keep the files of one checkpoint in the folder"
-                raise InputError.at(path, expected, "it again", remedy)
+                raise InputError.at(path, expected, "it in this file, too", remedy)
             read[name], entry = shard, header[name]
-            # offsets count from the header's end
+            # Offsets count from the end of the header.
             start = 8 + length + entry["data_offsets"][0]
             yield Tensor(name, path, entry["dtype"], tuple(entry["shape"]), start)

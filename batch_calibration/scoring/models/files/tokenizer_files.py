@@ -1,4 +1,4 @@
-"""Reads the tokenizer of a checkpoint directory, with the class that transformers has for it."""
+"""Reads the tokenizer of a checkpoint directory as the tokenizer class in transformers does."""
 
 import gzip
 import json
@@ -20,13 +20,13 @@ from batch_calibration.scoring.models.files.gguf_file import QWEN2_WORDS
 
 FILE = "tokenizer.json"
 PAIR = ("vocab.json", "merges.txt")
-"""The files of older checkpoints in place of tokenizer.json."""
+"""The files of older checkpoints without tokenizer.json."""
 OF_PAIRS = ("GPT2Tokenizer", "Qwen2Tokenizer")
-"""Classes whose checkpoints have these two files."""
-MOST_GROWTH = 10_000  # times as long as it was may a text become by a tokenizer's normalizers
+"""Tokenizer classes of the checkpoints with these two files."""
+MOST_GROWTH = 10_000  # the largest factor by which normalizers may lengthen a text
 SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 BACKEND = "TokenizersBackend"
-"""The class that takes tokenizer.json as it is."""
+"""The class that uses tokenizer.json without changes."""
 MODEL_TYPES = {
     "GPT2Tokenizer": "gpt2 gptj opt gpt_neo phi",
     "GPTNeoXTokenizer": "gpt_neox",
@@ -37,9 +37,9 @@ MODEL_TYPES = {
 REGISTERED = dict[str, str]()
 for class_name, model_types in MODEL_TYPES.items():
     REGISTERED |= dict.fromkeys(model_types.split(), class_name)
-"""Model type -> the class that transformers 5 has for it; absent: the one that the files name."""
+"""Model type -> its class in transformers 5; for other types, the files name the class."""
 NOT_BY_THE_FILES = ("qwen2", "phi3")
-"""Model types whose registered class is taken, whichever the files name."""
+"""Model types that always use their registered class, even if the files name another."""
 LISTED_CLASSES = (
     "AlbertTokenizer BarthezTokenizer BertTokenizer BigBirdTokenizer BlenderbotTokenizer "
     "CamembertTokenizer CohereTokenizer DebertaTokenizer DebertaV2Tokenizer FNetTokenizer "
@@ -49,21 +49,24 @@ LISTED_CLASSES = (
     "WhisperTokenizer XGLMTokenizer XLMRobertaTokenizer XLNetTokenizer"
 )
 UNSUPPORTED = LISTED_CLASSES.split()
-"""Classes that split text their own way, which no causal network here was trained with."""
+"""Classes with their own way to split text; no causal network here was trained with one."""
 
 
 def read_causal(directory: Path, config: RawConfig) -> tuple[Tokenizer, BeginningToken, str]:
-    """The tokenizer that transformers reads a causal language model's text with.
+    """Reads the tokenizer of a causal language model as transformers does.
 
-    Also what begins each sequence, and the class that splits text otherwise than `tokenizer.json`,
-    or `""`. Padding and truncation of the file are switched off.
+    Padding and truncation of the file are switched off.
 
     Args:
-        directory: with `tokenizer.json`, or `vocab.json` and `merges.txt`.
-        config: of `config.json`.
+        directory: A directory with `tokenizer.json`, or with `vocab.json` and `merges.txt`.
+        config: The content of `config.json`.
+
+    Returns:
+        The tokenizer, its beginning token, and the name of the class if it splits text differently
+        from `tokenizer.json`, else "".
 
     Raises:
-        InputError: a file is missing or broken, or a class that is not followed.
+        InputError: A file is missing or broken, or the tokenizer class is not supported.
     """
     path = directory / "tokenizer_config.json"
     options = read_json(path, "a tokenizer config") if path.is_file() else {}
@@ -77,54 +80,58 @@ def read_causal(directory: Path, config: RawConfig) -> tuple[Tokenizer, Beginnin
 
 
 def read(directory: Path, kind: Kind) -> Tokenizer:
-    """The tokenizer as its file has it, or CLIP's from its list of merges."""
-    path = directory / FILE  # goes before a list of merges
+    """Reads the tokenizer of `tokenizer.json`, or CLIP's tokenizer from its list of merges.
+
+    Raises:
+        InputError: The file is invalid, has random dropout, or may lengthen texts too much.
+    """
+    path = directory / FILE  # takes precedence over a list of merges
     merges = [directory / name for name in FILES if (directory / name).is_file()]
     if merges and not path.is_file() and kind == "clip":
         return load(merges[0])
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except BaseException as error:  # a bare Exception of Rust, or a panic, which is none
+    except BaseException as error:  # the library raises a bare Exception, or a panic
         if isinstance(error, KeyboardInterrupt):
             raise
-        read_json(path, "a tokenizer")  # says more of a file that is missing or no JSON
+        read_json(path, "a tokenizer")  # explains a missing file or invalid JSON better
         raise InputError(f"{path}: not a tokenizer ({error}); fetch the file again.") from error
     if getattr(tokenizer.model, "dropout", None):
-        got = f"dropout {tokenizer.model.dropout}, at random"
-        raise InputError.at(path, "merges that are always made", got, "write null for it")
+        got = f"dropout {tokenizer.model.dropout}"
+        raise InputError.at(path, "merges without random dropout", got, "set dropout to null")
     if tokenizer.normalizer is not None:
         growth = _growth(json.loads(tokenizer.normalizer.__getstate__()))
         if growth > MOST_GROWTH:
             expected = f"normalizers that make a text at most {MOST_GROWTH:,} times as long"
             raise InputError.at(path, expected, f"{growth:.3g} times", "fetch the file again")
-    # A stored padding or truncation would change token counts behind the scorer's back.
+    # Padding or truncation from the file would change token counts without the scorer's knowledge.
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
 
 
 def _growth(normalizer: Any) -> float:
-    """How many times as long a text may become by the replacements of a normalizer."""
+    """Returns the factor by which a normalizer's replacements may lengthen a text."""
     growth = 1.0
     for part in normalizer.get("normalizers", ()):
         growth *= _growth(part)
     if normalizer.get("type") == "Replace":
         pattern, content = normalizer["pattern"], len(normalizer["content"])
-        # A regular expression may match before every letter.
+        # A regular expression may match before every character.
         growth = max(1.0, content / len(pattern.get("String") or "a") + ("Regex" in pattern))
     return growth
 
 
 def files(directory: Path) -> tuple[str, ...]:
-    """Names of the files that, with `tokenizer_config.json`, decide token ids, if they exist."""
+    """Returns the possible files that, with `tokenizer_config.json`, decide token ids."""
     return (FILE,) if (directory / FILE).is_file() else (*PAIR, *FILES)
 
 
 def _of_pair(directory: Path, options: RawConfig, config: RawConfig) -> Tokenizer:
-    """A byte-level tokenizer from its vocabulary and its merges."""
+    """Builds a byte-level tokenizer from its vocabulary and its merges."""
     vocabulary, merges = (str(directory / name) for name in PAIR)
     expected = "vocab.json and merges.txt of a tokenizer"
-    # The Rust side raises a bare Exception.
+    # The tokenizers library raises a bare Exception.
     with answering(Exception, directory, expected, "fetch the files again"):
         tokenizer = Tokenizer(models.BPE.from_file(vocabulary, merges))
     tokenizer.decoder = decoders.ByteLevel()
@@ -136,7 +143,7 @@ def _of_pair(directory: Path, options: RawConfig, config: RawConfig) -> Tokenize
     named = list(dict.fromkeys(token for token in tokens.values() if token is not None))
     tokenizer.add_special_tokens(named)
     begin = tokens["bos_token"]
-    # Without tokenizer.json, and so without a post-processor, this option is obeyed.
+    # Without the post-processor of tokenizer.json, transformers follows this option.
     if options.get("add_bos_token") and begin is not None:
         tokenizer.post_processor = TemplateProcessing(
             single=[begin, "$A"], special_tokens=[(begin, tokenizer.token_to_id(begin))]
@@ -145,13 +152,13 @@ def _of_pair(directory: Path, options: RawConfig, config: RawConfig) -> Tokenize
 
 
 class Splitting(NamedTuple):
-    """The way a class splits text.
+    """The way in which a tokenizer class splits text.
 
     Attributes:
-        normalizer: what it does to the characters, or None for nothing.
-        pre_tokenizer: what splits them into words.
-        fuse_unk, byte_fallback: options of the byte-pair model.
-        unk_token: what it gives for characters that it lacks, or None for nothing.
+        normalizer: Changes the characters; None for no change.
+        pre_tokenizer: Splits them into words.
+        fuse_unk, byte_fallback: Options of the byte-pair model.
+        unk_token: The token for unknown characters, or None.
     """
 
     normalizer: Normalizer | None
@@ -170,7 +177,7 @@ def _metaspace(prepend_scheme: str) -> PreTokenizer:
 
 
 def _unk_token(options: RawConfig) -> str:
-    """Which token stands for unknown characters: an added token, or its text."""
+    """Returns the token for unknown characters."""
     token = options.get("unk_token", "<unk>")
     return str(token["content"] if isinstance(token, dict) else token)
 
@@ -209,16 +216,17 @@ SPLITTINGS: dict[str, Callable[[RawConfig], Splitting]] = {
     "LlamaTokenizer": _llama,
     "CodeLlamaTokenizer": _code_llama,
 }
-"""Class -> how it splits, from the options of `tokenizer_config.json`."""
+"""Tokenizer class -> its way to split text, given the options of `tokenizer_config.json`."""
 
 
 def class_of(tokenizer_config: RawConfig, config: RawConfig, tokenizer: Tokenizer) -> str:
-    """The name of the class that transformers 5 takes for a causal language model.
+    """Returns the tokenizer class that transformers 5 uses for a causal language model.
 
     Args:
-        tokenizer_config: of `tokenizer_config.json`; its class goes before the network's.
-        config: of `config.json`.
-        tokenizer: as `tokenizer.json` has it.
+        tokenizer_config: The content of `tokenizer_config.json`; its class takes precedence over
+            the class in `config.json`.
+        config: The content of `config.json`.
+        tokenizer: The tokenizer of `tokenizer.json`.
     """
     model_type = str(config["model_type"])
     named = tokenizer_config.get("tokenizer_class") or config.get("tokenizer_class")
@@ -229,33 +237,33 @@ def class_of(tokenizer_config: RawConfig, config: RawConfig, tokenizer: Tokenize
     if model_type in NOT_BY_THE_FILES or not name:
         return registered or BACKEND
     if name == "LlamaTokenizer" and _is_byte_level(tokenizer):
-        # Llama 3 and its like: the class would split at the wrong places, and is not taken.
+        # The class would split texts of Llama 3 and similar models at the wrong places.
         return BACKEND
     return name if name in SPLITTINGS or name in UNSUPPORTED else BACKEND
 
 
 def split_as(tokenizer: Tokenizer, class_name: str, tokenizer_config: RawConfig) -> bool:
-    """Let a tokenizer split text as a class does; whether it did otherwise before.
+    """Makes a tokenizer split text as a class does; returns whether this changes the tokenizer.
 
     Raises:
-        InputError: a class that splits text its own way, which is not followed here, or a
-            vocabulary without the class's token for unknown characters.
+        InputError: The class splits text in a way that is not supported here, or the vocabulary
+            lacks the class's token for unknown characters.
     """
     if class_name in UNSUPPORTED:
-        expected = f"a tokenizer class whose splitting is known ({', '.join(SPLITTINGS)})"
-        remedy = "use a checkpoint of another class, or, if tokenizer.json splits text as the "
-        remedy += "network was trained, write PreTrainedTokenizerFast there"
+        expected = f"a supported tokenizer class ({', '.join(SPLITTINGS)})"
+        remedy = "use a checkpoint with another class, or, if tokenizer.json splits text as in the "
+        remedy += "network's training, write PreTrainedTokenizerFast there"
         raise InputError.at("tokenizer_config.json", expected, class_name, remedy)
     if class_name not in SPLITTINGS:
         return False
     splitting = SPLITTINGS[class_name](tokenizer_config)
     unknown = splitting.unk_token
     if unknown is not None and tokenizer.model.token_to_id(unknown) is None:
-        expected = f"the token {unknown!r}, which {class_name} gives for unknown characters"
-        remedy = "if tokenizer.json splits text as the network was trained, write "
+        expected = f"the token {unknown!r}, which {class_name} uses for unknown characters"
+        remedy = "if tokenizer.json splits text as in the network's training, write "
         remedy += "PreTrainedTokenizerFast as tokenizer_class into tokenizer_config.json"
         raise InputError.at("tokenizer.json", expected, "a vocabulary without it", remedy)
-    before = _state(tokenizer)  # to tell in the end whether anything changed
+    before = _state(tokenizer)  # compared with the state after the changes
     tokenizer.normalizer = splitting.normalizer
     tokenizer.pre_tokenizer = splitting.pre_tokenizer
     tokenizer.model.fuse_unk = splitting.fuse_unk
@@ -272,13 +280,13 @@ def _state(tokenizer: Tokenizer) -> tuple[object, ...]:
 
 
 def _is_byte_level(tokenizer: Tokenizer) -> bool:
-    """True where a part of tokenizer.json is of bytes, as transformers decides it."""
+    """Checks whether a part of tokenizer.json is byte-level, by the rule of transformers."""
     parts = [tokenizer.pre_tokenizer, tokenizer.decoder, tokenizer.post_processor]
     return any(b'"ByteLevel"' in part.__getstate__() for part in parts if part is not None)
 
 
 FILES = ("merges.txt", "bpe_simple_vocab_16e6.txt.gz")
-"""Names of the list, in Hugging Face directories and in CLIP's own repository."""
+"""File names of the list of merges in Hugging Face directories and in CLIP's own repository."""
 MERGES = 49_152 - 256 - 2
 START, END, WORD = "<|startoftext|>", "<|endoftext|>", "</w>"
 PARTS = (
@@ -287,32 +295,32 @@ PARTS = (
 
 
 def load(path: Path) -> Tokenizer:
-    """Read a list of merges, a pair a line after the line of its version, plain or gzipped.
+    """Reads a list of merges, one pair per line after a version line, plain or gzipped.
 
     Raises:
-        InputError: a file that is no list of merges.
+        InputError: The file is not a list of merges.
     """
     kinds = (OSError, ValueError, EOFError)
-    with answering(kinds, path, "a file that can be read", "fetch the file again"):
+    with answering(kinds, path, "a readable file", "fetch the file again"):
         content = path.read_bytes()
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
-    lines = text.splitlines()[1 : 1 + MERGES]  # CLIP's list is longer than what it uses
+    lines = text.splitlines()[1 : 1 + MERGES]  # CLIP uses only part of its list
     merges = []
     for line in lines:
         first, _, second = line.partition(" ")
         merges.append((first, second))
     if not merges or any(" " in second or not second for _, second in merges):
-        raise InputError.at(path, "two tokens a line to merge", remedy="fetch the file again")
+        raise InputError.at(path, "two tokens to merge per line", remedy="fetch the file again")
     return build(merges)
 
 
 def build(merges: list[tuple[str, str]]) -> Tokenizer:
-    """The tokenizer of these merges; it puts the two special tokens around each text.
+    """Builds the tokenizer of these merges, which adds a special token before and after each text.
 
     >>> build([("c", "a"), ("ca", "t</w>")]).encode("A  CAT").tokens
     ['<|startoftext|>', 'a</w>', 'cat</w>', '<|endoftext|>']
     """
-    # The order of bytes in the vocabulary: those that print as themselves, then the others.
+    # The vocabulary begins with the printable bytes; the other bytes follow.
     printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = [*map(chr, printed), *(chr(256 + i) for i in range(256 - len(printed)))]
     tokens = [*letters, *(letter + WORD for letter in letters)]  # 512 in all

@@ -1,7 +1,7 @@
-"""A checkpoint that transformers runs with torch: config, tokenizer and, asked for, weights.
+"""A checkpoint that transformers runs with torch: reads its config, tokenizer and weights.
 
-For architectures without a network here. Nothing is unpickled (safetensors alone), and no code of
-a checkpoint is run. Needs the extra `torch`.
+Supports architectures without a network here. It reads only safetensors, never pickled files, and
+runs no code of a checkpoint. Needs the extra `torch`.
 """
 
 import hashlib
@@ -23,30 +23,30 @@ from batch_calibration.scoring.models.files.tensors import shards
 
 LISTED_KEYS = "max_position_embeddings n_positions max_seq_len max_sequence_length seq_length"
 POSITIONS = LISTED_KEYS.split()
-"""Keys of configs that say the longest sequence."""
+"""Keys of configs for the longest sequence."""
 UNLIMITED = 1 << 20
-"""Positions of a network that states none, or whose positions are relative (T5)."""
+"""The positions of a network that names no limit or has relative positions (T5)."""
 RELATIVE = ("t5", "mt5", "umt5", "longt5", "switch_transformers")
-"""Model types whose `n_positions` is no limit."""
+"""Model types that do not limit sequences to `n_positions`."""
 LISTED_FILES = (
     "config.json tokenizer.json tokenizer_config.json tokenizer.model spiece.model vocab.json "
     "merges.txt special_tokens_map.json added_tokens.json"
 )
 DECIDING = LISTED_FILES.split()
-"""Files, where they exist, that decide scores in addition to the weights."""
+"""Files that decide scores in addition to the weights, if they exist."""
 DTYPES = {"float32", "bfloat16", "float16"}
 
 
 class TransformersCheckpoint(NamedTuple):
-    """A network of transformers and how it reads text.
+    """A network of transformers and its tokenizer.
 
     Attributes:
-        directory: where it was read from.
+        directory: The directory of the checkpoint.
         model: `AutoModelForCausalLM` or `AutoModelForSeq2SeqLM`, in evaluation mode.
-        info: the tokenizer and what goes with it.
-        is_encoder_decoder: whether a prompt is encoded, and labels decoded after it.
+        info: The tokenizer and related facts.
+        is_encoder_decoder: Whether the encoder reads a prompt and the decoder scores its labels.
         digest: sha256 of config, weights and tokenizer.
-        dtype: what it computes in.
+        dtype: The dtype of computations.
     """
 
     directory: Path
@@ -61,7 +61,7 @@ class TransformersFiles:
     """A checkpoint directory, read by transformers; as `ModelFiles`, for any architecture.
 
     Args:
-        directory: `config.json`, a tokenizer, `*.safetensors`.
+        directory: A directory with `config.json`, a tokenizer and `*.safetensors`.
 
     Raises:
         InputError: transformers or torch are not installed, or cannot read the directory.
@@ -78,9 +78,9 @@ class TransformersFiles:
         self._config = self._read(transformers.AutoConfig)
 
     def _read(self, reader: Any, **options: Any) -> Any:
-        """The object that a class of transformers makes of the directory; errors as a sentence."""
+        """Reads the directory with a class of transformers; its errors become an `InputError`."""
         expected = f"a checkpoint that transformers {self._transformers.__version__} reads"
-        # Of many types: transformers checks little beforehand.
+        # transformers checks little beforehand, so errors may have any type.
         with answering(Exception, self.directory, expected, "use another checkpoint"):
             return reader.from_pretrained(
                 self.directory, trust_remote_code=False, local_files_only=True, **options
@@ -88,7 +88,11 @@ class TransformersFiles:
 
     @cached_property
     def tokenizer_info(self) -> TokenizerInfo:
-        """The way the model reads text: as `AutoTokenizer` does."""
+        """The tokenizer of `AutoTokenizer` and related facts.
+
+        Raises:
+            InputError: transformers cannot read it, or it is not from the tokenizers library.
+        """
         theirs = self._read(self._transformers.AutoTokenizer)
         tokenizer: Tokenizer | None = getattr(theirs, "backend_tokenizer", None)
         if tokenizer is None:
@@ -102,7 +106,7 @@ class TransformersFiles:
         prefix = theirs.bos_token_id if theirs.bos_token_id is not None else theirs.eos_token_id
         notes = [f"run by transformers {self._transformers.__version__}"]
         if self._config.is_encoder_decoder:
-            notes.append("an encoder-decoder: prompts are encoded, labels decoded after them")
+            notes.append("an encoder-decoder: the encoder reads prompts, the decoder scores labels")
         config = self._config.get_text_config()
         stated = [getattr(config, key, None) for key in POSITIONS]
         numbers = [number for number in stated if isinstance(number, int) and number > 0]
@@ -111,23 +115,23 @@ class TransformersFiles:
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
-        """The template for the messages of a chat; None where no file has one."""
+        """The chat template, or None in a checkpoint without one."""
         return chat_template.read(self.directory)
 
     def load(self, dtype: str = "auto") -> TransformersCheckpoint:
-        """The network with its weights, on a GPU where torch has one.
+        """Loads the network with its weights, on a GPU if torch has one.
 
         Args:
-            dtype: what it computes in; `auto` is float32 on CPUs and bfloat16 on GPUs.
+            dtype: The dtype of computations; `auto` is float32 on CPUs and bfloat16 on GPUs.
         """
         import torch
 
         refuse_unknown("dtype", dtype, ["auto", *sorted(DTYPES)])
-        # By the variable that keeps jax from an accelerator.
+        # The variable that keeps JAX on CPUs applies to torch, too.
         has_gpu = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"
         if dtype == "auto":
             dtype = "bfloat16" if has_gpu else "float32"
-        weight_files = shards(self.directory)  # a sentence where the weights are pickled
+        weight_files = shards(self.directory)  # raises an error if the weights are pickled
         is_pair = bool(self._config.is_encoder_decoder)
         name = "AutoModelForSeq2SeqLM" if is_pair else "AutoModelForCausalLM"
         reader = getattr(self._transformers, name)

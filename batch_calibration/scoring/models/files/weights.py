@@ -1,6 +1,6 @@
 """Reads the weights of a Hugging Face directory into a Flax network, and writes them.
 
-Weights in MXFP4 have 4 bits a number and a power of two for each 32 of them.
+Weights in MXFP4 have 4 bits per number and a power of two for each group of 32 numbers.
 """
 
 import json
@@ -29,9 +29,9 @@ from batch_calibration.scoring.models.files.tensors import PLAIN, Tensor, filled
 from batch_calibration.scoring.models.layers import product, product_dtype
 
 NAMED = 10
-"""Tensors that a sentence names before it says how many more there are."""
+"""The most tensors that an error message names."""
 READERS = 4
-"""Tensors that are read at once; each is held twice until it is where it belongs."""
+"""Tensors that are read at once; each is held twice until its device has it."""
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 BLOCKS, SCALES = "_blocks", "_scales"
 POSITIVE = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
@@ -43,20 +43,21 @@ NUMBERS = np.array([*POSITIVE, *(-number for number in POSITIVE)], np.float32)
 
 @dataclass(frozen=True)
 class PackedTensor:
-    """The weights `[experts, in, out]` of experts, as gpt-oss packs them.
+    """The weights `[experts, in, out]` of experts, packed as in gpt-oss.
 
     Attributes:
-        blocks: Bytes `[experts, out, in / 32, 16]`, each of two numbers, the first in its low bits.
+        blocks: Bytes `[experts, out, in / 32, 16]` with two numbers each, first the low bits.
         scales: The exponents `[experts, out, in / 32]`.
+        kind: A type that represents all its numbers exactly.
     """
 
     blocks: Tensor
     scales: Tensor
-    kind: str = "BF16"  # which holds every number of it
+    kind: str = "BF16"  # represents all numbers exactly
 
     @property
     def name(self) -> str:
-        """The name of the tensor where it is not packed."""
+        """The name of the unpacked tensor."""
         return self.blocks.name.removesuffix(BLOCKS)
 
     @property
@@ -66,7 +67,7 @@ class PackedTensor:
         return experts, groups * size * 2, outputs
 
     def parts(self, dtype: DTypeLike) -> Iterator[np.ndarray]:
-        """Its numbers in a row as `dtype`, an expert at a time."""
+        """Yields its numbers in order as `dtype`, one expert at a time."""
         blocks, scales = self.blocks.read_bytes(), self.scales.read_bytes()
         for packed, exponents in zip(blocks, scales, strict=True):
             pairs = np.stack([NUMBERS[packed & 15], NUMBERS[packed >> 4]], axis=-1)
@@ -75,7 +76,7 @@ class PackedTensor:
             yield numbers.reshape(len(numbers), -1).T.astype(dtype).reshape(-1)
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
-        """Its numbers as `dtype`."""
+        """Reads its numbers as `dtype`."""
         return filled(self.shape, self.parts(dtype), dtype)
 
 
@@ -90,37 +91,37 @@ def load(
     config: Config | None = None,
     files: Iterable[AnyTensor] | None = None,
 ) -> tuple[Config, nnx.Module]:
-    """Read a checkpoint directory into a network of `family`: `(config, model)`.
+    """Reads a checkpoint directory into a network of `family`: `(config, model)`.
 
-    Tensors stream, a few at a time, from the files to the devices that hold them: on a mesh each
-    device gets its part of the axis that the family's table splits over `model`, where the mesh
-    divides it, and the whole where it does not.
+    Tensors are streamed, a few at a time, from the files to their devices. On a mesh, a device gets
+    its shard along the axis that the family's weight table assigns to `model`, or the whole tensor
+    if the mesh does not divide this axis.
 
     Args:
         directory: A Hugging Face directory: `config.json` and `*.safetensors`.
-        family: What reads its config, builds its network and names its weights.
-        dtype: Type of the network's numbers, for any type in the file.
+        family: The family, which reads the config, makes the network and names its weights.
+        dtype: The dtype of the network's numbers, whatever their dtype in the file.
         mesh: Devices with an axis `model`; None for the default device.
-        config: What `config.json` says, where it was read already.
-        files: The tensors; None for those of `*.safetensors`.
+        config: The config, if it was read already.
+        files: The tensors; None for the tensors of `*.safetensors`.
 
     Raises:
-        InputError: a file is missing or broken; or tensors are missing, unexpected, mis-shaped or
-            not finite, named in one sentence by the file's names and by ours; or there is too
-            little memory.
+        InputError: A file is missing or broken; or tensors are missing, unexpected, mis-shaped or
+            not finite (the message names them as the file and as our network do); or the memory is
+            too small.
     """
     directory = Path(directory)
     if config is None:
         config = read_config(family, read_json(directory / "config.json", "a config"), directory)
     files = join(tensors(directory)) if files is None else list(files)
-    # Before as many layers are traced.
+    # This check comes first, as tracing a wrong number of layers may take long.
     numbers = [int(found.group()) for tensor in files if (found := LAYER.search(tensor.name))]
     if config.layers > (deepest := max(numbers, default=-1) + 1):
         raise InputError(
-            f"{directory}: config.json says {config.layers:,} layers, the weights are of "
+            f"{directory}: config.json has {config.layers:,} layers, but the weights have "
             f"{deepest:,}; the two files belong to different checkpoints."
         )
-    # The network's shapes, of which no number is made: the files' are put in their place.
+    # Only the shapes of the network are made; numbers from the files replace them.
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))
     leaves = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
     parameters, cached = sum(leaf.size for leaf in leaves.values()), family.kind == "causal_lm"
@@ -133,16 +134,16 @@ def load(
     for tensor in files:
         name = tensor.name
         pattern, number = _split_layer(_bare(family, name))
-        weight = table.get(pattern, Weight("nothing"))  # a path that no network has
+        weight = table.get(pattern, Weight("nothing"))  # no network has this path
         path = weight.path.format(i=number)
         if path in sources:
             complaints.append(f"a second {name:.200} (our {path})")
         elif path in leaves:
             sources[path] = tensor, weight._replace(path=path)
         elif pattern in family.tied:
-            tied[tensor] = family.tied[pattern]  # compared below, once its equal is known
+            tied[tensor] = family.tied[pattern]  # compared below with the weight that replaces it
         elif not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
-            complaints.append(f"unexpected {name:.200} (our network has no place for it)")
+            complaints.append(f"unexpected {name:.200} (our network does not have it)")
     placed_leaves: dict[str, jax.Array] = {}
     with ThreadPoolExecutor(READERS) as pool:
 
@@ -157,8 +158,8 @@ def load(
     for tensor, path in tied.items():
         if path not in sources or not _equal(sources[path][0], tensor, dtype):
             complaints.append(
-                f"{tensor.name} differs from our {path}, which tie_word_embeddings puts in its "
-                "place; set tie_word_embeddings to false in config.json if it is meant"
+                f"{tensor.name} differs from our {path}, which tie_word_embeddings uses instead; "
+                "set tie_word_embeddings to false in config.json if both are needed"
             )
     names = {weight.path: name for name, weight in _names(family, leaves)}
     missing = [f"missing {names[path]} (our {path})" for path in leaves if path not in sources]
@@ -172,7 +173,7 @@ def load(
     model = nnx.merge(graph, nnx.from_flat_state(flat))
     for _, module in nnx.iter_modules(model):
         if isinstance(module, nnx.Embed):
-            # it keeps the dtype it was made with, float32
+            # The layer would keep float32, the dtype of its creation.
             module.dtype = product_dtype(np.dtype(dtype))
         if isinstance(module, nnx.Linear):
             module.dtype, module.dot_general = dtype, product
@@ -180,19 +181,19 @@ def load(
 
 
 class _OneKey(nnx.Rngs):
-    """The same key for each parameter, whose shape alone is wanted.
+    """The same random key for each parameter, for networks of shapes without numbers.
 
-    A key counts under tracing in time that grows with all that was traced before.
+    Under tracing, each new key would take time that grows with everything traced before.
     """
 
     def params(self) -> jax.Array:
-        """The key."""
+        """Returns the key."""
         key: jax.Array = self["default"].key[...]
         return key
 
 
 def _equal(used: AnyTensor, tensor: AnyTensor, dtype: DTypeLike) -> bool:
-    """True where a tensor without a place in our network equals the one used instead."""
+    """Checks whether a tensor equals the tensor that our network uses in its place."""
     if not {used.kind, tensor.kind} <= {*PLAIN} or used.shape != tensor.shape:
         return False
     chunks = zip(used.parts(dtype), tensor.parts(dtype), strict=True)
@@ -202,7 +203,7 @@ def _equal(used: AnyTensor, tensor: AnyTensor, dtype: DTypeLike) -> bool:
 def _place(
     tensor: AnyTensor, weight: Weight, shape: tuple[int, ...], dtype: DTypeLike, mesh: Mesh | None
 ) -> jax.Array | str:
-    """A weight of ours on the devices that hold it, or hold parts of it; or what is wrong."""
+    """Puts a tensor on its devices; returns the array, or the description of a problem."""
     named = f"{tensor.name} (our {weight.path})"
     if tensor.kind not in PLAIN:
         return f"{named} in {tensor.kind}: quantized weights, expected one of {', '.join(PLAIN)}"
@@ -213,26 +214,27 @@ def _place(
     if not _finite(array):
         bad = np.sum(~np.isfinite(array))
         return f"non-finite {named}: {bad} of {array.size} NaN or inf"
-    # A view: the device lays the numbers in its order, many times as fast as numpy would.
+    # This is a view: the device reorders the numbers much faster than numpy.
     array = array.T if weight.transpose else array
     if mesh is None:
         placed: jax.Array = jax.device_put(array)
     else:
         split = weight.split
-        # else each holds all
+        # If the axis is not shared, each device holds the whole tensor.
         shared = split is not None and shape[split] % mesh.shape["model"] == 0
         axes = [*[None] * (split or 0), "model"] if shared else []
         home = NamedSharding(mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
-        # Each process gives its own devices their parts: none sees another's.
+        # Each process passes parts only to its own devices, the only ones that it can access.
         placed = jax.make_array_from_callback(shape, home, array.__getitem__)
-    # What was read is let go of before more is: copies that wait would fill the memory.
+    # The host's copy is freed before more is read: waiting copies would fill the memory.
     return placed.block_until_ready()
 
 
 def _finite(array: np.ndarray) -> bool:
-    """True where all numbers are finite, by their bits: numpy is slow with half precision."""
+    """Checks whether all numbers are finite, by their bits: numpy is slow with half precision."""
     infinite = np.array(np.inf, array.dtype)
-    # As integers, all above infinity are NaN: signed the positive ones, unsigned the others.
+    # As integers, all numbers above infinity are NaN. Signed integers compare the positive
+    # numbers, unsigned integers the negative ones.
     unsigned, signed = (array.view(f"{kind}{array.itemsize}") for kind in "ui")
     return bool(
         unsigned.max() < (-infinite).view(unsigned.dtype)
@@ -241,7 +243,7 @@ def _finite(array: np.ndarray) -> bool:
 
 
 def save(directory: str | Path, model: nnx.Module, family: Family, raw_config: RawConfig) -> None:
-    """Write `config.json` and `model.safetensors`, each whole or not at all."""
+    """Writes `config.json` and `model.safetensors`, each file completely or not at all."""
     directory = Path(directory)
     read_config(family, raw_config, directory)
     flat = nnx.to_flat_state(nnx.state(model, nnx.Param))
@@ -257,7 +259,7 @@ def save(directory: str | Path, model: nnx.Module, family: Family, raw_config: R
 
 
 def _names(family: Family, ours: Iterable[str]) -> Iterator[tuple[str, Weight]]:
-    """The table's row for each path in `ours`, with its layer's number for `{i}`."""
+    """Yields the row of the weight table for each path in `ours`, with its layer's index."""
     rows = {weight.path: (name, weight) for name, weight in family.weights.items()}
     for path in ours:
         pattern, number = _split_layer(path)
@@ -266,12 +268,12 @@ def _names(family: Family, ours: Iterable[str]) -> Iterator[tuple[str, Weight]]:
 
 
 def _bare(family: Family, name: str) -> str:
-    """A tensor's name without the prefixes that some files leave out."""
+    """Removes the prefixes that some files leave out from a tensor's name."""
     return reduce(str.removeprefix, family.prefixes, name)
 
 
 def _split_layer(name: str) -> tuple[str, str]:
-    """`h.3.ln_1.bias` as the table's key `h.{i}.ln_1.bias` and the layer's number `3`."""
+    """Splits `h.3.ln_1.bias` into the table's key `h.{i}.ln_1.bias` and the layer's index `3`."""
     number = LAYER.search(name)
     return LAYER.sub("{i}", name, count=1), number.group() if number else ""
 
@@ -281,7 +283,7 @@ def _dotted(path: tuple[object, ...]) -> str:
 
 
 def join(tensors: Iterable[Tensor]) -> list[AnyTensor]:
-    """The tensors of a checkpoint, each pair of blocks and scales as the one that it encodes."""
+    """Joins each pair of blocks and scales to the tensor that they encode; keeps other tensors."""
     by_name = {tensor.name: tensor for tensor in tensors}
     joined: dict[str, AnyTensor] = dict(by_name)
     for name, blocks in by_name.items():
