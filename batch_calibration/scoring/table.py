@@ -148,19 +148,19 @@ SCORERS: MappingProxyType[str, ScorerFacts] = MappingProxyType({
     "causal_lm": ScorerFacts(
         _load_causal_lm,
         lambda budget, texts, labels, _: budget.cost(texts, labels),
-        "asked: shared prefixes run once, labels run as a trie",
+        "positions: shared prefixes run once, labels run as a trie",
     ),
     "dual_encoder": ScorerFacts(
         _load_dual_encoder,
         lambda budget, texts, labels, model: budget.cut_cost([*texts, *labels], model.max_tokens),
-        "asked: texts longer than max_tokens are cut there",
+        "positions: texts longer than max_tokens are cut there",
         compares_statements=True,
         reads_images=True,
     ),
     "transformers": ScorerFacts(
         _load_transformers,
         lambda budget, texts, labels, _: budget.cost(texts, labels),
-        "asked: shared prefixes run once",
+        "positions: shared prefixes run once",
         open_files=_open_transformers,
     ),
     "api": ScorerFacts(_load_api, asks_server=True),
