@@ -362,7 +362,7 @@ def test_a_replaced_image_makes_the_block_stale(tmp_path):
 def test_without_a_train_split_there_is_no_labeled_set(tmp_path):
     fill(tmp_path / "test", "01")
     context = planned(data=str(tmp_path))
-    assert set(context.blocks) == {"test"} and "so there is no bcl" in context.notes[0]
+    assert set(context.blocks) == {"test"} and "so bcl is not computed" in context.notes[0]
 
 
 def test_settings_that_do_not_fit_images(refuses):
