@@ -11,8 +11,8 @@ from batch_calibration.settings import LengthPolicy
 
 UNLIKE_CONTEXTS = (
     "† Long prompts were shortened separately, so the context of a shortened row differs from the "
-    "context of cc's and dc's probes and of the other rows that bc, pc and bcl learn from. The bias "
-    "that they remove may not be its bias. over_long=same_context keeps one context for all."
+    "context of cc's and dc's probes and of the other rows that bc, pc and bcl use. The bias that "
+    "they remove may not be its bias. over_long=same_context keeps one context for all."
 )
 
 
