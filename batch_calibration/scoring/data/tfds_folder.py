@@ -235,9 +235,8 @@ def _builder(folder: Path) -> Any:
     form = builder.info.file_format.value
     if form != "array_record":
         raise InputError(
-            f"{folder}: its {form} files do not allow reading single records; prepare it as "
-            "array_record (`tfds build --file_format=array_record`), or give a folder for each "
-            "class."
+            f"{folder}: single records of {form} files cannot be read; prepare it as array_record "
+            "(`tfds build --file_format=array_record`), or give a folder for each class."
         )
     return builder
 
