@@ -89,7 +89,7 @@ class Task(NamedTuple):
 
     @property
     def label_words(self) -> tuple[str, ...]:
-        """The few-shot label words in the order of the integer labels, with only the first forms."""
+        """The few-shot label words in the order of the integer labels, the first form of each."""
         return tuple(map(first_form, self.words_for(1)))
 
     @property
