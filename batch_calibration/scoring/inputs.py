@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, cast, overload
 
 
 class ImageRef(Protocol):
-    """The location of an image; its text names the image in messages."""
+    """The location of an image; `str` gives its name for messages."""
 
     def read(self) -> bytes:
         """Reads the encoded image (JPEG, PNG, ...).

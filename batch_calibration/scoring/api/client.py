@@ -176,7 +176,7 @@ class Client:
                     if not status:
                         return answer, text
             except TimeoutError:
-                reason = f"no whole answer within {self.timeout:g} seconds"
+                reason = f"no complete answer within {self.timeout:g} seconds"
             except TornAnswer as error:
                 reason = str(error)
             except httpx2.RequestError as error:

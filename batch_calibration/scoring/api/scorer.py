@@ -435,7 +435,7 @@ class Notes:
         """Writes a sentence on each fact for readers of the scores."""
         sentences = list(servers.note_little_mass(self._mass / self._rows)) if self._rows else []
         if self._lacking:
-            ways = {"least": "set just below the least of them", "drop": "left out"}
+            ways = {"least": "set just below the lowest of them", "drop": "left out"}
             way = ways.get(str(self._missing), f"set to {self._missing} nats")
             sentences.append(
                 f"{self._lacking:,} answers lack a label among their {self._top} most probable "

@@ -47,8 +47,7 @@ MAX_READS = 512
 READ_STEP = 32
 """Reads are padded to a multiple of this, which keeps the number of compiled programs small."""
 VOCABULARY_SPAN = {"cpu": 2048}
-"""Words of the vocabulary with logits computed at a time, by backend. Other backends compute
-all."""
+"""Vocabulary words per chunk of logits, by backend. Other backends compute all logits at once."""
 
 
 ReadScores = tuple[jax.Array, int]

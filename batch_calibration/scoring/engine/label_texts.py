@@ -77,7 +77,7 @@ def average_embeddings(embeddings: np.ndarray, counts: Sequence[int]) -> np.ndar
 
 
 class LabelScorer:
-    """A scorer with a common `score`: it flattens the labels and sums the texts of each label.
+    """The base class of scorers: `score` flattens the labels and sums the texts of each label.
 
     A subclass for a language model implements `_parts`; another subclass implements `_score`.
 

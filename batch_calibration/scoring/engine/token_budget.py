@@ -97,7 +97,7 @@ class TokenBudget:
         return write(prompts[0]), list(map(write, ids[0]))
 
     def cost(self, texts: Sequence[str], labels: Sequence[str]) -> Cost:
-        """Counts the tokens of the texts and the positions run, with shared prefixes and tries."""
+        """Counts the tokens of the texts, and the positions run with shared prefixes and tries."""
         read = computed = 0  # tokens
         for prompts, ids in self._encode(texts, labels):
             read += sum(map(len, prompts))

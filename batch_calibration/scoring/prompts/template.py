@@ -143,8 +143,8 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
     """Returns a `Compose` for messages, in the way of lm-evaluation-harness.
 
     With `chat=turns`, each demonstration is a user's message and an assistant's answer. With
-    `one_message`, one user's message holds the text for a base model. The answer may have a fixed
-    start ("The answer is"), which the demonstrations' answers share.
+    `one_message`, a single user's message holds the whole text that a base model would read. The
+    answer may have a fixed start ("The answer is"), which the demonstrations' answers share.
     """
     if renderer is None:
         expected = "a checkpoint with a chat template (an instruct model)"

@@ -55,7 +55,7 @@ SST2 = paper_task(
     statement="A {label} movie review.",
     tfds=("glue/sst2",),
     test_rows=872,
-    # Of 872 validation rows 444 are positive.
+    # 444 of 872 validation rows are positive.
     balanced=True,
 )
 # Is a movie review's sentence negative or positive? (Pang and Lee 2005)
@@ -83,7 +83,7 @@ AGNEWS = text_task(
     statement_fields=("title",),
     tfds=("ag_news_subset",),
     stand_ins={"validation": "test"},
-    # 30,000 rows a section to train on, 1,900 to test (Zhang et al. 2015).
+    # Each section has 30,000 training rows and 1,900 test rows (Zhang et al. 2015).
     balanced=True,
     source="template style of Zhao et al. 2021 (contextual calibration), appendix",
 )
@@ -116,7 +116,7 @@ QNLI = paper_task(
     statement_words={"entailment": "answers", "not_entailment": "does not answer"},
     tfds=("glue/qnli",),
     test_rows=5463,
-    # Of 5,463 validation rows 2,702 hold the answer.
+    # 2,702 of 5,463 validation rows hold the answer.
     balanced=True,
 )
 # Is the answer to a question about a passage yes?
@@ -144,7 +144,7 @@ COPA = paper_task(
     statement_words={"choice1": "first", "choice2": "second"},
     tfds=("super_glue/copa",),
     test_rows=100,
-    # The right choice stands first in half of the questions (Roemmele et al. 2011).
+    # The right choice is first in half of the questions (Roemmele et al. 2011).
     balanced=True,
     options=("choice1", "choice2"),
 )
